@@ -192,7 +192,7 @@ def parse_shapes(texts: Sequence[str], *, ranges: bool = False) -> dict[str, Any
     for text in texts:
         name, _, extents = text.rpartition("=")
         sizes = extents.split("x")
-        if name and name not in shapes and ranges and ".." in extents:
+        if name and name not in shapes and ranges and (".." in extents or "+" in extents):
             shapes[name] = extents
             continue
         if not name or not all(size.isdecimal() and int(size) > 0 for size in sizes):

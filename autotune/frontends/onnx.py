@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 from autotune.errors import GraphError, ModelImportError, UsageError
 from autotune.frontends.onnx_affinity import device_in
 from autotune.frontends.onnx_composed import COMPOSED, SEVERAL_OUTPUTS
-from autotune.frontends.onnx_constants import SPECIAL, attribute_value, fold_special
+from autotune.frontends.onnx_constants import MAX_EVALUATED_BYTES, SPECIAL, attribute_value, fold_special
 from autotune.frontends.onnx_control import CONTROL, control
 from autotune.frontends.onnx_counted import Counted, carried
 from autotune.frontends.onnx_emit import Emitter
@@ -70,12 +71,40 @@ def load(
     return _Importer(model, dict(shapes or {}), dict(values or {})).run()
 
 
+@dataclass(frozen=True)
+class Traced:
+    """An imported model, with the nodes that were evaluated: what each constant was made by.
+
+    ``folded`` are nodes of the graph IR by each of their results, and ``Shape``, ``Size`` and ``Range`` as ONNX writes
+    them. ``types`` and ``constants`` are also those that the graph needs no more.
+    """
+
+    graph: Graph
+    folded: Mapping[str, Node]
+    types: Mapping[str, TensorType]
+    constants: Mapping[str, Array]
+
+
+def load_traced(model: LoadedModel, shapes: Mapping[str, Sequence[int]]) -> Traced:
+    """:func:`load`, which evaluates larger constants too, and says how each came about."""
+    importer = _Importer(model, dict(shapes), {}, MAX_EVALUATED_BYTES)
+    graph = importer.run()
+    return Traced(graph, importer.folded, importer.types, importer.constants)
+
+
 class _Importer:
     """State of one import. The graph grows node by node, with all types known."""
 
     def __init__(
-        self, model: LoadedModel, shapes: dict[str, Sequence[int]], values: dict[str, Array]
+        self,
+        model: LoadedModel,
+        shapes: dict[str, Sequence[int]],
+        values: dict[str, Array],
+        most_folded: int = MAX_FOLDED_BYTES,
     ) -> None:
+        self.most_folded = most_folded
+        self.folded: dict[str, Node] = {}
+        """Evaluated nodes, by their results."""
         self.origin = model.origin
         self.opset = model.opset
         self.node_names = model.node_names
@@ -230,6 +259,9 @@ class _Importer:
             raise ModelImportError(f"{self.origin}: {node.fail(reason)}")
         special = fold_special(node)
         if special is not None:
+            if op in ("Range", "Shape", "Size"):
+                made = Node(op, tuple(node.inputs), (node.outputs[0],), node.attrs, node.name)
+                self.folded[node.outputs[0]] = made
             self._define_constant(node.outputs[0], special)
             return
         if not ops.is_custom(op):
@@ -331,11 +363,12 @@ class _Importer:
         node, types = complete_node(given, self.types)
         arrays = [self.constants.get(v) for v in node.inputs]
         known = all(a is not None or v == ABSENT for a, v in zip(arrays, node.inputs, strict=True))
-        small = sum(t.nbytes for t in types.values()) <= MAX_FOLDED_BYTES
+        small = sum(t.nbytes for t in types.values()) <= self.most_folded
         if known and small and op != "DequantizeLinear":  # by which a pass knows quantised weights
             results = ops.get(op).reference(arrays, node.attrs)
             for output, array in zip(outputs, results, strict=True):
                 self._define_constant(output, array)
+                self.folded[output] = node
             return
         for output, found in types.items():
             self._check_size(found, f"node {name!r} ({op}): its result {output!r}")
@@ -468,4 +501,4 @@ def _graph_name(origin: str, declared: str) -> str:
     return path.stem if path.suffix == ".onnx" else declared or "model"
 
 
-__all__ = ["load"]
+__all__ = ["Traced", "load", "load_traced", "open_shapes"]

@@ -147,4 +147,4 @@ def attribute_value(proto: Any, read_tensor: Callable[[Any], Array]) -> Attr | t
     return None
 
 
-__all__ = ["SPECIAL", "attribute_value", "fold_special"]
+__all__ = ["MAX_EVALUATED_BYTES", "SPECIAL", "attribute_value", "fold_special"]

@@ -3,12 +3,15 @@
 A value of ``[batch * seq, 64]`` has the axes ``("batch", "seq")`` and ``(64,)``: factors, the first varies slowest.
 With a bucket of 8 times 128 it has 1024 rows, of which a request of 3 times 100 has those of batches below 3 at
 places below 100; the others are padding.
+
+A factor may be a sum: keys of ``past`` positions with one new behind them are ``"past+1"`` long.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import TypeAlias
 
 Factor: TypeAlias = int | str
@@ -33,9 +36,49 @@ def axis(*factors: Factor) -> Axis:
     return tuple(found)
 
 
+def sum_of(symbols: Iterable[str], number: int) -> Factor:
+    """The factor that is a sum of symbols and a number.
+
+    >>> sum_of(["seq", "past"], 1), sum_of(["seq"], 0), sum_of([], 3)
+    ('past+seq+1', 'seq', 3)
+    """
+    terms = sorted(symbols)
+    return "+".join([*terms, *([str(number)] if number else [])]) if terms else number
+
+
+@cache
+def terms_of(factor: Factor) -> tuple[tuple[str, ...], int]:
+    """The symbols and the number of a factor.
+
+    >>> terms_of("past+seq+1"), terms_of("seq+-1"), terms_of(4)
+    ((('past', 'seq'), 1), (('seq',), -1), ((), 4))
+    """
+    if isinstance(factor, int):
+        return (), factor
+    terms = factor.split("+")
+    if len(terms) > 1 and terms[-1].removeprefix("-").isdecimal():
+        return tuple(terms[:-1]), int(terms[-1])
+    return tuple(terms), 0
+
+
+def symbols_of(axes: Iterable[Axis]) -> set[str]:
+    """The symbols in the factors of axes."""
+    return {symbol for each in axes for factor in each for symbol in terms_of(factor)[0]}
+
+
+def size_of(factor: Factor, sizes: Sizes) -> int:
+    """What a factor is for such sizes."""
+    if isinstance(factor, int):
+        return factor
+    if factor in sizes:
+        return sizes[factor]
+    symbols, number = terms_of(factor)
+    return sum(sizes[symbol] for symbol in symbols) + number
+
+
 def extent(of: Axis, sizes: Sizes) -> int:
     """The extent of an axis for such sizes."""
-    return math.prod(factor if isinstance(factor, int) else sizes[factor] for factor in of)
+    return math.prod(size_of(factor, sizes) for factor in of)
 
 
 def extents(of: Axes, sizes: Sizes) -> tuple[int, ...]:
@@ -56,9 +99,10 @@ def real_part(
     Three things: the shape with an axis for each factor, the slices of that shape, and the shape of the request.
     """
     factors = [factor for each in of for factor in each]
-    shape = tuple(factor if isinstance(factor, int) else sizes[factor] for factor in factors)
-    slices = tuple(slice(factor if isinstance(factor, int) else real[factor]) for factor in factors)
-    return shape, slices, extents(of, {**sizes, **real})
+    whole = {**sizes, **real}
+    shape = tuple(size_of(factor, sizes) for factor in factors)
+    slices = tuple(slice(size_of(factor, whole)) for factor in factors)
+    return shape, slices, extents(of, whole)
 
 
 def axis_text(of: Axis) -> str:
@@ -97,4 +141,8 @@ __all__ = [
     "parse_axis",
     "real_part",
     "shape_text",
+    "size_of",
+    "sum_of",
+    "symbols_of",
+    "terms_of",
 ]

@@ -101,7 +101,7 @@ def unpacked_sizes(manifest: SizedManifest, contents: ContentsReader) -> SizedMo
         for each in manifest.buckets
     )
     images = tuple(unpacked(each.image, contents) for each in manifest.buckets)
-    least = _mapping(manifest.least)
+    least = _mapping(manifest.least, 0)
     model = SizedModel(manifest.name, manifest.inputs, manifest.outputs, least, buckets, images)
     model.verify()
     return model
@@ -111,9 +111,9 @@ def _sizes(sizes: Mapping[str, int]) -> tuple[Size, ...]:
     return tuple(Size(symbol, size) for symbol, size in sizes.items())
 
 
-def _mapping(sizes: tuple[Size, ...]) -> dict[str, int]:
+def _mapping(sizes: tuple[Size, ...], least: int = 1) -> dict[str, int]:
     found = {each.symbol: each.size for each in sizes}
-    if len(found) != len(sizes) or any(size < 1 for size in found.values()):
+    if len(found) != len(sizes) or any(size < least for size in found.values()):
         raise ArtifactError(f"these are no sizes: {found}")
     return found
 

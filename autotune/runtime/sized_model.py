@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from autotune.errors import ArtifactError, InputError
-from autotune.runtime.axes import Axes, extents, parse_axis, shape_text
+from autotune.runtime.axes import Axes, extents, parse_axis, shape_text, symbols_of
 from autotune.runtime.image import ModuleImage, TensorSpec
 
 
@@ -79,7 +79,7 @@ class SizedModel:
 
     def verify(self) -> None:
         """Raise ArtifactError where buckets and images do not fit each other."""
-        symbols = {f for tensor in self.inputs for each in tensor.shape for f in each if isinstance(f, str)}
+        symbols = {symbol for tensor in self.inputs for symbol in symbols_of(tensor.shape)}
         if not self.buckets or len(self.buckets) != len(self.images) or {*self.least} != symbols:
             raise ArtifactError("a model of open sizes has an image a bucket, and buckets for each open size")
         combinations = [dict(zip(self.sizes, each, strict=True)) for each in product(*self.sizes.values())]
@@ -89,7 +89,7 @@ class SizedModel:
             own = () if wrong else tuple(tensor.spec(bucket.sizes) for tensor in self.inputs)
             more = tuple((spec.shape, spec.dtype) for spec in image.inputs[len(own) :])
             outputs = [tuple(map(parse_axis, axes)) for axes in bucket.outputs]
-            factors = {f for axes in outputs for each in axes for f in each if isinstance(f, str)}
+            factors = {symbol for axes in outputs for symbol in symbols_of(axes)}
             if (
                 wrong
                 or image.inputs[: len(own)] != own

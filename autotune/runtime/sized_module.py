@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import InputError
-from autotune.runtime.axes import extents, parse_axis, real_part
+from autotune.runtime.axes import extents, parse_axis, real_part, size_of, terms_of
 from autotune.runtime.device import HOST_MEMORY, Memory
 from autotune.runtime.hashes import DATA, hash_of
 from autotune.runtime.image import ModuleImage, TensorSpec
@@ -153,18 +153,35 @@ class SizedModule:
             raise InputError(
                 f"{self._model.name!r} takes {len(self.inputs)} inputs, got {len(arrays)}; expected {listed}"
             )
-        real: dict[str, int] = {}
         given = [np.asarray(array) for array in arrays]
+        real = self._solved(given)
         for tensor, array, (shape, dtype) in zip(self.inputs, given, self._shapes, strict=True):
             fits = array.dtype == dtype and array.ndim == len(shape)
-            for wanted, size in zip(shape, array.shape, strict=False):
-                known = wanted if isinstance(wanted, int) else real.setdefault(wanted, size)
-                fits = fits and size == known
+            fits = fits and array.shape == tuple(size_of(wanted, real) for wanted in shape)
             if not fits:
                 got = f"{array.dtype}{list(array.shape)}"
                 where = f" with {', '.join(f'{s} = {n}' for s, n in real.items())}" if real else ""
                 raise InputError(f"{self._model.name!r}: input {tensor} got {got}{where}")
         return real, given
+
+    def _solved(self, given: Sequence[NDArray[Any]]) -> dict[str, int]:
+        """The size of each symbol by the first axis that says it; sums say what is left of them."""
+        real: dict[str, int] = {}
+        sums: list[tuple[str, int]] = []
+        for array, (shape, _) in zip(given, self._shapes, strict=True):
+            for wanted, size in zip(shape, array.shape, strict=False):
+                if isinstance(wanted, str):
+                    if wanted in self._model.least:
+                        real.setdefault(wanted, size)
+                    else:
+                        sums.append((wanted, size))
+        for wanted, size in sums:
+            symbols, number = terms_of(wanted)
+            unknown = [symbol for symbol in symbols if symbol not in real]
+            if len(unknown) == 1:
+                rest = size - number - sum(real[symbol] for symbol in symbols if symbol in real)
+                real[unknown[0]] = rest
+        return {symbol: real.get(symbol, 0) for symbol in self._model.least}
 
     def _padded(self, bucket: SizeBucket, given: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         found = []
@@ -208,7 +225,7 @@ def _sharing(images: Sequence[ModuleImage]) -> tuple[ModuleImage, ...]:
 def _cut(array: NDArray[Any], axes: Any, sizes: Mapping[str, int], real: Mapping[str, int]) -> NDArray[Any]:
     """The part of a bucket's result that is a request's, in memory of its own."""
     factors, slices, shape = real_part(axes, sizes, real)
-    return np.ascontiguousarray(array.reshape(factors)[slices].reshape(shape))
+    return np.array(array.reshape(factors)[slices].reshape(shape), order="C")
 
 
 __all__ = ["SizedModule"]

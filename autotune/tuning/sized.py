@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from autotune.compiler.dynamic.buckets import Bucket, SizeRange, buckets
+from autotune.compiler.dynamic.declared import declared_axes
 from autotune.database.goal import MAX_SLOWDOWN
 from autotune.errors import UsageError
-from autotune.frontends.onnx import open_shapes
 from autotune.frontends.onnx_read import read_model
 from autotune.graph.ir import Graph
 from autotune.passes.preference import TOLERANCE
-from autotune.runtime.axes import axis, axis_text
+from autotune.runtime.axes import Axes, axis, axis_text
 from autotune.runtime.sized_model import SizeBucket, SizedModel, SizedTensor
 from autotune.runtime.sized_module import SizedModule
 from autotune.target import Target
@@ -102,12 +102,13 @@ def compile_sizes_in_detail(
     """:func:`compile_for_sizes` with all that explains the result; it says what it is compiling for."""
     if isinstance(model, Graph):
         raise UsageError("ranges of sizes were given for a graph, which has fixed ones; they are for models")
-    ranges = {name: SizeRange.parse(given, f"{name}=") for name, given in sizes.items()}
+    sums = {name: given for name, given in sizes.items() if given[:1] and not given[0].isdecimal()}
+    ranges = {name: SizeRange.parse(given, f"{name}=") for name, given in sizes.items() if name not in sums}
     source = read_model(model)
-    declared = open_shapes(source)
+    declared = declared_axes(source, sums)
     made: list[tuple[Bucket, Compilation]] = []
     where = None
-    for bucket in buckets(source, ranges):
+    for bucket in buckets(source, ranges, sums):
         say(f"compiling for {', '.join(f'{symbol} = {size}' for symbol, size in bucket.sizes.items())}")
         done, where = compile_with_database(
             bucket.graph, database=database, require_hit=require_hit, **options
@@ -119,14 +120,14 @@ def compile_sizes_in_detail(
 
 def _model(
     made: Sequence[tuple[Bucket, Compilation]],
-    declared: Mapping[str, Sequence[int | str]],
+    declared: Mapping[str, Axes],
     least: Mapping[str, int],
 ) -> SizedModel:
     first, (image, *_) = made[0][0], [done.image for _, done in made]
     own = image.inputs[: len(first.inputs)]
     inputs = tuple(
         SizedTensor(
-            spec.name, spec.dtype, tuple(axis_text(axis(d)) for d in declared.get(spec.name, spec.shape))
+            spec.name, spec.dtype, tuple(map(axis_text, declared.get(spec.name) or map(axis, spec.shape)))
         )
         for spec in own
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from autotune.errors import PaddingError
 from autotune.graph.ir import Array
-from autotune.runtime.axes import Axes, Axis, Factor, Sizes, axis, shape_text
+from autotune.runtime.axes import Axes, Axis, Factor, Sizes, axis, shape_text, size_of
 
 
 def regrouped(axes: Axes, shape: Sequence[int], sizes: Sizes) -> Axes:
@@ -24,7 +24,7 @@ def regrouped(axes: Axes, shape: Sequence[int], sizes: Sizes) -> Axes:
         rest = wanted
         while rest > 1:
             factor = waiting.pop()
-            size = factor if isinstance(factor, int) else sizes[factor]
+            size = size_of(factor, sizes)
             if rest % size == 0:
                 taken.append(factor)
                 rest //= size
@@ -40,7 +40,7 @@ def regrouped(axes: Axes, shape: Sequence[int], sizes: Sizes) -> Axes:
 
 def coordinates(of: Axis, symbol: str, sizes: Sizes) -> Array:
     """Of each index along an axis, int64 [extent], its coordinate along a symbolic factor that the axis has once."""
-    shape = [factor if isinstance(factor, int) else sizes[factor] for factor in of]
+    shape = [size_of(factor, sizes) for factor in of]
     found: Array = np.indices(shape)[of.index(symbol)].reshape(-1)
     return found.astype(np.int64)
 

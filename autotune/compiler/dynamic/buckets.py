@@ -6,14 +6,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from types import MappingProxyType
 
-from autotune.compiler.dynamic.observed import Observed
+from autotune.compiler.dynamic.declared import declared_axes, symbols_in_order
+from autotune.compiler.dynamic.observed import Observed, Twin
 from autotune.compiler.dynamic.padded import Padded, padded
 from autotune.errors import UsageError
-from autotune.frontends.onnx import load, open_shapes
+from autotune.frontends.onnx import Traced, load_traced
 from autotune.frontends.onnx_read import LoadedModel, ModelSource, read_model
 from autotune.graph.ir import Graph
-from autotune.runtime.axes import Axes, axis
+from autotune.runtime.axes import Axes, Factor, Sizes, axis, extents, size_of, sum_of, terms_of
 from autotune.suggest import listing
 
 _RANGE = re.compile(r"(\d+)(?:\.\.(\d+)(?::(\d+(?:,\d+)*))?)?")
@@ -43,11 +45,15 @@ class SizeRange:
             )
         least = int(found[1])
         most = int(found[2] or least)
-        if not 1 <= least <= most:
-            raise UsageError(f"{what}{text!r}: sizes go up, from 1")
+        if not least <= most or not most:
+            raise UsageError(f"{what}{text!r}: sizes go up, to 1 or more")
         given = tuple(map(int, found[3].split(","))) if found[3] else _powers(least, most)
         if list(given) != sorted(set(given)) or given[0] < least or given[-1] != most:
             raise UsageError(f"{what}{text!r}: buckets ascend, from {least} or more to {most}")
+        if not least and given[0] < 2:
+            raise UsageError(
+                f"{what}{text!r}: the bucket that takes a size of 0 is for 2 or more, got {given[0]}"
+            )
         return cls(least, most, given)
 
     def below(self, bucket: int) -> int:
@@ -57,7 +63,7 @@ class SizeRange:
 
 
 def _powers(least: int, most: int) -> tuple[int, ...]:
-    found = [least]
+    found = [least or min(most, 2)]
     while found[-1] < most:
         found.append(min(most, 1 << found[-1].bit_length()))
     return tuple(found)
@@ -74,10 +80,15 @@ class Bucket:
     outputs: Mapping[str, Axes]
 
 
-def buckets(source: ModelSource | LoadedModel, ranges: Mapping[str, SizeRange]) -> Iterator[Bucket]:
+def buckets(
+    source: ModelSource | LoadedModel,
+    ranges: Mapping[str, SizeRange],
+    sums: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Bucket]:
     """The graphs of a model for all combinations of the buckets of its symbols.
 
-    A symbol is the name of a dimension that the model leaves open, or ``INPUT.AXIS`` of one without a name.
+    A symbol is the name of a dimension that the model leaves open, or ``INPUT.AXIS`` of one without a name. ``sums``
+    are dimensions that follow from others: ``{"total": "past+1"}``.
 
     Raises:
         UsageError: ``ranges`` are not those of the model's symbols.
@@ -85,45 +96,50 @@ def buckets(source: ModelSource | LoadedModel, ranges: Mapping[str, SizeRange]) 
         ModelImportError: the model cannot be imported.
     """
     model = source if isinstance(source, LoadedModel) else read_model(source)
-    shapes = open_shapes(model)
-    symbols = list(dict.fromkeys(d for shape in shapes.values() for d in shape if isinstance(d, str)))
+    shapes = declared_axes(model, sums)
+    symbols = list(dict.fromkeys(s for axes in shapes.values() for s in symbols_in_order(axes)))
     _check(model.origin, symbols, ranges)
     for combination in product(*(ranges[symbol].buckets for symbol in symbols)):
         yield _bucket(model, shapes, dict(zip(symbols, combination, strict=True)), ranges)
 
 
 def _bucket(
-    model: LoadedModel,
-    shapes: Mapping[str, Sequence[int | str]],
-    sizes: dict[str, int],
-    ranges: Mapping[str, SizeRange],
+    model: LoadedModel, shapes: Mapping[str, Axes], sizes: dict[str, int], ranges: Mapping[str, SizeRange]
 ) -> Bucket:
-    padding = {s: size for s, size in sizes.items() if ranges[s].below(size) < size}
-    graph = _at(model, shapes, sizes)
-    observed = Observed(
-        graph,
-        padding,
-        {s: (size - 1, _at(model, shapes, sizes | {s: size - 1})) for s, size in padding.items()},
-    )
+    least = {s: ranges[s].below(size) for s, size in sizes.items() if ranges[s].below(size) < size}
+    padding = {symbol: sizes[symbol] for symbol in least}
+    traced = _at(model, shapes, sizes)
+    twins = [
+        Twin(symbol, other, _at(model, shapes, sizes | {symbol: other}))
+        for symbol, size in padding.items()
+        for other in dict.fromkeys((size - 1, max(least[symbol], 1)))
+    ]
 
     def axes(name: str) -> Axes:
-        return tuple(axis(d if isinstance(d, int) or d in padding else sizes[d]) for d in shapes[name])
+        return tuple(axis(*(_with_padding(factor, sizes, padding) for factor in d)) for d in shapes[name])
 
+    graph = traced.graph
     inputs = {name: axes(name) if name in shapes else _plain(graph, name) for name in graph.inputs}
     if not padding:
         outputs = {name: _plain(graph, name) for name in graph.outputs}
         return Bucket(sizes, graph, {}, inputs, outputs)
-    found: Padded = padded(observed, inputs)
+    found: Padded = padded(Observed(traced, padding, least, twins), inputs)
     return Bucket(sizes, found.graph, found.size_inputs, found.inputs, found.outputs)
+
+
+def _with_padding(factor: Factor, sizes: Sizes, padding: Sizes) -> Factor:
+    """A factor in which only symbols with padding are left."""
+    symbols, _ = terms_of(factor)
+    left = [symbol for symbol in symbols if symbol in padding]
+    return sum_of(left, size_of(factor, sizes) - sum(sizes[symbol] for symbol in left))
 
 
 def _plain(graph: Graph, name: str) -> Axes:
     return tuple(axis(size) for size in graph.type_of(name).shape)
 
 
-def _at(model: LoadedModel, shapes: Mapping[str, Sequence[int | str]], sizes: Mapping[str, int]) -> Graph:
-    fixed = {name: [d if isinstance(d, int) else sizes[d] for d in shape] for name, shape in shapes.items()}
-    return load(model, shapes=fixed)
+def _at(model: LoadedModel, shapes: Mapping[str, Axes], sizes: Mapping[str, int]) -> Traced:
+    return load_traced(model, {name: extents(axes, sizes) for name, axes in shapes.items()})
 
 
 def _check(origin: str, symbols: Sequence[str], ranges: Mapping[str, SizeRange]) -> None:

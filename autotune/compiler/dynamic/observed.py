@@ -1,74 +1,168 @@
-"""Which axes of a model's values grow with which symbol: found by importing the model at another size of it."""
+"""Which axes of a model's values grow with which symbols: found by importing the model at other sizes of each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from autotune.errors import PaddingError
-from autotune.graph.ir import Array, Graph, Node
-from autotune.runtime.axes import Axes, Axis, Sizes, axis, extents, is_symbolic
+from autotune.frontends.onnx import Traced
+from autotune.graph.ir import Array, Attrs, Graph, Node, TensorType
+from autotune.runtime.axes import Axes, Axis, Factor, Sizes, axis, extent, extents, size_of, sum_of
 
-_SIZED = ("Expand", "Pad", "Range", "Reshape", "Resize", "Slice", "Split", "Tile")
+_SIZED = (
+    "ConstantOfShape",
+    "Expand",
+    "Pad",
+    "Range",
+    "Reshape",
+    "Resize",
+    "Slice",
+    "Split",
+    "Tile",
+    "Trilu",
+)
 """Operators whose attributes have sizes in them; what they do to axes is found by the shapes of their results."""
 
 
 @dataclass(frozen=True)
-class Observed:
-    """A model at the sizes of a bucket, and at a smaller size of each symbol, the others as in the bucket."""
+class Twin:
+    """The model at another size of one symbol, the others as in the bucket."""
 
-    graph: Graph
+    symbol: str
+    size: int
+    traced: Traced
+
+    @cached_property
+    def producers(self) -> dict[str, Node]:
+        """The node that makes each value, those that were evaluated too."""
+        return {**self.traced.folded, **self.traced.graph.producers()}
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A model at the sizes of a bucket, and at others. ``sizes`` and ``least`` are of the symbols with padding."""
+
+    traced: Traced
     sizes: Sizes
-    smaller: Mapping[str, tuple[int, Graph]]
+    least: Sizes
+    twins: Sequence[Twin]
+
+    @property
+    def graph(self) -> Graph:
+        """The model at the bucket's sizes."""
+        return self.traced.graph
+
+    def type_of(self, value: str) -> TensorType:
+        """The type of a value, also of one that the graph does not need."""
+        return self.traced.types[value]
 
     def check(self) -> None:
         """The same nodes at every size. Raises PaddingError that says what differs."""
-        for symbol, (size, other) in self.smaller.items():
-            where = f"with {symbol} = {size} and {self.sizes[symbol]}"
+        for twin in self.twins:
+            other, where = (
+                twin.traced.graph,
+                f"with {twin.symbol} = {twin.size} and {self.sizes[twin.symbol]}",
+            )
             if len(other.nodes) != len(self.graph.nodes):
                 raise PaddingError(f"the model has other nodes {where}")
-            for node, twin in zip(self.graph.nodes, other.nodes, strict=True):
-                _check_twins(node, twin, where)
+            for node, its in zip(self.graph.nodes, other.nodes, strict=True):
+                _check_twins(node, its, where)
+
+    def made_by(self, constant: str) -> Node | None:
+        """The node that was evaluated to a constant, which is the same at all sizes."""
+        node = self.traced.folded.get(constant)
+        for twin in self.twins if node is not None else ():
+            other = twin.traced.folded.get(constant)
+            if node is None or other is None:
+                return None
+            _check_twins(node, other, f"with {twin.symbol} = {twin.size} and {self.sizes[twin.symbol]}")
+        return node
 
     def axes_of(self, value: str) -> Axes:
-        """The axes of a constant or a result, by its shapes alone; each grows with one symbol at most."""
-        shape = self.graph.type_of(value).shape
-        found: list[Axis] = [axis(size) for size in shape]
-        for symbol, (size, other) in self.smaller.items():
-            twin = other.type_of(value).shape
-            if len(twin) != len(shape):
-                raise PaddingError(f"{value!r} has another number of axes with another {symbol}")
-            for place, (large, small) in enumerate(zip(shape, twin, strict=True)):
+        """The axes of a constant or a result, by its shapes alone: each is a sum of symbols and a number."""
+        shape = self.type_of(value).shape
+        grown: list[list[str]] = [[] for _ in shape]
+        for twin in self.twins:
+            other = twin.traced.types[value].shape if value in twin.traced.types else ()
+            if len(other) != len(shape):
+                raise PaddingError(f"{value!r} has another number of axes with another {twin.symbol}")
+            difference = self.sizes[twin.symbol] - twin.size
+            for place, (large, small) in enumerate(zip(shape, other, strict=True)):
                 if large == small:
                     continue
-                if (large, small) != (self.sizes[symbol], size) or is_symbolic(found[place]):
-                    raise PaddingError(f"axis {place} of {value!r} grows with {symbol}, but is not as long")
-                found[place] = (symbol,)
-        return tuple(found)
-
-    def constant_axes(self, name: str) -> Axes:
-        """The same, of a constant; at a smaller size it must be the beginning of the larger one."""
-        found = self.axes_of(name)
-        whole = self.graph.constants[name]
-        for symbol, (size, other) in self.smaller.items():
-            if name not in other.constants:
-                raise PaddingError(f"{name!r} is a constant only for some sizes of {symbol}")
-            slices = tuple(slice(size) if each == (symbol,) else slice(None) for each in found)
-            if not _equal(whole[slices], other.constants[name]):
-                raise PaddingError(f"numbers of the constant {name!r} depend on {symbol}")
+                if large - small != difference:
+                    raise PaddingError(
+                        f"axis {place} of {value!r} grows with {twin.symbol}, but not by as much"
+                    )
+                if twin.symbol not in grown[place]:
+                    grown[place].append(twin.symbol)
+        found: Axes = tuple(
+            axis(sum_of(symbols, size - sum(self.sizes[s] for s in symbols)))
+            for size, symbols in zip(shape, grown, strict=True)
+        )
+        self.check_axes(value, found)
         return found
+
+    def constant_axes(self, name: str) -> Axes | None:
+        """The same, of a constant; None where at another size it is not the beginning of the larger one."""
+        found = self.axes_of(name)
+        whole = self.traced.constants[name]
+        for twin in self.twins:
+            if name not in twin.traced.constants:
+                raise PaddingError(f"{name!r} is a constant only for some sizes of {twin.symbol}")
+            other = twin.traced.constants[name]
+            both = tuple(slice(min(a, b)) for a, b in zip(whole.shape, other.shape, strict=True))
+            if not _equal(whole[both], other[both]):
+                return None
+        return found
+
+    def same_coordinates(self, indices: str, along: Axis) -> bool:
+        """Whether a constant's indices into an axis are of the same coordinates in it at all sizes."""
+        first = _coordinates(self.traced.constants[indices], along, self.sizes)
+        for twin in self.twins:
+            sizes = {**self.sizes, twin.symbol: twin.size}
+            found = _coordinates(twin.traced.constants[indices], along, sizes)
+            if first is None or found is None:
+                return False
+            both = tuple(slice(min(a, b)) for a, b in zip(first.shape, found.shape, strict=True))
+            if not np.array_equal(first[both], found[both]):
+                return False
+        return True
+
+    def fitted(self, node: Node, read: Callable[[Node | None], int]) -> Factor:
+        """A number that a node's attributes have, as a sum of symbols and a number that gives it at all sizes.
+
+        Raises PaddingError where none does.
+        """
+        here = read(node)
+        its = [(twin, read(twin.producers.get(node.outputs[0]))) for twin in self.twins]
+        symbols = dict.fromkeys(twin.symbol for twin, number in its if number != here)
+        found = sum_of(symbols, here - sum(self.sizes[symbol] for symbol in symbols))
+        for twin, number in its:
+            if size_of(found, {**self.sizes, twin.symbol: twin.size}) != number:
+                raise PaddingError(
+                    f"node {node.name!r} ({node.op}) has {here} with {twin.symbol} = {self.sizes[twin.symbol]}, and "
+                    f"{number} with {twin.size}"
+                )
+        return found
+
+    def attrs_of_twins(self, node: Node) -> list[Attrs]:
+        """A node's attributes at the other sizes."""
+        return [twin.producers[node.outputs[0]].attrs for twin in self.twins]
 
     def check_axes(self, value: str, axes: Axes) -> None:
         """Axes must give the shape that the value has at each size: else a rule is wrong."""
-        for sizes, graph in [
-            (self.sizes, self.graph),
-            *(({**self.sizes, symbol: size}, other) for symbol, (size, other) in self.smaller.items()),
+        for sizes, traced in [
+            (self.sizes, self.traced),
+            *(({**self.sizes, twin.symbol: twin.size}, twin.traced) for twin in self.twins),
         ]:
-            if extents(axes, sizes) != graph.type_of(value).shape:
+            if extents(axes, sizes) != traced.types[value].shape:
                 raise PaddingError(
-                    f"{value!r} is {list(graph.type_of(value).shape)} where {extents(axes, sizes)} was expected"
+                    f"{value!r} is {list(traced.types[value].shape)} where {list(extents(axes, sizes))} was expected"
                 )
 
 
@@ -78,10 +172,15 @@ def _check_twins(node: Node, twin: Node, where: str) -> None:
         raise PaddingError(f"node {node.name!r} ({node.op}) is another one {where}")
 
 
+def _coordinates(indices: Array, along: Axis, sizes: Sizes) -> Array | None:
+    """Of each index, its coordinates along the factors of an axis; None where one is not in it."""
+    if indices.size and not 0 <= indices.min() <= indices.max() < extent(along, sizes):
+        return None
+    return np.stack(np.unravel_index(indices, [size_of(factor, sizes) for factor in along]))
+
+
 def _equal(first: Array, second: Array) -> bool:
-    if first is second:
-        return True
-    return first.shape == second.shape and np.array_equal(first, second, equal_nan=first.dtype.kind == "f")
+    return np.array_equal(first, second, equal_nan=first.dtype.kind == "f")
 
 
-__all__ = ["Observed"]
+__all__ = ["Observed", "Twin"]

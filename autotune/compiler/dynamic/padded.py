@@ -2,24 +2,23 @@
 
 Where an operator sums or compares along an axis that is longer than the request, ``Where(index < size, x, neutral)``
 stands before it. These nodes are fused like any others. TVM's and XLA's bounded dynamic dimensions do the same.
+A constant whose numbers depend on sizes (positions behind a cache, a causal mask) is computed from the request's, by
+the nodes that the import had evaluated.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
-from autotune.compiler.dynamic.axes import coordinates
+from autotune.compiler.dynamic.case import Case, Effect
+from autotune.compiler.dynamic.computed import as_sum
 from autotune.compiler.dynamic.observed import Observed
-from autotune.compiler.dynamic.rules import Case, Effect, Mask, effect_of
+from autotune.compiler.dynamic.rules import effect_of
+from autotune.compiler.dynamic.writer import Writer
 from autotune.errors import GraphError, PaddingError
-from autotune.graph.build import complete_node
-from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fresh_name
-from autotune.graph.ops.common import FLOATS
-from autotune.runtime.axes import Axes, axis
+from autotune.graph.ir import ABSENT, Graph, Node, fresh_name
+from autotune.runtime.axes import Axes, size_of
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Padded:
 
 
 def padded(observed: Observed, inputs: Mapping[str, Axes]) -> Padded:
-    """The graph of a bucket; ``inputs`` are the axes of the model's inputs.
+    """The graph of a bucket; ``inputs`` are the axes of the model's inputs, which are zero at padding.
 
     Raises PaddingError that names the node whose result would depend on padding.
     """
@@ -49,55 +48,83 @@ class _Padding:
     """One pass over the nodes, in order: axes of each value, and new nodes."""
 
     def __init__(self, observed: Observed, inputs: Mapping[str, Axes]) -> None:
-        self.observed, self.graph = observed, observed.graph
-        self.types: dict[str, TensorType] = {v: self.graph.type_of(v) for v in self.graph.inputs}
-        self.constants: dict[str, Array] = dict(self.graph.constants)
-        self.types |= {name: TensorType.of(array) for name, array in self.constants.items()}
-        self.inputs = inputs
-        self.axes: dict[str, Axes] = dict(inputs)
-        self.nodes: list[Node] = []
-        self.size_inputs: dict[str, str] = {}
-        self.taken = {**self.graph.types}
-        self.made: dict[tuple[object, ...], str] = {}
-        """Masks, by what they are for: each is made once."""
+        self.observed, self.graph, self.inputs = observed, observed.graph, inputs
+        constants = self.graph.constants
+        types = {name: self.graph.type_of(name) for name in (*self.graph.inputs, *constants)}
+        self.writer = Writer(observed.sizes, types, constants, [*observed.traced.types])
+        self.axes = self.writer.axes
+        self.axes.update(inputs)
+        for name, axes in inputs.items():
+            self.writer.zeros[name] = frozenset(factor for each in axes for factor in each)
 
     def run(self) -> Padded:
         for node in self.graph.nodes:
-            for value in node.present_inputs:
-                if value not in self.axes:
-                    self.axes[value] = self.observed.constant_axes(value)
             self._append(node)
+        for name in self.graph.outputs:
+            self._define(name)
         graph = self.graph.replace(
-            inputs=(*self.graph.inputs, *self.size_inputs.values()),
-            nodes=tuple(self.nodes),
-            types=self.types,
-            constants=self.constants,
+            inputs=(*self.graph.inputs, *self.writer.size_inputs.values()),
+            nodes=tuple(self.writer.nodes),
+            types=self.writer.types,
+            constants=self.writer.constants,
         )
-        outputs = {
-            name: self.axes[name] if name in self.axes else self.observed.constant_axes(name)
-            for name in self.graph.outputs
-        }
-        return Padded(graph, self.size_inputs, self.inputs, outputs)
+        outputs = {name: self.axes[name] for name in self.graph.outputs}
+        return Padded(graph.pruned(), self.writer.size_inputs, self.inputs, outputs)
 
     def _append(self, node: Node) -> None:
-        effect = self._effect(node)
+        case = Case(node, self.observed, self.writer)
+        for index, value in enumerate(node.inputs):
+            if value != ABSENT and node.op not in ("Shape", "Size") and not case.takes_coordinates(index):
+                self._define(value)
+        effect = self._effect(case)
         inputs = list(node.inputs)
         for mask in effect.masks:
-            inputs[mask.index] = self._masked(inputs[mask.index], self.axes[node.inputs[mask.index]], mask)
-        if effect.mean_over:
+            value = inputs[mask.index]
+            inputs[mask.index] = self.writer.masked(
+                value, self.axes[node.inputs[mask.index]], mask.place, mask.fill
+            )
+        if effect.write is not None:
+            effect.write(self.writer, inputs)
+        elif effect.mean_over:
             self._mean(node, inputs[0], effect)
         else:
-            self._emit(node.replace(inputs=tuple(inputs)))
+            self.writer.emit(node.replace(inputs=tuple(inputs)))
         for value, axes in zip(node.outputs, effect.results, strict=True):
             if value != ABSENT:
                 self.observed.check_axes(value, axes)
                 self.axes[value] = axes
+                self.writer.zeros[value] = effect.zeros
 
-    def _effect(self, node: Node) -> Effect:
-        known = [None if v == ABSENT else self.axes[v] for v in node.inputs]
-        types = [None if v == ABSENT else self.graph.type_of(v) for v in node.inputs]
-        results = [self.graph.type_of(v) for v in node.present_outputs]
-        case = Case(node, known, types, results, self.observed.sizes, self.observed.axes_of)
+    def _define(self, value: str) -> None:
+        """Axes of a value; a constant that depends on sizes is computed first."""
+        if value in self.axes:
+            return
+        axes = self.observed.constant_axes(value)
+        if axes is not None:
+            self.axes[value] = axes
+            if value not in self.writer.constants:
+                self.writer.constants[value] = self.observed.traced.constants[value]
+                self.writer.types[value] = self.observed.type_of(value)
+            return
+        node = self.observed.made_by(value)
+        if node is None:
+            raise PaddingError(
+                f"numbers of the constant {value!r} depend on sizes, in a way that is not known"
+            )
+        for output in node.present_outputs:
+            self.writer.constants.pop(output, None)
+            self.writer.types.pop(output, None)
+        change = as_sum(self.observed, value)
+        if change is None:
+            self._append(node)
+        else:
+            array = self.observed.traced.constants[value]
+            rest = self.writer.constant(f"{value}.rest", array - size_of(change, self.observed.sizes))
+            self.writer.emit(Node("Add", (rest, self.writer.size(change)), (value,)))
+            self.axes[value] = self.observed.axes_of(value)
+
+    def _effect(self, case: Case) -> Effect:
+        node = case.node
         try:
             return effect_of(case)
         except (GraphError, KeyError) as error:
@@ -105,72 +132,15 @@ class _Padding:
                 f"node {node.name!r} ({node.op}) has axes of an unknown kind: {error}"
             ) from error
 
-    def _masked(self, value: str, axes: Axes, mask: Mask) -> str:
-        """A value that is ``mask.fill`` at padding of an axis."""
-        tensor = self.types[value]
-        for symbol in (factor for factor in axes[mask.place] if isinstance(factor, str)):
-            real = self._is_real(axes, mask.place, symbol)
-            fill = self._constant("fill", np.array(_fill(mask.fill, tensor.dtype), tensor.dtype))
-            value = self._node("Where", (real, value, fill), f"{value}.real")
-        return value
-
-    def _is_real(self, axes: Axes, place: int, symbol: str) -> str:
-        """bool, of extent 1 but at one axis: whether a request has the place there, as far as a symbol goes."""
-        behind = len(axes) - place - 1
-        key = (axes[place], behind, symbol)
-        if key not in self.made:
-            found = coordinates(axes[place], symbol, self.observed.sizes).reshape(-1, *([1] * behind))
-            index = self._constant(f"{symbol}.index", found)
-            self.made[key] = self._node("Less", (index, self._size(symbol)), f"{symbol}.is_real")
-        return self.made[key]
-
-    def _size(self, symbol: str) -> str:
-        if symbol not in self.size_inputs:
-            name = fresh_name(f"{symbol}.size", self.taken)
-            self.taken[name] = self.types[name] = TensorType((), "int64")
-            self.size_inputs[symbol] = name
-        return self.size_inputs[symbol]
-
     def _mean(self, node: Node, value: str, effect: Effect) -> None:
         """A sum over what was masked, divided by how many places the request has."""
-        axes = [factor for place in effect.mean_over for factor in self.axes[node.inputs[0]][place]]
-        symbols = [factor for factor in axes if isinstance(factor, str)]
-        fixed = math.prod(factor for factor in axes if isinstance(factor, int))
-        count = self._constant("count", np.array(fixed, np.int64))
-        for symbol in symbols:
-            count = self._node("Mul", (count, self._size(symbol)), "count")
-        dtype = self.types[value].dtype
-        divisor = self._node("Cast", (count,), "divisor", to=dtype)
-        total = fresh_name(f"{node.outputs[0]}.sum", self.taken)
-        self._emit(node.replace(op="ReduceSum", inputs=(value,), outputs=(total,), name=total))
-        self._emit(node.replace(op="Div", inputs=(total, divisor), attrs={}))
-
-    def _constant(self, name: str, array: Array) -> str:
-        key = (array.dtype.str, array.shape, array.tobytes())
-        if key not in self.made:
-            self.made[key] = name = fresh_name(name, self.taken)
-            self.constants[name] = array
-            self.taken[name] = self.types[name] = TensorType.of(array)
-            self.axes[name] = tuple(axis(size) for size in array.shape)
-        return self.made[key]
-
-    def _node(self, op: str, inputs: Sequence[str], name: str, **attrs: Attr) -> str:
-        output = fresh_name(name, self.taken)
-        self._emit(Node(op, tuple(inputs), (output,), attrs))
-        return output
-
-    def _emit(self, node: Node) -> None:
-        complete, types = complete_node(node, self.types)
-        self.types.update(types)
-        self.taken.update(types)
-        self.nodes.append(complete)
-
-
-def _fill(value: float, dtype: str) -> float | int:
-    if dtype in FLOATS or math.isfinite(value):
-        return value
-    limits = np.iinfo(dtype)
-    return int(limits.max if value > 0 else limits.min)
+        writer = self.writer
+        factors = [factor for place in effect.mean_over for factor in self.axes[node.inputs[0]][place]]
+        dtype = writer.types[value].dtype
+        divisor = writer.node("Cast", (writer.product(factors),), "divisor", to=dtype)
+        total = fresh_name(f"{node.outputs[0]}.sum", writer.types)
+        writer.emit(node.replace(op="ReduceSum", inputs=(value,), outputs=(total,), name=total))
+        writer.emit(node.replace(op="Div", inputs=(total, divisor), attrs={}))
 
 
 __all__ = ["Padded", "padded"]

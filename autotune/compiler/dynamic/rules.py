@@ -7,63 +7,15 @@ along such an axis reads its operand through a mask, and what looks elsewhere th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias, cast
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
+from autotune.compiler.dynamic import computed, moved
 from autotune.compiler.dynamic.axes import regrouped
-from autotune.errors import PaddingError
+from autotune.compiler.dynamic.case import Case, Effect, Mask, symbols_text
 from autotune.graph import ops
-from autotune.graph.ir import Node, TensorType
 from autotune.graph.ops.common import int_attr, ints_attr
-from autotune.runtime.axes import Axes, Axis, Sizes, is_symbolic
-
-
-@dataclass(frozen=True)
-class Mask:
-    """Operand ``index`` is to read as ``fill`` at padding of its axis ``place``."""
-
-    index: int
-    place: int
-    fill: float
-
-
-@dataclass(frozen=True)
-class Effect:
-    """Axes of each result, and what is masked before. ``mean_over`` are axes that are summed, and divided by how many
-    places of them a request has."""
-
-    results: tuple[Axes, ...]
-    masks: tuple[Mask, ...] = ()
-    mean_over: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Case:
-    """A node, axes and types of its operands (None for absent ones), types of its results, and the bucket's sizes."""
-
-    node: Node
-    operands: Sequence[Axes | None]
-    types: Sequence[TensorType | None]
-    results: Sequence[TensorType]
-    sizes: Sizes
-    observed: Callable[[str], Axes]
-    """Axes of a result by its shapes alone."""
-
-    def axes(self, index: int) -> Axes:
-        """Axes of a present operand."""
-        return cast(Axes, self.operands[index])
-
-    def refuse(self, why: str) -> PaddingError:
-        """An error that names the node."""
-        return PaddingError(f"node {self.node.name!r} ({self.node.op}) {why}")
-
-    def require_plain(self, index: int, places: Sequence[int], what: str) -> None:
-        """Refuse padding at some axes of an operand."""
-        axes = self.axes(index)
-        if any(is_symbolic(axes[place]) for place in places):
-            raise self.refuse(f"{what} along {_symbols(axes, places)}")
-
+from autotune.runtime.axes import Axis, Factor, is_symbolic
 
 Rule: TypeAlias = Callable[[Case], Effect]
 
@@ -93,7 +45,7 @@ def _pointwise(case: Case) -> Effect:
         if axes is None or tensor is None:
             continue
         for place, (each, size) in enumerate(zip(axes, tensor.shape, strict=True), rank - len(axes)):
-            if size == 1:
+            if size == 1 and not is_symbolic(each):
                 continue
             if found[place] not in ((), each):
                 raise case.refuse(f"joins axes that grow differently, {found[place]} and {each}")
@@ -116,11 +68,17 @@ def _per_axis(case: Case) -> Effect:
 
 
 def _reshape(case: Case) -> Effect:
-    return Effect((regrouped(case.axes(0), case.results[0].shape, case.sizes),))
+    return Effect((regrouped(case.axes(0), case.results[0].shape, case.sizes),), zeros=_zeros(case))
 
 
 def _transpose(case: Case) -> Effect:
-    return Effect((tuple(case.axes(0)[place] for place in ints_attr(case.node.attrs, "perm")),))
+    moved = tuple(case.axes(0)[place] for place in ints_attr(case.node.attrs, "perm"))
+    return Effect((moved,), zeros=_zeros(case))
+
+
+def _zeros(case: Case) -> frozenset[Factor]:
+    """What only moves elements leaves zeros at padding."""
+    return case.writer.zeros.get(case.node.inputs[0], frozenset())
 
 
 def _matmul(case: Case) -> Effect:
@@ -161,8 +119,9 @@ def _gemm(case: Case) -> Effect:
 
 def _softmax(case: Case) -> Effect:
     place = int_attr(case.node.attrs, "axis") % len(case.axes(0))
-    symbolic = is_symbolic(case.axes(0)[place])
-    return Effect((case.axes(0),), (Mask(0, place, -math.inf),) if symbolic else ())
+    along = case.axes(0)[place]
+    masks = (Mask(0, place, -math.inf),) if is_symbolic(along) else ()
+    return Effect((case.axes(0),), masks, zeros=frozenset(along if case.node.op == "Softmax" else ()))
 
 
 _NEUTRAL: Mapping[str, float] = {
@@ -210,35 +169,16 @@ def _leading_axis(case: Case) -> Effect:
 
 def _expand(case: Case) -> Effect:
     own, shape = case.axes(0), case.results[0].shape
-    grown = case.observed(case.node.outputs[0])
+    grown = case.shaped()
     lead = len(shape) - len(own)
     return Effect(
         (tuple(own[i - lead] if i >= lead and own[i - lead] else grown[i] for i in range(len(shape))),)
     )
 
 
-def _at_axis(case: Case, place: int, what: str) -> None:
-    for index, axes in enumerate(case.operands):
-        if axes is not None:
-            case.require_plain(index, [place % len(axes)], what)
-
-
-def _concat(case: Case) -> Effect:
-    place = int_attr(case.node.attrs, "axis") % len(case.axes(0))
-    _at_axis(case, place, "joins")
-    found = list(case.axes(0))
-    for axes in case.operands[1:]:
-        for i, each in enumerate(axes or ()):
-            if i != place and each != found[i]:
-                raise case.refuse(f"joins axes that grow differently, {found[i]} and {each}")
-    size = case.results[0].shape[place]
-    found[place] = (size,) if size > 1 else ()
-    return Effect((tuple(found),))
-
-
 def _split(case: Case) -> Effect:
     place = int_attr(case.node.attrs, "axis") % len(case.axes(0))
-    _at_axis(case, place, "divides")
+    case.require_plain(0, [place], "divides")
     own = case.axes(0)
     return Effect(
         tuple(
@@ -249,7 +189,7 @@ def _split(case: Case) -> Effect:
 
 
 def _unchanged_where_padded(case: Case) -> Effect:
-    """Slices, pads and repeats of axes without padding; those with it must stay as they are."""
+    """Pads and repeats of axes without padding; those with it must stay as they are."""
     found: list[Axis] = []
     before, after = case.types[0], case.results[0]
     assert before is not None
@@ -257,7 +197,7 @@ def _unchanged_where_padded(case: Case) -> Effect:
     for place, (each, old, new) in enumerate(zip(case.axes(0), before.shape, after.shape, strict=True)):
         if is_symbolic(each):
             if old != new or place not in plain:
-                raise case.refuse(f"changes an axis that grows with {_symbols((each,), [0])}")
+                raise case.refuse(f"changes an axis that grows with {symbols_text((each,), [0])}")
             found.append(each)
         else:
             found.append((new,) if new > 1 else ())
@@ -265,56 +205,37 @@ def _unchanged_where_padded(case: Case) -> Effect:
 
 
 def _untouched(case: Case) -> set[int]:
-    """The axes that a slice, a pad or a repetition leaves as they are."""
+    """The axes that a pad or a repetition leaves as they are."""
     attrs, rank = case.node.attrs, len(case.axes(0))
-    if case.node.op == "Slice":
-        names = ints_attr(attrs, "axes")
-        steps = ints_attr(attrs, "steps") if "steps" in attrs else (1,) * len(names)
-        moved = {name % rank for name, step in zip(names, steps, strict=True) if step != 1}
-        return set(range(rank)) - moved  # with a step of 1 and as long as before, it is the whole axis
     if case.node.op == "Pad":
         pads = ints_attr(attrs, "pads")
         return {i for i in range(rank) if pads[i] == pads[i + rank] == 0}
     return {i for i, count in enumerate(ints_attr(attrs, "repeats")) if count == 1}
 
 
-def _gather(case: Case) -> Effect:
-    own, indices = case.axes(0), case.axes(1)
-    place = int_attr(case.node.attrs, "axis") % len(own)
-    case.require_plain(0, [place], "looks up")
-    masks = tuple(Mask(1, i, 0.0) for i, each in enumerate(indices) if is_symbolic(each))  # all in range
-    return Effect(((*own[:place], *indices, *own[place + 1 :]),), masks)
-
-
-def _same(case: Case) -> Effect:
-    """What an element becomes depends on its place, counted from the front."""
-    return Effect((case.axes(0),))
-
-
 _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(_NEUTRAL, _reduction),
     "BatchNormalization": _batch_norm,
-    "Concat": _concat,
+    "Concat": moved.concat,
     "DequantizeLinear": _per_axis,
     "Expand": _expand,
-    "Gather": _gather,
+    "Gather": moved.gather,
     "Gemm": _gemm,
     "LayerNormalization": _layer_norm,
     "LogSoftmax": _softmax,
     "MatMul": _matmul,
     "Pad": _unchanged_where_padded,
     "QuantizeLinear": _per_axis,
-    "Slice": _unchanged_where_padded,
+    "Range": computed.numbers,
+    "Shape": computed.extents,
+    "Size": computed.extents,
+    "Slice": moved.cut,
     "Softmax": _softmax,
     "Split": _split,
     "Tile": _unchanged_where_padded,
     "Transpose": _transpose,
-    "Trilu": _same,
+    "Trilu": moved.triangle,
 }
 
 
-def _symbols(axes: Axes, places: Sequence[int]) -> str:
-    return ", ".join(sorted({f for place in places for f in axes[place] if isinstance(f, str)}))
-
-
-__all__ = ["Case", "Effect", "Mask", "effect_of"]
+__all__ = ["effect_of"]

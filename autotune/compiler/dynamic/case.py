@@ -1,0 +1,111 @@
+"""A node whose operands have padding, and what is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from autotune.compiler.dynamic.observed import Observed
+from autotune.compiler.dynamic.writer import Writer
+from autotune.errors import PaddingError
+from autotune.graph.ir import ABSENT, Node, TensorType
+from autotune.graph.ops.common import int_attr
+from autotune.runtime.axes import Axes, Factor, Sizes, is_symbolic, symbols_of
+
+Write: TypeAlias = Callable[[Writer, Sequence[str]], None]
+"""Adds nodes in place of one, from its operands."""
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Operand ``index`` is to read as ``fill`` at padding of its axis ``place``."""
+
+    index: int
+    place: int
+    fill: float
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Axes of each result, and what is masked before.
+
+    ``mean_over`` are axes that are summed, and divided by how many places of them a request has. ``zeros`` are factors
+    along which the result is zero at padding. ``write`` adds nodes in place of the node, from its operands.
+    """
+
+    results: tuple[Axes, ...]
+    masks: tuple[Mask, ...] = ()
+    mean_over: tuple[int, ...] = ()
+    zeros: frozenset[Factor] = frozenset()
+    write: Write | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """A node of a model that was observed at several sizes, and what is written of the bucket's graph so far."""
+
+    node: Node
+    observed: Observed
+    writer: Writer
+
+    @property
+    def sizes(self) -> Sizes:
+        """The bucket's sizes."""
+        return self.observed.sizes
+
+    @property
+    def operands(self) -> list[Axes | None]:
+        """Axes of the operands, None for absent ones."""
+        return [None if v == ABSENT else self.writer.axes[v] for v in self.node.inputs]
+
+    @property
+    def types(self) -> list[TensorType | None]:
+        """Types of the operands, None for absent ones."""
+        return [None if v == ABSENT else self.observed.type_of(v) for v in self.node.inputs]
+
+    @property
+    def results(self) -> list[TensorType]:
+        """Types of the results."""
+        return [self.observed.type_of(v) for v in self.node.present_outputs]
+
+    def axes(self, index: int) -> Axes:
+        """Axes of a present operand."""
+        return self.writer.axes[self.node.inputs[index]]
+
+    def shaped(self) -> Axes:
+        """Axes of the first result by its shapes alone."""
+        return self.observed.axes_of(self.node.outputs[0])
+
+    def takes_coordinates(self, index: int) -> bool:
+        """Whether an operand is constant indices of the same places at all sizes, into axes that were joined."""
+        if (
+            self.node.op != "Gather"
+            or index != 1
+            or self.node.inputs[1] not in self.observed.traced.constants
+        ):
+            return False
+        along = self.axes(0)[int_attr(self.node.attrs, "axis")]
+        return (
+            is_symbolic(along)
+            and len(along) > 1
+            and self.observed.same_coordinates(self.node.inputs[1], along)
+        )
+
+    def refuse(self, why: str) -> PaddingError:
+        """An error that names the node."""
+        return PaddingError(f"node {self.node.name!r} ({self.node.op}) {why}")
+
+    def require_plain(self, index: int, places: Sequence[int], what: str) -> None:
+        """Refuse padding at some axes of an operand."""
+        axes = self.axes(index)
+        if any(is_symbolic(axes[place]) for place in places):
+            raise self.refuse(f"{what} along {symbols_text(axes, places)}")
+
+
+def symbols_text(axes: Axes, places: Sequence[int]) -> str:
+    """The symbols of some axes, for messages."""
+    return ", ".join(sorted(symbols_of(axes[place] for place in places)))
+
+
+__all__ = ["Case", "Effect", "Mask", "Write", "symbols_text"]

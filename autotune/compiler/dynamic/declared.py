@@ -1,0 +1,59 @@
+"""The axes that a model declares of its inputs: sizes, symbols, and sums of them as exporters write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from autotune.errors import UsageError
+from autotune.frontends.onnx import open_shapes
+from autotune.frontends.onnx_read import LoadedModel
+from autotune.runtime.axes import Axes, Factor, axis, sum_of, terms_of
+from autotune.suggest import listing
+
+
+def declared_axes(model: LoadedModel, sums: Mapping[str, str]) -> dict[str, Axes]:
+    """Axes of the inputs that have open dimensions; ``sums`` says which follow from others.
+
+    Raises UsageError where ``sums`` name no open dimension, or are not made of some.
+    """
+    shapes = open_shapes(model)
+    names = {d for shape in shapes.values() for d in shape if isinstance(d, str)}
+    unknown = sorted({*sums} - names)
+    if unknown:
+        raise UsageError(
+            f"{model.origin} leaves no size {unknown[0]!r} open\n  it leaves open: {listing(unknown[0], sorted(names))}"
+        )
+    known = {name: _sum(name, names) for name in names}
+    for name, text in sums.items():
+        found = _sum(text, names - {*sums})
+        if found is None:
+            raise UsageError(
+                f"{name}={text} is no sum of open sizes and whole numbers, such as {name}="
+                f"{next(iter(sorted(names - {*sums})), 'past')}+1\n  it leaves open: {', '.join(sorted(names))}"
+            )
+        known[name] = found
+    return {
+        name: tuple(axis(d if isinstance(d, int) else known[d] or d.replace("+", "_plus_")) for d in shape)
+        for name, shape in shapes.items()
+    }
+
+
+def _sum(text: str, names: Iterable[str]) -> Factor | None:
+    """``past + 1``, of names of dimensions or of what may be one; None for what is no such sum."""
+    terms = [term.strip() for term in text.split("+")]
+    numbers = [int(term) for term in terms if term.isdecimal()]
+    symbols = [term for term in terms if not term.isdecimal()]
+    if len(terms) == 1:
+        return text if text in names else None
+    if not symbols or not all(symbol in names or symbol.isidentifier() for symbol in symbols):
+        return None
+    return sum_of(symbols, sum(numbers))
+
+
+def symbols_in_order(axes: Axes) -> list[str]:
+    """The symbols of axes, each once."""
+    factors = (factor for each in axes for factor in each)
+    return list(dict.fromkeys(symbol for factor in factors for symbol in terms_of(factor)[0]))
+
+
+__all__ = ["declared_axes", "symbols_in_order"]

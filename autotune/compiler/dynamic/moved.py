@@ -1,0 +1,217 @@
+"""Operators that move elements to other places, or look them up, where places depend on a request's sizes.
+
+A result's own part is always at its beginning: new keys lie directly behind those of the request, not behind those of
+the bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autotune.compiler.dynamic.case import Case, Effect, Mask, Write, symbols_text
+from autotune.compiler.dynamic.writer import Writer
+from autotune.graph.ir import Array, Node
+from autotune.graph.ops.common import int_attr, ints_attr
+from autotune.runtime.axes import Axis, Factor, axis, extent, extents, is_symbolic, sum_of, terms_of
+
+
+def concat(case: Case) -> Effect:
+    """What stands behind a part that grows begins where the request's part ends."""
+    place = int_attr(case.node.attrs, "axis") % len(case.axes(0))
+    found = list(case.axes(0))
+    for axes in case.operands[1:]:
+        for i, each in enumerate(axes or ()):
+            if i != place and each != found[i]:
+                raise case.refuse(f"joins axes that grow differently, {found[i]} and {each}")
+    parts = [_factor(case, (axes or ())[place]) for axes in case.operands]
+    starts = [_sum(parts[:index]) for index in range(len(parts) + 1)]
+    found[place] = axis(starts[-1])
+    if all(isinstance(start, int) for start in starts[:-1]):
+        return Effect((tuple(found),))
+    node, behind = case.node, len(found) - place - 1
+    own = [each for i, each in enumerate(found) if i != place]
+    zeros = frozenset(f for f in _zeros_of_all(case) if any(f in each for each in own))
+    end = starts[-1]
+
+    def write(writer: Writer, inputs: Sequence[str]) -> None:
+        whole = [(value, part, start) for value, part, start in zip(inputs, parts, starts, strict=False)]
+        count = extent(axis(end), writer.sizes)
+        places = writer.places(count, behind)
+        value = writer.constant("fill", np.zeros((), writer.types[inputs[0]].dtype))
+        for index, (piece, part, start) in reversed([*enumerate(whole)]):
+            placed = _placed(writer, piece, part, start, place, count)
+            before = writer.node("Less", (places, writer.size(starts[index + 1])), "is_before")
+            if index:
+                value = writer.node("Where", (before, placed, value), f"{node.outputs[0]}.from.{index}")
+            else:
+                writer.emit(node.replace(op="Where", inputs=(before, placed, value), attrs={}))
+
+    return Effect((tuple(found),), zeros=zeros | {end}, write=write)
+
+
+def _placed(writer: Writer, value: str, part: Factor, start: Factor, place: int, count: int) -> str:
+    """A part of a concatenation, moved to where it begins: right from there to its end."""
+    shape = writer.types[value].shape
+    if isinstance(start, int):
+        pads = [0] * (2 * len(shape))
+        pads[place], pads[place + len(shape)] = start, count - start - shape[place]
+        return writer.node("Pad", (value,), f"{value}.moved", pads=tuple(pads))
+    if part == 1:
+        return value
+    distance = writer.node("Sub", (writer.places(count), writer.size(start)), "distance")
+    return writer.node(
+        "Gather", (value, _within(writer, distance, shape[place])), f"{value}.moved", axis=place
+    )
+
+
+def _within(writer: Writer, index: str, size: int) -> str:
+    """Indices, those beyond a part cut to its ends."""
+    low = writer.node("Max", (index, writer.number(0)), "index")
+    return writer.node("Min", (low, writer.number(size - 1)), "index")
+
+
+def _zeros_of_all(case: Case) -> frozenset[Factor]:
+    first, *others = (case.writer.zeros.get(value, frozenset()) for value in case.node.inputs)
+    return first.intersection(*others)
+
+
+def _factor(case: Case, along: Axis) -> Factor:
+    if len(along) > 1:
+        raise case.refuse(f"joins along {symbols_text((along,), [0])}")
+    return along[0] if along else 1
+
+
+def _sum(factors: Sequence[Factor]) -> Factor:
+    terms = [terms_of(factor) for factor in factors]
+    return sum_of([symbol for symbols, _ in terms for symbol in symbols], sum(number for _, number in terms))
+
+
+def cut(case: Case) -> Effect:
+    """Slices that begin at a place of all sizes stay; what begins where sizes say is looked up."""
+    node, axes, shaped = case.node, case.axes(0), case.shaped()
+    names = {
+        place
+        for attrs in (node.attrs, *case.observed.attrs_of_twins(node))
+        for place in ints_attr(attrs, "axes")
+    }
+    moving: dict[int, tuple[Factor, int]] = {}
+    found = list(axes)
+    for place in sorted(names):
+        start = case.observed.fitted(node, lambda n, place=place: _slice_of(n, place)[0])  # type: ignore[misc]
+        step = _slice_of(node, place)[1]
+        if any(factor for factor in axes[place] if isinstance(factor, str)) and len(axes[place]) > 1:
+            raise case.refuse(f"changes an axis that grows with {symbols_text((axes[place],), [0])}")
+        if isinstance(start, str) or step != 1:
+            moving[place] = (start, step)
+        found[place] = shaped[place]
+        _check_least(case, place, start, shaped[place])
+    if not moving:
+        return Effect((tuple(found),))
+    return Effect((tuple(found),), write=_write_cut(node, moving, case.results[0].shape))
+
+
+def _check_least(case: Case, place: int, start: Factor, result: Axis) -> None:
+    """At the least sizes too there must be as much as is taken."""
+    sizes = case.observed.least
+    if isinstance(start, int) and extent(case.axes(0)[place], sizes) < start + extent(result, sizes):
+        raise case.refuse(
+            f"takes {extent(result, sizes)} from {start} on along {symbols_text(case.axes(0), [place])}"
+        )
+
+
+def _write_cut(node: Node, moving: dict[int, tuple[Factor, int]], shape: Sequence[int]) -> Write:
+    def write(writer: Writer, inputs: Sequence[str]) -> None:
+        value = inputs[0]
+        for place, (start, step) in moving.items():
+            steps = writer.constant("places", np.arange(shape[place]) * step)
+            index = writer.node("Add", (steps, writer.size(start)), "index")
+            size = writer.types[value].shape[place]
+            value = writer.node("Gather", (value, _within(writer, index, size)), "cut", axis=place)
+        attrs = node.attrs
+        kept = [i for i, place in enumerate(ints_attr(attrs, "axes")) if place not in moving]
+        rest = {
+            key: tuple(ints_attr(attrs, key)[i] for i in kept) for key in ("axes", "starts", "ends", "steps")
+        }
+        writer.emit(node.replace(op="Slice", inputs=(value,), attrs=rest))
+
+    return write
+
+
+def _slice_of(node: Node | None, place: int) -> tuple[int, int]:
+    """Start and step of a slice along an axis, which it may leave as it is."""
+    assert node is not None
+    axes = ints_attr(node.attrs, "axes")
+    if place not in axes:
+        return 0, 1
+    at = axes.index(place)
+    return ints_attr(node.attrs, "starts")[at], ints_attr(node.attrs, "steps")[at]
+
+
+def triangle(case: Case) -> Effect:
+    """Rows and columns are counted from the front, from a diagonal that may depend on sizes."""
+    node = case.node
+    diagonal = case.observed.fitted(node, lambda n: int_attr(n.attrs, "k") if n is not None else 0)
+    if isinstance(diagonal, int):
+        return Effect((case.axes(0),))
+    rows, columns = case.results[0].shape[-2:]
+
+    def write(writer: Writer, inputs: Sequence[str]) -> None:
+        above = np.arange(columns) - np.arange(rows)[:, None]
+        upper = bool(int_attr(node.attrs, "upper"))
+        apart = writer.constant("diagonals", above if upper else above - 1)
+        first = writer.node("Less", (apart, writer.size(diagonal)), "is_below")
+        zero = writer.constant("fill", np.zeros((), writer.types[inputs[0]].dtype))
+        taken = (zero, inputs[0]) if upper else (inputs[0], zero)
+        writer.emit(node.replace(op="Where", inputs=(first, *taken), attrs={}))
+
+    return Effect((case.axes(0),), write=write)
+
+
+def gather(case: Case) -> Effect:
+    """Rows by indices; those of an axis that grows are counted from the front, or from the request's end."""
+    node = case.node
+    own = case.axes(0)
+    place = int_attr(node.attrs, "axis") % len(own)
+    if case.takes_coordinates(1):
+        indices = case.observed.axes_of(node.inputs[1])
+        constant = case.observed.traced.constants[node.inputs[1]]
+
+        def write_places(writer: Writer, inputs: Sequence[str]) -> None:
+            writer.emit(node.replace(inputs=(inputs[0], writer.constant(inputs[1], constant))))
+
+        return Effect(((*own[:place], *indices, *own[place + 1 :]),), write=write_places)
+    indices = case.axes(1)
+    masks = tuple(Mask(1, i, 0.0) for i, each in enumerate(indices) if is_symbolic(each))  # all in range
+    result = (*own[:place], *indices, *own[place + 1 :])
+    if not is_symbolic(own[place]):
+        return Effect((result,), masks)
+    if len(own[place]) > 1:
+        raise case.refuse(f"looks up along {symbols_text(own, [place])}")
+    array = case.writer.constants.get(node.inputs[1])
+    if array is not None and (not array.size or array.min() >= 0):
+        _check_found(case, array, own[place])
+        return Effect((result,), masks)
+    (size,) = own[place]
+
+    def write(writer: Writer, inputs: Sequence[str]) -> None:
+        index = writer.node("Cast", (inputs[1],), "index", to="int64")
+        last = writer.node("Add", (index, writer.size(size)), "index")
+        behind = writer.node("Less", (index, writer.number(0)), "is_from_end")
+        index = writer.node("Where", (behind, last, index), "index")
+        writer.emit(node.replace(inputs=(inputs[0], index)))
+
+    return Effect((result,), masks, write=write)
+
+
+def _check_found(case: Case, indices: Array, along: Axis) -> None:
+    """Indices must be within an axis at the least sizes too, as far as these have them."""
+    least = case.observed.least
+    own = indices[tuple(map(slice, extents(case.axes(1), least)))]
+    if own.size and own.max() >= extent(along, least):
+        symbols = symbols_text((along,), [0])
+        raise case.refuse(f"looks up {own.max()} along {symbols}, of which {extent(along, least)} may be all")
+
+
+__all__ = ["concat", "cut", "gather", "triangle"]

@@ -1,0 +1,140 @@
+"""Writes the graph of a bucket: nodes with their types, the request's sizes as inputs, and masks of what is real."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from autotune.compiler.dynamic.axes import coordinates
+from autotune.graph.build import complete_node
+from autotune.graph.ir import Array, Attr, Node, TensorType, fresh_name
+from autotune.graph.ops.common import FLOATS
+from autotune.runtime.axes import Axes, Axis, Factor, Sizes, axis, extent, terms_of
+
+
+class Writer:
+    """Nodes and constants of a graph that grows, and the inputs that take the request's sizes.
+
+    ``axes`` are those of values; ``zeros`` says along which symbolic factors a value is zero at padding.
+    """
+
+    def __init__(
+        self,
+        sizes: Sizes,
+        types: Mapping[str, TensorType],
+        constants: Mapping[str, Array],
+        taken: Sequence[str],
+    ) -> None:
+        self.sizes = sizes
+        self.types = dict(types)
+        self.constants = dict(constants)
+        self.nodes: list[Node] = []
+        self.axes: dict[str, Axes] = {}
+        self.zeros: dict[str, frozenset[Factor]] = {}
+        self.size_inputs: dict[str, str] = {}
+        self._taken = dict.fromkeys(taken)
+        self._made: dict[tuple[object, ...], str] = {}
+        """What is made once, by what it is."""
+
+    def emit(self, node: Node) -> None:
+        """Add a node."""
+        complete, types = complete_node(node, self.types)
+        self.types.update(types)
+        self._taken.update(dict.fromkeys(types))
+        self.nodes.append(complete)
+
+    def node(self, op: str, inputs: Sequence[str], name: str, **attrs: Attr) -> str:
+        """Add a node of one result, whose name is like ``name``; returns the result."""
+        output = fresh_name(name, self._taken)
+        self.emit(Node(op, tuple(inputs), (output,), attrs))
+        return output
+
+    def constant(self, name: str, array: Array) -> str:
+        """A constant, once for all that are equal; returns its name, which is like ``name``."""
+        key = (array.dtype.str, array.shape, array.tobytes())
+        if key not in self._made:
+            self._made[key] = name = fresh_name(name, self._taken)
+            self.constants[name] = array
+            self._taken[name] = None
+            self.types[name] = TensorType.of(array)
+            self.axes[name] = tuple(axis(size) for size in array.shape)
+        return self._made[key]
+
+    def number(self, value: int) -> str:
+        """An int64 constant of rank 0."""
+        return self.constant(f"number.{value}", np.array(value, np.int64))
+
+    def size(self, factor: Factor) -> str:
+        """The request's size of a factor, int64 []."""
+        symbols, number = terms_of(factor)
+        if symbols == (factor,):
+            return self._size_input(symbols[0])
+        key = ("size", factor)
+        if key not in self._made:
+            terms = [self._size_input(symbol) for symbol in symbols] + (
+                [self.number(number)] if number else []
+            )
+            found = terms[0] if terms else self.number(0)
+            for term in terms[1:]:
+                found = self.node("Add", (found, term), f"{factor}.size")
+            self._made[key] = found
+        return self._made[key]
+
+    def product(self, factors: Sequence[Factor]) -> str:
+        """The request's size of several factors, multiplied: int64 []."""
+        fixed = math.prod(factor for factor in factors if isinstance(factor, int))
+        found = self.number(fixed)
+        for factor in factors:
+            if isinstance(factor, str):
+                size = self.size(factor)
+                found = size if found == self.number(1) else self.node("Mul", (found, size), "count")
+        return found
+
+    def masked(self, value: str, axes: Axes, place: int, fill: float) -> str:
+        """A value that is ``fill`` at padding of an axis."""
+        dtype = self.types[value].dtype
+        for factor in (factor for factor in axes[place] if isinstance(factor, str)):
+            if fill == 0 and factor in self.zeros.get(value, ()):
+                continue
+            real = self._is_real(axes[place], len(axes) - place - 1, factor)
+            other = self.constant("fill", np.array(_fill(fill, dtype), dtype))
+            value = self.node("Where", (real, value, other), f"{value}.real")
+        return value
+
+    def places(self, count: int, behind: int = 0) -> str:
+        """0, 1, ... along an axis with ``behind`` axes of extent 1 behind it, int64."""
+        return self.constant("places", np.arange(count).reshape(-1, *([1] * behind)))
+
+    def _is_real(self, along: Axis, behind: int, factor: str) -> str:
+        """bool, of extent 1 but at one axis: whether a request has the place there, as far as a factor goes."""
+        key = ("real", along, behind, factor)
+        if key not in self._made:
+            found = coordinates(along, factor, self.sizes).reshape(-1, *([1] * behind))
+            index = self.constant(f"{factor}.index", found)
+            self._made[key] = self.node("Less", (index, self.size(factor)), f"{factor}.is_real")
+        return self._made[key]
+
+    def _size_input(self, symbol: str) -> str:
+        if symbol not in self.size_inputs:
+            name = fresh_name(f"{symbol}.size", self._taken)
+            self._taken[name] = None
+            self.types[name] = TensorType((), "int64")
+            self.size_inputs[symbol] = name
+            self.axes[name] = ()
+        return self.size_inputs[symbol]
+
+    def extent(self, of: Axis) -> int:
+        """The extent of an axis in the bucket."""
+        return extent(of, self.sizes)
+
+
+def _fill(value: float, dtype: str) -> float | int:
+    if dtype in FLOATS or math.isfinite(value):
+        return value
+    limits = np.iinfo(dtype)
+    return int(limits.max if value > 0 else limits.min)
+
+
+__all__ = ["Writer"]

@@ -12,6 +12,7 @@ from autotune.graph import ops
 from autotune.graph.ir import Graph, Node
 from autotune.passes.attributes import ints, is_channels_last, number
 from autotune.passes.base import GraphPass
+from autotune.passes.known_places import gather_of_known_places
 from autotune.passes.rearrange import Step, rearranged, shortened
 from autotune.passes.rewriter import Rewriter, rewrite
 
@@ -25,7 +26,8 @@ class Simplify(GraphPass):
     Operations that copy their operand, and those with a neutral constant, vanish; reductions keep the axes that
     are put back after them; Flatten, Squeeze and Unsqueeze
     become Reshape; chains of Reshape and Transpose become as few as do the same; Sum becomes Add; Reshape, Transpose,
-    Reshape that shuffles channels becomes ChannelShuffle; a zero Pad joins the Conv after it.
+    Reshape that shuffles channels becomes ChannelShuffle; a zero Pad joins the Conv after it;
+    Gather of known places at equal distances becomes a Slice (:mod:`autotune.passes.known_places`).
     """
 
     name: ClassVar[str] = "simplify"
@@ -215,6 +217,7 @@ _RULES: Mapping[str, Rule] = {
     "Transpose": _transpose,
     "Sum": _sum,
     "Conv": _conv,
+    "Gather": gather_of_known_places,
     "Pow": _pow,
     "Where": _where,
 }

@@ -24,26 +24,32 @@ def run(
     say: Say,
     save: Callable[[Document], None],
 ) -> Document:
-    """Compare all cases and fill the page, which has no tables yet; ``save`` gets the page so far after each case.
+    """Compare all cases and add them to the page's tables and data; ``save`` gets the page so far after each case.
 
     Raises what :func:`autotune.bench.compare.compare` raises.
     """
     versions = dict[str, str]()
     results: list[Result] = []
+    filled = page
     for result in compare(cases, plan, say, versions):
         results.append(result)
-        page = _filled(page, versions, tables, results)
-        save(page)
-    return page
+        filled = _filled(page, versions, tables, results)
+        save(filled)
+    return filled
 
 
 def _filled(page: Document, versions: Mapping[str, str], tables: Tables, results: list[Result]) -> Document:
-    made: list[Table] = []
+    made = list(page.tables)
     for threads in dict.fromkeys(result.threads for result in results):
         mine = [result for result in results if result.threads == threads]
         made += tables(counted(threads, "thread"), mine)
     facts = machine.with_peers(page.facts, versions)
-    return replace(page, facts=facts, tables=tuple(made), data=[result.to_json() for result in results])
+    return replace(
+        page,
+        facts=facts,
+        tables=tuple(made),
+        data=[*(page.data or []), *(result.to_json() for result in results)],
+    )
 
 
 __all__ = ["Tables", "run"]

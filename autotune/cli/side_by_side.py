@@ -51,12 +51,15 @@ class Asked:
         *,
         first: Sequence[System] = (),
         notes: Sequence[str] = (),
+        before: Sequence[Table] = (),
+        data: Sequence[Any] = (),
         native: bool = False,
         trials_per_workload: bool = False,
     ) -> None:
         """Compare all cases, and write or print the page; the file has what is there after each case.
 
-        The systems ``first`` take part before the peers. Raises MissingExtraError for a peer that is not
+        The systems ``first`` take part before the peers. The tables ``before`` come before those of the cases, and
+        ``data`` before their numbers. Raises MissingExtraError for a peer that is not
         installed, and what :func:`autotune.bench.compare.compare` raises.
         """
         from autotune.bench.compare import BenchmarkPlan, PeerTuning
@@ -80,7 +83,7 @@ class Asked:
         def labelled(threads_text: str, results: Sequence[Result]) -> Sequence[Table]:
             return tables(threads_text, results, labels)
 
-        page = self.output.document(title, about, data=[], notes=notes)
+        page = self.output.document(title, about, before, list(data), notes)
         self.output.finish(run(page, cases, plan, labelled, shared.say, self.output.save))
 
 

@@ -107,6 +107,22 @@ def test_quantised_operators_beside_float32(capsys: pytest.CaptureFixture[str], 
     assert "–" not in line
 
 
+def test_quantised_models_beside_float32(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="digits come with scikit-learn")
+    page = tmp_path / "int8.md"
+    arguments = ("int8", "digits", "--peers", "none", "--processes", 1, "-o", page, *QUICK)
+    accuracy, quantised, plain = measured(capsys, *arguments)["data"]
+    assert (accuracy["model"], accuracy["runtime"]) == ("digits", "autotune")
+    assert accuracy["right_before"] > 0.95
+    assert accuracy["right"] > accuracy["right_before"] - 0.01
+    assert accuracy["error"] < 0.05
+    assert [each["family"] for each in (quantised, plain)] == ["quantised model", "float32 model"]
+    text = page.read_text(encoding="utf-8")
+    assert "| digits | autotune quantize | autotune |" in text
+    assert "| digits, by autotune quantize |" in text
+    assert "Quantised operators" not in text
+
+
 @pytest.mark.slow
 def test_operators_tuned_and_not(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     database = tmp_path / "secret" / "ops.db"
@@ -177,7 +193,7 @@ def test_promises_of_the_same_code(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (("operators", "XYZ"), "unknown family 'XYZ'; there are: C1D"),
         (("operators", "GMM:1,2"), "'GMM:1,2': GMM takes 4 whole numbers: batch matmul (B,N,M,K)"),
-        (("int8", "XYZ"), "no problem's name has 'XYZ'; there are: matmul 256"),
+        (("int8", "XYZ"), "no problem's name has 'XYZ'; there are: digits"),
         (("memory", "XYZ"), "unknown family 'XYZ'; there are: elementwise"),
         (("math", "sine"), "unknown function 'sine'; there are: exp"),
         (("search", "XYZ"), "unknown operator 'XYZ'; there are: GMM"),

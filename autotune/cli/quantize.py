@@ -44,6 +44,12 @@ from autotune.errors import InputError, UsageError
 @click.option(
     "--leave-out", multiple=True, metavar="NAME", help="A node or an operator that stays in float32."
 )
+@click.option(
+    "--correct-biases/--no-correct-biases",
+    default=True,
+    show_default=True,
+    help="Take the means that rounded weights move off the biases.",
+)
 @click.option("--check/--no-check", default=True, show_default=True, help="Run both models on the samples.")
 @click.option("--threads", type=int, metavar="N", help="Workers. [default: those of the target]")
 @oversubscription_option
@@ -55,6 +61,7 @@ def command(
     method: Any,
     percentile: float,
     leave_out: tuple[str, ...],
+    correct_biases: bool,
     check: bool,
     threads: int | None,
     allow_oversubscription: bool,
@@ -73,7 +80,13 @@ def command(
     announce(f"quantising {model}")
     start = time.perf_counter()
     made = quantize(
-        model, samples, method=method, percentile=percentile, leave_out=leave_out, threads=threads
+        model,
+        samples,
+        method=method,
+        percentile=percentile,
+        leave_out=leave_out,
+        correct_biases=correct_biases,
+        threads=threads,
     )
     onnx.save(made.model, str(output))
     facts: dict[str, Any] = {

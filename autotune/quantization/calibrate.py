@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from autotune.errors import InputError
 from autotune.graph.ir import Array
+from autotune.quantization.bias_correction import Channels
 from autotune.quantization.network import Network
 from autotune.quantization.ranges import Histogram, Method, Range, chosen
 
@@ -47,15 +49,28 @@ def batches(samples: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]])
     return [{name: part(name, run) for name in shapes} for run in range(count)]
 
 
-def ranges(
+@dataclass(frozen=True)
+class Calibration:
+    """What was seen over all samples: the range of each value, and the mean of each channel where it was asked for."""
+
+    ranges: dict[str, Range] = field(default_factory=dict)
+    means: dict[Channels, Array] = field(default_factory=dict)
+
+
+def calibrate(
     network: Network,
     values: Sequence[str],
+    channels: Collection[Channels],
     samples: Mapping[str, Array],
     method: Method,
     percentile: float,
     threads: int | None,
-) -> dict[str, Range]:
-    """The range of each value over all samples."""
+) -> Calibration:
+    """Run the network on samples; ``channels`` are of some of the values.
+
+    Raises:
+        InputError: samples do not fit the inputs, or give values that are not finite.
+    """
     from autotune.tuning.api import compile
 
     inputs = [value for value in values if value in network.inputs]
@@ -68,7 +83,7 @@ def ranges(
             found = module.run(feed)
             yield {value: np.asarray(feed[value] if value in feed else found[value]) for value in values}
 
-    histograms = dict[str, Histogram]()
+    histograms, means = dict[str, Histogram](), dict[Channels, Array]()
     for found in seen():
         for value, array in found.items():
             low, high = float(array.min()), float(array.max())
@@ -76,11 +91,15 @@ def ranges(
                 raise InputError(f"calibration: value {value!r} is not finite for some sample")
             before = histograms.setdefault(value, Histogram(low, high))
             before.low, before.high = min(before.low, low), max(before.high, high)
+        for value, axis in channels:
+            array = np.moveaxis(found[value], axis, 0)
+            mean = array.reshape(len(array), -1).mean(1, dtype=np.float64) / len(feeds)
+            means[value, axis] = means.get((value, axis), np.zeros(())) + mean
     if method != "minmax":
         for found in seen():
             for value, array in found.items():
                 histograms[value].add(array)
-    return {value: chosen(each, method, percentile) for value, each in histograms.items()}
+    return Calibration({value: chosen(each, method, percentile) for value, each in histograms.items()}, means)
 
 
-__all__ = ["batches", "ranges"]
+__all__ = ["Calibration", "batches", "calibrate"]

@@ -11,7 +11,8 @@ import numpy as np
 from autotune.errors import UsageError
 from autotune.frontends.onnx_read import ModelSource
 from autotune.graph.ir import Array
-from autotune.quantization.calibrate import batches, ranges
+from autotune.quantization.bias_correction import channels_of, correct
+from autotune.quantization.calibrate import batches, calibrate
 from autotune.quantization.choice import choose
 from autotune.quantization.fold_norms import fold_norms
 from autotune.quantization.network import Network
@@ -38,13 +39,15 @@ def quantize(
     method: Method = "mse",
     percentile: float = 99.99,
     leave_out: tuple[str, ...] = (),
+    correct_biases: bool = True,
     threads: int | None = None,
 ) -> Quantization:
     """Quantise a model statically by samples of its inputs, by input name.
 
     Arrays have the shape of their input, or several of it along the first axis. ``method`` says how the range of a
     value follows from what was seen (:mod:`autotune.quantization.ranges`); ``leave_out`` names nodes or operators that
-    stay.
+    stay. With ``correct_biases`` the means that rounded weights move are taken off the biases
+    (:mod:`autotune.quantization.bias_correction`).
 
     Raises:
         UsageError: an unknown method or a percentile that is none; nothing in the model can be quantised.
@@ -61,8 +64,11 @@ def quantize(
         raise UsageError(
             "nothing to quantise: no Conv, MatMul or Gemm with constant float32 weights is left in"
         )
-    found = ranges(network, list(choice.values), samples, method, percentile, threads)
-    write(network, choice, found)
+    channels = {channels_of(node) for node in choice.products} if correct_biases else ()
+    found = calibrate(network, list(choice.values), channels, samples, method, percentile, threads)
+    if correct_biases:
+        correct(network, choice.products, found.means)
+    write(network, choice, found.ranges)
     return Quantization(network.model(), len(choice.products), len(choice.values))
 
 

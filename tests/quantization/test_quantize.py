@@ -116,3 +116,48 @@ def test_samples_that_do_not_fit_are_refused(tmp_path: Path, capsys: pytest.Capt
     arguments[3] = str(tmp_path / "x.npy")
     assert main.run(arguments) == 2
     assert "x.npy is a single array\n  write one with numpy.savez" in capsys.readouterr().err
+
+
+def layer(op: str) -> tuple[ModelBuilder, str, tuple[int, ...]]:
+    """A product of 8 outputs of inputs that are not centred, with a bias or none."""
+    b = ModelBuilder(op)
+    bias = b.constant("bias", b.rng.standard_normal((1, 8)).astype(np.float32))
+    if op == "Conv":
+        x = b.input("x", (1, 6, 5, 7))
+        return b, b.node("Conv", [x, b.normal("w", (8, 3, 1, 1), 0.5)], "y", group=2), (1, 6, 5, 7)
+    if op == "Gemm":
+        x = b.input("x", (20, 6))
+        return b, b.node("Gemm", [x, b.normal("w", (8, 6), 0.5), bias], "y", transB=1), (20, 6)
+    x = b.input("x", (20, 6))
+    return b, b.node("Add", [bias, b.node("MatMul", [x, b.normal("w", (6, 8), 0.5)], "sums")], "y"), (20, 6)
+
+
+@pytest.mark.parametrize("op", ["Conv", "Gemm", "MatMul"])
+def test_means_that_rounded_weights_move_are_taken_off_biases(op: str) -> None:
+    b, y, shape = layer(op)
+    proto = b.finish([y])
+    rng = np.random.default_rng(0)
+    samples = {"x": rng.uniform(5, 6, (4 * shape[0], *shape[1:])).astype(np.float32)}
+
+    def moved(correct: bool) -> float:
+        made = quantize(proto, samples, method="minmax", correct_biases=correct, threads=1).model
+        both = [frontend.load(each) for each in (proto, made)]
+        runs = [{"x": part} for part in np.split(samples["x"], 4)]
+        means = [np.mean([evaluate.run(g, run)["y"] for run in runs], axis=(0, 1)) for g in both]
+        means = [each.reshape(8, -1).mean(1) if op == "Conv" else each for each in means]
+        return float(np.abs(means[0] - means[1]).max())
+
+    assert moved(True) < 0.3 * moved(False)
+
+
+def test_biases_that_are_no_constants_stay() -> None:
+    b = ModelBuilder("computed")
+    x, bias = b.input("x", (4, 6)), b.input("bias", (8,))
+    one = b.node("Gemm", [x, b.normal("w", (6, 8), 0.5), bias], "one")
+    two = b.node("MatMul", [one, b.normal("v", (8, 3), 0.5)], "two")
+    proto = b.finish([b.node("Add", [two, two], "y")])
+    samples = {"x": np.ones((4, 6), np.float32), "bias": np.ones(8, np.float32)}
+    made = quantize(proto, samples, threads=1)
+    assert made.products == 2
+    wanted, found = (evaluate.run(frontend.load(each), samples)["y"] for each in (proto, made.model))
+    np.testing.assert_allclose(found, wanted, atol=0.1)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from autotune.errors import ArtifactError, InputError
 from autotune.runtime.axes import Axes, extents, parse_axis, shape_text, symbols_of
+from autotune.runtime.hashes import DATA, hash_of
 from autotune.runtime.image import ModuleImage, TensorSpec
 
 
@@ -58,24 +65,31 @@ class SizedModel:
     buckets: tuple[SizeBucket, ...]
     images: tuple[ModuleImage, ...]
 
-    @property
+    @cached_property
     def sizes(self) -> dict[str, list[int]]:
         """Sizes of each symbol that something was compiled for, ascending."""
         return sizes_of(self.buckets, self.least)
 
     def bucket_of(self, real: Mapping[str, int]) -> int:
         """The number of the bucket that a request of such sizes takes. Raises InputError for sizes out of range."""
-        chosen = {}
+        chosen = []
         for symbol, compiled in self.sizes.items():
-            fitting = [size for size in compiled if size >= real[symbol]]
-            if not fitting or real[symbol] < self.least[symbol]:
+            at = bisect_left(compiled, real[symbol])
+            if at == len(compiled) or real[symbol] < self.least[symbol]:
                 raise InputError(
                     f"{self.name!r} takes {symbol} from {self.least[symbol]} to {compiled[-1]}, got {real[symbol]}; "
                     f"compile it for more: --shape {symbol}={min(self.least[symbol], real[symbol])}.."
                     f"{max(compiled[-1], real[symbol])}"
                 )
-            chosen[symbol] = fitting[0]
-        return next(i for i, bucket in enumerate(self.buckets) if bucket.sizes == chosen)
+            chosen.append(compiled[at])
+        return self._numbers[tuple(chosen)]
+
+    @cached_property
+    def _numbers(self) -> dict[tuple[int, ...], int]:
+        """The number of each bucket, by its sizes in the order of ``least``."""
+        return {
+            tuple(bucket.sizes[symbol] for symbol in self.least): i for i, bucket in enumerate(self.buckets)
+        }
 
     def verify(self) -> None:
         """Raise ArtifactError where buckets and images do not fit each other."""
@@ -101,9 +115,20 @@ class SizedModel:
                 raise ArtifactError(f"the image for {dict(bucket.sizes)} is not one of this model")
 
 
+def with_shared_constants(images: Sequence[ModuleImage]) -> tuple[ModuleImage, ...]:
+    """The images with equal constants as one array, as those of an artifact are."""
+    found: dict[tuple[tuple[int, ...], str, str], NDArray[Any]] = {}
+
+    def shared(array: NDArray[Any]) -> NDArray[Any]:
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        return found.setdefault((array.shape, str(array.dtype), hash_of(DATA, data)), array)
+
+    return tuple(replace(image, constants=tuple(map(shared, image.constants))) for image in images)
+
+
 def sizes_of(buckets: Sequence[SizeBucket], symbols: Mapping[str, int]) -> dict[str, list[int]]:
     """Sizes of each symbol that there are buckets of, ascending."""
     return {symbol: sorted({bucket.sizes.get(symbol, 0) for bucket in buckets}) for symbol in symbols}
 
 
-__all__ = ["SizeBucket", "SizedModel", "SizedTensor", "sizes_of"]
+__all__ = ["SizeBucket", "SizedModel", "SizedTensor", "sizes_of", "with_shared_constants"]

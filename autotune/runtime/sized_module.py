@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
@@ -14,13 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import InputError
-from autotune.runtime.axes import extents, parse_axis, real_part, size_of, terms_of
-from autotune.runtime.device import HOST_MEMORY, Memory
-from autotune.runtime.hashes import DATA, hash_of
+from autotune.runtime.axes import parse_axis, size_of, terms_of
+from autotune.runtime.device import HOST_MEMORY, Memory, address_of
 from autotune.runtime.image import ModuleImage, TensorSpec
 from autotune.runtime.module import Module
-from autotune.runtime.sized_model import SizeBucket, SizedModel, SizedTensor
+from autotune.runtime.sized_model import SizedModel, SizedTensor
+from autotune.runtime.sized_request import Cut, Place, Plan
 from autotune.suggest import did_you_mean
+
+_PLANS = 4096
+"""Plans of requests' shapes that are kept."""
+_LOGGER = logging.getLogger(__name__)
 
 
 class SizedModule:
@@ -28,16 +34,32 @@ class SizedModule:
 
     A request whose sizes are those of a bucket runs as it is. Another one is copied into arrays of the smallest bucket
     that it fits in, zeros beyond it, and its part of the results is copied out. Buckets share their constants, and are
-    loaded when the first request takes them. Any thread may call. Arguments and errors: see
+    loaded when the first request takes them. Sizes out of range are refused; or ``on_miss`` compiles for them, and the
+    last ``kept`` modules of such are kept. Any thread may call. Arguments and errors: see
     :class:`autotune.runtime.module.Module`.
     """
 
-    def __init__(self, model: SizedModel, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        model: SizedModel,
+        threads: int | None = None,
+        *,
+        on_miss: Callable[[dict[str, int]], ModuleImage] | None = None,
+        kept: int = 4,
+    ) -> None:
         model.verify()
-        self._model = replace(model, images=_sharing(model.images))
+        self._model = replace(model, images=_in_one_place(model.images))
         self._threads = threads
-        self._modules: dict[int, Module] = {}
+        self._places: dict[int, Place] = {}
+        self._plans: dict[tuple[tuple[int, ...], ...], Plan] = {}
         self._outputs = [tuple(tuple(map(parse_axis, axes)) for axes in b.outputs) for b in model.buckets]
+        self._names = {tensor.name: None for tensor in model.inputs}
+        self._dtypes = [np.dtype(tensor.dtype) for tensor in model.inputs]
+        self._on_miss = on_miss
+        self._kept = kept
+        self._missed: dict[tuple[int, ...], Place] = {}
+        """Of sizes out of the ranges, the last ones used at the end."""
+        self._missing = threading.Lock()
 
     @property
     def inputs(self) -> tuple[SizedTensor, ...]:
@@ -66,40 +88,26 @@ class SizedModule:
 
     def module(self, bucket: int) -> Module:
         """The module of a bucket, by its number in ``model.buckets``; its arrays have the bucket's sizes."""
-        if bucket not in self._modules:
-            image = self._model.images[bucket]
-            # Two threads may make the same: one of them is dropped.
-            self._modules.setdefault(bucket, Module(image, self._threads, memory=_AsTheyAre()))
-        return self._modules[bucket]
+        return self._place(bucket).module
 
     def __call__(self, *arrays: Any) -> list[NDArray[Any]]:
         """Run the model; returns its outputs in order, freshly allocated.
 
         Raises InputError for arrays of the wrong number, shape or dtype, and for sizes out of range.
         """
-        real, given = self._sizes(arrays)
-        number = self._model.bucket_of(real)
-        bucket = self._model.buckets[number]
-        sizes = [np.array(real[symbol], np.int64) for symbol in bucket.given]
-        if bucket.sizes == real:
-            return self.module(number)(*given, *sizes)
-        found = self.module(number)(*self._padded(bucket, given), *sizes)
-        return [
-            _cut(a, axes, bucket.sizes, real) for a, axes in zip(found, self._outputs[number], strict=True)
-        ]
+        given = tuple([np.asarray(array) for array in arrays])
+        plan = self._plans.get(tuple([array.shape for array in given]))
+        if plan is None or any(
+            array.dtype != dtype for array, dtype in zip(given, self._dtypes, strict=True)
+        ):
+            plan = self._plan(given)
+        return plan.run(given)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Run the model by name; raises InputError for missing or unknown names too."""
-        names = [tensor.name for tensor in self.inputs]
-        for name in inputs:
-            if name not in names:
-                raise InputError(
-                    f"{self._model.name!r} has no input {name!r}{did_you_mean(str(name), names)}"
-                )
-        missing = [str(tensor) for tensor in self.inputs if tensor.name not in inputs]
-        if missing:
-            raise InputError(f"{self._model.name!r} takes {'; '.join(missing)} too")
-        found = self(*(inputs[name] for name in names))
+        if inputs.keys() != self._names.keys():
+            self._check_names(inputs)
+        found = self(*[inputs[name] for name in self._names])
         return dict(zip(self._model.outputs, found, strict=True))
 
     def time(self, inputs: Mapping[str, Any], *, warmup: int = 1, repeat: int = 10) -> NDArray[np.int64]:
@@ -121,8 +129,8 @@ class SizedModule:
 
     def close(self) -> None:
         """Free the memory and code of all buckets, after the runs in progress; later calls fail."""
-        for module in self._modules.values():
-            module.close()
+        for place in (*self._places.values(), *self._missed.values()):
+            place.module.close()
 
     def __enter__(self) -> SizedModule:
         return self
@@ -146,14 +154,68 @@ class SizedModule:
             (tuple(each[0] if each else 1 for each in tensor.shape), tensor.dtype) for tensor in self.inputs
         ]
 
-    def _sizes(self, arrays: Sequence[Any]) -> tuple[dict[str, int], list[NDArray[Any]]]:
-        """Sizes of a request, and its arrays; raises InputError where they contradict one another."""
-        if len(arrays) != len(self.inputs):
+    def _check_names(self, inputs: Mapping[str, Any]) -> None:
+        for name in inputs:
+            if name not in self._names:
+                raise InputError(
+                    f"{self._model.name!r} has no input {name!r}{did_you_mean(str(name), [*self._names])}"
+                )
+        missing = [str(tensor) for tensor in self.inputs if tensor.name not in inputs]
+        raise InputError(f"{self._model.name!r} takes {'; '.join(missing)} too")
+
+    def _place(self, number: int) -> Place:
+        if number not in self._places:
+            module = Module(self._model.images[number], self._threads, memory=_AsTheyAre())
+            sizes = self._model.buckets[number].sizes
+            # Two threads may make the same: one of them is dropped.
+            self._places.setdefault(number, Place(module, self._outputs[number], sizes, len(self.inputs)))
+        return self._places[number]
+
+    def _plan(self, given: tuple[NDArray[Any], ...]) -> Plan:
+        """How a request runs; raises InputError where its arrays are not those of one, or out of range."""
+        real = self._sizes(given)
+        try:
+            number = self._model.bucket_of(real)
+        except InputError:
+            if self._on_miss is None:
+                raise
+            return Plan(self._beyond(real, self._on_miss), (), (), True)
+        bucket = self._model.buckets[number]
+        cuts = tuple(Cut.of(axes, bucket.sizes, real) for axes in self._outputs[number])
+        sizes = tuple(np.array(real[symbol], np.int64) for symbol in bucket.given)
+        plan = Plan(self._place(number), sizes, cuts, bucket.sizes == real)
+        if len(self._plans) >= _PLANS:
+            self._plans.clear()
+        self._plans[tuple(array.shape for array in given)] = plan
+        return plan
+
+    def _beyond(self, real: dict[str, int], compiled: Callable[[dict[str, int]], ModuleImage]) -> Place:
+        """The model compiled for exactly these sizes; the last ``kept`` of such are kept."""
+        key = tuple(real.values())
+        with self._missing:
+            place = self._missed.pop(key, None)
+            if place is None:
+                begin = time.perf_counter()
+                place = Place(Module(compiled(real), self._threads), (), real, len(self.inputs))
+                text = ", ".join(f"{symbol} = {size}" for symbol, size in real.items())
+                _LOGGER.warning(
+                    "%r was compiled for %s, out of its ranges, in %.1f s",
+                    self._model.name,
+                    text,
+                    time.perf_counter() - begin,
+                )
+            self._missed[key] = place
+            while len(self._missed) > self._kept:  # requests that run in it keep it alive
+                del self._missed[next(iter(self._missed))]
+            return place
+
+    def _sizes(self, given: Sequence[NDArray[Any]]) -> dict[str, int]:
+        """Sizes of a request; raises InputError where its arrays contradict one another."""
+        if len(given) != len(self.inputs):
             listed = "; ".join(map(str, self.inputs))
             raise InputError(
-                f"{self._model.name!r} takes {len(self.inputs)} inputs, got {len(arrays)}; expected {listed}"
+                f"{self._model.name!r} takes {len(self.inputs)} inputs, got {len(given)}; expected {listed}"
             )
-        given = [np.asarray(array) for array in arrays]
         real = self._solved(given)
         for tensor, array, (shape, dtype) in zip(self.inputs, given, self._shapes, strict=True):
             fits = array.dtype == dtype and array.ndim == len(shape)
@@ -162,7 +224,7 @@ class SizedModule:
                 got = f"{array.dtype}{list(array.shape)}"
                 where = f" with {', '.join(f'{s} = {n}' for s, n in real.items())}" if real else ""
                 raise InputError(f"{self._model.name!r}: input {tensor} got {got}{where}")
-        return real, given
+        return real
 
     def _solved(self, given: Sequence[NDArray[Any]]) -> dict[str, int]:
         """The size of each symbol by the first axis that says it; sums say what is left of them."""
@@ -183,49 +245,26 @@ class SizedModule:
                 real[unknown[0]] = rest
         return {symbol: real.get(symbol, 0) for symbol in self._model.least}
 
-    def _padded(self, bucket: SizeBucket, given: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        found = []
-        for tensor, array in zip(self.inputs, given, strict=True):
-            whole = np.zeros(extents(tensor.shape, bucket.sizes), array.dtype)
-            whole[tuple(map(slice, array.shape))] = array
-            found.append(whole)
-        return found
-
 
 class _AsTheyAre(Memory):
-    """Constants stay where :func:`_sharing` has put them."""
+    """Constants stay where :func:`_in_one_place` has put them."""
 
     def constants(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         return list(arrays)
 
 
-def _sharing(images: Sequence[ModuleImage]) -> tuple[ModuleImage, ...]:
-    """The images with equal constants in one place."""
-    places: dict[tuple[tuple[int, ...], str, str], NDArray[Any]] = {}
-    keys = [
-        [
-            (
-                array.shape,
-                str(array.dtype),
-                hash_of(DATA, np.ascontiguousarray(array).reshape(-1).view(np.uint8).data),
-            )
-            for array in image.constants
-        ]
-        for image in images
-    ]
-    for image, named in zip(images, keys, strict=True):
-        places.update(zip(named, image.constants, strict=True))
+def _in_one_place(images: Sequence[ModuleImage]) -> tuple[ModuleImage, ...]:
+    """The images with the constants that they share on pages of their own, each once."""
+    places = {_where(array): array for image in images for array in image.constants}
     shared = dict(zip(places, HOST_MEMORY.constants(list(places.values())), strict=True))
     return tuple(
-        replace(image, constants=tuple(shared[key] for key in named))
-        for image, named in zip(images, keys, strict=True)
+        replace(image, constants=tuple(shared[_where(array)] for array in image.constants))
+        for image in images
     )
 
 
-def _cut(array: NDArray[Any], axes: Any, sizes: Mapping[str, int], real: Mapping[str, int]) -> NDArray[Any]:
-    """The part of a bucket's result that is a request's, in memory of its own."""
-    factors, slices, shape = real_part(axes, sizes, real)
-    return np.array(array.reshape(factors)[slices].reshape(shape), order="C")
+def _where(array: NDArray[Any]) -> tuple[int, tuple[int, ...], str]:
+    return address_of(array), array.shape, str(array.dtype)
 
 
 __all__ = ["SizedModule"]

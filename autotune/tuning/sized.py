@@ -10,11 +10,12 @@ from autotune.compiler.dynamic.buckets import Bucket, SizeRange, buckets
 from autotune.compiler.dynamic.declared import declared_axes
 from autotune.database.goal import MAX_SLOWDOWN
 from autotune.errors import UsageError
-from autotune.frontends.onnx_read import read_model
+from autotune.frontends.onnx import load
+from autotune.frontends.onnx_read import LoadedModel, read_model
 from autotune.graph.ir import Graph
 from autotune.passes.preference import TOLERANCE
-from autotune.runtime.axes import Axes, axis, axis_text
-from autotune.runtime.sized_model import SizeBucket, SizedModel, SizedTensor
+from autotune.runtime.axes import Axes, axis, axis_text, extents
+from autotune.runtime.sized_model import SizeBucket, SizedModel, SizedTensor, with_shared_constants
 from autotune.runtime.sized_module import SizedModule
 from autotune.target import Target
 from autotune.tuning.api import check_threads_here, compile_with_database
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from autotune.compiler.driver import CompileOptions
     from autotune.compiler.explain import Compilation
     from autotune.database.opening import DatabaseLike
+    from autotune.runtime.image import ModuleImage
 
 Ranges = Mapping[str, str]
 
@@ -49,6 +51,8 @@ def compile_for_sizes(
     objective: str = "latency",
     max_slowdown: float = MAX_SLOWDOWN,
     allow_oversubscription: bool = False,
+    on_miss: str = "error",
+    kept: int = 4,
 ) -> SizedModule:
     """Compile a model for requests of many sizes: each takes the smallest bucket that it fits in.
 
@@ -56,23 +60,43 @@ def compile_for_sizes(
     "1..32" has the powers of two as buckets, "1..32:8,32" has those, and "8" is one size. The other arguments are those
     of :func:`autotune.compile`.
 
+    With ``on_miss="compile"`` a request out of the ranges is compiled for its exact sizes when it comes, which is
+    logged as a warning; the last ``kept`` of such are kept, with constants of their own.
+
     Raises UsageError for other dimensions than the model's, PaddingError where a request's answer would depend on what
     lies beyond its sizes, and what :func:`autotune.compile` raises.
     """
     check_threads_here(target, threads, allow_oversubscription=allow_oversubscription)
-    done = compile_sizes_in_detail(
-        model,
-        sizes,
-        database=database,
-        require_hit=require_hit,
-        target=target,
-        threads=threads,
-        tolerance=tolerance,
-        shapes=None,
-        objective=objective,
-        max_slowdown=max_slowdown,
-    )
-    return SizedModule(done.model, threads if allow_oversubscription else None)
+    if on_miss not in ("error", "compile"):
+        raise UsageError(f"on_miss is error or compile, not {on_miss!r}")
+    if kept < 1:
+        raise UsageError(f"at least 1 module is kept of those that are compiled on a miss, got {kept}")
+    options: CompileOptions = {
+        "target": target,
+        "threads": threads,
+        "tolerance": tolerance,
+        "shapes": None,
+        "objective": objective,
+        "max_slowdown": max_slowdown,
+    }
+    source = model if isinstance(model, Graph) else read_model(model)
+    done = compile_sizes_in_detail(source, sizes, database=database, require_hit=require_hit, **options)
+
+    def exactly(real: Mapping[str, int]) -> ModuleImage:
+        assert isinstance(source, LoadedModel)  # or it had been refused
+        axes = declared_axes(source, split(sizes)[1])
+        graph = load(source, shapes={name: extents(each, real) for name, each in axes.items()})
+        return compile_with_database(graph, database=database, require_hit=require_hit, **options)[0].image
+
+    workers = threads if allow_oversubscription else None
+    return SizedModule(done.model, workers, on_miss=exactly if on_miss == "compile" else None, kept=kept)
+
+
+def split(sizes: Ranges) -> tuple[dict[str, SizeRange], dict[str, str]]:
+    """Ranges, and dimensions that are sums of others; raises UsageError."""
+    sums = {name: given for name, given in sizes.items() if given[:1] and not given[0].isdecimal()}
+    ranges = {name: SizeRange.parse(given, f"{name}=") for name, given in sizes.items() if name not in sums}
+    return ranges, sums
 
 
 def has_ranges(shapes: Mapping[str, Any] | None) -> bool:
@@ -91,7 +115,7 @@ def as_ranges(shapes: Mapping[str, Any]) -> dict[str, str]:
 
 
 def compile_sizes_in_detail(
-    model: Model,
+    model: Model | LoadedModel,
     sizes: Ranges,
     *,
     database: DatabaseLike | None,
@@ -102,9 +126,8 @@ def compile_sizes_in_detail(
     """:func:`compile_for_sizes` with all that explains the result; it says what it is compiling for."""
     if isinstance(model, Graph):
         raise UsageError("ranges of sizes were given for a graph, which has fixed ones; they are for models")
-    sums = {name: given for name, given in sizes.items() if given[:1] and not given[0].isdecimal()}
-    ranges = {name: SizeRange.parse(given, f"{name}=") for name, given in sizes.items() if name not in sums}
-    source = read_model(model)
+    ranges, sums = split(sizes)
+    source = model if isinstance(model, LoadedModel) else read_model(model)
     declared = declared_axes(source, sums)
     made: list[tuple[Bucket, Compilation]] = []
     where = None
@@ -144,7 +167,7 @@ def _model(
             )
             for bucket, _ in made
         ),
-        tuple(done.image for _, done in made),
+        with_shared_constants([done.image for _, done in made]),
     )
     found.verify()
     return found

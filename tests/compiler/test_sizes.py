@@ -183,6 +183,33 @@ def test_requests_out_of_range_and_of_other_types(compiled):
         compiled.run({})
 
 
+def test_sizes_out_of_range_may_be_compiled_when_they_come(caplog):
+    with autotune.compile_for_sizes(
+        images(), {"n": "1..2:2"}, threads=1, on_miss="compile", kept=2
+    ) as module:
+        for n in (1, 3, 4, 3, 5):
+            check(module, images(), {"x": (n, 3, 8, 8)})
+        assert [key for (key,) in module._missed] == [3, 5]
+        said = [record.getMessage() for record in caplog.records]
+        assert len(said) == 3
+        assert said[0].startswith("'open' was compiled for n = 3, out of its ranges, in ")
+        with pytest.raises(InputError, match=r"input x: .* got float32\[3, 3, 8, 9\]"):
+            module(np.zeros((3, 3, 8, 9), np.float32))
+    for wrong, why in (({"on_miss": "skip"}, "error or compile, not 'skip'"), ({"kept": 0}, "at least 1")):
+        with pytest.raises(UsageError, match=why):
+            autotune.compile_for_sizes(images(), {"n": "1..2:2"}, **wrong)
+
+
+def test_requests_at_once_and_ever_smaller(compiled):
+    """Nothing of an earlier request is left in the arrays that later ones are copied into."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    shapes = [(4, 19), (2, 3), (3, 17), (1, 2), (4, 5), (1, 20)] * 4
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(check, compiled, encoder(), {"ids": shape}) for shape in shapes]:
+            done.result()
+
+
 def test_inputs_must_agree():
     source = model([node("Add", "a b", "y")], {"a": ["n"], "b": ["n"]}, ["y"])
     with (

@@ -3,7 +3,8 @@
 An anchor (attention, contraction, convolution, pool, reduction, softmax, normalization, transform) takes in the
 elementwise operations after it, and a convolution those before it that no anchor has taken: they are
 computed where its input is copied anyway, or read once a block. So does a matrix product of patches (im2col): it
-is a convolution, and packs them. What is left is fused in chains. A group grows from its first node by whole
+is a convolution, and packs them. What is left is fused in chains. Lookups by indices join the only group that reads
+what they find (:mod:`autotune.passes.lookups`). A group grows from its first node by whole
 diamonds: operations join only together with every other reader
 of the values between them, so each group has one result and no cycle can arise. This is the
 immediate post-dominator rule of Relay's fusion (TVM), without its building of the dominator tree.
@@ -20,6 +21,7 @@ from autotune.graph.ir import ABSENT, Graph, Node
 from autotune.graph.ops.definition import Role
 from autotune.graph.region import anchors
 from autotune.passes.chains import LONGEST, may_chain
+from autotune.passes.lookups import may_look_up
 from autotune.passes.views import ViewAnalysis
 
 PRODUCERS: Mapping[str, tuple[Role, ...]] = {
@@ -89,6 +91,8 @@ class _Fusion:
         for index, node in enumerate(self.graph.nodes):
             if index not in self.taken and not self.views.is_view(node):
                 groups.append(Group(self._grow(node, anchored=False), None))
+        if self.options.epilogues:
+            groups = self._with_lookups(groups)
         if self.options.joined:
             groups = self._joined(groups)
         if self.options.chained is not None:
@@ -208,6 +212,28 @@ class _Fusion:
                 return []
             chain.append(self.position[producer.outputs[0]])
         return chain if chain and self.graph.type_of(value).nbytes < made.nbytes else []
+
+    def _with_lookups(self, groups: Sequence[Group]) -> list[Group]:
+        """The groups, lookups in those that alone read what they find.
+
+        Nobody outside reads what a group makes on its way, so a lookup cannot depend on it: no cycle can arise.
+        """
+        home = {node.outputs[0]: number for number, group in enumerate(groups) for node in group.nodes}
+        found, gone = list(groups), set[int]()
+        for number, group in enumerate(groups):
+            lookup = group.nodes[0]
+            value, readers = lookup.outputs[0], self.consumers[lookup.outputs[0]]
+            if len(group.nodes) > 1 or len(readers) != 1 or self._is_stored(value):
+                continue
+            (reader,) = readers
+            end = home.get(reader.outputs[0])
+            if end is None or not may_look_up(self.graph, reader, found[end].anchor, lookup):
+                continue
+            members = sorted(self.position[node.outputs[0]] for node in (lookup, *found[end].nodes))
+            if len(members) <= self.options.max_nodes and self._few_inputs(members):
+                found[end] = Group(tuple(self.graph.nodes[i] for i in members), found[end].anchor)
+                gone.add(number)
+        return [group for number, group in enumerate(found) if number not in gone]
 
     def _chained(self, node: Node) -> str:
         """The operand that carries on a chain of producers: the one that is not a constant."""

@@ -26,6 +26,8 @@ WORKLOADS: dict[str, tuple[Callable[[], Workload], str]] = {
     "convolution": (lambda: w.conv((1, 9, 12, 8), 24, 3, stride=2, pad=1), "device_tile"),
     "depthwise": (lambda: w.conv((1, 10, 12, 16), 16, 3, pad=1, group=16), "device_tile"),
     "elementwise": (lambda: w.unary("Gelu", (30, 50)), "device_grid"),
+    "group norm": (lambda: w.group_norm(4, 1, 6, 5, 16), "device_grid"),
+    "looked up": (lambda: w.looked_up(5, 13, 24, 32), "device_tile"),
     "normalization": (lambda: w.layer_norm(20, 50), "device_rows"),
     "pool": (lambda: w.pool((1, 12, 12, 16), kernel_shape=(3, 3), strides=(2, 2)), "device_tile"),
     "reduction": (lambda: w.unary("ReduceSum", (20, 50), axes=(1,)), "device_rows"),

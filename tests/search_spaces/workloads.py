@@ -322,6 +322,21 @@ def group_norm(groups: int, *shape: int) -> Workload:
     return of(b, b.node("Mul", y, b.node("Sigmoid", y)), {"s", "b"})
 
 
+def looked_up(table: int, m: int, k: int, n: int) -> Workload:
+    """Products of matrices that indices choose."""
+    b = GraphBuilder("experts")
+    data, indices = b.input("w", (table, m, k)), b.input("i", (3,), "int64")
+    return of(b, b.node("MatMul", b.node("Gather", data, indices), b.input("x", (3, k, n))), {"w"})
+
+
+def looked_up_sums(table: int, rows: int, k: int) -> Workload:
+    """Sums of products of rows that pairs of indices choose."""
+    b = GraphBuilder("rows")
+    data, indices = b.input("w", (table, 3, k)), b.input("i", (rows, 2), "int64")
+    terms = b.node("Mul", b.node("GatherND", data, indices), b.input("x", (rows, k)))
+    return of(b, b.node("ReduceSum", terms, axes=(1,)), {"w"})
+
+
 def residual_add(*shape: int) -> Workload:
     """Relu(x + y) * s with a broadcast s."""
     b = GraphBuilder("add")

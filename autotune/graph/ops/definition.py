@@ -33,7 +33,7 @@ WorkloadKind: TypeAlias = Literal[AnchorKind, "depthwise", "chain", "elementwise
 ViewKind: TypeAlias = Literal["reshape", "permutation", "window", "join"]
 """How a result can lie in its operand's memory, or the other way round: as the same elements in the same order, with
 its axes in another order, as a part of it; or its operands as parts of it."""
-Role: TypeAlias = Literal["anchor", "elementwise", "rearrangement", "blend", "patches", "opaque"]
+Role: TypeAlias = Literal["anchor", "elementwise", "rearrangement", "blend", "patches", "lookup", "opaque"]
 """What an operator is to fusion; see `OpDef.role`."""
 ANCHOR_KINDS: tuple[AnchorKind, ...] = get_args(AnchorKind)
 Types: TypeAlias = Sequence[TensorType | None]
@@ -112,9 +112,10 @@ class OpDef:
     # Dispatches
     workload_rule: WorkloadRule | None = None
     """The kind of a workload of which this is the anchor, where it is not `kind`."""
-    moves: Literal["rearrangement", "blend", "patches", "opaque"] = "opaque"
+    moves: Literal["rearrangement", "blend", "patches", "lookup", "opaque"] = "opaque"
     """The role in fusion of what moves data. A "rearrangement" has one operand, which it reads by an index; a "blend"
-    reads several elements of it, so that it does not compute what makes them."""
+    reads several elements of it, so that it does not compute what makes them; a "lookup" reads it by indices that
+    another operand holds."""
     prologue: tuple[Role, ...] = ()
     """Roles of what may be computed in the same dispatch where the first operand is read."""
     view: ViewKind | None = None

@@ -270,6 +270,7 @@ define(
     _gather_compute,
     {"axis": Attribute("int", 0)},
     complete_axis,
+    moves="lookup",
     index_input=1,
 )
 define(

@@ -156,6 +156,7 @@ define(
     _nd_reference,
     _nd_compute,
     {"batch_dims": Attribute("int", 0)},
+    moves="lookup",
     index_input=1,
     index_tuples=True,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from autotune.graph.ir import Array
 from autotune.quantization.bias_correction import Channels
 from autotune.quantization.network import Network
 from autotune.quantization.ranges import Histogram, Method, Range, chosen
+
+if TYPE_CHECKING:
+    import onnx
 
 
 def batches(samples: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]) -> list[dict[str, Array]]:
@@ -22,10 +26,7 @@ def batches(samples: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]])
     """
     runs: dict[str, int] = {}
     for name, shape in shapes.items():
-        if name not in samples:
-            given = ", ".join(sorted(samples)) or "none"
-            raise InputError(f"calibration has no input {name!r}\n  the file has: {given}")
-        found = samples[name].shape
+        found = _given(name, samples).shape
         first = shape[0] if shape else 1
         if (
             len(found) != len(shape)
@@ -47,6 +48,35 @@ def batches(samples: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]])
         return np.ascontiguousarray(array[run * shape[0] : (run + 1) * shape[0]])
 
     return [{name: part(name, run) for name in shapes} for run in range(count)]
+
+
+def open_sizes(model: onnx.ModelProto, samples: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
+    """Shapes of the inputs that leave sizes open: 1 along the first axis, where samples follow one another, else those
+    of the samples.
+
+    Raises:
+        InputError: there are no samples of such an input, or they have another rank.
+    """
+    fixed = {tensor.name for tensor in model.graph.initializer}
+    found = dict[str, tuple[int, ...]]()
+    for value in model.graph.input:
+        dims = [int(dim.dim_value) for dim in value.type.tensor_type.shape.dim]
+        if value.name in fixed or all(dims):
+            continue
+        given = _given(value.name, samples).shape
+        if len(given) != len(dims):
+            raise InputError(
+                f"calibration: input {value.name!r} has shape {given}, not {len(dims)} dimensions"
+            )
+        found[value.name] = tuple(size or (given[i] if i else 1) for i, size in enumerate(dims))
+    return found
+
+
+def _given(name: str, samples: Mapping[str, Array]) -> Array:
+    if name not in samples:
+        given = ", ".join(sorted(samples)) or "none"
+        raise InputError(f"calibration has no input {name!r}\n  the file has: {given}")
+    return samples[name]
 
 
 @dataclass(frozen=True)
@@ -75,7 +105,8 @@ def calibrate(
 
     inputs = [value for value in values if value in network.inputs]
     inner = [value for value in values if value not in inputs]
-    module = compile(network.model([v for v in inner if v not in network.outputs]), threads=threads)
+    model = network.model([v for v in inner if v not in network.outputs])
+    module = compile(model, shapes=open_sizes(model, samples), threads=threads)
     feeds = batches(samples, {spec.name: tuple(spec.shape) for spec in module.inputs})
 
     def seen() -> Iterator[dict[str, Array]]:
@@ -102,4 +133,4 @@ def calibrate(
     return Calibration({value: chosen(each, method, percentile) for value, each in histograms.items()}, means)
 
 
-__all__ = ["Calibration", "batches", "calibrate"]
+__all__ = ["Calibration", "batches", "calibrate", "open_sizes"]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autotune.errors import UsageError
-from autotune.frontends.onnx_read import ModelSource
+from autotune.frontends.onnx_read import ModelSource, read_model
 from autotune.graph.ir import Array
 from autotune.quantization.bias_correction import channels_of, correct
-from autotune.quantization.calibrate import batches, calibrate
+from autotune.quantization.calibrate import batches, calibrate, open_sizes
 from autotune.quantization.choice import choose
 from autotune.quantization.fold_norms import fold_norms
 from autotune.quantization.network import Network
@@ -44,7 +44,8 @@ def quantize(
 ) -> Quantization:
     """Quantise a model statically by samples of its inputs, by input name.
 
-    Arrays have the shape of their input, or several of it along the first axis. ``method`` says how the range of a
+    Arrays have the shape of their input, or several of it along the first axis; sizes that the model leaves open are 1
+    along the first axis, else those of the arrays. ``method`` says how the range of a
     value follows from what was seen (:mod:`autotune.quantization.ranges`); ``leave_out`` names nodes or operators that
     stay. With ``correct_biases`` the means that rounded weights move are taken off the biases
     (:mod:`autotune.quantization.bias_correction`).
@@ -90,7 +91,8 @@ def agreement(
     """Compile two models of the same inputs and outputs and compare what they give for samples."""
     from autotune.tuning.api import compile
 
-    modules = [compile(model, threads=threads) for model in (one, other)]
+    shapes = open_sizes(read_model(one).proto, samples)
+    modules = [compile(model, shapes=shapes, threads=threads) for model in (one, other)]
     apart = whole = 0.0
     same, rows = 0, 0
     for feed in batches(samples, {spec.name: tuple(spec.shape) for spec in modules[0].inputs}):

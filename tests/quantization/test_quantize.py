@@ -161,3 +161,34 @@ def test_biases_that_are_no_constants_stay() -> None:
     assert made.products == 2
     wanted, found = (evaluate.run(frontend.load(each), samples)["y"] for each in (proto, made.model))
     np.testing.assert_allclose(found, wanted, atol=0.1)
+
+
+def test_sizes_that_a_model_leaves_open_are_those_of_samples(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    b = ModelBuilder("open")
+    x = b.input("x", ("batch", 3, "side", 8))
+    y = b.node("Relu", [b.node("Conv", [x, b.normal("w", (4, 3, 3, 3), 0.3)], "conv")], "relu")
+    mean = b.node("Flatten", [b.node("GlobalAveragePool", [y], "mean")], "flat")
+    onnx.save(
+        b.finish([b.node("Gemm", [mean, b.normal("v", (4, 5), 0.5)], "y")]), str(tmp_path / "open.onnx")
+    )
+    np.savez(tmp_path / "x.npz", x=b.rng.standard_normal((3, 3, 10, 8), dtype=np.float32))
+    arguments = [
+        "quantize",
+        str(tmp_path / "open.onnx"),
+        "--calibrate",
+        str(tmp_path / "x.npz"),
+        "--threads",
+        "1",
+    ]
+    assert main.run([*arguments, "-o", str(tmp_path / "q.onnx"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["relative_error"] < 0.05
+    (given,) = onnx.load(str(tmp_path / "q.onnx")).graph.input
+    assert [d.dim_param or d.dim_value for d in given.type.tensor_type.shape.dim] == ["batch", 3, "side", 8]
+    np.savez(tmp_path / "x.npz", x=np.zeros((3, 10, 8), np.float32))
+    assert main.run([*arguments, "-o", str(tmp_path / "q.onnx")]) == 2
+    assert "calibration: input 'x' has shape (3, 10, 8), not 4 dimensions" in capsys.readouterr().err
+    np.savez(tmp_path / "x.npz", y=np.zeros((3, 10, 8), np.float32))
+    assert main.run([*arguments, "-o", str(tmp_path / "q.onnx")]) == 2
+    assert "calibration has no input 'x'\n  the file has: y" in capsys.readouterr().err

@@ -54,6 +54,11 @@ SWITCHES = (
         "joins, slices and transposes are copies",
         options=replace(OF_A_MODEL, views=False, in_place_concat=False),
     ),
+    Switch(
+        "results in place",
+        "no result takes the memory of an operand",
+        options=replace(OF_A_MODEL, overwriting=False),
+    ),
 )
 
 
@@ -149,6 +154,7 @@ def _text(parts: Partition) -> list[Any]:
     """What two divisions of a model that are the same have in common."""
     return [
         parts.outputs,
+        parts.overwriting,
         *((d.workload.key, d.inputs, d.outputs, *map(parts.reach, d.inputs)) for d in parts.dispatches),
     ]
 

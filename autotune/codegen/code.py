@@ -81,13 +81,15 @@ class DispatchCode:
     """Code of one dispatch, its manifest, and the text that it was compiled from.
 
     ``object_code`` is what is loaded: for a CPU a relocatable ELF file, for a GPU of NVIDIA a text in PTX,
-    whose ``ir`` is LLVM's, for a device of OpenCL its source.
+    whose ``ir`` is LLVM's, for a device of OpenCL its source. ``overwriting`` are pairs of an output and an input, by
+    their indexes, that may be the same memory: each element of the input is read before the output's takes its place.
     """
 
     object_code: bytes
     kernels: tuple[Kernel, ...]
     buffers: tuple[BufferSpec, ...]
     ir: str
+    overwriting: tuple[tuple[int, int], ...] = ()
 
 
 __all__ = ["BufferSpec", "DispatchCode", "Kernel", "Launch", "Role", "Size"]

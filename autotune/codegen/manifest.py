@@ -22,9 +22,16 @@ class Entry(NamedTuple):
 
 
 def with_manifest(
-    program: LoopProgram, entries: Sequence[Entry], object_code: bytes, text: str
+    program: LoopProgram,
+    entries: Sequence[Entry],
+    object_code: bytes,
+    text: str,
+    overwriting: Sequence[tuple[Buffer, Buffer]] = (),
 ) -> DispatchCode:
-    """The code of a program, whose kernels became ``entries``, with its manifest."""
+    """The code of a program, whose kernels became ``entries``, with its manifest.
+
+    In it ``overwriting`` are outputs and inputs that may be the same memory.
+    """
     buffers = [*program.arguments, *program.workspaces]
     hoisted = {b for k in program.kernels if k.hoisted for b in k.writes}
     numbers = {b: n for n, b in enumerate(buffers)}
@@ -40,7 +47,8 @@ def with_manifest(
         for e in entries
     )
     specs = tuple(_spec(b, b in program.outputs, b in hoisted) for b in buffers)
-    return DispatchCode(object_code, kernels, specs, text)
+    pairs = tuple((numbers[output], numbers[source]) for output, source in overwriting)
+    return DispatchCode(object_code, kernels, specs, text, pairs)
 
 
 def _spec(buffer: Buffer, is_output: bool, is_hoisted: bool) -> BufferSpec:

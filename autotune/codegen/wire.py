@@ -16,6 +16,7 @@ def to_json(code: DispatchCode) -> dict[str, Any]:
         "object": base64.b64encode(code.object_code).decode(),
         "kernels": [asdict(kernel) for kernel in code.kernels],
         "buffers": [asdict(buffer) for buffer in code.buffers],
+        "overwriting": [list(pair) for pair in code.overwriting],
     }
 
 
@@ -26,7 +27,8 @@ def from_json(data: Mapping[str, Any]) -> DispatchCode:
         for k in data["kernels"]
     )
     buffers = (BufferSpec(**{**b, "shape": tuple(b["shape"])}) for b in data["buffers"])
-    return DispatchCode(base64.b64decode(data["object"]), tuple(kernels), tuple(buffers), ir="")
+    pairs = tuple((output, source) for output, source in data["overwriting"])
+    return DispatchCode(base64.b64decode(data["object"]), tuple(kernels), tuple(buffers), "", pairs)
 
 
 def _launch(data: Mapping[str, Any] | None) -> Launch | None:

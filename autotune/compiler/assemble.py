@@ -18,12 +18,13 @@ from autotune.compiler.hoist import (
     hoisted_key,
     run_hoisted,
 )
-from autotune.compiler.index_checks import index_checks
+from autotune.compiler.index_checks import index_checks, indexed_values
 from autotune.compiler.planned import Planned
 from autotune.graph.ir import Array
 from autotune.passes.dispatch_order import extended, in_order
 from autotune.passes.partition import Dispatch, Partition
 from autotune.passes.plan_memory import Lifetime, MemoryPlan, plan_memory, value_lifetimes
+from autotune.passes.taken_memory import chains, taken_memory, unfolded
 from autotune.runtime.conflicts import overlapping
 from autotune.runtime.device import Host, scratch_bytes
 from autotune.runtime.image import Binding, Command, DispatchInfo, IndexCheck, ModuleImage, TensorSpec
@@ -179,14 +180,34 @@ class _Assembly:
         return [kernel for kernel in kernels if not (kernel.hoisted and self.hoisting)]
 
     def _memory_plan(self) -> MemoryPlan:
+        """Results lie in the memory of operands where that makes the arena smaller. The bound counts them so anyway."""
+        lifetimes = self._lifetimes()
+        plan = self._planned(lifetimes)
+        if not self.partition.overwriting:
+            return plan
+        taken = taken_memory(self.partition, lifetimes, self._overwriting)
+        if not taken:
+            return plan
+        shared = unfolded(self._planned(chains(lifetimes, taken)), lifetimes, taken)
+        if shared.arena_bytes < plan.arena_bytes:
+            return shared
+        return replace(plan, lower_bound=min(plan.lower_bound, shared.lower_bound))
+
+    def _planned(self, lifetimes: Sequence[Lifetime]) -> MemoryPlan:
         """Where dispatches are to run beside each other, memory of one is not used again by another beside it; unless
         that takes much more."""
-        lifetimes = self._lifetimes()
         least = plan_memory(lifetimes)
         if self.partition.order != "concurrency":
             return least
         apart = plan_memory(extended(self.partition, lifetimes))
         return apart if apart.arena_bytes <= _MEMORY_FOR_OVERLAP * least.arena_bytes else least
+
+    def _overwriting(self, dispatch: Dispatch) -> list[tuple[str, str]]:
+        """The results and operands of a dispatch that its code allows to be the same memory; indices are none, as they
+        are checked on their own."""
+        code, checked = self._code(dispatch), indexed_values(dispatch)
+        names = [[argument_value(dispatch, code.buffers[i].name) for i in pair] for pair in code.overwriting]
+        return [(result, operand) for result, operand in names if operand not in checked]
 
     def _lifetimes(self) -> list[Lifetime]:
         """Workspaces of each dispatch, and the values between them."""

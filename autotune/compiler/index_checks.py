@@ -48,6 +48,14 @@ def index_checks(
                     yield IndexCheck(command, number, binding, width, *checked)
 
 
+def indexed_values(dispatch: Dispatch) -> set[str]:
+    """The operands of a dispatch that are indices."""
+    graph = dispatch.workload.region.graph
+    positions = ((node, ops.get(node.op).index_input) for node in graph.nodes)
+    names = {node.inputs[position] for node, position in positions if position is not None}
+    return {argument_value(dispatch, name) for name in names if name in graph.inputs}
+
+
 @dataclass(frozen=True)
 class _Column:
     """Indices along one axis of ``extent`` elements, where they lie in their value's memory."""
@@ -100,4 +108,4 @@ def _runs(shape: Sequence[int], strides: Sequence[int]) -> Iterator[tuple[int, i
         yield sum(i * step for i, (_, step) in zip(index, outer, strict=True)), runs, stride, count
 
 
-__all__ = ["index_checks"]
+__all__ = ["index_checks", "indexed_values"]

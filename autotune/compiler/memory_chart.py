@@ -79,6 +79,7 @@ def _about(partition: Partition, plan: MemoryPlan, value: Lifetime) -> str:
     return "\n".join(
         [
             f"{value.name}: {value.nbytes} bytes at {plan.offsets[value.name]}",
+            *([f"in the memory of {plan.taken[value.name]}"] if value.name in plan.taken else []),
             f"from {first.name} to {last.name}",
             *([f"holds {', '.join(inside)}"] if inside else []),
             *([f"of {', '.join(nodes)}"] if nodes else []),

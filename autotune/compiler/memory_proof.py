@@ -25,14 +25,16 @@ _Units = NDArray[np.int32]
 @dataclass(frozen=True)
 class MemoryProof:
     """What the proof covers: ``reads`` and ``writes`` are arguments of dispatches, ``shared`` the values
-    written into a part of another's memory."""
+    written into a part of another's memory, ``over`` those that take the place of an operand."""
 
     reads: int
     writes: int
     shared: int
+    over: int = 0
 
     def __str__(self) -> str:
-        return f"memory: {self.reads} reads and {self.writes} writes, {self.shared} of them in place, proven"
+        over = f", {self.over} over an operand" if self.over else ""
+        return f"memory: {self.reads} reads and {self.writes} writes, {self.shared} of them in place{over}, proven"
 
 
 def prove_memory(parts: Partition, plan: MemoryPlan) -> MemoryProof:
@@ -66,13 +68,15 @@ class _Simulation:
             for value in dispatch.outputs:
                 self._write(dispatch, value)
                 shared += self.parts.placements[value].root != value
-            self._check_reads(dispatch, "is overwritten by the dispatch that reads it")
+            self._check_reads(
+                dispatch, "is overwritten by the dispatch that reads it", self._taking(dispatch)
+            )
             reads += len(dispatch.inputs)
             writes += len(dispatch.outputs)
         for root, value in self.outputs.items():
             if not np.all(self.own[root] == self.codes[root]):
                 raise InternalError(f"the memory plan is wrong: output {value!r} is not written completely")
-        return MemoryProof(reads, writes, shared)
+        return MemoryProof(reads, writes, shared, len(self.plan.taken))
 
     def _temporaries(self) -> Mapping[int, list[Lifetime]]:
         """The workspaces by the step that they live at."""
@@ -115,8 +119,17 @@ class _Simulation:
         root = self.parts.placements[value].root
         return root in self.parts.inputs or root in self.parts.constants
 
-    def _check_reads(self, dispatch: Dispatch, problem: str) -> None:
+    def _taking(self, dispatch: Dispatch) -> dict[str, int]:
+        """Codes of results that take the memory of operands, by the roots of these."""
+        roots = {self.parts.placements[value].root: value for value in dispatch.outputs}
+        return {old: self._code(roots[new]) for new, old in self.plan.taken.items() if new in roots}
+
+    def _check_reads(self, dispatch: Dispatch, problem: str, taking: Mapping[str, int] | None = None) -> None:
+        """What a dispatch reads is there; or, once it has run, what it put in the place of all of it."""
         for value in self._not_given(dispatch.inputs):
+            new = (taking or {}).get(self.parts.placements[value].root)
+            if new is not None and np.all(self._elements(value) == new):
+                continue
             if not np.all(self._elements(value) == self._code(value)):
                 raise InternalError(
                     f"the memory plan is wrong: {dispatch.name} reads {value!r}, of which a part {problem}"

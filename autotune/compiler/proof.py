@@ -65,7 +65,7 @@ def _prove(planned: Planned, name: str) -> Verified:
     applied = planned.scheduled or apply(planned.workload, planned.trace)
     program = applied.program
     try:
-        return verify(applied.schedule, program.args, constants=program.constants)
+        return verify(applied.schedule, program.args, constants=program.constants, strides=program.strides)
     except LoweringError as error:
         raise LoweringError(f"the schedule of {name} is wrong; {error}") from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,11 @@ def lower(schedule: Schedule, args: Sequence[Tensor], simple_mode: bool = True) 
 
 
 def verify(
-    schedule: Schedule, args: Sequence[Tensor], *, constants: frozenset[str] = frozenset()
+    schedule: Schedule,
+    args: Sequence[Tensor],
+    *,
+    constants: frozenset[str] = frozenset(),
+    strides: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Verified:
     """Prove with isl that the lowered loops respect every flow dependence; see ``lower.verify_isl``.
 
@@ -33,7 +37,7 @@ def verify(
     """
     from autotune.lower import verify_isl
 
-    return verify_isl.verify(schedule, args, constants=constants)
+    return verify_isl.verify(schedule, args, constants=constants, strides=strides)
 
 
 class _CallablePackage(ModuleType):

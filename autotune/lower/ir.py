@@ -188,7 +188,7 @@ class LoopKernel:
     """One loop nest that runs between two barriers.
 
     ``tiles`` is the extent of its parallel loop (1 without one). ``hoisted`` kernels read constants only and
-    run at compile time.
+    run at compile time. Those ``in_order`` store what, and in whatever order, a sequential program says.
     """
 
     name: str
@@ -197,6 +197,7 @@ class LoopKernel:
     hoisted: bool
     reads: tuple[Buffer, ...]
     writes: tuple[Buffer, ...]
+    in_order: bool = False
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

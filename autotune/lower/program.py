@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from autotune.errors import LoweringError
 from autotune.lower.ir import Buffer, For, LoopKernel, LoopProgram, Stmt, Store, loads, walk
@@ -66,7 +67,7 @@ def lower_schedule(
         if hoisted:
             constant_stages.add(stage)
         kernels.append(
-            LoopKernel(kernel.name, kernel.body, kernel.tiles, hoisted, kernel.reads, kernel.writes)
+            replace(kernel, hoisted=hoisted, in_order=any(isinstance(s.op, SequentialOp) for s in group))
         )
     outputs = tuple(b for stage in live if stage.is_output for b in places[stage].buffers)
     return LoopProgram(tuple(kernels), tuple(arguments.values()), outputs, tuple(workspaces))

@@ -7,12 +7,13 @@ with what the tensor expressions say must be read. For affine programs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from autotune.errors import LoweringError, MissingExtraError
-from autotune.lower.ir import LoopProgram
+from autotune.lower.ir import Buffer, LoopProgram
+from autotune.lower.overwriting import overwriting
 from autotune.lower.polyhedra import Access, Instance, NotAffine, extract
 from autotune.lower.program import lower_schedule
 from autotune.lower.relations import Relations, box
@@ -50,17 +51,23 @@ class Verified:
 
 
 def verify(
-    schedule: Schedule, args: Sequence[Tensor], *, constants: frozenset[str] = frozenset()
+    schedule: Schedule,
+    args: Sequence[Tensor],
+    *,
+    constants: frozenset[str] = frozenset(),
+    strides: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Verified:
     """Prove that the loops of a schedule compute what its stages say, in an order that respects every dependence.
 
     For each read of a stage: the value read is the last one stored there before, it is that of the element which the
     tensor expression names, and it is finished: a reduction has been updated once for each point of its domain since
     its start value. Every output element is stored. A parallel or vectorized loop carries no dependence (other than a
-    reduction folded across lanes). Raises LoweringError with a counterexample, MissingExtraError without islpy.
+    reduction folded across lanes). Nothing is read of an input after an output that may be the same memory
+    (:mod:`autotune.lower.overwriting`) was stored there. Raises LoweringError with a counterexample, MissingExtraError
+    without islpy.
     """
     isl = load_isl()
-    program = lower_schedule(schedule, args, constants=constants, with_origins=True)
+    program = lower_schedule(schedule, args, constants=constants, strides=strides, with_origins=True)
     return prove(isl, schedule, program)
 
 
@@ -86,7 +93,7 @@ def prove(isl: Any, schedule: Schedule, program: LoopProgram, *, limit: int = MA
     context = isl.Context()
     context.set_max_operations(limit)
     try:
-        return _Proof(isl, context, schedule, program, extraction).run()
+        return _Proof(isl, context, schedule, program, extraction).run(overwriting(program))
     except isl.Error:
         if not _exhausted(isl, context):
             raise
@@ -106,8 +113,9 @@ def _exhausted(isl: Any, context: Any) -> bool:
 class _Proof(Relations):
     """The checks, one after another."""
 
-    def run(self) -> Verified:
-        """All checks; raises LoweringError at the first that fails."""
+    def run(self, overwriting: Sequence[tuple[Buffer, Buffer]] = ()) -> Verified:
+        """All checks, of ``overwriting`` pairs of an output and an input too; raises LoweringError at the first that
+        fails."""
         writes = self.relation([self.piece(i, self.element(i.write)) for i in self.instances])
         reads = self.relation(
             [
@@ -126,6 +134,8 @@ class _Proof(Relations):
         self._check_elements(sources)
         self._check_carried(sources)
         self._check_reductions(sources)
+        for output, source in overwriting:
+            self._check_overwriting(output, source)
         status: Status = "not affine" if self.skipped else "proven"
         reason = "; ".join(dict.fromkeys(self.skipped))
         return Verified(status, reason, len(self.instances), len(self.maps(sources)))
@@ -191,6 +201,34 @@ class _Proof(Relations):
                     if not carried.is_empty():
                         raise self.wrong(f"a {kind} loop carries a dependence", carried)
 
+    def _check_overwriting(self, output: Buffer, source: Buffer) -> None:
+        """No element of the source is read once the output is stored there, or by who may run at the same time."""
+        places = {
+            buffer: [
+                self.piece(i, f"A[{_address(access)}]", access.condition)
+                for i in self.instances
+                for access in (i.write, *i.reads)
+                if access.buffer is buffer
+            ]
+            for buffer in (output, source)
+        }
+        both = self.relation(places[source]).apply_range(self.relation(places[output]).reverse())
+        late = both.lex_gt_at_multi_union_pw_aff(self.moments)
+        if not late.is_empty():
+            raise self.wrong(f"{source.name} is read where {output.name} has overwritten it", late)
+        for m in self.maps(both):
+            reader, writer = (
+                self.by_name[m.get_tuple_name(side)]
+                for side in (self.isl.dim_type.in_, self.isl.dim_type.out)
+            )
+            for depth, ((_, kind), (_, other)) in enumerate(zip(reader.loops, writer.loops, strict=False)):
+                if reader.time[: 2 + 2 * depth] != writer.time[: 2 + 2 * depth]:
+                    break  # from here on in different loops
+                if kind == other and kind in ("parallel", "vectorized"):
+                    carried = self._different(m, depth)
+                    if not carried.is_empty():
+                        raise self.wrong(f"{source.name} is read beside who overwrites it", carried)
+
     def _different(self, m: Any, depth: int) -> Any:
         """Pairs that agree in all loops outside of ``depth`` and differ there."""
         kinds = self.isl.dim_type
@@ -250,6 +288,12 @@ class _Proof(Relations):
         late = earlier.intersect(sources.apply_range(later))
         if not late.is_empty():
             raise self.wrong("a reduction is read from a copy made before it was finished", late)
+
+
+def _address(access: Access) -> str:
+    """Where an element lies, counted in elements."""
+    terms = zip(access.buffer.strides, access.index, strict=True)
+    return " + ".join(f"{stride} * ({index})" for stride, index in terms) or "0"
 
 
 __all__ = ["MAX_OPERATIONS", "Verified", "load_isl", "prove", "verify"]

@@ -96,6 +96,8 @@ class Partition:
     versions: Mapping[str, str] = field(default_factory=dict)
     """Of values in memory that several steps of a loop write to: what they are a part of, under a name of its own. Of
     others that is their root."""
+    overwriting: bool = True
+    """As of :class:`PartitionOptions`."""
 
     def root_nbytes(self, root: str) -> int:
         """Bytes of a root's memory, which is dense."""
@@ -132,11 +134,15 @@ class Partition:
 
 @dataclass(frozen=True)
 class PartitionOptions:
-    """How to divide a graph. Everything here changes which workloads there are."""
+    """How to divide a graph. All but ``overwriting`` changes which workloads there are.
+
+    Where ``overwriting`` is allowed results may lie in the memory of operands that nobody reads any more.
+    """
 
     fusion: FusionOptions = field(default_factory=FusionOptions)
     views: bool = True
     in_place_concat: bool = True
+    overwriting: bool = True
 
 
 OF_A_MODEL = PartitionOptions(FusionOptions(chained=LEAST_BYTES))
@@ -156,7 +162,12 @@ def partition(graph: Graph, options: PartitionOptions | None = None) -> Partitio
     graph = separate_outputs(graph)
     views = ViewAnalysis(graph, options.in_place_concat, options.views)
     groups = fuse(graph, views, options.fusion)
-    parts = replace(_Assembly(graph, views).run(groups), output_names=names, counted=graph.counted)
+    parts = replace(
+        _Assembly(graph, views).run(groups),
+        output_names=names,
+        counted=graph.counted,
+        overwriting=options.overwriting,
+    )
     inner = replace(options, fusion=replace(options.fusion, joined=options.fusion.epilogues))
     return with_steps(parts, lambda body: partition(body, inner))
 

@@ -12,7 +12,7 @@ import math
 import random
 from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -40,13 +40,17 @@ class Lifetime:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Offsets in bytes of all values; ``lower_bound`` is the most bytes live at any step."""
+    """Offsets in bytes of all values; ``lower_bound`` is the most bytes live at any step.
+
+    ``taken`` has for values whose memory is that of another one, which ends where they begin, that one.
+    """
 
     lifetimes: tuple[Lifetime, ...]
     offsets: Mapping[str, int]
     arena_bytes: int
     lower_bound: int
     heuristic: str
+    taken: Mapping[str, str] = field(default_factory=dict)
 
     def render(self, columns: int = 64) -> str:
         """A picture of the plan: a row a value, a column a step (or several), largest offset last.
@@ -231,7 +235,8 @@ def _render(plan: MemoryPlan, columns: int) -> str:
             for s in range(0, steps, per_column)
         )
         span = f"{value.first}-{value.last}"
-        lines.append(f"{plan.offsets[value.name]:>6} {value.nbytes:>7} {span:>6}  {cells}  {value.name}")
+        name = f"{value.name}, over {plan.taken[value.name]}" if value.name in plan.taken else value.name
+        lines.append(f"{plan.offsets[value.name]:>6} {value.nbytes:>7} {span:>6}  {cells}  {name}")
     return "\n".join(lines)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autotune.codegen.code import DispatchCode
 from autotune.codegen.interpreter.machine import Array, run_kernel
@@ -18,7 +18,7 @@ from autotune.target import Target
 class InterpretedCode(DispatchCode):
     """A program to be interpreted, in the process that made it: its object code is the text of the program."""
 
-    program: LoopProgram
+    program: LoopProgram = field(kw_only=True)
 
     def run(self, number: int, arrays: Sequence[Array], begin: int, end: int) -> None:
         """Run some tiles of a kernel; ``arrays`` are those of its buffers, in their shapes.
@@ -39,7 +39,7 @@ class InterpreterBackend:
         name = name or "k" + hashlib.sha256(text.encode()).hexdigest()[:16]
         entries = [Entry(kernel, f"{name}_{n}") for n, kernel in enumerate(program.kernels)]
         code = with_manifest(program, entries, text.encode(), text)
-        return InterpretedCode(code.object_code, code.kernels, code.buffers, text, program)
+        return InterpretedCode(code.object_code, code.kernels, code.buffers, text, program=program)
 
     def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
         """Its kernels need no scratch memory."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 from autotune.codegen.code import DispatchCode
 from autotune.codegen.llvm.kernel import emit_kernel
 from autotune.codegen.llvm.module import ModuleText
 from autotune.codegen.llvm.objects import compile_ir
 from autotune.codegen.manifest import Entry, with_manifest
-from autotune.lower.ir import LoopProgram
+from autotune.lower.ir import Buffer, LoopProgram
+from autotune.lower.overwriting import overwriting
 from autotune.target import Target
 from autotune.te.depth import walks_deep
 
@@ -22,24 +24,29 @@ class LlvmBackend:
 
     def compile(self, program: LoopProgram, target: Target, name: str = "") -> DispatchCode:
         """An ELF object, and the LLVM IR text that it was compiled from."""
-        ir, entries = emit_program(program, target, name or _UNNAMED)
+        pairs = overwriting(program)
+        ir, entries = emit_program(program, target, name or _UNNAMED, pairs)
         if not name:
             name = "k" + hashlib.sha256(ir.encode()).hexdigest()[:16]
             ir = ir.replace(_UNNAMED, name)
             entries = [e._replace(symbol=e.symbol.replace(_UNNAMED, name)) for e in entries]
-        return with_manifest(program, entries, compile_ir(ir, target), ir)
+        return with_manifest(program, entries, compile_ir(ir, target), ir, pairs)
 
     def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
         """Of the text that would be compiled: it says what lives in registers, and what in scratch memory."""
-        _, entries = emit_program(program, target, _UNNAMED)
-        return with_manifest(program, entries, b"", "")
+        pairs = overwriting(program)
+        _, entries = emit_program(program, target, _UNNAMED, pairs)
+        return with_manifest(program, entries, b"", "", pairs)
 
 
 @walks_deep
-def emit_program(program: LoopProgram, target: Target, name: str) -> tuple[str, list[Entry]]:
-    """LLVM IR text of a loop program, and its entry points."""
+def emit_program(
+    program: LoopProgram, target: Target, name: str, overwriting: Sequence[tuple[Buffer, Buffer]] = ()
+) -> tuple[str, list[Entry]]:
+    """LLVM IR text of a loop program, and its entry points; pairs of buffers that are ``overwriting`` may be one."""
     module = ModuleText(target)
-    entries = [emit_kernel(module, kernel, f"{name}_{n}") for n, kernel in enumerate(program.kernels)]
+    shared = frozenset(buffer for pair in overwriting for buffer in pair)
+    entries = [emit_kernel(module, kernel, f"{name}_{n}", shared) for n, kernel in enumerate(program.kernels)]
     return module.text(), entries
 
 

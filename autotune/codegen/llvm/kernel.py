@@ -24,18 +24,23 @@ from autotune.errors import BuildError
 from autotune.lower import ir
 
 
-def emit_kernel(module: ModuleText, kernel: ir.LoopKernel, symbol: str) -> Entry:
-    """Emit a kernel into a module; one that streams also as it is for arrays that are not aligned."""
-    scratch_bytes, streamed = _define_body(module, kernel, f"{symbol}.body", may_stream=True)
+def emit_kernel(
+    module: ModuleText, kernel: ir.LoopKernel, symbol: str, shared: Set[ir.Buffer] = frozenset()
+) -> Entry:
+    """Emit a kernel into a module; one that streams also as it is for arrays that are not aligned.
+
+    Of buffers that are ``shared`` one may be the same memory as another.
+    """
+    scratch_bytes, streamed = _define_body(module, kernel, f"{symbol}.body", shared, may_stream=True)
     if streamed:
-        plain, _ = _define_body(module, kernel, f"{symbol}.plain", may_stream=False)
+        plain, _ = _define_body(module, kernel, f"{symbol}.plain", shared, may_stream=False)
         scratch_bytes = max(scratch_bytes, plain)
     _define_entry(module, kernel, symbol, streamed)
     return Entry(kernel, symbol, scratch_bytes)
 
 
 def _define_body(
-    module: ModuleText, kernel: ir.LoopKernel, name: str, *, may_stream: bool
+    module: ModuleText, kernel: ir.LoopKernel, name: str, shared: Set[ir.Buffer], *, may_stream: bool
 ) -> tuple[int, Set[ir.Buffer]]:
     """A function that runs tiles on buffers whose addresses are its arguments.
 
@@ -46,7 +51,8 @@ def _define_body(
     found = body.places.scratch_bytes, body.streams.buffers
     body.close()
     arguments = "".join(
-        f"ptr noalias {'readonly ' if b in kernel.reads else ''}%b{n}, " for n, b in enumerate(kernel.buffers)
+        f"ptr {'' if b in shared else 'noalias '}{'readonly ' if b in kernel.reads else ''}%b{n}, "
+        for n, b in enumerate(kernel.buffers)
     )
     module.define(
         f'define internal void @"{name}"'

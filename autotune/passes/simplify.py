@@ -8,8 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from autotune.errors import GraphError
 from autotune.graph import ops
-from autotune.graph.ir import Graph, Node
+from autotune.graph.ir import ABSENT, Graph, Node
 from autotune.passes.attributes import ints, is_channels_last, number
 from autotune.passes.base import GraphPass
 from autotune.passes.known_places import gather_of_known_places
@@ -27,6 +28,7 @@ class Simplify(GraphPass):
     are put back after them; Flatten, Squeeze and Unsqueeze
     become Reshape; chains of Reshape and Transpose become as few as do the same; Sum becomes Add; Reshape, Transpose,
     Reshape that shuffles channels becomes ChannelShuffle; a zero Pad joins the Conv after it;
+    operands that broadcast are read before an Expand;
     Gather of known places at equal distances becomes a Slice (:mod:`autotune.passes.known_places`).
     """
 
@@ -46,6 +48,8 @@ def _simplify(rewriter: Rewriter, node: Node) -> bool:
     definition = ops.get(node.op)
     if definition.is_copy(rewriter.graph.input_types(node), node.attrs):
         return _forward(rewriter, node)
+    if definition.pointwise and _unexpanded(rewriter, node, definition):
+        return True
     if definition.neutral is not None:
         return _neutral(rewriter, node, definition)
     rule = _reshape if definition.view == "reshape" else _RULES.get(node.op)
@@ -130,6 +134,27 @@ def _channel_shuffle(rewriter: Rewriter, node: Node) -> bool:
     if apart[:1] != before.shape[:1] or apart[3:] != before.shape[2:]:
         return False
     rewriter.become(node.outputs[0], "ChannelShuffle", split.inputs[:1], {"groups": apart[1]})
+    return True
+
+
+def _unexpanded(rewriter: Rewriter, node: Node, definition: ops.OpDef) -> bool:
+    """An operand is read before its Expand where it broadcasts to the same result by itself."""
+    inputs = list(node.inputs)
+    for index, value in enumerate(node.inputs):
+        producer = None if value == ABSENT else rewriter.producer(rewriter.current(value))
+        if producer is None or producer.op != "Expand" or len(node.inputs) < 2:
+            continue
+        smaller = [*inputs[:index], producer.inputs[0], *inputs[index + 1 :]]
+        types = [None if v == ABSENT else rewriter.type_of(rewriter.current(v)) for v in smaller]
+        try:
+            _, found = definition.complete_and_infer(types, node.attrs)
+        except GraphError:  # an operand that does not broadcast
+            continue
+        if [t.dense for t in found] == [rewriter.graph.type_of(v).dense for v in node.outputs]:
+            inputs = smaller
+    if inputs == list(node.inputs):
+        return False
+    rewriter.add(node.replace(inputs=tuple(v if v == ABSENT else rewriter.current(v) for v in inputs)))
     return True
 
 

@@ -703,3 +703,23 @@ def test_other_convolutions_stay_direct(attrs):
     w = b.constant("w", normal(k, k, 9, 4) if attrs["layout"] == "NHWC" else normal(4, 9, k, k))
     graph = b.graph(b.node("Conv", b.input("x", (1, 9, 9, 9)), w, **attrs))
     assert Winograd().apply(graph) is graph
+
+
+@pytest.mark.parametrize(
+    ("shapes", "expanded", "left"),
+    [
+        (((3, 1), (3, 4)), (0,), ["Add"]),
+        (((4,), (3, 4)), (0,), ["Add"]),
+        (((3, 1), (1, 4)), (0, 1), ["Add"]),  # each broadcasts the other
+        (((3, 1), (3, 1)), (0, 1), ["Expand", "Add"]),  # one of them says how large the result is
+        (((3, 1), (3, 1)), (0,), ["Expand", "Add"]),
+    ],
+)
+def test_operands_that_broadcast_are_read_before_they_are_expanded(shapes, expanded, left):
+    b = GraphBuilder()
+    values = [b.input(f"x{i}", shape) for i, shape in enumerate(shapes)]
+    for i in expanded:
+        values[i] = b.node("Expand", values[i], shape=(3, 4))
+    graph = b.graph(b.node("Add", *values))
+    result = apply(graph, Simplify())
+    assert ops_of(result) == left

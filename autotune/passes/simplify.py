@@ -16,6 +16,7 @@ from autotune.passes.base import GraphPass
 from autotune.passes.known_places import gather_of_known_places
 from autotune.passes.rearrange import Step, rearranged, shortened
 from autotune.passes.rewriter import Rewriter, rewrite
+from autotune.passes.unit_axes import without_unit_axes
 
 Rule = Callable[[Rewriter, Node], bool]
 
@@ -26,7 +27,8 @@ class Simplify(GraphPass):
 
     Operations that copy their operand, and those with a neutral constant, vanish; reductions keep the axes that
     are put back after them; Flatten, Squeeze and Unsqueeze
-    become Reshape; chains of Reshape and Transpose become as few as do the same; Sum becomes Add; Reshape, Transpose,
+    become Reshape; chains of Reshape and Transpose become as few as do the same, also around an elementwise operation
+    (:mod:`autotune.passes.unit_axes`); Sum becomes Add; Reshape, Transpose,
     Reshape that shuffles channels becomes ChannelShuffle; a zero Pad joins the Conv after it;
     operands that broadcast are read before an Expand;
     Gather of known places at equal distances becomes a Slice (:mod:`autotune.passes.known_places`).
@@ -80,7 +82,7 @@ def _is_read(rewriter: Rewriter, values: list[str]) -> bool:
 
 def _reshape(rewriter: Rewriter, node: Node) -> bool:
     """Reshape, Flatten, Squeeze, Unsqueeze: a Reshape, or as few steps as all before it take together."""
-    if _channel_shuffle(rewriter, node) or _kept_axes(rewriter, node):
+    if _channel_shuffle(rewriter, node) or _kept_axes(rewriter, node) or without_unit_axes(rewriter, node):
         return True
     return _rearrange(rewriter, node, ("Reshape", rewriter.graph.type_of(node.outputs[0]).shape))
 

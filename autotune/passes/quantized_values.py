@@ -87,6 +87,7 @@ class QuantizedValues:
         if more and more[0] != ABSENT and zero is None:
             return
         zero = np.zeros((), self.dtype(q)) if zero is None else zero
+        steps, zero = (array.reshape(()) if array.size == 1 else array for array in (steps, zero))
         self.known[node.outputs[0]] = Quantized(q, steps, zero, integer(node, "axis"))
 
     def dequantize(self, output: str, found: Quantized) -> None:

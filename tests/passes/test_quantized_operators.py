@@ -220,3 +220,16 @@ def test_integers_of_the_other_sign_that_are_read_with_a_scale_an_index_stay() -
     np.testing.assert_allclose(
         evaluate.run(integers, feed)["y"], evaluate.run(graph, feed)["y"], rtol=1e-5, atol=1e-5
     )
+
+
+def test_steps_along_an_axis_of_one_element() -> None:
+    b = Quantised("uint8")
+    steps = [b.constant("s", np.float32([0.05])), b.constant("z", np.uint8([3]))]
+    q = b.node("QuantizeLinear", [b.input("x", (1, 6)), *steps], "q", axis=0)
+    bounds = [b.constant("low", np.float32(-0.1)), b.constant("high", np.float32(2))]
+    real = b.node("DequantizeLinear", [q, *steps], "real", axis=0)
+    proto = b.finish([b.both(b.node("Clip", [real, *bounds], "clipped"), 0.02, 5)])
+    feed = {"x": b.rng.standard_normal((1, 6), dtype=np.float32)}
+    graph, integers = forms(proto)
+    (name,) = graph.outputs
+    np.testing.assert_allclose(evaluate.run(integers, feed)[name], evaluate.run(graph, feed)[name], atol=0.021)

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 ABOUT = (
     "Models quantised by `autotune quantize` and by ONNX Runtime's static quantiser (QDQ, per channel), from the same "
-    "samples: how far they are from float32, and how fast they are. Then quantised matrix products (MatMulInteger) and "
-    "convolutions (QLinearConv, channels first) with constant weights, as an ONNX model that everybody gets. `float32` "
-    "is our time of the same in float32."
+    "samples: how far they are from float32, and how fast they are. Runtimes round in other places, so that their "
+    "outputs are some steps apart. Then quantised matrix products (MatMulInteger) and convolutions (QLinearConv, "
+    "channels first) with constant weights, as an ONNX model that everybody gets. `float32` is our time of the same "
+    "in float32."
 )
 
 

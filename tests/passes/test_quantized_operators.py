@@ -232,4 +232,6 @@ def test_steps_along_an_axis_of_one_element() -> None:
     feed = {"x": b.rng.standard_normal((1, 6), dtype=np.float32)}
     graph, integers = forms(proto)
     (name,) = graph.outputs
-    np.testing.assert_allclose(evaluate.run(integers, feed)[name], evaluate.run(graph, feed)[name], atol=0.021)
+    np.testing.assert_allclose(
+        evaluate.run(integers, feed)[name], evaluate.run(graph, feed)[name], atol=0.021
+    )

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from autotune.tuning.program import TunedSchedule, tune_schedule
     from autotune.tuning.sized import compile_for_sizes
     from autotune.tuning.tune_devices import tune_on_devices
+    from autotune.tuning.tune_sizes import tune_for_sizes
 
 __version__ = "0.1.0"
 
@@ -48,6 +49,7 @@ _WHERE = {
     "query": "autotune.tuning.api",
     "retrain": "autotune.tuning.api",
     "tune": "autotune.tuning.api",
+    "tune_for_sizes": "autotune.tuning.tune_sizes",
     "tune_on_devices": "autotune.tuning.tune_devices",
     "tune_schedule": "autotune.tuning.program",
 }
@@ -94,6 +96,7 @@ __all__ = [
     "retrain",
     "te",
     "tune",
+    "tune_for_sizes",
     "tune_on_devices",
     "tune_schedule",
 ]

@@ -26,6 +26,7 @@ from autotune.cli.options import (
     targets_option,
     threads_option,
     tolerance_option,
+    traffic_options,
     verify_option,
 )
 from autotune.errors import UsageError
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 @threads_option
 @tolerance_option
 @ranges_option
+@traffic_options
 @objective_options
 @oversubscription_option
 @click.option(
@@ -74,6 +76,8 @@ def command(
     devices: tuple[str, ...],
     details: bool,
     verify: bool,
+    traffic: str | None,
+    most_buckets: int,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -103,6 +107,8 @@ def command(
             ranges,
             database=database,
             require_hit=require_hit,
+            traffic=traffic,
+            most_buckets=most_buckets,
             say=announce,
             **options,
         )
@@ -115,6 +121,8 @@ def command(
         labels = [", ".join(f"{s} = {n}" for s, n in bucket.sizes.items()) for bucket in sized.model.buckets]
         _show_several(labels, sized.parts, sized.where, made, details=details, as_json=as_json, kind="sizes")
         return
+    if traffic:
+        raise UsageError("--traffic was given without a range of sizes: --shape seq=1..512")
     if len(targets) > 1:
         if devices:
             raise UsageError("--devices say what is compiled for: leave out the targets")

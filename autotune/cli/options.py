@@ -136,6 +136,26 @@ def ranges_option(command: F) -> F:
     )(command)
 
 
+def traffic_options(command: F) -> F:
+    """``--traffic`` and ``--buckets``: arrive as ``traffic``, a path or None, and ``most_buckets``."""
+    command = click.option(
+        "--buckets",
+        "most_buckets",
+        type=click.IntRange(min=1),
+        default=4,
+        show_default=True,
+        metavar="N",
+        help="The most buckets that --traffic chooses for a range without named ones.",
+    )(command)
+    return click.option(
+        "--traffic",
+        type=click.Path(dir_okay=False),
+        metavar="FILE",
+        help='How often requests have which sizes, JSON lines such as {"sizes": {"seq": 17}, "count": 120}: chooses '
+        "the buckets of ranges that name none, and weighs them in tuning.",
+    )(command)
+
+
 def shape_option(command: F) -> F:
     """``--shape``: arrives as ``shapes``, sizes by input name; None without any."""
     return click.option(
@@ -343,5 +363,6 @@ __all__ = [
     "targets_option",
     "threads_option",
     "tolerance_option",
+    "traffic_options",
     "verify_option",
 ]

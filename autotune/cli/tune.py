@@ -7,21 +7,24 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
 from autotune.cli.options import (
     EPILOG_DATABASE,
-    compile_options,
     database_option,
     json_option,
+    machine_options,
     model_argument,
     oversubscription_option,
     parse_devices,
     print_proofs,
     proofs_json,
+    ranges_option,
     seed_option,
+    tolerance_option,
+    traffic_options,
     verify_option,
 )
 from autotune.errors import UsageError
@@ -38,7 +41,10 @@ DEFAULT_BUDGET = "10m"
 @click.option("--budget", metavar="TIME", help=f"Time, such as 90s, 10m or 8h. [default: {DEFAULT_BUDGET}]")
 @click.option("--trials", type=int, metavar="N", help="Candidates to measure, instead of or beside a time.")
 @database_option
-@compile_options
+@machine_options
+@tolerance_option
+@ranges_option
+@traffic_options
 @oversubscription_option
 @seed_option
 @click.option(
@@ -80,6 +86,8 @@ def command(
     no_transfer: bool,
     devices: tuple[str, ...],
     verify: bool,
+    traffic: str | None,
+    most_buckets: int,
     as_json: bool,
     **options: Unpack[ModelOptions],
 ) -> int:
@@ -100,6 +108,32 @@ def command(
         load_isl()  # missing is noticed before the search, not after it
     if budget is None and trials is None:
         budget = DEFAULT_BUDGET
+    from autotune.tuning.sized import as_ranges, has_ranges
+
+    shapes: Mapping[str, Any] | None = options["shapes"]
+    if has_ranges(shapes):
+        if devices or verify:
+            raise UsageError("ranges of sizes were given: leave out --devices and --verify")
+        return _tune_for_sizes(
+            model,
+            as_ranges(shapes or {}),
+            as_json=as_json,
+            traffic=traffic,
+            most_buckets=most_buckets,
+            budget=Budget(budget, trials),
+            database=database,
+            seed=seed,
+            sampler=sampler,
+            objective=objective,
+            transfer=not no_transfer,
+            allow_oversubscription=allow_oversubscription,
+            begun=time.monotonic() - process_age(),
+            target=options["target"],
+            threads=options["threads"],
+            tolerance=options["tolerance"],
+        )
+    if traffic:
+        raise UsageError("--traffic was given without a range of sizes: --shape seq=1..512")
     if devices:
         others = {
             "--target": options["target"] != "host",
@@ -128,6 +162,20 @@ def command(
     if verify:
         _verify_winners(model, database, as_json, options)
     return INTERRUPTED if report.stopped else 0
+
+
+def _tune_for_sizes(model: str, ranges: Mapping[str, str], *, as_json: bool, **options: Any) -> int:
+    from autotune.cli.main import INTERRUPTED
+    from autotune.tuning.progress import display
+    from autotune.tuning.tune_sizes import tune_for_sizes
+
+    def say(text: str) -> None:
+        click.echo(json.dumps({"event": "bucket", "text": text}) if as_json else text)
+
+    done = tune_for_sizes(
+        model, ranges, progress=lambda: display(sys.stdout, as_json=as_json), say=say, **options
+    )
+    return INTERRUPTED if any(each.report is not None and each.report.stopped for each in done) else 0
 
 
 def refuse_beside_devices(given: Mapping[str, bool]) -> None:

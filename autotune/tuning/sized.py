@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from autotune.compiler.dynamic.buckets import Bucket, SizeRange, buckets
 from autotune.compiler.dynamic.declared import declared_axes
+from autotune.compiler.dynamic.traffic import Traffic
 from autotune.database.goal import MAX_SLOWDOWN
 from autotune.errors import UsageError
 from autotune.frontends.onnx import load
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from autotune.runtime.image import ModuleImage
 
 Ranges = Mapping[str, str]
+BUCKETS = 4
+"""As many are chosen by traffic for a range whose buckets are not named."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +57,15 @@ def compile_for_sizes(
     allow_oversubscription: bool = False,
     on_miss: str = "error",
     kept: int = 4,
+    traffic: Traffic | str | Path | None = None,
+    most_buckets: int = BUCKETS,
 ) -> SizedModule:
     """Compile a model for requests of many sizes: each takes the smallest bucket that it fits in.
 
     ``sizes`` are by the names of the dimensions that the model leaves open (``INPUT.AXIS`` for one without a name):
-    "1..32" has the powers of two as buckets, "1..32:8,32" has those, and "8" is one size. The other arguments are those
+    "1..32" has the powers of two as buckets, "1..32:8,32" has those, and "8" is one size. With ``traffic`` (a file of
+    JSON lines such as ``{"sizes": {"seq": 17}, "count": 120}``) the former has at most ``most_buckets``, which pad
+    least. The other arguments are those
     of :func:`autotune.compile`.
 
     With ``on_miss="compile"`` a request out of the ranges is compiled for its exact sizes when it comes, which is
@@ -80,7 +88,15 @@ def compile_for_sizes(
         "max_slowdown": max_slowdown,
     }
     source = model if isinstance(model, Graph) else read_model(model)
-    done = compile_sizes_in_detail(source, sizes, database=database, require_hit=require_hit, **options)
+    done = compile_sizes_in_detail(
+        source,
+        sizes,
+        database=database,
+        require_hit=require_hit,
+        traffic=traffic,
+        most_buckets=most_buckets,
+        **options,
+    )
 
     def exactly(real: Mapping[str, int]) -> ModuleImage:
         assert isinstance(source, LoadedModel)  # or it had been refused
@@ -97,6 +113,15 @@ def split(sizes: Ranges) -> tuple[dict[str, SizeRange], dict[str, str]]:
     sums = {name: given for name, given in sizes.items() if given[:1] and not given[0].isdecimal()}
     ranges = {name: SizeRange.parse(given, f"{name}=") for name, given in sizes.items() if name not in sums}
     return ranges, sums
+
+
+def with_traffic(
+    ranges: dict[str, SizeRange], traffic: Traffic | None, most_buckets: int
+) -> dict[str, SizeRange]:
+    """The ranges with buckets chosen by traffic, if there is any; raises UsageError."""
+    if most_buckets < 1:
+        raise UsageError(f"there is at least 1 bucket, got {most_buckets}")
+    return ranges if traffic is None else traffic.ranges(ranges, most_buckets)
 
 
 def has_ranges(shapes: Mapping[str, Any] | None) -> bool:
@@ -120,6 +145,8 @@ def compile_sizes_in_detail(
     *,
     database: DatabaseLike | None,
     require_hit: bool = False,
+    traffic: Traffic | str | Path | None = None,
+    most_buckets: int = BUCKETS,
     say: Callable[[str], None] = lambda _: None,
     **options: Unpack[CompileOptions],
 ) -> SizedCompilation:
@@ -127,6 +154,8 @@ def compile_sizes_in_detail(
     if isinstance(model, Graph):
         raise UsageError("ranges of sizes were given for a graph, which has fixed ones; they are for models")
     ranges, sums = split(sizes)
+    requests = traffic if isinstance(traffic, Traffic | None) else Traffic.read(traffic)
+    ranges = with_traffic(ranges, requests, most_buckets)
     source = model if isinstance(model, LoadedModel) else read_model(model)
     declared = declared_axes(source, sums)
     made: list[tuple[Bucket, Compilation]] = []
@@ -173,4 +202,13 @@ def _model(
     return found
 
 
-__all__ = ["SizedCompilation", "as_ranges", "compile_for_sizes", "compile_sizes_in_detail", "has_ranges"]
+__all__ = [
+    "BUCKETS",
+    "SizedCompilation",
+    "as_ranges",
+    "compile_for_sizes",
+    "compile_sizes_in_detail",
+    "has_ranges",
+    "split",
+    "with_traffic",
+]

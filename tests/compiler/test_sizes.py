@@ -317,4 +317,12 @@ def test_the_command_line(tmp_path, capsys):
     assert "compile it without ranges" in capsys.readouterr().err
     assert cli.run(["compile", str(path), "-o", artifact, "--shape", "n=1..3", "--place", "Conv=cpu:0"]) == 2
     assert "leave out" in capsys.readouterr().err
-    assert cli.run(["tune", str(path), "--shape", "n=1..3"]) == 2
+    for more, why in (
+        (["--verify"], "leave out --devices"),
+        (["--shape", "x=2x3"], "has a shape, beside ranges"),
+    ):
+        assert cli.run(["tune", str(path), "--shape", "n=1..3", *more]) == 2
+        assert why in capsys.readouterr().err
+    for command in (["tune", str(path)], ["compile", str(path), "-o", artifact]):
+        assert cli.run([*command, "--shape", "x=1x3x8x8", "--traffic", str(path)]) == 2
+        assert "without a range of sizes" in capsys.readouterr().err

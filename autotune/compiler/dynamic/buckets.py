@@ -23,11 +23,14 @@ _RANGE = re.compile(r"(\d+)(?:\.\.(\d+)(?::(\d+(?:,\d+)*))?)?")
 
 @dataclass(frozen=True)
 class SizeRange:
-    """Sizes of a symbol from ``least`` to ``most``; compiled for are ``buckets``, which ascend to ``most``."""
+    """Sizes of a symbol from ``least`` to ``most``; compiled for are ``buckets``, which ascend to ``most``.
+
+    ``named`` says that they were chosen by whom the range is from."""
 
     least: int
     most: int
     buckets: tuple[int, ...]
+    named: bool = True
 
     @classmethod
     def parse(cls, text: str, what: str = "") -> SizeRange:
@@ -54,7 +57,7 @@ class SizeRange:
             raise UsageError(
                 f"{what}{text!r}: the bucket that takes a size of 0 is for 2 or more, got {given[0]}"
             )
-        return cls(least, most, given)
+        return cls(least, most, given, named=bool(found[3]) or least == most)
 
     def below(self, bucket: int) -> int:
         """The least size that a bucket is for."""

@@ -13,6 +13,7 @@ from autotune.schedule.knob import Config, Value
 from cost_models import kept_defaults
 from cost_models.machine import Machine
 from cost_models.terms import overlapped, terms
+from cost_models.terms.memory import refusal
 from search_spaces.device.spaces import runs_groups
 from search_spaces.nest import Numbers
 from search_spaces.population import Population
@@ -35,12 +36,13 @@ _LONG_SURVIVORS = 64
 
 
 def predict(space: Space, configs: Sequence[Config] | Population) -> Numbers:
-    """Predicted seconds [n] of candidates of one space, float64. Raises KnobError for unknown knobs."""
+    """Predicted seconds [n] of candidates of one space, float64, many times too many where they take more than their
+    share of scratch memory (:mod:`cost_models.terms.memory`). Raises KnobError for unknown knobs."""
     population = configs if isinstance(configs, Population) else space.of(configs)
     machine = Machine.of(space.target)
     seconds = np.zeros(len(population))
     for rows, nest in space.loop_nests(population):
-        seconds[rows] = terms(nest, machine).total
+        seconds[rows] = terms(nest, machine).total * refusal(nest, machine, space.workload.bytes)
     return seconds
 
 

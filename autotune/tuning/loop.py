@@ -281,6 +281,8 @@ class TuningLoop:
     def measure(self, turn: Turn, built: Built) -> Measurement | None:
         """The outcome; None, also for all that follow, where there is nothing to check candidates against."""
         task = turn.task
+        if refused := task.refused(built, turn.origin):
+            return refused
         if not task.no_reference:
             try:
                 return self.measurer.measure(built, task.default_alone_ns)

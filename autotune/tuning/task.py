@@ -175,6 +175,21 @@ class Task:
         found = {t: e.ratio for t, e in self.inside.items() if e.ratio < 1 and t in works}
         return sorted(found, key=found.__getitem__)[:count]
 
+    def refused(self, built: Built, origin: Origin) -> Measurement | None:
+        """What becomes of a candidate that takes more than its share of scratch memory, whatever its latency; the
+        default may, where nothing takes less."""
+        from cost_models.machine import Machine
+        from cost_models.terms.memory import most_scratch
+
+        takes, default = built.footprint, self.footprints.get(self.default_trace)
+        if takes is None or default is None or origin is Origin.DEFAULT or self.space.target.group_items:
+            return None
+        most = max(most_scratch(Machine.of(self.space.target), self.workload.bytes), default.scratch_bytes)
+        if takes.scratch_bytes <= most:
+            return None
+        text = f"{takes.scratch_bytes} bytes of scratch memory: more than the {most:.0f} that it may take"
+        return Measurement(Outcome.ILLEGAL, message=text)
+
     def check(self, built: Built, measurement: Measurement, origin: Origin) -> None:
         """Take what a candidate was alone."""
         self.known.setdefault(built.trace_key, measurement)

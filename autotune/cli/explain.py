@@ -26,7 +26,7 @@ from autotune.cli.options import (
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
-    from autotune.compiler.dividing import Model
+    from autotune.compiler.dividing import Model, Shapes
     from autotune.compiler.driver import CompileOptions
     from autotune.compiler.explain import Compilation
     from autotune.passes.partition import InPlace
@@ -54,6 +54,12 @@ if TYPE_CHECKING:
     help="Only say where each operation runs, where else it could, and why: nothing is compiled.",
 )
 @click.option(
+    "--text",
+    type=click.Path(dir_okay=False),
+    metavar="FILE.txt",
+    help="Only write the model as text, as it is before any pass, and its constants beside it: every command takes it.",
+)
+@click.option(
     "--memory",
     "picture",
     type=click.Path(dir_okay=False),
@@ -69,6 +75,7 @@ def command(
     placement: dict[str, str] | None,
     devices: tuple[str, ...],
     only_affinity: bool,
+    text: str | None,
     picture: str | None,
     as_json: bool,
     **options: Unpack[CompileOptions],
@@ -89,6 +96,10 @@ def command(
     from autotune.tuning.api import compile_with_database, predict
     from autotune.tuning.placing import by_database, where_it_runs
 
+    if text is not None and (is_archive(model) or only_predicted or only_affinity or picture or devices):
+        raise UsageError(
+            "--text only writes a model as text; it was given with something else, or for an artifact"
+        )
     if picture is not None and (is_archive(model) or only_predicted or only_affinity):
         raise UsageError(
             "--memory draws the plan of a model that is compiled for it; it was given for something else"
@@ -101,6 +112,9 @@ def command(
             print_json(artifact_json(model, held))
         else:
             click.echo("\n".join(artifact_lines(model, held)))
+        return
+    if text is not None:
+        _write_text(model, options["shapes"], text)
         return
     what: Model = model
     if devices:
@@ -162,6 +176,19 @@ def command(
         click.echo(f"{name} may run beside {', '.join(others)}")
     print_compilation(done, where)
     click.echo(done.memory_plan.render())
+
+
+def _write_text(model: str, shapes: Shapes | None, path: str) -> None:
+    """Write the model as text."""
+    from autotune.compiler.dividing import imported
+    from autotune.graph.text_file import write_file
+
+    graph = imported(model, shapes)
+    try:
+        write_file(graph, Path(path))
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+    announce(f"wrote {path}")
 
 
 def _draw(done: Compilation, path: str) -> None:

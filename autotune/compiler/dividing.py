@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from autotune.errors import UsageError
-from autotune.frontends.onnx import load
+from autotune.frontends.models import load
 from autotune.frontends.onnx_read import ModelSource
 from autotune.graph.devices import is_annotated, without_devices
 from autotune.graph.ir import Graph

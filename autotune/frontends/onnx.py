@@ -210,7 +210,7 @@ class _Importer:
                 self._check_size(found, f"input {value.name!r}")
                 self.types[value.name] = found
         if open_inputs:
-            raise ModelImportError(_open_shapes_message(self.origin, open_inputs))
+            raise ModelImportError(open_shapes_message(self.origin, open_inputs))
         return tuple(value.name for value in values if value.name not in self.constants)
 
     def _given_value(self, name: str, dtype: str, declared: list[int | str] | None) -> Array:
@@ -471,7 +471,7 @@ def _declared_shape(tensor: Any) -> list[int | str] | None:
     return shape
 
 
-def _open_shapes_message(origin: str, inputs: Mapping[str, list[int | str]]) -> str:
+def open_shapes_message(origin: str, inputs: Mapping[str, list[int | str]]) -> str:
     """Which inputs have open dimensions, and how to fix them."""
     lines = [f"{origin} has dynamic shapes; compiling needs fixed sizes:"]
     example: dict[str, tuple[int, ...]] = {}
@@ -501,4 +501,4 @@ def _graph_name(origin: str, declared: str) -> str:
     return path.stem if path.suffix == ".onnx" else declared or "model"
 
 
-__all__ = ["Traced", "load", "load_traced", "open_shapes"]
+__all__ = ["Traced", "load", "load_traced", "open_shapes", "open_shapes_message"]

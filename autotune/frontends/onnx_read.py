@@ -86,7 +86,7 @@ def _parse(source: ModelSource) -> tuple[Any, str, Path | None]:
         return zoo.load(source.removeprefix(ZOO_PREFIX)), source, None
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
-        return _decode(_read_file(path), str(path)), str(path), path.parent
+        return _decode(read_file(path), str(path)), str(path), path.parent
     if is_exported_program(source):
         return to_onnx(source), EXPORTED, None
     import onnx
@@ -99,7 +99,8 @@ def _parse(source: ModelSource) -> tuple[Any, str, Path | None]:
     return source, f"model {source.graph.name!r}", None
 
 
-def _read_file(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
+    """The bytes of a model; raises UsageError where there is no such file, or it cannot be read."""
     try:
         if not path.exists():
             raise UsageError(f"no such file: {path}{_near(path)}")
@@ -299,5 +300,6 @@ __all__ = [
     "ModelSource",
     "TensorReader",
     "element_dtype",
+    "read_file",
     "read_model",
 ]

@@ -12,7 +12,8 @@
 
 Names are words of letters, digits and ``_ . / + -``, or JSON strings; an absent input or output is
 "". Attributes are sorted by name. ``as`` gives a node's name if it is not its first output. The
-values of constants are not in the text. ``#`` starts a comment.
+values of constants are not in the text of a graph (those of a model's file are: `autotune.graph.text_file`). ``#``
+starts a comment.
 
 ``on cpu:1`` names a device: after the type of an input, after the types of a node's outputs (where it runs), after
 an output (where it is wanted), and after the graph's name for all that names none::
@@ -22,41 +23,44 @@ an output (where it is wanted), and after the graph's name for all that names no
       y = Relu(x) : float32[4] on cpu:1
       output y on cpu:0
     }
+
+Of an output ``y counted[1, n]`` the first ``n`` elements along axis 1 are there, where ``n`` is another output.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
 from autotune.errors import GraphError
-from autotune.graph.ir import Affinity, Array, Attr, Graph, Node, TensorType
-
-_KEYWORDS = {"graph", "region", "input", "const", "output", "as", "on", "strides"}
-_WORD = re.compile(r"[A-Za-z0-9_./+-]+")
-_TOKEN = re.compile(
-    r"""(?P<space>[ \t\r]+|\#[^\n]*)|(?P<newline>\n)|(?P<string>"(?:[^"\\\n]|\\.)*")"""
-    r"""|(?P<word>[A-Za-z0-9_./+-]+)|(?P<mark>[\[\](){}=,:])"""
-)
+from autotune.graph.ir import Array, Attr, Graph, Node, TensorType
+from autotune.graph.text_parser import KEYWORDS, Parsed, Parser
+from autotune.graph.text_tokens import WORD
 
 
-def print_graph(graph: Graph, constant_inputs: Iterable[str] = (), keyword: str = "graph") -> str:
-    """The text of a graph, without a final newline. `constant_inputs` print as `const`."""
+def print_graph(
+    graph: Graph,
+    constant_inputs: Iterable[str] = (),
+    keyword: str = "graph",
+    value_text: Callable[[str], str] = lambda constant: "",
+    function_of: Callable[[Node, str], str | None] = lambda node, attribute: None,
+) -> str:
+    """The text of a graph, without a final newline. `constant_inputs` print as `const`.
+
+    `value_text` has what follows the type of a constant; `function_of` the name of a function that an attribute is.
+    """
     fixed, named = set(constant_inputs), graph.affinity
-    lines = [f"{keyword} {_name(graph.name)}{_device(named.default)} {{"]
+    lines = [f"{keyword} {name_text(graph.name)}{_device(named.default)} {{"]
     for value in graph.inputs:
         role, device = "const" if value in fixed else "input", _device(named.inputs.get(value, ""))
-        lines.append(f"  {role} {_name(value)}: {graph.type_of(value)}{device}")
+        lines.append(f"  {role} {name_text(value)}: {graph.type_of(value)}{device}")
     for value in graph.constants:
-        lines.append(f"  const {_name(value)}: {graph.type_of(value)}")
-    lines += [f"  {_node_text(node, graph)}" for node in graph.nodes]
+        lines.append(f"  const {name_text(value)}: {graph.type_of(value)}{value_text(value)}")
+    lines += [f"  {_node_text(node, graph, function_of)}" for node in graph.nodes]
     if graph.outputs:
-        outputs = (f"{_name(v)}{_device(named.outputs.get(v, ''))}" for v in graph.outputs)
-        lines.append(f"  output {', '.join(outputs)}")
+        lines.append(f"  output {', '.join(_output_text(graph, n) for n in range(len(graph.outputs)))}")
     return "\n".join([*lines, "}"])
 
 
@@ -64,47 +68,52 @@ def parse_graph(text: str, constants: Mapping[str, Array] | None = None) -> Grap
     """The graph of a text.
 
     The text has no constants' values: those not given in `constants` are zeros. Raises GraphError
-    with the line number; the result is not verified.
+    with the line and column; the result is not verified.
     """
-    parsed = parse(text, "graph")
-    given = constants or {}
-    fixed = {
-        name: given[name] if name in given else _zeros(parsed.types[name])
-        for role, name in parsed.sources
-        if role == "const"
-    }
+    parsed, given = parse(text, "graph"), constants or {}
+    return graph_of(parsed, lambda name: given[name] if name in given else _zeros(parsed.types[name]))
+
+
+def graph_of(parsed: Parsed, constant: Callable[[str], Array]) -> Graph:
+    """The graph that a text says, with the values of its constants by name."""
+    fixed = {name: constant(name) for role, name in parsed.sources if role == "const"}
     inputs = tuple(name for role, name in parsed.sources if role == "input")
-    return Graph(parsed.name, inputs, parsed.outputs, parsed.nodes, parsed.types, fixed, parsed.affinity)
-
-
-@dataclass(frozen=True)
-class Parsed:
-    """What a text says; `sources` are (role, name) with role "input" or "const", in order."""
-
-    name: str
-    sources: tuple[tuple[str, str], ...]
-    nodes: tuple[Node, ...]
-    outputs: tuple[str, ...]
-    types: Mapping[str, TensorType]
-    affinity: Affinity
+    for value in {value for one, _, count in parsed.counted for value in (one, count)}:
+        if value not in parsed.outputs:
+            raise GraphError(f"graph {parsed.name!r}: {value!r} is counted or counts, and is no output")
+    place = parsed.outputs.index
+    counted = tuple((place(value), axis, place(count)) for value, axis, count in parsed.counted)
+    return Graph(
+        parsed.name, inputs, parsed.outputs, parsed.nodes, parsed.types, fixed, parsed.affinity, counted
+    )
 
 
 def parse(text: str, keyword: str) -> Parsed:
-    """Parse a text that starts with `keyword`. Raises GraphError with the line number."""
-    return _Parser(text).program(keyword)
+    """Parse a text that starts with `keyword`. Raises GraphError with the line and column."""
+    return Parser(text).program(keyword)
 
 
 def _zeros(tensor_type: TensorType) -> Array:
     return np.broadcast_to(np.zeros((), tensor_type.dtype), tensor_type.shape)
 
 
-def _name(name: str) -> str:
-    return name if _WORD.fullmatch(name) and name not in _KEYWORDS else json.dumps(name)
+def name_text(name: str) -> str:
+    """A name as texts have it."""
+    return name if WORD.fullmatch(name) and name not in KEYWORDS else json.dumps(name)
 
 
 def _device(name: str) -> str:
     """What names a device, after what is on it; nothing without one."""
-    return f" on {':'.join(map(_name, name.split(':')))}" if name else ""
+    return f" on {':'.join(map(name_text, name.split(':')))}" if name else ""
+
+
+def _output_text(graph: Graph, number: int) -> str:
+    value = graph.outputs[number]
+    text = name_text(value)
+    for output, axis, count in graph.counted:
+        if output == number:
+            text += f" counted[{axis}, {name_text(graph.outputs[count])}]"
+    return text + _device(graph.affinity.outputs.get(value, ""))
 
 
 def _attr_text(value: Attr) -> str:
@@ -117,228 +126,20 @@ def _attr_text(value: Attr) -> str:
     return repr(value)
 
 
-def _node_text(node: Node, graph: Graph) -> str:
-    outputs = ", ".join(map(_name, node.outputs))
-    inputs = ", ".join(map(_name, node.inputs))
+def _node_text(node: Node, graph: Graph, function_of: Callable[[Node, str], str | None]) -> str:
+    outputs = ", ".join(map(name_text, node.outputs))
+    inputs = ", ".join(map(name_text, node.inputs))
     attrs = ", ".join(
-        f"{k if _WORD.fullmatch(k) else json.dumps(k)}={_attr_text(v)}" for k, v in node.attrs.items()
+        f"{key if WORD.fullmatch(key) else json.dumps(key)}="
+        + (_attr_text(value) if (name := function_of(node, key)) is None else f"@{name_text(name)}")
+        for key, value in node.attrs.items()
     )
     types = ", ".join(str(graph.type_of(v)) if v else "none" for v in node.outputs)
-    text = f"{outputs} = {_name(node.op)}({inputs})"
+    text = f"{outputs} = {name_text(node.op)}({inputs})"
     text += f" {{{attrs}}} : {types}" if attrs else f" : {types}"
     text += _device(node.device)
     default = next((o for o in node.outputs if o), node.op)
-    return text if node.name == default else f"{text} as {_name(node.name)}"
+    return text if node.name == default else f"{text} as {name_text(node.name)}"
 
 
-@dataclass(frozen=True)
-class _Token:
-    kind: str
-    text: str
-    line: int
-
-
-def _tokens(text: str) -> list[_Token]:
-    found, position, line = [], 0, 1
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise GraphError(f"line {line}: unexpected character {text[position]!r}")
-        kind = match.lastgroup or ""
-        if kind == "newline":
-            line += 1
-        elif kind != "space":
-            found.append(_Token(kind, match.group(), line))
-        position = match.end()
-    return [*found, _Token("end", "end of text", line)]
-
-
-class _Parser:
-    def __init__(self, text: str) -> None:
-        self._tokens = _tokens(text)
-        self._at = 0
-        self._types: dict[str, TensorType] = {}
-
-    def program(self, keyword: str) -> Parsed:
-        self._expect(keyword)
-        name, default = self._name(), self._device()
-        self._expect("{")
-        sources: list[tuple[str, str]] = []
-        nodes: list[Node] = []
-        outputs: list[str] = []
-        on_inputs, on_outputs = dict[str, str](), dict[str, str]()
-        while not self._accept("}"):
-            role = self._peek.text if self._peek.kind == "word" else ""
-            if role in ("input", "const"):
-                line = self._next().line
-                value = self._name()
-                self._expect(":")
-                self._define(value, line)
-                sources.append((role, value))
-                self._named(value, on_inputs)
-            elif self._accept("output"):
-                outputs += self._outputs(on_outputs)
-            else:
-                nodes.append(self._node())
-        if self._peek.kind != "end":
-            raise self._error("the end of the text")
-        named = Affinity(default, on_inputs, on_outputs)
-        return Parsed(name, tuple(sources), tuple(nodes), tuple(outputs), self._types, named)
-
-    @property
-    def _peek(self) -> _Token:
-        return self._tokens[self._at]
-
-    def _next(self) -> _Token:
-        token = self._peek
-        if token.kind != "end":
-            self._at += 1
-        return token
-
-    def _error(self, expected: str) -> GraphError:
-        token = self._peek
-        found = token.text if token.kind == "end" else repr(token.text)
-        return GraphError(f"line {token.line}: expected {expected}, found {found}")
-
-    def _accept(self, text: str) -> bool:
-        if self._peek.kind in ("word", "mark") and self._peek.text == text:
-            self._next()
-            return True
-        return False
-
-    def _expect(self, text: str) -> None:
-        if not self._accept(text):
-            raise self._error(repr(text))
-
-    def _name(self) -> str:
-        token = self._peek
-        if token.kind == "string":
-            return self._string()
-        if token.kind != "word" or token.text in _KEYWORDS:
-            raise self._error("a name")
-        return self._next().text
-
-    def _string(self) -> str:
-        try:
-            value = json.loads(self._peek.text)
-        except json.JSONDecodeError as error:
-            raise self._error("a JSON string") from error
-        self._next()
-        return str(value)
-
-    def _names(self) -> list[str]:
-        names = [self._name()]
-        while self._accept(","):
-            names.append(self._name())
-        return names
-
-    def _outputs(self, devices: dict[str, str]) -> list[str]:
-        """Names of outputs; the devices of those that have one are added."""
-        names: list[str] = []
-        while not names or self._accept(","):
-            names.append(self._name())
-            self._named(names[-1], devices)
-        return names
-
-    def _named(self, value: str, devices: dict[str, str]) -> None:
-        device = self._device()
-        if device:
-            devices[value] = device
-
-    def _device(self) -> str:
-        """A device after `on`; nothing without."""
-        if not self._accept("on"):
-            return ""
-        parts = [self._name()]
-        while self._accept(":"):
-            parts.append(self._name())
-        return ":".join(parts)
-
-    def _int(self) -> int:
-        value = self._number()
-        if isinstance(value, float):
-            self._at -= 1
-            raise self._error("an integer")
-        return value
-
-    def _number(self) -> int | float:
-        text = self._peek.text
-        for kind in (int, float):
-            try:
-                value = kind(text)
-            except ValueError:
-                continue
-            self._next()
-            return value
-        raise self._error("a number")
-
-    def _ints(self, close: str) -> tuple[int, ...]:
-        values: list[int] = []
-        while not self._accept(close):
-            if values:
-                self._expect(",")
-            values.append(self._int())
-        return tuple(values)
-
-    def _type(self) -> TensorType:
-        line, dtype = self._peek.line, self._name()
-        self._expect("[")
-        shape = self._ints("]")
-        strides = None
-        if self._accept("strides"):
-            self._expect("=")
-            self._expect("(")
-            strides = self._ints(")")
-        try:
-            return TensorType(shape, dtype, strides)
-        except GraphError as error:
-            raise GraphError(f"line {line}: {error}") from error
-
-    def _define(self, value: str, line: int) -> None:
-        tensor_type = self._type()
-        if value in self._types:
-            raise GraphError(f"line {line}: value {value!r} is defined twice")
-        self._types[value] = tensor_type
-
-    def _attr(self) -> Attr:
-        if self._accept("["):
-            return self._ints("]")
-        if self._accept("true"):
-            return True
-        if self._accept("false"):
-            return False
-        return self._string() if self._peek.kind == "string" else self._number()
-
-    def _attrs(self) -> dict[str, Attr]:
-        attrs: dict[str, Attr] = {}
-        while not self._accept("}"):
-            if attrs:
-                self._expect(",")
-            key = self._next().text if self._peek.kind == "word" else self._name()
-            self._expect("=")
-            attrs[key] = self._attr()
-        return attrs
-
-    def _node(self) -> Node:
-        line, outputs = self._peek.line, self._names()
-        self._expect("=")
-        op = self._name()
-        self._expect("(")
-        inputs = [] if self._accept(")") else self._names()
-        if inputs:
-            self._expect(")")
-        attrs = self._attrs() if self._accept("{") else {}
-        self._expect(":")
-        self._output_types(outputs, line)
-        device = self._device()
-        name = self._name() if self._accept("as") else ""
-        return Node(op, tuple(inputs), tuple(outputs), attrs, name, device=device)
-
-    def _output_types(self, outputs: Sequence[str], line: int) -> None:
-        for i, value in enumerate(outputs):
-            if i:
-                self._expect(",")
-            if value:
-                self._define(value, line)
-            else:
-                self._expect("none")
+__all__ = ["Parsed", "graph_of", "name_text", "parse", "parse_graph", "print_graph"]

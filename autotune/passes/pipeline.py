@@ -16,7 +16,7 @@ from autotune import settings
 from autotune.errors import GraphError, InternalError, UsageError
 from autotune.graph.devices import check_devices
 from autotune.graph.ir import Graph
-from autotune.graph.text import print_graph
+from autotune.graph.text_file import write_file
 from autotune.graph.verify import verify
 from autotune.passes.affinity import PlaceOnDevices
 from autotune.passes.apply_to_parts import ApplyToParts
@@ -131,6 +131,9 @@ class PassRecord:
         return f"{self.name:<24}{milliseconds:9.1f} ms  {self.nodes_before} -> {self.nodes_after}"
 
 
+CONSTANTS = "constants.npz"
+"""Of a folder of dumps: the constants of all its texts."""
+
 Observer = Callable[[PassRecord, Graph], None]
 
 
@@ -174,8 +177,7 @@ def dump_folder(root: str, graph_name: str) -> Path:
 def _dump(graph: Graph, folder: str, number: int, name: str) -> None:
     if not folder:
         return
-    path = dump_folder(folder, graph.name)
-    (path / f"{number:02d}_{name}.txt").write_text(print_graph(graph) + "\n", encoding="utf-8")
+    write_file(graph, dump_folder(folder, graph.name) / f"{number:02d}_{name}.txt", CONSTANTS)
 
 
 __all__ = [

@@ -12,8 +12,7 @@ from autotune.compiler.dynamic.declared import declared_axes
 from autotune.compiler.dynamic.traffic import Traffic
 from autotune.database.goal import MAX_SLOWDOWN
 from autotune.errors import UsageError
-from autotune.frontends.onnx import load
-from autotune.frontends.onnx_read import LoadedModel, read_model
+from autotune.frontends.models import ReadModel, load, read_model
 from autotune.graph.ir import Graph
 from autotune.passes.preference import TOLERANCE
 from autotune.runtime.axes import Axes, axis, axis_text, extents
@@ -99,7 +98,7 @@ def compile_for_sizes(
     )
 
     def exactly(real: Mapping[str, int]) -> ModuleImage:
-        assert isinstance(source, LoadedModel)  # or it had been refused
+        assert not isinstance(source, Graph)  # or it had been refused
         axes = declared_axes(source, split(sizes)[1])
         graph = load(source, shapes={name: extents(each, real) for name, each in axes.items()})
         return compile_with_database(graph, database=database, require_hit=require_hit, **options)[0].image
@@ -140,7 +139,7 @@ def as_ranges(shapes: Mapping[str, Any]) -> dict[str, str]:
 
 
 def compile_sizes_in_detail(
-    model: Model | LoadedModel,
+    model: Model | ReadModel,
     sizes: Ranges,
     *,
     database: DatabaseLike | None,
@@ -156,7 +155,7 @@ def compile_sizes_in_detail(
     ranges, sums = split(sizes)
     requests = traffic if isinstance(traffic, Traffic | None) else Traffic.read(traffic)
     ranges = with_traffic(ranges, requests, most_buckets)
-    source = model if isinstance(model, LoadedModel) else read_model(model)
+    source = read_model(model)
     declared = declared_axes(source, sums)
     made: list[tuple[Bucket, Compilation]] = []
     where = None

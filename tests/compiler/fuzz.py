@@ -4,10 +4,10 @@
 
     python -m tests.compiler.fuzz 20000 -n 2 --record graphs.jsonl
 
-A graph has 5 to 30 operators of the whole registry (`tests.compiler.operator_rules`). It is compiled with some of the
-optional passes, in a random way, and its machine code must give what the NumPy reference gives. Graphs run in
-processes of their own, so that a crash is a finding like any other. Each finished graph appends a line to the record;
-called again with the same record, the command goes on where it stopped. One graph by its seed, with its text:
+A graph has 5 to 30 operators of the whole registry (`tests.compiler.operator_rules`). It is written as text, read back,
+and compiled with some of the optional passes, in a random way; its machine code must give what the NumPy reference
+gives. Graphs run in processes of their own, so that a crash is a finding like any other. Each finished graph appends a
+line to the record; called again with the same record, the command goes on where it stopped. One graph by its seed:
 
     python -m tests.compiler.fuzz 1 --first 1000123
 """
@@ -15,6 +15,7 @@ called again with the same record, the command goes on where it stopped. One gra
 from __future__ import annotations
 
 import random
+import tempfile
 import traceback
 from collections import Counter
 from dataclasses import dataclass
@@ -25,7 +26,10 @@ import numpy as np
 from autotune.compiler import compile_in_detail
 from autotune.compiler.memory_proof import prove_memory
 from autotune.errors import GraphError
+from autotune.frontends.models import load
 from autotune.graph import ops
+from autotune.graph.ir import Graph
+from autotune.graph.text_file import write_file
 from autotune.passes.pipeline import optional_passes
 from autotune.runtime.module import Module
 from tests import campaign
@@ -77,8 +81,8 @@ def problem(seed: int) -> Problem:
 
 
 def check(given: Problem) -> None:
-    """Compile, prove the memory plan, run twice and compare; AssertionError on a difference."""
-    graph, way = given.drawn.graph, given.way
+    """Compile its text, prove the memory plan, run twice and compare; AssertionError on a difference."""
+    graph, way = _by_text(given.drawn.graph), given.way
     algorithm = None if given.exact else way.algorithm
     with schedules_chosen(way):
         done = compile_in_detail(
@@ -96,6 +100,17 @@ def check(given: Problem) -> None:
             results = module.run(given.drawn.feed)
             for name in graph.outputs:
                 _compare(name, results[name], given.drawn.expected[name], given.drawn.slack[name])
+
+
+def _by_text(graph: Graph) -> Graph:
+    """The graph as it is read back from its text."""
+    with tempfile.TemporaryDirectory() as folder:
+        first, second = Path(folder) / "model.txt", Path(folder) / "again.txt"
+        write_file(graph, first)
+        back = load(first)
+        write_file(back, second, "model.npz")
+        assert second.read_text() == first.read_text(), "the text does not read back"
+        return back
 
 
 def _compare(name: str, found: np.ndarray, wanted: np.ndarray, slack: np.ndarray) -> None:

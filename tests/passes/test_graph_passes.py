@@ -115,6 +115,7 @@ def test_observer_and_dump(tmp_path, monkeypatch):
     run_passes(load(MODELS["mlp"]()), standard_passes(), lambda record, graph: records.append(record))
     assert [r.name for r in records] == [str(p) for p in standard_passes()]
     files = sorted(p.name for p in (tmp_path / "mlp").iterdir())
+    assert files.pop() == "constants.npz"
     assert files[:2] == ["00_input.txt", "01_empty_tensors.txt"]
     assert len(files) == 1 + len(records)
     assert "Gemm" in (tmp_path / "mlp" / "00_input.txt").read_text()

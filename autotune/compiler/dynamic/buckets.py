@@ -12,8 +12,9 @@ from autotune.compiler.dynamic.declared import declared_axes, symbols_in_order
 from autotune.compiler.dynamic.observed import Observed, Twin
 from autotune.compiler.dynamic.padded import Padded, padded
 from autotune.errors import UsageError
-from autotune.frontends.onnx import Traced, load_traced
-from autotune.frontends.onnx_read import LoadedModel, ModelSource, read_model
+from autotune.frontends.models import ReadModel, load_traced, read_model
+from autotune.frontends.onnx import Traced
+from autotune.frontends.onnx_read import ModelSource
 from autotune.graph.ir import Graph
 from autotune.runtime.axes import Axes, Factor, Sizes, axis, extents, size_of, sum_of, terms_of
 from autotune.suggest import listing
@@ -84,7 +85,7 @@ class Bucket:
 
 
 def buckets(
-    source: ModelSource | LoadedModel,
+    source: ModelSource | ReadModel,
     ranges: Mapping[str, SizeRange],
     sums: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Bucket]:
@@ -98,7 +99,7 @@ def buckets(
         PaddingError: what a request's answer is would depend on what lies beyond its size, and cannot be masked.
         ModelImportError: the model cannot be imported.
     """
-    model = source if isinstance(source, LoadedModel) else read_model(source)
+    model = read_model(source)
     shapes = declared_axes(model, sums)
     symbols = list(dict.fromkeys(s for axes in shapes.values() for s in symbols_in_order(axes)))
     _check(model.origin, symbols, ranges)
@@ -107,7 +108,7 @@ def buckets(
 
 
 def _bucket(
-    model: LoadedModel, shapes: Mapping[str, Axes], sizes: dict[str, int], ranges: Mapping[str, SizeRange]
+    model: ReadModel, shapes: Mapping[str, Axes], sizes: dict[str, int], ranges: Mapping[str, SizeRange]
 ) -> Bucket:
     least = {s: ranges[s].below(size) for s, size in sizes.items() if ranges[s].below(size) < size}
     padding = {symbol: sizes[symbol] for symbol in least}
@@ -141,7 +142,7 @@ def _plain(graph: Graph, name: str) -> Axes:
     return tuple(axis(size) for size in graph.type_of(name).shape)
 
 
-def _at(model: LoadedModel, shapes: Mapping[str, Axes], sizes: Mapping[str, int]) -> Traced:
+def _at(model: ReadModel, shapes: Mapping[str, Axes], sizes: Mapping[str, int]) -> Traced:
     return load_traced(model, {name: extents(axes, sizes) for name, axes in shapes.items()})
 
 

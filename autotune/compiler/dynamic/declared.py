@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from autotune.errors import UsageError
-from autotune.frontends.onnx import open_shapes
-from autotune.frontends.onnx_read import LoadedModel
+from autotune.frontends.models import ReadModel, open_shapes
 from autotune.runtime.axes import Axes, Factor, axis, sum_of, terms_of
 from autotune.suggest import listing
 
 
-def declared_axes(model: LoadedModel, sums: Mapping[str, str]) -> dict[str, Axes]:
+def declared_axes(model: ReadModel, sums: Mapping[str, str]) -> dict[str, Axes]:
     """Axes of the inputs that have open dimensions; ``sums`` says which follow from others.
 
     Raises UsageError where ``sums`` name no open dimension, or are not made of some.

@@ -1,0 +1,75 @@
+"""Models of any kind as graphs: ONNX in all its forms, the zoo, PyTorch's exported programs, and text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from autotune.frontends import onnx, onnx_read
+from autotune.frontends.onnx_read import BYTES, ZOO_PREFIX, LoadedModel, ModelSource
+from autotune.frontends.text_model import TextModel
+from autotune.graph.ir import Array, Graph
+from autotune.graph.text_file import is_text
+
+ReadModel: TypeAlias = "LoadedModel | TextModel"
+_HEAD = 4096
+
+
+def read_model(source: ModelSource | ReadModel) -> ReadModel:
+    """Parse and check a model, of which the sizes may be open; what was read already is as it is.
+
+    Raises:
+        UsageError: the file does not exist or is no file; there is no such zoo model.
+        ModelImportError: this is no model, or one that is not supported.
+    """
+    if isinstance(source, (LoadedModel, TextModel)):
+        return source
+    if isinstance(source, bytes) and is_text(source[:_HEAD]):
+        return TextModel.of(source, BYTES, None)
+    if isinstance(source, (str, os.PathLike)) and not str(source).startswith(ZOO_PREFIX):
+        path = Path(source)
+        if path.is_file() and is_text(_head(path)):
+            return TextModel.of(onnx_read.read_file(path), str(path), path.parent)
+    return onnx_read.read_model(source)
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_HEAD)
+    except OSError:
+        return b""  # reading it whole says why
+
+
+def load(
+    source: ModelSource | ReadModel,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    values: Mapping[str, Array] | None = None,
+) -> Graph:
+    """The graph of a model; arguments and errors are those of :func:`autotune.frontends.onnx.load`."""
+    model = read_model(source)
+    if isinstance(model, TextModel):
+        return model.graph(shapes or {}, values or {})
+    return onnx.load(model, shapes=shapes, values=values)
+
+
+def load_traced(model: ReadModel, shapes: Mapping[str, Sequence[int]]) -> onnx.Traced:
+    """The graph of a model, and what was evaluated on the way to it: nothing for a text."""
+    if isinstance(model, TextModel):
+        graph = model.graph(shapes, {})
+        return onnx.Traced(graph, {}, graph.types, graph.constants)
+    return onnx.load_traced(model, shapes)
+
+
+def open_shapes(model: ReadModel) -> dict[str, list[int | str]]:
+    """Inputs of a model that leave sizes open; one without a name is called ``INPUT.AXIS``.
+
+    Raises ModelImportError for an input of unknown rank.
+    """
+    return model.open_shapes() if isinstance(model, TextModel) else onnx.open_shapes(model)
+
+
+__all__ = ["ReadModel", "load", "load_traced", "open_shapes", "read_model"]

@@ -1,0 +1,136 @@
+"""Models written as the text of our graphs, with sizes that may be left open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from autotune.errors import GraphError, ModelImportError, UsageError
+from autotune.frontends.onnx import open_shapes_message
+from autotune.graph.ir import Array, Graph, TensorType
+from autotune.graph.text_file import parse_file
+from autotune.graph.text_parser import Parser
+from autotune.graph.verify import verify
+from autotune.suggest import listing
+
+_ANY = 1024
+"""A size for those that are open, while only their names are wanted."""
+
+
+class _Names(dict[str, int]):
+    """Sizes that are not known yet."""
+
+    def __missing__(self, name: str) -> int:
+        self[name] = _ANY
+        return _ANY
+
+
+@dataclass(frozen=True)
+class TextModel:
+    """A model's text, where it came from, and the folder of its constants (if it is a file)."""
+
+    text: str
+    origin: str
+    folder: Path | None
+    inputs: Mapping[str, tuple[int | str, ...]]
+    """Shapes of the inputs, with the names of open sizes."""
+
+    @classmethod
+    def of(cls, data: bytes, origin: str, folder: Path | None) -> TextModel:
+        """Of a file's bytes; raises ModelImportError with the line and column of what is wrong."""
+        names = _Names()
+        try:
+            text = data.decode("utf-8")
+            graph = Parser(text, names, inferred=True).file().graph
+        except UnicodeDecodeError as error:
+            raise ModelImportError(f"{origin} is no text: {error}") from error
+        except GraphError as error:
+            raise ModelImportError(f"{origin}: {error}") from error
+        inputs = {name: graph.shapes[name] for role, name in graph.sources if role == "input"}
+        for name, shape in inputs.items():
+            for size in shape:
+                if isinstance(size, str) and not size.isidentifier():
+                    raise ModelImportError(
+                        f"{origin}: input {name!r} has the size {size!r}: those of inputs are numbers or names"
+                    )
+        unknown = sorted(set(names) - {size for shape in inputs.values() for size in shape})
+        if unknown:
+            raise ModelImportError(
+                f"{origin}: no input has the size {unknown[0]!r}: nothing gives it a value"
+            )
+        return cls(text, origin, folder, inputs)
+
+    def open_shapes(self) -> dict[str, list[int | str]]:
+        """The inputs that have open sizes."""
+        return {
+            name: [*shape] for name, shape in self.inputs.items() if any(isinstance(d, str) for d in shape)
+        }
+
+    def graph(self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Array]) -> Graph:
+        """The graph with these sizes of inputs, and inputs that are constant.
+
+        Raises:
+            UsageError: ``shapes`` or ``values`` do not fit.
+            ModelImportError: sizes are missing, or the text is wrong.
+        """
+        sizes = self._sizes({**shapes, **{name: array.shape for name, array in values.items()}})
+        try:
+            graph = parse_file(self.text, self.folder, sizes)
+            graph = _with_constants(graph, values)
+            verify(graph)
+        except GraphError as error:
+            raise ModelImportError(f"{self.origin}: {error}") from error
+        if not graph.outputs:
+            raise ModelImportError(f"{self.origin} has no outputs: nothing to compute")
+        return graph.pruned()
+
+    def _sizes(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+        """The open sizes that shapes of inputs give."""
+        found = dict[str, int]()
+        for name, given in shapes.items():
+            if name not in self.inputs:
+                raise UsageError(
+                    f"{self.origin} has no input {name!r}\n  inputs: {listing(name, list(self.inputs))}"
+                )
+            if isinstance(given, str):
+                raise UsageError(
+                    f"{name} has the size {given!r}: ranges of sizes are for `autotune compile`, `autotune run` and "
+                    "autotune.compile_for_sizes"
+                )
+            declared, sizes = self.inputs[name], tuple(map(int, given))
+            agreed = len(declared) == len(sizes)
+            for size, extent in zip(sizes, declared, strict=False):
+                if isinstance(extent, str):
+                    agreed &= 0 < size == found.setdefault(extent, size)
+                else:
+                    agreed &= size == extent
+            if not agreed:
+                raise UsageError(
+                    f"shape {sizes} does not fit input {name!r} of {self.origin}, which is "
+                    f"[{', '.join(map(str, declared))}]"
+                    + "".join(f"; {symbol} is {size}" for symbol, size in found.items() if symbol in declared)
+                )
+        missing = {
+            n: s
+            for n, s in self.open_shapes().items()
+            if any(isinstance(d, str) and d not in found for d in s)
+        }
+        if missing:
+            raise ModelImportError(open_shapes_message(self.origin, missing))
+        return found
+
+
+def _with_constants(graph: Graph, values: Mapping[str, Array]) -> Graph:
+    """The graph with inputs that are constant."""
+    for name, array in values.items():
+        found, declared = TensorType.of(np.asarray(array)), graph.type_of(name)
+        if found != declared:
+            raise UsageError(f"value {found} does not fit input {name!r}, which is {declared}")
+    inputs = tuple(name for name in graph.inputs if name not in values)
+    return graph.replace(inputs=inputs, constants={**graph.constants, **values})
+
+
+__all__ = ["TextModel"]

@@ -33,7 +33,8 @@ class Elements:
     def statement(self, frame: Frame, mode: str, out: Place) -> Stmt:
         """The statement inside of all loops, under the conditions that are left.
 
-        ``mode`` is as in the loops of a nest: "all", or "init", "load", "update" or "store" of a reduction.
+        ``mode`` is as in the loops of a nest: "all", or "init", "load", "update", "store" or "fold" (into what is
+        stored) of a reduction.
         """
         values = frame.axis_values()
         index = [values[axis] for axis in frame.op.axis]
@@ -54,17 +55,20 @@ class Elements:
             dtypes = tuple(s.dtype for s in reduction.sources)
             if mode == "init":
                 stmt = self._stores(acc, index, list(reduction.reducer.identity(dtypes)))
+            elif mode == "fold":
+                total, part = _loaded(out, index), _loaded(acc, index)
+                stmt = self._stores(out, index, list(reduction.reducer.combine(total, part)))
             else:
-                old = tuple(Load(b, acc.indices(index)) for b in acc.buffers)
+                old = _loaded(acc, index)
                 memo: dict[int, Expr] = {}
                 new = tuple(self.translator.value(s, values, memo) for s in reduction.sources)
                 stmt = self._stores(acc, index, list(reduction.reducer.combine(old, new)))
         if self.with_origins:
             axes = frame.op.axis + (frame.op.reduce_axis if mode in ("all", "update") else ())
             origin = Origin(frame.op.name, mode, tuple(values[axis].expr() for axis in axes))
-            for part in walk(stmt):
-                if isinstance(part, Store):
-                    part.origin = origin
+            for each in walk(stmt):
+                if isinstance(each, Store):
+                    each.origin = origin
         return self.guarded(frame, mode, stmt)
 
     def guarded(self, frame: Frame, mode: str, stmt: Stmt) -> Stmt:
@@ -99,6 +103,10 @@ class Elements:
         for name, value in zip(reversed(names), reversed(values), strict=True):
             stmt = Let(name, value, stmt)
         return stmt
+
+
+def _loaded(place: Place, index: list[Lin]) -> tuple[Expr, ...]:
+    return tuple(Load(buffer, place.indices(index)) for buffer in place.buffers)
 
 
 def _copy(source: Place, number: int, target: Place, index: list[Lin]) -> Stmt:

@@ -26,6 +26,7 @@ from autotune.lower.ir import (
     sequence,
 )
 from autotune.lower.linear import Lin, constant_form
+from autotune.lower.partial_sums import is_long_sum, iterations_in_part
 from autotune.lower.prefetch import Prefetches
 from autotune.lower.regions import Region
 from autotune.lower.remainders import Remainders
@@ -38,6 +39,8 @@ from autotune.te.sequential import SequentialOp
 from autotune.te.tensor import ComputeOp
 from autotune.te.traversal import reads
 
+_DATA_ONLY = ("init", "load", "store", "fold")
+"""What runs before and after the updates of a reduction."""
 REGISTER_ELEMENTS = 2048
 """Largest accumulator tile that is moved out of memory for the length of a reduction."""
 
@@ -85,14 +88,14 @@ class NestBuilder:
     def _nest(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
         """Loops from leaf number ``at``.
 
-        ``mode`` is "all", or inside a reduction "update", or "init", "load" and "store", which run over the data
-        loops only.
+        ``mode`` is "all", or inside a reduction "update", or one of "init", "load", "store" and "fold", which run over
+        the data loops only.
         """
         leaves = frame.stage.leaf_iter_vars
         if isinstance(frame.op, SequentialOp) and (at == len(leaves) or leaves[at].kind == "reduce"):
             point = sequential_statement(frame.op, frame.axis_values(), out, self.translator)
             return self.elements.guarded(frame, "all", point)
-        data_only = mode in ("init", "load", "store")
+        data_only = mode in _DATA_ONLY
         while at < len(leaves) and data_only and leaves[at].kind == "reduce":
             at += 1
         if at == len(leaves):
@@ -109,7 +112,8 @@ class NestBuilder:
         """Loop number ``at``, and after it the narrower rest when its split leaves one here."""
         iv = frame.stage.leaf_iter_vars[at]
         if mode == "update" and out.registers is None and self._promotes_at(frame, at):
-            return self._promoted(frame, at, out, start="load")
+            ends = ("init", "fold") if self._in_parts(frame) else ("load", "store")
+            return self._promoted(frame, at, out, *ends)
         split = self._directly_peeled(frame, iv)
         if split is None:
             return self._loop(frame, at, mode, out, frame.extent(iv))
@@ -149,15 +153,23 @@ class NestBuilder:
 
     def _iterations(self, frame: Frame, at: int, mode: str, out: Place, first: int, count: int) -> Stmt:
         """Iterations ``first`` to ``first + count`` of a loop."""
+        if mode == "update" and out.registers is not None and self._in_parts(frame):
+            size = iterations_in_part(frame, at, count)
+            if size:
+                return self._partial_sums(frame, at, out.registers, first, count, size)
+        return self._counted(frame, at, mode, out, constant_form(first), count)
+
+    def _counted(self, frame: Frame, at: int, mode: str, out: Place, first: Lin, count: int) -> Stmt:
+        """``count`` iterations of a loop from ``first`` on."""
         iv = frame.stage.leaf_iter_vars[at]
         frame = frame.branch()
         frame.opened.add(iv)
         if count == 1:
-            frame.values[iv] = constant_form(first)
+            frame.values[iv] = first
             return self._opened(frame, at, mode, out)
         var = Var(iv.name)
         self.simplifier.declare(var, 0, count - 1)
-        frame.values[iv] = Lin({var: 1}, first)
+        frame.values[iv] = Lin({var: 1}, 0) + first
         body = self._opened(frame, at, mode, out)
         return For(var, count, _kind(frame, iv), body, _hints(frame.stage, iv))
 
@@ -221,7 +233,7 @@ class NestBuilder:
                 return self._loops_instead(frame, at, mode, out)
         elif reduces:
             return self._reduction(frame, at, out)
-        elif mode in ("init", "load", "store"):
+        elif mode in _DATA_ONLY:
             return self._remainder_or_loop(frame, at, mode, out)
         if reduces:  # the loops of a whole reduction, start values and all, are what the call stands for
             self.inside_calls.add(stage)
@@ -272,7 +284,7 @@ class NestBuilder:
     def _attached(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
         """Prefetches, then the stages attached to leaf ``at``, then the loops inside."""
         iv = frame.stage.leaf_iter_vars[at]
-        if mode in ("init", "load", "store"):
+        if mode in _DATA_ONLY:
             return self._nest(frame, at + 1, mode, out)
         attached = [s for s in self.order if s.attach_stage is frame.stage and s.attach_ivar is iv]
         stmts = self.prefetches.at(frame, at) if frame.stage.prefetches else []
@@ -301,10 +313,10 @@ class NestBuilder:
     def _reduction(self, frame: Frame, at: int, out: Place) -> Stmt:
         """Start values, then the updates; the accumulators in registers for as long as possible."""
         if frame.stage in self.epilogues:
-            return self._promoted(frame, at, out, start="init")
+            return self._promoted(frame, at, out, "init", "store")
         if self._promotes_at(frame, at):
             if not self._is_tile(frame, out):
-                return self._promoted(frame, at, out, start="init")
+                return self._promoted(frame, at, out, "init", "store")
             out = Place(out.buffers, out.starts, registers=out)
         init = self._nest(frame.branch(), at, "init", out)
         return sequence([init, self._nest(frame.branch(), at, "update", out)])
@@ -337,7 +349,35 @@ class NestBuilder:
             for axis, (_, extent) in zip(frame.op.axis, frame.region, strict=True)
         )
 
-    def _promoted(self, frame: Frame, at: int, out: Place, start: str) -> Stmt:
+    def _in_parts(self, frame: Frame) -> bool:
+        """Whether sums are made of partial sums; not for the verifier, to whom an update is one of a schedule."""
+        return not (self.threads or self.elements.with_origins) and is_long_sum(frame.stage)
+
+    def _partial_sums(self, frame: Frame, at: int, total: Place, first: int, count: int, size: int) -> Stmt:
+        """Iterations of a reduction loop: every ``size`` of them have registers of their own."""
+        parts, rest = divmod(count, size)
+        var = Var(f"{frame.stage.leaf_iter_vars[at].name}.part")
+        self.simplifier.declare(var, 0, parts - 1)
+        stmt = self._partial_sum(frame, at, total, Lin({var: size}, first), size)
+        stmts: list[Stmt] = [For(var, parts, _kind(frame, frame.stage.leaf_iter_vars[at]), stmt)]
+        if rest:
+            stmts.append(self._partial_sum(frame, at, total, constant_form(first + parts * size), rest))
+        return sequence(stmts)
+
+    def _partial_sum(self, frame: Frame, at: int, total: Place, first: Lin, count: int) -> Stmt:
+        buffers = tuple(Buffer(f"{b.name}.part", b.shape, b.dtype, "local") for b in total.buffers)
+        place = Place(total.buffers, total.starts, registers=Place(buffers, total.starts))
+        stmts = [
+            self._nest(frame.branch(), at, "init", place),
+            self._counted(frame, at, "update", place, first, count),
+            self._nest(frame.branch(), at, "fold", place),
+        ]
+        body = sequence(stmts)
+        for buffer in reversed(buffers):
+            body = Allocate(buffer, body)
+        return body
+
+    def _promoted(self, frame: Frame, at: int, out: Place, start: str, end: str) -> Stmt:
         boxes = frame.boxes()
         tile: Region = [boxes[axis] for axis in frame.op.axis]
         shape = tuple(size for _, size in tile)
@@ -351,7 +391,7 @@ class NestBuilder:
         stmts = [
             self._nest(frame.branch(), at, start, place),
             self._nest(frame.branch(), at, "update", place),
-            self._nest(frame.branch(), at, "store", place),
+            self._nest(frame.branch(), at, end, place),
         ]
         body = sequence(stmts)
         for buffer in reversed(buffers):

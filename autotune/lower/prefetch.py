@@ -68,7 +68,8 @@ class Prefetches:
 
     def _boxes_ahead(self, frame: Frame, iv: IterVar, offset: int) -> dict[Expr, Box]:
         """The boxes of the frame as they are ``offset`` iterations of ``iv`` later."""
-        later: dict[Expr, Lin] = {atom: Lin({atom: 1}, offset) for atom in frame.values[iv].terms}
+        steps = (atom for atom, width in frame.values[iv].terms.items() if width == 1)
+        later: dict[Expr, Lin] = {atom: Lin({atom: 1}, offset) for atom in steps}
         return {axis: (self._moved(low, later), extent) for axis, (low, extent) in frame.boxes().items()}
 
     def _moved(self, form: Lin, later: Mapping[Expr, Lin]) -> Lin:

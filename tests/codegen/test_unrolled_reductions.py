@@ -40,19 +40,28 @@ def tile_of(rows: int, columns: int, steps: int) -> str:
     return emit_program(lower_schedule(s, [a, b, c]), Target.parse("x86-64-v4"), "tile")[0]
 
 
+def innermost(text: str) -> str:
+    """The block of assembly with the most multiplications: around it are the partial sums, in memory meanwhile."""
+    blocks = re.split(r"^\.LBB\w+:|^\tj\w+", text, flags=re.MULTILINE)
+    return max(blocks, key=lambda block: block.count("vfmadd"))
+
+
+def spills(text: str) -> bool:
+    return bool(re.search(r"\(%rsp\).*%zmm|%zmm.*\(%rsp\)", text))
+
+
 def test_a_border_stands_between_the_steps_only() -> None:
     assert tile_of(4, 32, STEPS).count("fence syncscope") == STEPS - 1
 
 
 def test_the_steps_of_a_large_tile_do_not_spill() -> None:
-    text = assembly(tile_of(ROWS, 32, STEPS), Target.parse("x86-64-v4"))
+    text = innermost(assembly(tile_of(ROWS, 32, STEPS), Target.parse("x86-64-v4")))
     assert text.count("vfmadd") == ROWS * 2 * STEPS
-    assert not re.search(r"\(%rsp\).*%zmm|%zmm.*\(%rsp\)", text)
+    assert not spills(text)
 
 
 def test_a_tile_of_two_image_rows_does_not_spill() -> None:
-    ir, target = _two_image_rows()
-    assert not re.search(r"\(%rsp\).*%zmm|%zmm.*\(%rsp\)", assembly(ir, target))
+    assert not spills(innermost(assembly(*_two_image_rows())))
 
 
 def test_the_innermost_loop_adds_only_its_own_index_to_an_address() -> None:

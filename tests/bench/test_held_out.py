@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,33 @@ def test_the_table_counts_what_is_right() -> None:
     assert table.notes[0].startswith("right: 2 of 4; at most 0.0001 from the peer")
     assert "those that are right: 1.00; slower than 1.1: b, dynamo" in table.notes[1]
     assert failures.rows == (("d, dynamo", "compile: Error: no such thing"),)
+
+
+def test_where_both_are_apart_the_distance_to_float64_decides() -> None:
+    done = Compiled(1.0, 1 << 20, 0, 0, 1)
+    near = measure.Outcome("near", "vision", "dynamo", done, 2e-4, 1e6, 2e6, "", 0.0, 8e-5, 1.2e-4)
+    far = measure.Outcome("far", "vision", "dynamo", done, 2e-4, 1e6, 2e6, "", None, 3e-4, 1e-6)
+    assert (near.right, far.right) == (True, False)
+    (table,) = page.tables([near, far], "2 threads")
+    assert [row[2] for row in table.rows] == ["yes", "WRONG"]
+    assert table.notes[3:] == (
+        "near, dynamo: compiled with a tolerance of 0",
+        "near, dynamo: 2.0e-04 from the peer; from the model in float64, by PyTorch, autotune is 8.0e-05 and the peer "
+        "1.2e-04",
+        "far, dynamo: 2.0e-04 from the peer; from the model in float64, by PyTorch, autotune is 3.0e-04 and the peer "
+        "1.0e-06",
+    )
+
+
+@pytest.mark.skipif(
+    any(find_spec(module) is None for module in measure._MODULES), reason="needs the extra held-out"
+)
+def test_an_architecture_in_float64() -> None:
+    from autotune.bench.held_out.exact import outputs
+
+    (found,) = outputs(next(each for each in ARCHITECTURES if each.name == "lstm"))
+    assert found.dtype == np.float64
+    assert found.shape == (1, 48, 32)
 
 
 def test_names_are_checked() -> None:

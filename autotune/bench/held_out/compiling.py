@@ -1,6 +1,6 @@
 """Compiles one model in a process of its own: what that takes, and what comes out.
 
-Run as a module with the model, the number of threads and the artifact to write; prints a line of JSON.
+Run as a module with the model, the number of threads, the tolerance and the artifact to write; prints a line of JSON.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.errors import AutotuneError, MeasureError
+from autotune.passes.preference import TOLERANCE
 from autotune.workers.process import python_module
 
 _LOOK_S = 0.02
@@ -35,12 +36,14 @@ class Compiled:
     failure: str = ""
 
 
-def compiled(model: Path, threads: int, artifact: Path, timeout_s: float) -> Compiled:
+def compiled(
+    model: Path, threads: int, artifact: Path, timeout_s: float, tolerance: float = TOLERANCE
+) -> Compiled:
     """Compile in a fresh process; a model that is refused, or takes longer, is an answer with its failure.
 
     Raises MeasureError for a process that says nothing.
     """
-    command = (*python_module(__name__), str(model), str(threads), str(artifact))
+    command = (*python_module(__name__), str(model), str(threads), str(tolerance), str(artifact))
     end = time.monotonic() + timeout_s
     peak = 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -82,13 +85,13 @@ def _share(pid: int) -> int:
     return 0
 
 
-def _compile(model: str, threads: int, path: str) -> Compiled:
+def _compile(model: str, threads: int, tolerance: float, path: str) -> Compiled:
     from autotune.compiler import compile_in_detail
     from autotune.runtime import artifact
 
     begin = time.perf_counter()
     try:
-        image = compile_in_detail(model, threads=threads).image
+        image = compile_in_detail(model, threads=threads, tolerance=tolerance).image
     except AutotuneError as error:
         return Compiled(failure=f"{type(error).__name__}: {error}")
     except Exception as error:  # noqa: BLE001 - a fault of ours: it is what the table is to show
@@ -101,8 +104,8 @@ def _compile(model: str, threads: int, path: str) -> Compiled:
 
 def main() -> None:
     """Compile what the arguments name."""
-    model, threads, path = sys.argv[1:]
-    print(json.dumps(asdict(_compile(model, int(threads), path))))
+    model, threads, tolerance, path = sys.argv[1:]
+    print(json.dumps(asdict(_compile(model, int(threads), float(tolerance), path))))
 
 
 if __name__ == "__main__":

@@ -16,12 +16,15 @@ from autotune.bench.held_out.compiling import Compiled, compiled
 from autotune.bench.side_by_side import Competitor, CompetitorResult, Pace, SideBySide, difference
 from autotune.bench.systems import OURS, System
 from autotune.errors import MeasureError, MissingExtraError
+from autotune.graph.ir import Array
+from autotune.passes.preference import TOLERANCE as DEFAULT
 from autotune.suggest import did_you_mean
 
 TOLERANCE = 1e-4
 """The largest difference to ONNX Runtime that counts as right, relative to the largest value of an output."""
 _MODULES = ("torch", "torchvision", "timm", "transformers", "onnxscript")
 _EXPORT = "autotune.bench.held_out.export"
+_EXACT = "autotune.bench.held_out.exact"
 _OURS = "ours"
 
 
@@ -29,7 +32,9 @@ _OURS = "ours"
 class Outcome:
     """One architecture by one exporter. ``failure`` says why nothing was compared: where it ended, and how.
 
-    ``error`` is the largest difference to the peer, relative to the largest value; latencies are in nanoseconds.
+    ``error`` is the largest difference to the peer, relative to the largest value; latencies are in nanoseconds. Where
+    it is too large, ``off`` and ``peer_off`` are the differences of both to the model in float64. ``tolerance`` is what
+    the model was compiled with, None for the default.
     """
 
     name: str
@@ -40,11 +45,14 @@ class Outcome:
     ours_ns: float | None = None
     peer_ns: float | None = None
     failure: str = ""
+    tolerance: float | None = None
+    off: float | None = None
+    peer_off: float | None = None
 
     @property
     def right(self) -> bool:
-        """Whether the outputs are those of the peer."""
-        return self.error is not None and self.error <= TOLERANCE
+        """Whether the outputs are those of the peer, or of float64 where the peer's are not."""
+        return any(each is not None and each <= TOLERANCE for each in (self.error, self.off))
 
     @property
     def ratio(self) -> float | None:
@@ -91,7 +99,9 @@ def measure(
         for exporter in exporters:
             place = folder / f"{architecture.name}-{exporter}"
             say(f"{architecture.name} by {exporter}")
-            outcome = Outcome(architecture.name, architecture.family, exporter)
+            outcome = Outcome(
+                architecture.name, architecture.family, exporter, tolerance=architecture.tolerance
+            )
             yield _measured(outcome, architecture, place, peer, threads, pace, limits)
 
 
@@ -112,7 +122,8 @@ def _measured(
     with tempfile.TemporaryDirectory() as scratch:
         artifact = Path(scratch) / "model.atm"
         try:
-            done = compiled(model, threads, artifact, limits.compile_s)
+            tolerance = DEFAULT if architecture.tolerance is None else architecture.tolerance
+            done = compiled(model, threads, artifact, limits.compile_s, tolerance)
         except MeasureError as error:
             return replace(outcome, failure=f"compile: {error}")
         outcome = replace(outcome, compiled=done)
@@ -133,7 +144,25 @@ def _measured(
         return outcome
     theirs = readings[peer.name]
     distance = difference(ours.outputs, theirs.outputs, np.asarray)
-    return replace(outcome, error=distance, peer_ns=_min_ns(theirs))
+    outcome = replace(outcome, error=distance, peer_ns=_min_ns(theirs))
+    exact = None if outcome.right else _in_float64(architecture, limits.export_s)
+    if exact is None:
+        return outcome
+    off, peer_off = (difference(each.outputs, exact, np.asarray) for each in (ours, theirs))
+    return replace(outcome, off=off, peer_off=peer_off)
+
+
+def _in_float64(architecture: Architecture, limit_s: float) -> list[Array] | None:
+    """The outputs in float64; None where PyTorch cannot compute them."""
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "exact.npz"
+        command = (sys.executable, "-m", _EXACT, architecture.name, str(path))
+        try:
+            subprocess.run(command, capture_output=True, check=True, timeout=limit_s)
+        except subprocess.SubprocessError:
+            return None
+        with np.load(path) as file:
+            return [file[name] for name in file.files]
 
 
 def _min_ns(reading: CompetitorResult) -> float | None:

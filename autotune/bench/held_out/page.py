@@ -36,6 +36,7 @@ def tables(outcomes: Sequence[Outcome], threads: str) -> list[Table]:
         f"geometric mean of the ratios of those that are right: {ratio(mean)}; slower than 1.1: "
         + (", ".join(_label(each) for each in right if (each.ratio or 0.0) > 1.1) or "none"),
         "peak memory: of the process that compiles and its workers, at most",
+        *_in_words(compared),
     )
     made = [Table(f"Held-out models, {threads}", _COLUMNS, tuple(map(_row, outcomes)), notes)]
     failed = [each for each in outcomes if each.failure]
@@ -43,6 +44,22 @@ def tables(outcomes: Sequence[Outcome], threads: str) -> list[Table]:
         rows = tuple((_label(each), _short(each.failure)) for each in failed)
         made.append(Table("Not compared", ("model, exporter", "why"), rows))
     return made
+
+
+def _in_words(outcomes: Sequence[Outcome]) -> list[str]:
+    """What is said of models that are not compiled as others are, or are apart from the peer."""
+    said = [
+        f"{_label(each)}: compiled with a tolerance of {each.tolerance:g}"
+        for each in outcomes
+        if each.tolerance is not None
+    ]
+    for each in outcomes:
+        if each.off is not None:
+            said.append(
+                f"{_label(each)}: {scientific(each.error)} from the peer; from the model in float64, by PyTorch, "
+                f"autotune is {scientific(each.off)} and the peer {scientific(each.peer_off)}"
+            )
+    return said
 
 
 def _label(outcome: Outcome) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from autotune.bench.suites import models
 from autotune.bench.tables import Table, duration, geometric_mean, ratio
@@ -14,11 +16,16 @@ from autotune.graph.ir import Graph
 from autotune.passes.fuse import FusionOptions
 from autotune.passes.partition import OF_A_MODEL, Partition, PartitionOptions
 from autotune.passes.pipeline import optional_passes
+from autotune.runtime.image import ModuleImage
 from autotune.target import Target
-from autotune.tuning.gain import gain_of
+from autotune.tuning.paired import Readings, across_processes
+from autotune.tuning.turns import Rounds, Turns
 
 CANONICAL = frozenset({"attention", "canonical_forms"})
 """Passes that recognise an operation where a model writes it out."""
+
+_ROUNDS = Rounds(most=5, least=5, processes=1, every=2)
+"""Of each process: their median passes over what disturbs single ones."""
 
 
 @dataclass(frozen=True)
@@ -64,18 +71,26 @@ SWITCHES = (
 
 @dataclass(frozen=True)
 class Work:
-    """What a run of a model has to do: its dispatches, the bytes of their operands and results, and the arena."""
+    """What a run of a model has to do: its dispatches, the bytes of their operands and results, and the arena.
 
+    ``regions`` and ``region_bytes`` are the same of the divided graph, before algorithms of several dispatches are
+    chosen.
+    """
+
+    regions: int
+    region_bytes: int
     dispatches: int
     bytes_moved: int
     arena_bytes: int
 
     @staticmethod
-    def of(compiled: Compilation) -> Work:
+    def of(divided: Partition, compiled: Compilation) -> Work:
         """That of a compiled model; an operand counts once in each dispatch that reads it, weights as well."""
-        dispatches = compiled.partition.dispatches
-        moved = sum(dispatch.workload.bytes for dispatch in dispatches)
-        return Work(len(dispatches), moved, compiled.image.arena_bytes)
+        counts = [
+            (len(parts.dispatches), sum(dispatch.workload.bytes for dispatch in parts.dispatches))
+            for parts in (divided, compiled.partition)
+        ]
+        return Work(*counts[0], *counts[1], compiled.image.arena_bytes)
 
 
 @dataclass(frozen=True)
@@ -120,24 +135,49 @@ def _model(
     say: Callable[[str], None],
 ) -> Ablation:
     whole = compile_in_detail(graph, threads=threads)
-    work, text = Work.of(whole), _text(_divided(graph, Switch("", ""), whole.image.target))
-    found, latency_ns = list[Without](), None
+    target, divided = whole.image.target, _divided(graph, Switch("", ""), whole.image.target)
+    work, images, found = Work.of(divided, whole), [whole.image], list[Without]()
     for switch in switches:
-        if _text(_divided(graph, switch, whole.image.target)) == text:
+        parts = _divided(graph, switch, target)
+        if _text(parts) == _text(divided) and (parts.overwriting or not whole.memory_plan.taken):
             found.append(Without(switch.name, work, same=True))
             continue
-        say(f"{name} without {switch.name}, in {processes} processes")
+        say(f"{name} without {switch.name}")
         other = compile_in_detail(
             graph, threads=threads, layout=switch.layout, options=switch.options, without=switch.passes
         )
         if other.image.same_code(whole.image):
             found.append(Without(switch.name, work, same=True))
             continue
-        gain = gain_of(whole.image, other.image, 0, lambda: False, processes, patience_s=float("inf"))
-        if gain is not None and latency_ns is None:
-            latency_ns = gain.before.median_ns
-        found.append(Without(switch.name, Work.of(other), None if gain is None else gain.ratio))
-    return Ablation(name, work, latency_ns, tuple(found))
+        images.append(other.image)
+        found.append(Without(switch.name, Work.of(parts, other)))
+    say(f"{name}: {len(images)} versions in {processes} processes")
+    latency_ns, ratios = _timed(images, processes)
+    rest = iter(ratios)
+    return Ablation(
+        name,
+        work,
+        latency_ns,
+        tuple(each if each.same else replace(each, ratio=next(rest)) for each in found),
+    )
+
+
+def _timed(images: Sequence[ModuleImage], processes: int) -> tuple[float | None, list[Ratio | None]]:
+    """The first version's median latency in ns, and the ratios of the others to it; all take turns in each process."""
+    read = list[Sequence[Readings | None]]()
+    with Turns(0) as turns:
+        turns.start(processes)
+        for image in images:
+            turns.add(image)
+        for _ in range(processes):
+            read.append(turns.time(_ROUNDS, lambda: False))
+    pairs = [
+        [(each[0], each[number]) for each in read if each[0] is not None and each[number] is not None]
+        for number in range(len(images))
+    ]
+    ratios = [across_processes(each) if each else None for each in pairs]  # type: ignore[arg-type]
+    first = [np.median(before) for before, _ in pairs[0] if before is not None]
+    return float(np.median(first)) if first else None, ratios[1:]
 
 
 def _divided(graph: Graph, switch: Switch, target: Target) -> Partition:
@@ -154,7 +194,6 @@ def _text(parts: Partition) -> list[Any]:
     """What two divisions of a model that are the same have in common."""
     return [
         parts.outputs,
-        parts.overwriting,
         *((d.workload.key, d.inputs, d.outputs, *map(parts.reach, d.inputs)) for d in parts.dispatches),
     ]
 
@@ -162,6 +201,10 @@ def _text(parts: Partition) -> list[Any]:
 def tables(found: Sequence[Ablation], switches: Sequence[Switch], threads: str) -> list[Table]:
     """The means of each part, and a row for each model with everything on and without each part."""
     return [_summary(found, switches, threads), _models(found, threads)]
+
+
+_COUNTS = ("regions", "bytes of regions", "dispatches", "bytes of dispatches", "arena")
+_FIELDS = ("regions", "region_bytes", "dispatches", "bytes_moved", "arena_bytes")
 
 
 def _summary(found: Sequence[Ablation], switches: Sequence[Switch], threads: str) -> Table:
@@ -173,7 +216,7 @@ def _summary(found: Sequence[Ablation], switches: Sequence[Switch], threads: str
         changed = [(whole, each) for whole, each in pairs if not each.same]
         means = [
             geometric_mean(getattr(each.work, name) / max(1, getattr(whole, name)) for whole, each in pairs)
-            for name in ("dispatches", "bytes_moved", "arena_bytes")
+            for name in _FIELDS
         ]
         taken = [1.0 if each.same else None if each.ratio is None else each.ratio.median for _, each in pairs]
         rows.append(
@@ -187,7 +230,7 @@ def _summary(found: Sequence[Ablation], switches: Sequence[Switch], threads: str
         )
     return Table(
         f"Off over on, {threads}",
-        ("without", "models changed", "dispatches", "bytes moved", "arena", "latency", "what that is"),
+        ("without", "models changed", *_COUNTS, "latency", "what that is"),
         tuple(rows),
         ("geometric means over all models: those that a part does not change count as 1.00",),
     )
@@ -207,32 +250,27 @@ def _models(found: Sequence[Ablation], threads: str) -> Table:
         (
             "model",
             "without",
-            "dispatches",
-            "bytes moved",
-            "off/on",
-            "arena",
-            "off/on",
+            *(column for name in _COUNTS for column in (name, "off/on")),
             "latency",
             "off/on",
             "95 %",
         ),
         tuple(rows),
         (
-            "bytes moved: operands (weights too) and results of all dispatches, MB",
+            "regions: what the graph is divided into; an algorithm of several steps, such as Winograd's, makes several "
+            "dispatches of one. Bytes: operands (weights too) and results of all, MB",
             "latencies: medians of processes, and the interval of their ratios; above 1 the part is worth something",
             "a part that changes nothing of a model has no row",
         ),
     )
 
 
-def _columns(work: Work, whole: Work) -> tuple[str, ...]:
-    return (
-        str(work.dispatches),
-        f"{work.bytes_moved / 1e6:.2f}",
-        ratio(work.bytes_moved / max(1, whole.bytes_moved)),
-        f"{work.arena_bytes / 1e6:.2f}",
-        ratio(work.arena_bytes / max(1, whole.arena_bytes)),
-    )
+def _columns(work: Work, whole: Work) -> Iterator[str]:
+    """Each count, and over that of the whole."""
+    for name in _FIELDS:
+        mine, its = getattr(work, name), getattr(whole, name)
+        yield f"{mine / 1e6:.2f}" if "bytes" in name else str(mine)
+        yield ratio(mine / max(1, its))
 
 
 def _taken(each: Without) -> tuple[str, str]:

@@ -88,7 +88,7 @@ def test_parts_switched_off(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     assert off["switch"] == "fusion"
     assert not off["same"]
     assert off["work"]["dispatches"] > row["work"]["dispatches"]
-    assert off["work"]["bytes_moved"] > row["work"]["bytes_moved"]
+    assert off["work"]["region_bytes"] > row["work"]["region_bytes"]
     assert off["ratio"]["median"] > 0
     assert "| tiny_cnn | fusion |" in page.read_text(encoding="utf-8")
 

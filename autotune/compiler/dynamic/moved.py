@@ -14,7 +14,7 @@ from autotune.compiler.dynamic.case import Case, Effect, Mask, Write, symbols_te
 from autotune.compiler.dynamic.writer import Writer
 from autotune.graph.ir import Array, Node
 from autotune.graph.ops.common import int_attr, ints_attr
-from autotune.runtime.axes import Axis, Factor, axis, extent, extents, is_symbolic, sum_of, terms_of
+from autotune.runtime.axes import Axes, Axis, Factor, axis, extent, extents, is_symbolic, sum_of, terms_of
 
 
 def concat(case: Case) -> Effect:
@@ -191,7 +191,7 @@ def gather(case: Case) -> Effect:
         raise case.refuse(f"looks up along {symbols_text(own, [place])}")
     array = case.writer.constants.get(node.inputs[1])
     if array is not None and (not array.size or array.min() >= 0):
-        _check_found(case, array, own[place])
+        _check_found(case, array, own[place], indices)
         return Effect((result,), masks)
     (size,) = own[place]
 
@@ -205,13 +205,31 @@ def gather(case: Case) -> Effect:
     return Effect((result,), masks, write=write)
 
 
-def _check_found(case: Case, indices: Array, along: Axis) -> None:
+def gather_nd(case: Case) -> Effect:
+    """Coordinates along each of several axes; those along one that grows are constants, counted from the front."""
+    node, own, indices = case.node, case.axes(0), case.axes(1)
+    batch = int_attr(node.attrs, "batch_dims")
+    if own[:batch] != indices[:batch] or is_symbolic(indices[-1]):
+        raise case.refuse("is not known to keep padding apart")
+    count = extent(indices[-1], case.sizes)
+    array = case.writer.constants.get(node.inputs[1])
+    for number, along in enumerate(own[batch : batch + count]):
+        if not is_symbolic(along):
+            continue
+        if len(along) > 1 or array is None or (array.size and array.min() < 0):
+            raise case.refuse(f"looks up along {symbols_text((along,), [0])}")
+        _check_found(case, array[..., number], along, indices[:-1])
+    masks = tuple(Mask(1, i, 0.0) for i, each in enumerate(indices) if is_symbolic(each))  # all in range
+    return Effect(((*indices[:-1], *own[batch + count :]),), masks)
+
+
+def _check_found(case: Case, indices: Array, along: Axis, axes: Axes) -> None:
     """Indices must be within an axis at the least sizes too, as far as these have them."""
     least = case.observed.least
-    own = indices[tuple(map(slice, extents(case.axes(1), least)))]
+    own = indices[tuple(map(slice, extents(axes, least)))]
     if own.size and own.max() >= extent(along, least):
         symbols = symbols_text((along,), [0])
         raise case.refuse(f"looks up {own.max()} along {symbols}, of which {extent(along, least)} may be all")
 
 
-__all__ = ["concat", "cut", "gather", "triangle"]
+__all__ = ["concat", "cut", "gather", "gather_nd", "triangle"]

@@ -220,6 +220,7 @@ _RULES: Mapping[str, Rule] = {
     "DequantizeLinear": _per_axis,
     "Expand": _expand,
     "Gather": moved.gather,
+    "GatherND": moved.gather_nd,
     "Gemm": _gemm,
     "LayerNormalization": _layer_norm,
     "LogSoftmax": _softmax,

@@ -22,12 +22,11 @@ def kept_axes(graph: Graph, node: Node) -> int:
 def may_look_up(graph: Graph, reader: Node, anchor: Node | None, lookup: Node) -> bool:
     """Whether a node of a dispatch with this anchor may read its operand through a lookup.
 
-    Elementwise operations read rows, by themselves or before a reduction, and products whole matrices as their first
-    operand, which they pack or read once.
+    Elementwise operations read rows, by themselves or before a reduction, and products whole matrices.
     """
     if reader is anchor:
-        first = reader.inputs[0] == lookup.outputs[0] and reader.inputs.count(lookup.outputs[0]) == 1
-        return ops.get(reader.op).kind == "contraction" and first and kept_axes(graph, lookup) >= 2
+        whole = kept_axes(graph, lookup) >= 2 and reader.inputs.count(lookup.outputs[0]) == 1
+        return ops.get(reader.op).kind == "contraction" and whole
     alone = anchor is None or ops.get(anchor.op).kind == "reduction"
     return alone and ops.get(reader.op).role == "elementwise" and kept_axes(graph, lookup) >= 1
 

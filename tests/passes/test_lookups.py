@@ -55,6 +55,10 @@ def as_right_operand(b):
     return b.node("MatMul", b.input("x", (3, 5, 10)), b.found(*EXPERTS))
 
 
+def on_both_sides(b):
+    return b.node("MatMul", b.found(6, 5, 10), b.found(*EXPERTS))
+
+
 def rows_of_a_product(b):
     return b.node("MatMul", b.found(6, 10), b.input("x", (10, 8)))
 
@@ -82,7 +86,8 @@ CASES = {
     rows: [["Gather", "Add", "Relu"]],
     two_tables: [["Gather", "Gather", "Add"]],
     sums: [["GatherND", "Mul", "ReduceSum"]],
-    as_right_operand: [["Gather"], ["MatMul"]],
+    as_right_operand: [["Gather", "MatMul"]],
+    on_both_sides: [["Gather", "Gather", "MatMul"]],
     rows_of_a_product: [["Gather"], ["MatMul"]],
     columns: [["Gather"], ["Relu"]],
     before_a_softmax: [["Gather"], ["Softmax"]],
@@ -109,7 +114,7 @@ def test_what_is_one_dispatch(case):
     np.testing.assert_allclose(got, *evaluate.run(graph, inputs).values(), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("case", [product, column, rows])
+@pytest.mark.parametrize("case", [product, column, as_right_operand, rows])
 def test_indices_are_checked_as_they_are_alone(case):
     b = Lookups()
     graph = b.graph(case(b))

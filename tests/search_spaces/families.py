@@ -21,6 +21,7 @@ FIXED: dict[str, Callable[[], Workload]] = {
     "matmul_prime": lambda: make.matmul(13, 7, 37),
     "matmul_looked_up": lambda: make.looked_up(5, 13, 7, 37),
     "matmul_looked_up_column": lambda: make.looked_up(5, 13, 31, 1),
+    "matmul_looked_up_right": lambda: make.looked_up_on_the_right(5, 6, 13, 37),
     "sums_looked_up": lambda: make.looked_up_sums(5, 7, 40),
     "matmul_row": lambda: make.matmul(1, 31, 100),
     "matmul_column": lambda: make.matmul(17, 9, 1),

@@ -28,6 +28,7 @@ WORKLOADS: dict[str, tuple[Callable[[], Workload], str]] = {
     "elementwise": (lambda: w.unary("Gelu", (30, 50)), "device_grid"),
     "group norm": (lambda: w.group_norm(4, 1, 6, 5, 16), "device_grid"),
     "looked up": (lambda: w.looked_up(5, 13, 24, 32), "device_tile"),
+    "looked up on the right": (lambda: w.looked_up_on_the_right(5, 12, 24, 32), "device_tile"),
     "normalization": (lambda: w.layer_norm(20, 50), "device_rows"),
     "pool": (lambda: w.pool((1, 12, 12, 16), kernel_shape=(3, 3), strides=(2, 2)), "device_tile"),
     "reduction": (lambda: w.unary("ReduceSum", (20, 50), axes=(1,)), "device_rows"),

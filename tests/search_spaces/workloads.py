@@ -329,6 +329,14 @@ def looked_up(table: int, m: int, k: int, n: int) -> Workload:
     return of(b, b.node("MatMul", b.node("Gather", data, indices), b.input("x", (3, k, n))), {"w"})
 
 
+def looked_up_on_the_right(table: int, m: int, k: int, n: int) -> Workload:
+    """The same as the right operand."""
+    b = GraphBuilder("experts")
+    data, indices = b.input("w", (table, k, n)), b.input("i", (3, 1), "int64")
+    found = b.node("GatherND", data, indices)
+    return of(b, b.node("MatMul", b.input("x", (3, m, k)), found), {"w"})
+
+
 def looked_up_sums(table: int, rows: int, k: int) -> Workload:
     """Sums of products of rows that pairs of indices choose."""
     b = GraphBuilder("rows")

@@ -20,6 +20,7 @@ from autotune.runtime.axes import parse_axis, size_of, terms_of
 from autotune.runtime.device import HOST_MEMORY, Memory, address_of
 from autotune.runtime.image import ModuleImage, TensorSpec
 from autotune.runtime.module import Module
+from autotune.runtime.recycled import Recycled
 from autotune.runtime.sized_model import SizedModel, SizedTensor
 from autotune.runtime.sized_request import Cut, Place, Plan
 from autotune.suggest import did_you_mean
@@ -55,6 +56,7 @@ class SizedModule:
         self._outputs = [tuple(tuple(map(parse_axis, axes)) for axes in b.outputs) for b in model.buckets]
         self._names = {tensor.name: None for tensor in model.inputs}
         self._dtypes = [np.dtype(tensor.dtype) for tensor in model.inputs]
+        self._memory = Recycled(2 * len(model.outputs))  # a cache given, and the longer one
         self._on_miss = on_miss
         self._kept = kept
         self._missed: dict[tuple[int, ...], Place] = {}
@@ -168,7 +170,9 @@ class SizedModule:
             module = Module(self._model.images[number], self._threads, memory=_AsTheyAre())
             sizes = self._model.buckets[number].sizes
             # Two threads may make the same: one of them is dropped.
-            self._places.setdefault(number, Place(module, self._outputs[number], sizes, len(self.inputs)))
+            self._places.setdefault(
+                number, Place(module, self._outputs[number], sizes, len(self.inputs), self._memory)
+            )
         return self._places[number]
 
     def _plan(self, given: tuple[NDArray[Any], ...]) -> Plan:
@@ -196,7 +200,7 @@ class SizedModule:
             place = self._missed.pop(key, None)
             if place is None:
                 begin = time.perf_counter()
-                place = Place(Module(compiled(real), self._threads), (), real, len(self.inputs))
+                place = Place(Module(compiled(real), self._threads), (), real, len(self.inputs), self._memory)
                 text = ", ".join(f"{symbol} = {size}" for symbol, size in real.items())
                 _LOGGER.warning(
                     "%r was compiled for %s, out of its ranges, in %.1f s",

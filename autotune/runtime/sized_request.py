@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from autotune.runtime.axes import Axes, Sizes, extents, real_part
 from autotune.runtime.image import TensorSpec
 from autotune.runtime.module import Module
+from autotune.runtime.recycled import Recycled
 
 Arrays = list[NDArray[Any]]
 
@@ -51,9 +52,12 @@ class Cut:
         factors, slices, shape = real_part(axes, sizes, real)
         return None if shape == extents(axes, sizes) else Cut(factors, slices, shape)
 
-    def part(self, array: NDArray[Any]) -> NDArray[Any]:
+    def part(self, array: NDArray[Any], memory: Recycled) -> NDArray[Any]:
         """The part, in memory of its own."""
-        return np.array(array.reshape(self.factors)[self.slices].reshape(self.shape), order="C")
+        part = array.reshape(self.factors)[self.slices]
+        found = memory.array(part.shape, array.dtype)
+        found[...] = part
+        return found.reshape(self.shape)
 
 
 @dataclass
@@ -65,6 +69,8 @@ class Place:
     sizes: Sizes
     count: int
     """Inputs of the model: those behind are sizes."""
+    memory: Recycled
+    """Where parts of outputs are copied to."""
     waiting: list[Workspace] = field(default_factory=list)
 
     def workspace(self) -> Workspace:
@@ -107,7 +113,8 @@ class Plan:
             ]
             found = self.place.module.call((*workspace.inputs, *self.given), outputs)
             return [
-                array if cut is None else cut.part(array) for array, cut in zip(found, self.cuts, strict=True)
+                array if cut is None else cut.part(array, self.place.memory)
+                for array, cut in zip(found, self.cuts, strict=True)
             ]
         finally:
             self.place.waiting.append(workspace)

@@ -31,7 +31,7 @@ from pathlib import Path
 
 import numpy as np
 
-from autotune.errors import GraphError
+from autotune.errors import GraphError, UsageError
 from autotune.graph.build import complete_node
 from autotune.graph.ir import Array, Graph, Node, TensorType
 from autotune.graph.text import graph_of, name_text, print_graph
@@ -74,11 +74,11 @@ def key_of(array: Array) -> str:
 def write_file(graph: Graph, path: Path, constants: str = "") -> None:
     """Write a graph as text, and its larger constants beside it: into the file ``constants``, else ``STEM.npz``.
 
-    What that file has already stays. Raises OSError.
+    What that file has already stays. Raises OSError, and UsageError where the two would be one file.
     """
     name = constants or f"{path.stem}.npz"
     if name == path.name:
-        raise GraphError(
+        raise UsageError(
             f"{path}: the constants would be written over the text: give it another suffix than .npz"
         )
     keys = {value: key_of(array) for value, array in graph.constants.items() if not _in_text(array)}

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from autotune.compiler.dynamic.buckets import Bucket, buckets
 from autotune.compiler.dynamic.traffic import Traffic
 from autotune.database.opening import opened
-from autotune.frontends.onnx_read import LoadedModel, ModelSource, read_model
+from autotune.frontends.models import ReadModel, read_model
+from autotune.frontends.onnx_read import ModelSource
 from autotune.passes.preference import TOLERANCE
 from autotune.target import Target
 from autotune.tuning.api import predict, tune
@@ -39,7 +40,7 @@ class TunedBucket:
 
 
 def tune_for_sizes(
-    model: ModelSource | LoadedModel,
+    model: ModelSource | ReadModel,
     sizes: Ranges,
     *,
     budget: Budget | str,
@@ -68,7 +69,7 @@ def tune_for_sizes(
     limit = Budget.of(budget)
     ranges, sums = split(sizes)
     requests = traffic if isinstance(traffic, Traffic | None) else Traffic.read(traffic)
-    source = model if isinstance(model, LoadedModel) else read_model(model)
+    source = read_model(model)
     ranges = with_traffic(ranges, requests, most_buckets)
     made = list(buckets(source, ranges, sums))
     counts = requests.weights(ranges) if requests else None

@@ -184,3 +184,8 @@ def test_damaged_texts_are_refused_or_graphs(tmp_path: Path) -> None:
             assert isinstance(load(tmp_path / "damaged.txt"), Graph)
         except ModelImportError:
             continue
+
+
+def test_text_and_constants_are_two_files(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the constants would be written over the text"):
+        write_file(small_convnet(), tmp_path / "model.npz")

@@ -34,10 +34,26 @@ def concat(case: Case) -> Effect:
     own = [each for i, each in enumerate(found) if i != place]
     zeros = frozenset(f for f in _zeros_of_all(case) if any(f in each for each in own))
     end = starts[-1]
+    count = extent(found[place], case.sizes)
+
+    def write_one_behind(writer: Writer, inputs: Sequence[str]) -> None:
+        """All places of the cache, and one more: nothing is moved."""
+        past, new = inputs
+        zero = writer.constant("fill", np.zeros((), writer.types[past].dtype))
+        within = writer.node("Less", (writer.number(count - 1), writer.size(end)), "is_within")
+        last = writer.node("Where", (within, new, zero), f"{node.outputs[0]}.last")
+        places = writer.places(count - 1, behind)
+        is_new = writer.node("Less", (places, writer.size(end)), "is_before")
+        behind_it = writer.node("Where", (is_new, new, zero), f"{node.outputs[0]}.new")
+        is_past = writer.node("Less", (places, writer.size(starts[1])), "is_before")
+        first = writer.node("Where", (is_past, past, behind_it), f"{node.outputs[0]}.past")
+        writer.emit(node.replace(inputs=(first, last)))
+
+    if parts[1:] == [1]:
+        return Effect((tuple(found),), zeros=zeros | {end}, write=write_one_behind)
 
     def write(writer: Writer, inputs: Sequence[str]) -> None:
         whole = [(value, part, start) for value, part, start in zip(inputs, parts, starts, strict=False)]
-        count = extent(axis(end), writer.sizes)
         places = writer.places(count, behind)
         value = writer.constant("fill", np.zeros((), writer.types[inputs[0]].dtype))
         for index, (piece, part, start) in reversed([*enumerate(whole)]):

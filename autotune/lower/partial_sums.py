@@ -15,10 +15,8 @@ from autotune.schedule.stage import Stage
 from autotune.te.expr import IterVar, Reduce
 from autotune.te.tensor import ComputeOp
 
-LONGEST = 64
-"""Steps of a sum that are added to one accumulator."""
-_USUAL = 32
-"""Steps of a partial sum, about."""
+LONGEST = 32
+"""Steps of a sum that are added to one accumulator, about."""
 
 
 def is_long_sum(stage: Stage) -> bool:
@@ -40,7 +38,7 @@ def iterations_in_part(frame: Frame, at: int, count: int) -> int:
     inside = math.prod(frame.extent(iv) for iv in leaves[at + 1 :] if _is_step(frame.stage, iv))
     if inside > LONGEST or count * inside <= LONGEST:
         return 0
-    most = max(1, _USUAL // inside)
+    most = max(1, LONGEST // inside)
     divisors = [size for size in range(most, most // 2, -1) if count % size == 0]
     return divisors[0] if divisors else most
 

@@ -102,7 +102,7 @@ def test_devices_round_trip_through_the_text():
 
 @pytest.mark.parametrize("text", ["graph g on {\n}", "graph g on cpu: {\n}"])
 def test_a_device_without_a_name_is_an_error_of_the_text(text):
-    with pytest.raises(GraphError, match=r"line 1: expected a name, found '\{'"):
+    with pytest.raises(GraphError, match=r"line 1, column \d+: expected a name, found '\{'"):
         parse_graph(text)
 
 

@@ -104,7 +104,7 @@ def _wide(trips: int) -> Graph:
             {"carried": 3, "from_end": (0,)},
             "node 'end' (Loop): the body has 3 inputs and 2 outputs, of which 3 are carried and 1 scanned",
         ),
-        ({"body": "graph {"}, "node 'end' (Loop): line 1: expected a name, found '{'"),
+        ({"body": "graph {"}, "node 'end' (Loop): line 1, column 7: expected a name, found '{'"),
     ],
 )
 def test_what_a_loop_refuses(changes: dict[str, object], message: str) -> None:

@@ -44,6 +44,7 @@ from autotune.passes.simplify import Simplify
 from autotune.passes.sink_shuffles import SinkShuffles
 from autotune.passes.split_groups import SplitGroups
 from autotune.passes.split_phases import SplitPhases
+from autotune.passes.split_taps import SplitTaps
 from autotune.suggest import listing
 
 NEEDED = frozenset({"empty_tensors", "integer_products", "fold_constants", "dead_code"})
@@ -97,6 +98,7 @@ def _all_passes(layout: str = "NHWC", activations: str = "uint8") -> tuple[Graph
         BlockSums(),
         FoldConstants(),
         Simplify(),
+        SplitTaps(),
         ApplyToParts(),
         SplitPhases(),
         SinkShuffles(),

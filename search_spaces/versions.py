@@ -21,6 +21,7 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "lower.unroll": 1,
         "lower.storage": 1,
         "lower.hoist": 1,
+        "lower.partial_sums": 1,
         "codegen.cpu": 8,
         "codegen.fast_math": 9,
         "space.attention": 7,

@@ -210,7 +210,7 @@ autotune bench gemm-steps --size 1024
 
 The program is the same all the way; only the schedule changes. `autotune.lower(s, [A, B, C], simple_mode=True)`
 prints the loops, shown below for matrices of 64 by 64, without the partial sums that
-[sums of more than 32 terms](kernels/matmul.md#long-sums) are made of.
+[sums of more than 128 terms](kernels/matmul.md#long-sums) are made of.
 """
 
 

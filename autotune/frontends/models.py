@@ -30,7 +30,7 @@ def read_model(source: ModelSource | ReadModel) -> ReadModel:
         return TextModel.of(source, BYTES, None)
     if isinstance(source, (str, os.PathLike)) and not str(source).startswith(ZOO_PREFIX):
         path = Path(source)
-        if path.is_file() and is_text(_head(path)):
+        if os.path.isfile(path) and is_text(_head(path)):  # Path.is_file raises where a folder is locked
             return TextModel.of(onnx_read.read_file(path), str(path), path.parent)
     return onnx_read.read_model(source)
 

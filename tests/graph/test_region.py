@@ -241,7 +241,7 @@ def test_constant_inputs_must_be_inputs() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("not a workload", "line 1: expected 'region', found 'not'"),
+        ("not a workload", "line 1, column 1: expected 'region', found 'not'"),
         (GOLDEN.replace("Conv", "Convolve"), "node 'v0' (Convolve): unknown"),
         (GOLDEN.replace("[1, 8, 8, 3]", "[1, 8, 8, 4]"), "node 'v0' (Conv): Conv"),
         (GOLDEN.replace("v3 = Relu(v2)", "v3 = Relu(v9)"), "node 'v3' (Relu): "),

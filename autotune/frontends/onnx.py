@@ -475,18 +475,19 @@ def open_shapes_message(origin: str, inputs: Mapping[str, list[int | str]]) -> s
     """Which inputs have open dimensions, and how to fix them."""
     lines = [f"{origin} has dynamic shapes; compiling needs fixed sizes:"]
     example: dict[str, tuple[int, ...]] = {}
-    batch_only = True
+    batch_only, symbols = True, list[str]()
     for name, shape in inputs.items():
         lines.append(f"  input {name!r}: {_shape_text(shape)}")
         example[name] = tuple(1 if isinstance(extent, str) else extent for extent in shape)
         for i, extent in enumerate(shape):
             if isinstance(extent, str):
+                symbols.append(f"{name}.{i}" if extent == "?" else extent)
                 batch_only &= i == 0 and len(shape) > 1 and extent.lower() in (*_BATCH_NAMES, "?")
     if batch_only:
         lines.append("  only the batch size is open: 1 gives the lowest latency")
     options = " ".join(f"--shape {name}={'x'.join(map(str, shape))}" for name, shape in example.items())
     lines.append(f"  give the sizes, e.g. {options} (in Python: shapes={example}),")
-    lines.append("  or export the model with fixed sizes")
+    lines.append(f"  or compile it for many sizes: --shape {symbols[0]}=1..64 (compile, tune)")
     return "\n".join(lines)
 
 

@@ -401,7 +401,7 @@ def test_dynamic_shapes():
         "  input 'x': [batch, 3]\n"
         "  only the batch size is open: 1 gives the lowest latency\n"
         "  give the sizes, e.g. --shape x=1x3 (in Python: shapes={'x': (1, 3)}),\n"
-        "  or export the model with fixed sizes"
+        "  or compile it for many sizes: --shape batch=1..64 (compile, tune)"
     )
 
 

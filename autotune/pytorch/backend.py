@@ -9,8 +9,20 @@ from autotune.errors import UsageError
 from autotune.pytorch.subgraph import Subgraph
 from autotune.suggest import did_you_mean
 
-OPTIONS = ("database", "max_slowdown", "objective", "require_hit", "target", "threads", "tolerance")
-"""What ``torch.compile(..., options={...})`` may give: arguments of :func:`autotune.compile`."""
+OPTIONS = (
+    "database",
+    "max_slowdown",
+    "objective",
+    "require_hit",
+    "target",
+    "threads",
+    "tolerance",
+    "weights",
+)
+"""What ``torch.compile(..., options={...})`` may give: arguments of :func:`autotune.compile`, and ``weights``."""
+
+WEIGHTS = ("hashed", "fixed")
+"""What is compared of weights before each call: a hash of their bytes too, or only PyTorch's counters and addresses."""
 
 _SUBGRAPHS: list[Subgraph] = []
 
@@ -21,10 +33,12 @@ def backend(
     """A graph as a function that runs compiled code, from its second call on.
 
     The first call is answered by PyTorch, and compiles the graph for inputs of these shapes: the results must agree.
-    Parameters and buffers are constants; writing to one compiles the graph again. A graph that cannot be compiled is
-    run by PyTorch, and a warning says why (logger ``autotune.pytorch``; :func:`report` has all of them).
+    Parameters and buffers are constants, whose bytes are hashed before each call: a write to one, by whatever way,
+    compiles the graph again. ``weights="fixed"`` promises that there is none but those that PyTorch counts. A graph
+    that cannot be compiled is run by PyTorch, and a warning says why (logger ``autotune.pytorch``; :func:`report` has
+    all of them).
 
-    Raises UsageError for options that are none of :data:`OPTIONS`.
+    Raises UsageError for options that are none of :data:`OPTIONS`, and for ``weights`` that is none of :data:`WEIGHTS`.
     """
     given = dict(options or {})
     for name in given:
@@ -32,6 +46,9 @@ def backend(
             raise UsageError(
                 f"the backend has no option {name!r}; options: {', '.join(OPTIONS)}{did_you_mean(name, OPTIONS)}"
             )
+    weights = given.pop("weights", "hashed")
+    if weights not in WEIGHTS:
+        raise UsageError(f"weights={weights!r} is none of {', '.join(map(repr, WEIGHTS))}")
     given.setdefault("threads", _threads())
     placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
     subgraph = Subgraph(
@@ -39,6 +56,8 @@ def backend(
         sum(node.op.startswith("call_") for node in graph.graph.nodes),
         graph.forward,
         tuple(i for i, pair in enumerate(zip(placeholders, examples, strict=True)) if _is_weight(*pair)),
+        (*graph.parameters(), *graph.buffers()),
+        weights == "hashed",
         _shapes_vary(placeholders, examples),
         given,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import ModelImportError
-from autotune.pytorch.tensors import array_of, tensor_of
+from autotune.pytorch.tensors import array_of, digest_of, tensor_of
 from autotune.runtime.module import Module
 
 _TOLERANCES = {"float16": 2e-2, "bfloat16": 1e-1}
@@ -17,15 +17,39 @@ _TOLERANCES = {"float16": 2e-2, "bfloat16": 1e-1}
 
 @dataclass(frozen=True)
 class Weight:
-    """An argument that is always the same tensor; its ``version`` counts writes to it."""
+    """A tensor that was compiled as a constant: the argument ``index``, or one that the graph itself holds (None).
 
-    index: int
+    PyTorch's counter of writes, ``version``, misses those through ``.data``, through ``.detach().numpy()`` and by
+    assigning to ``.data``: the address and a hash of the bytes are compared too. ``digest`` is None where the caller
+    promised that nothing writes like that (the option ``weights="fixed"``).
+    """
+
+    index: int | None
     tensor: Any
     version: int
+    address: int
+    digest: int | None
 
-    def holds(self, argument: Any) -> bool:
-        """Whether the argument is still that tensor, and nothing has written to it."""
-        return argument is self.tensor and argument._version == self.version
+    @classmethod
+    def of(cls, index: int | None, tensor: Any, hashed: bool) -> Weight:
+        """Record a tensor as it is now."""
+        digest = digest_of(tensor) if hashed else None
+        return cls(index, tensor, _version_of(tensor), int(tensor.data_ptr()), digest)
+
+    def holds(self, arguments: Sequence[Any]) -> bool:
+        """Return whether a call gives that tensor, at that address, with those bytes."""
+        argument = self.tensor if self.index is None else arguments[self.index]
+        return (
+            argument is self.tensor
+            and _version_of(argument) == self.version
+            and argument.data_ptr() == self.address
+            and (self.digest is None or digest_of(argument) == self.digest)
+        )
+
+
+def _version_of(tensor: Any) -> int:
+    """Count the writes that PyTorch knows of; tensors of inference mode have no counter."""
+    return 0 if tensor.is_inference() else int(tensor._version)
 
 
 @dataclass(frozen=True)
@@ -69,8 +93,8 @@ class Program:
     error: float
 
     def holds(self, arguments: Sequence[Any]) -> bool:
-        """Whether all weights are what they were when it was compiled."""
-        return all(weight.holds(arguments[weight.index]) for weight in self.weights)
+        """Return whether all weights are what they were when it was compiled."""
+        return all(weight.holds(arguments) for weight in self.weights)
 
     def __call__(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """The results of a call; tensors are fresh memory that nothing else holds."""
@@ -84,30 +108,23 @@ class Program:
 def compiled(
     graph: Callable[..., Any],
     arguments: Sequence[Any],
-    weights: Sequence[int],
+    weights: Sequence[Weight],
     expected: Sequence[Any],
     options: Mapping[str, Any],
 ) -> Program:
     """Compile a graph for arguments like these, the ``weights`` among them as constants.
 
-    ``expected`` are PyTorch's results of them. Raises ModelImportError for what cannot be compiled, or computes
-    something else.
+    ``weights`` were recorded before PyTorch computed ``expected`` of the arguments: a write since then is noticed at
+    the next call. Raises ModelImportError for what cannot be compiled, or computes something else.
     """
     begin = time.perf_counter()
     results, wanted = _results(arguments, expected)
-    fixed = [index for index in weights if not arguments[index].is_inference()]
-    inputs = [index for index, value in enumerate(arguments) if index not in set(fixed) and _is_tensor(value)]
+    fixed = {weight.index for weight in weights}
+    inputs = [index for index, value in enumerate(arguments) if index not in fixed and _is_tensor(value)]
     module, taken = None, tuple(inputs)
     if wanted:
         module, taken = _module(graph, arguments, inputs, wanted, options)
-    program = Program(
-        module,
-        taken,
-        tuple(Weight(index, arguments[index], arguments[index]._version) for index in fixed),
-        results,
-        time.perf_counter() - begin,
-        0.0,
-    )
+    program = Program(module, taken, tuple(weights), results, time.perf_counter() - begin, 0.0)
     return _checked(program, arguments, expected)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.errors import AutotuneError, MissError, UsageError
-from autotune.pytorch.program import Program, compiled
+from autotune.pytorch.program import Program, Weight, compiled
 
 MOST_PROGRAMS = 8
 """A graph that is given more shapes than these, or whose weights change more often, is PyTorch's."""
@@ -19,12 +19,17 @@ _LOG = logging.getLogger("autotune.pytorch")
 @dataclass
 class Subgraph:
     """What became of one graph. ``operators`` is how many calls it has; ``reason`` says why PyTorch runs it, and is
-    empty where it is compiled; ``programs`` are those compiled so far, by the shapes of their inputs."""
+    empty where it is compiled; ``programs`` are those compiled so far, by the shapes of their inputs.
+
+    ``weights`` are the arguments that are the same tensors at every call, ``captured`` the tensors that the graph
+    itself holds; ``hashed`` says whether their bytes are compared at each call."""
 
     number: int
     operators: int
     graph: Callable[..., Any] = field(repr=False)
     weights: tuple[int, ...] = field(repr=False)
+    captured: tuple[Any, ...] = field(repr=False)
+    hashed: bool
     shapes_vary: bool
     options: Mapping[str, Any] = field(repr=False)
     reason: str = ""
@@ -66,6 +71,7 @@ class Subgraph:
 
     def _first(self, arguments: Sequence[Any]) -> Any:
         """A call with new shapes or new weights: PyTorch answers it, and the program that is compiled must agree."""
+        weights = self._weights(arguments)
         versions = [_version(value) for value in arguments]
         expected = self.graph(*arguments)
         written = [i for i, value in enumerate(arguments) if _version(value) != versions[i]]
@@ -77,13 +83,18 @@ class Subgraph:
             self.made += 1
             try:
                 self.programs[self._key(arguments)] = compiled(
-                    self.graph, arguments, self.weights, expected, self.options
+                    self.graph, arguments, weights, expected, self.options
                 )
             except (UsageError, MissError):
                 raise
             except AutotuneError as error:
                 self.leave(str(error).split("\n  supported:")[0])
         return expected
+
+    def _weights(self, arguments: Sequence[Any]) -> list[Weight]:
+        """Record the weights as they are now. Those of inference mode, which count no writes, are inputs instead."""
+        given = [(index, arguments[index]) for index in self.weights if not arguments[index].is_inference()]
+        return [Weight.of(*pair, self.hashed) for pair in (*given, *((None, each) for each in self.captured))]
 
     def leave(self, reason: str) -> None:
         """Leave the graph to PyTorch from now on, and say so."""

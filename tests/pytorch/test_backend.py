@@ -57,6 +57,49 @@ def test_a_model_runs_compiled_and_its_weights_may_change() -> None:
     assert (last().reason, last().made) == ("", 2)
 
 
+def multiply_data(weight: Any) -> None:
+    weight.data.mul_(3.0)
+
+
+def replace_data(weight: Any) -> None:
+    weight.data = weight.data * 3.0
+
+
+def write_one_through_numpy(weight: Any) -> None:
+    weight.detach().numpy()[-1, -1] += 3.0
+
+
+@pytest.mark.parametrize("inlined", [True, False])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(
+    "write", [multiply_data, replace_data, write_one_through_numpy], ids=lambda each: each.__name__
+)
+def test_writes_that_pytorch_does_not_count_are_noticed(write: Any, transposed: bool, inlined: bool) -> None:
+    net = model()
+    if transposed:  # dense, but not in the order of its axes
+        net[0].weight.data = net[0].weight.data.t().contiguous().t()
+    x = torch.randn(4, 8)
+    with torch._dynamo.config.patch(inline_inbuilt_nn_modules=inlined), torch.no_grad():
+        fast = compiled(net)
+        fast(x)
+        write(net[0].weight)
+        for _ in range(2):
+            torch.testing.assert_close(fast(x), net(x))
+    assert (last().reason, last().made) == ("", 2)
+
+
+def test_weights_said_to_be_fixed_are_not_hashed() -> None:
+    net = model()
+    fast = compiled(net, weights="fixed")
+    x = torch.randn(4, 8)
+    with torch.no_grad():
+        before = fast(x)
+        net[0].weight.detach().numpy()[:] *= 3.0
+        torch.testing.assert_close(fast(x), before)
+        net[0].weight.data = net[0].weight.data.clone()
+        torch.testing.assert_close(fast(x), net(x))
+
+
 def test_shapes_that_vary_are_compiled_each() -> None:
     net = model()
     fast = compiled(net)
@@ -158,6 +201,9 @@ def test_options_are_those_of_compile() -> None:
         backend(None, [], options={"thread": 1})
     assert str(caught.value).startswith("the backend has no option 'thread'; options: database, ")
     assert str(caught.value).endswith("did you mean 'threads'?")
+    with pytest.raises(UsageError) as caught:
+        backend(None, [], options={"weights": "old"})
+    assert str(caught.value) == "weights='old' is none of 'hashed', 'fixed'"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "bool"])

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from autotune.hardware import usable_cores
-from autotune.settings import environment_name
+from autotune.settings import Settings, environment_name
+
+HOME = environment_name("home")
 
 
-def pytest_configure() -> None:
-    """Default schedules are those of the table of processors, whatever was measured of this machine or chosen on it."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep what the user has out of the tests: settings of the environment, the database and cost models in their
+    folders, what was measured of this machine and chosen on it. Only the level that it counts as is left."""
+    for name in {environment_name(field.name) for field in fields(Settings)} - {environment_name("host")}:
+        os.environ.pop(name, None)
     os.environ[environment_name("machine")] = "table"
     os.environ[environment_name("defaults")] = "anew"
+    os.environ[HOME] = tempfile.mkdtemp(prefix="autotune-tests-")  # of fixtures that several tests share
+    config.add_cleanup(lambda folder=os.environ[HOME]: shutil.rmtree(folder, ignore_errors=True))
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give each test a database, cost models and a cache of its own: none are there, and nothing is left."""
+    monkeypatch.setenv(HOME, str(tmp_path_factory.mktemp("home")))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -50,6 +50,7 @@ class ThreadPool:
         self._bounds = self._shares[layout.SHARES : layout.SHARES + workers + 1]
         self.address = address_of(self._state)
         self._executor = executor()
+        self._ends = 0
         self.reset()
         _all.add(self)
 
@@ -94,25 +95,30 @@ class ThreadPool:
                 time.sleep(0)
 
     def _start(self, worker: int) -> None:
-        """One thread, which ends at once if another is this worker.
+        """Start one thread, which ends at once if another is this worker.
 
         Not one of :mod:`threading`: its locks are Python's, which Ctrl-C may leave taken.
         """
         try:
-            serve = self._serve if self._cores else self._executor.serve
-            _thread.start_new_thread(serve, (self.address, worker, self.workers))
+            _thread.start_new_thread(self._serve, (worker, self._ends))
         except RuntimeError as error:
             self.stop()
             raise UsageError(
                 f"cannot start thread {worker + 1} of {self.workers}: {error}; use fewer threads"
             ) from error
 
-    def _serve(self, state: int, worker: int, workers: int) -> None:
-        stay_on(self._cores)
-        self._executor.serve(state, worker, workers)
+    def _serve(self, worker: int, ends: int) -> None:
+        """Serve as a worker, unless the pool was stopped since this thread was asked for.
+
+        A loaded machine may let a thread begin long after: it keeps the pool, whose memory it would write to.
+        """
+        if ends == self._ends:
+            stay_on(self._cores)
+            self._executor.serve(self.address, worker, self.workers)
 
     def stop(self) -> None:
         """End the threads, unless one is inside a run while the process exits; the next run starts new ones."""
+        self._ends += 1
         self._executor.stop(self.address, _STOP_NS)
 
 

@@ -6,6 +6,7 @@ import _thread
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 
 import numpy as np
@@ -246,13 +247,32 @@ def test_starts_made_at_once_give_each_worker_one_thread() -> None:
     assert pool.serving == 0
 
 
+def test_a_thread_that_begins_after_the_end_of_its_pool_leaves_memory_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool, late = ThreadPool(2), []
+    monkeypatch.setattr(_thread, "start_new_thread", lambda *call: late.append(call))
+    pool._start(1)
+    monkeypatch.undo()
+    pool.stop()
+    state, before, kept = pool._state, pool._state.copy(), weakref.ref(pool)
+    del pool
+    assert kept() is not None  # or the thread would write to memory that is given back
+    ((function, arguments),) = late
+    thread = threading.Thread(target=function, args=arguments, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert np.array_equal(state, before)
+
+
 def test_threads_that_cannot_start_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     pool, start = ThreadPool(4), _thread.start_new_thread
     monkeypatch.setattr("autotune.runtime.instance.pool_of", lambda workers: pool)
     with Module(chain(2, 64), 4) as module:
 
         def refuse(function: Callable[..., None], arguments: tuple[int, ...]) -> None:
-            if arguments[1] == 3:
+            if arguments[0] == 3:
                 raise RuntimeError("can't start new thread")
             start(function, arguments)
 

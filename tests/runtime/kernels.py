@@ -69,6 +69,13 @@ _BODIES = {
     "await": "br label %spin\nspin:\n %k = phi i64 [0, %body], [%k1, %spin]\n %k1 = add i64 %k, 1\n"
     " %x = load volatile i64, ptr %from\n %none = icmp eq i64 %x, 0\n %few = icmp slt i64 %k1, 100000\n"
     " %go = or i1 %none, %few\n br i1 %go, label %spin, label %done\ndone:\n store i64 %x, ptr %to",
+    # b[i] = 1, but b[0] only once a[4] is not 0, and 0 where that takes 2^32 steps
+    "held": "%held = icmp eq i64 %i, 0\n %p = getelementptr i64, ptr %a, i64 4\n"
+    " br i1 %held, label %spin, label %free\nspin:\n"
+    " %k = phi i64 [0, %body], [%k1, %spin]\n %k1 = add i64 %k, 1\n %x = load volatile i64, ptr %p\n"
+    " %none = icmp eq i64 %x, 0\n %few = icmp slt i64 %k1, 4294967296\n %go = and i1 %none, %few\n"
+    " br i1 %go, label %spin, label %done\ndone:\n store i64 %x, ptr %to\n br label %latch\nfree:\n"
+    " store volatile i64 1, ptr %to",
     "nothing": "",
 }
 

@@ -205,13 +205,16 @@ def test_the_gil_is_released_during_a_run(threads: int) -> None:
     assert during > 20
 
 
-def test_work_is_stolen_from_a_late_worker() -> None:
-    # All workers but the caller are absent: it must run every tile itself before it waits.
+def test_work_is_stolen_from_a_worker_that_is_held_up() -> None:
+    # Whoever has tile 0 of worker 0's range is held until tile 4 of that range is done: only the other can do it.
     y = binding("output", 16)
-    with Module(image([("slow", y, y, 16)], outputs=(spec("y", 16),)), 2) as module:
-        events = [e for _ in range(3) for e in module.timeline([])]
-    assert sum(e.tiles for e in events) == 3 * 16
-    assert all(0 <= e.tiles_stolen <= e.tiles for e in events)
+    with Module(image([("held", y, y, 16)], outputs=(spec("y", 16),)), 2) as module:
+        for _ in range(20):
+            (got,) = module(out=[np.zeros(16, np.int64)])
+            assert got.tolist() == [1] * 16
+        events = [event for _ in range(3) for event in module.timeline([])]
+    assert sum(event.tiles for event in events) == 3 * 16
+    assert all(0 <= event.tiles_stolen <= event.tiles for event in events)
 
 
 def test_idle_workers_sleep_and_wake() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from autotune.graph.region import Workload
 from search_spaces import spaces
 from search_spaces.versions import VERSIONS, versions_of
 from tests.search_spaces import workloads as w
+from tests.search_spaces.every_value import covering
 
 GOLDEN = Path(__file__).parent / "golden" / "versions.json"
 
@@ -59,13 +61,26 @@ def test_code_changes_with_a_version(family: str, request: pytest.FixtureRequest
     assert now == before, "the versions changed: run this test with --update-golden"
 
 
+TARGETS = (w.AVX2, w.AVX512, replace(w.AVX2, l1_bytes=256, l2_bytes=512, l3_bytes=1024))
+"""The last has caches that hold nothing: prefetches are knobs there."""
+
+
 def _code(family: str) -> str:
-    """SHA-256 of the LLVM IR text of the family's default schedule, for AVX2."""
-    space = spaces.space_for(WORKLOADS[family](), w.AVX2)
-    assert space.family == family
-    program = space.workload.program()
-    schedule = space.apply(program, space.default())
-    code = compile_schedule(
-        schedule, program.args, w.AVX2, name="k", constants=program.constants, strides=program.strides
-    )
-    return hashlib.sha256(code.ir.encode()).hexdigest()
+    """Hash the LLVM IR text of schedules that have each value of each knob, for all :data:`TARGETS`."""
+    found = hashlib.sha256()
+    for target in TARGETS:
+        space = spaces.space_for(WORKLOADS[family](), target)
+        assert space.family == family
+        configs, _ = covering(space, seed=0)
+        for config in (space.default(), *configs):
+            program = space.workload.program()
+            code = compile_schedule(
+                space.apply(program, config),
+                program.args,
+                target,
+                name="k",
+                constants=program.constants,
+                strides=program.strides,
+            )
+            found.update(code.ir.encode())
+    return found.hexdigest()

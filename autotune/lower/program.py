@@ -14,6 +14,7 @@ from autotune.lower.translate import Place, Translator
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.strides import aligned_strides
+from autotune.te.accesses import checked
 from autotune.te.depth import walks_deep
 from autotune.te.expr import Expr, Read, Reduce, cast
 from autotune.te.sequential import SequentialOp
@@ -187,9 +188,10 @@ def _substituted(stage: Stage, inlined: Mapping[Operation, tuple[Expr, ...]]) ->
     """What a stage computes with the bodies of ``inlined`` stages in place of reads of them."""
     op = stage.op
     assert isinstance(op, ComputeOp)
-    last = None if op.epilogue is None else op.epilogue.body
+    mine = checked(op)
+    last = mine.epilogue
     if not inlined:
-        return op.body, last
+        return mine.body, last
 
     def replace(node: Expr) -> Expr | None:
         if not isinstance(node, Read):
@@ -204,14 +206,14 @@ def _substituted(stage: Stage, inlined: Mapping[Operation, tuple[Expr, ...]]) ->
         )
 
     memo: dict[int, Expr] = {}
-    first = op.body[0]
+    first = mine.body[0]
     if isinstance(first, Reduce):
         sources = tuple(transform(s, replace, memo) for s in first.sources)
         body: tuple[Expr, ...] = tuple(
-            Reduce(first.reducer, sources, first.axis, i) for i in range(len(op.body))
+            Reduce(first.reducer, sources, first.axis, i) for i in range(len(mine.body))
         )
     else:
-        body = tuple(transform(e, replace, memo) for e in op.body)
+        body = tuple(transform(e, replace, memo) for e in mine.body)
     return body, None if last is None else transform(last, replace)
 
 

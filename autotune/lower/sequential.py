@@ -10,6 +10,7 @@ from autotune.lower.linear import Lin, constant_form
 from autotune.lower.translate import Place, Translator
 from autotune.te.expr import Expr
 from autotune.te.sequential import SequentialOp
+from autotune.te.sequential_accesses import checked_statements
 from autotune.te.statements import Assign, Branch, Named, Repeat, RepeatWhile, Statement
 from autotune.te.tensor import Tensor
 
@@ -26,7 +27,7 @@ def sequential_statement(
     def place_of(tensor: Tensor) -> Place:
         return places.get(tensor) or translator.place_of(tensor)
 
-    made = _Statements(Translator(translator.simplifier, place_of), values).block(op.statements)
+    made = _Statements(Translator(translator.simplifier, place_of), values).block(checked_statements(op))
     for buffer in reversed(scratch):
         made = Allocate(buffer, made)
     return made

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from autotune.errors import ScheduleError
 from autotune.schedule.index_map import IndexMap
 from autotune.schedule.relations import Relation, Split
+from autotune.te.accesses import checked
 from autotune.te.expr import Compare, Expr, IterVar, Read, Reduce, Var, binary, const, select
 from autotune.te.sequential import SequentialOp
 from autotune.te.tensor import ComputeOp, Epilogue, Operation, PlaceholderOp, Tensor
@@ -49,6 +50,17 @@ def cache_write(op: ComputeOp, name: str) -> tuple[ComputeOp, ComputeOp]:
     cache = ComputeOp(name, axes, _substituted(op.body, op.axis, axes))
     copies = tuple(cache.output(i)(*op.axis) for i in range(len(op.body)))
     return cache, ComputeOp(op.name, op.axis, copies)
+
+
+def settled(op: ComputeOp) -> ComputeOp:
+    """The same operation, its indices inside of the tensors as they are now; raises LoweringError where one leaves."""
+    if isinstance(op, SequentialOp):
+        return op
+    known = checked(op)
+    if known.body is op.body and (op.epilogue is None or known.epilogue is op.epilogue.body):
+        return op
+    last = None if op.epilogue is None else Epilogue(op.epilogue.accumulator, known.epilogue or op.epilogue.body)
+    return ComputeOp(op.name, op.axis, known.body, last)
 
 
 def with_reads(

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from autotune.errors import ScheduleError
 from autotune.te.depth import walks_deep
 from autotune.te.dtypes import dtype_named
-from autotune.te.evaluate import FUNCTIONS
+from autotune.te.values import FUNCTIONS
 from autotune.te.expr import (
     Binary,
     Call,

@@ -26,7 +26,8 @@ class SequentialOp(ComputeOp):
 
     There is an axis for each dimension of the results, whose points share what lies along it; one point computes all of
     it as a rule. ``scratch`` is memory of a point's own. ``body`` is what cost models see: a reduction of as many steps
-    as a point takes, over reads of the inputs.
+    as a point takes, over reads of the inputs. Where it ``keeps_inside``, the statements keep every index that data
+    decide inside of its tensor, and nothing is added to them.
     """
 
     def __init__(
@@ -40,12 +41,14 @@ class SequentialOp(ComputeOp):
         scratch: tuple[Tensor, ...],
         statements: tuple[Statement, ...],
         inputs: tuple[Tensor, ...],
+        keeps_inside: bool = False,
     ) -> None:
         super().__init__(names[0], axis, (body,))
         self.names = names
         self.shape, self.dtypes = shape, dtypes
         self.results, self.scratch, self.statements = results, scratch, statements
         self._inputs = inputs
+        self.keeps_inside = keeps_inside
 
     def output_name(self, index: int) -> str:
         """Each result has a name of its own."""
@@ -64,6 +67,7 @@ class SequentialOp(ComputeOp):
             self.scratch,
             self.statements,
             self.input_tensors,
+            self.keeps_inside,
         )
 
 
@@ -76,12 +80,15 @@ def sequential(
     *,
     apart: Mapping[int, int] | None = None,
     length: int = 1,
+    keeps_inside: bool = False,
 ) -> list[Tensor]:
     """Tensors of ``shape``, one a dtype and name, that statements compute.
 
     ``build`` writes them for one point: along each dimension there are as many points as ``apart`` says (one for those
     that it leaves out), and each stores an equal share of the results. It reads ``inputs``, and of the results what it
-    has stored itself. ``length`` is about how many steps that takes.
+    has stored itself. ``length`` is about how many steps that takes. ``keeps_inside`` vouches for the statements'
+    indices: without it those that data decide are settled as in :func:`autotune.te.compute`, and a store outside
+    changes nothing.
     """
     points = apart or {}
     axis = tuple(IterVar(f"p{n}", points.get(n, 1), "data") for n in range(len(shape)))
@@ -105,6 +112,7 @@ def sequential(
         tuple(steps.scratch_tensors),
         steps.finished(),
         tuple(inputs),
+        keeps_inside,
     )
     _check(op)
     return [op.output(n) for n in range(len(dtypes))]

@@ -10,6 +10,7 @@ import numpy as np
 
 from autotune.te.expr import Expr
 from autotune.te.sequential import SequentialOp
+from autotune.te.sequential_accesses import checked_statements
 from autotune.te.statements import Assign, Branch, Named, Repeat, RepeatWhile, Statement
 from autotune.te.tensor import Operation
 
@@ -27,7 +28,7 @@ def run_statements(op: SequentialOp, values: Values, evaluate: Evaluate) -> list
     for point in itertools.product(*(range(axis.extent) for axis in op.axis)):
         memory |= {(t.op, 0): np.zeros(t.shape, t.dtype) for t in op.scratch}
         run.env = {axis: np.asarray(at) for axis, at in zip(op.axis, point, strict=True)}
-        run.block(op.statements)
+        run.block(checked_statements(op))
     return results
 
 

@@ -35,6 +35,7 @@ from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
 from autotune.graph.ops.facts import Part
 from autotune.graph.ops.movement import define_parts
 from autotune.graph.ops.registry import define
+from autotune.te.bounds import settled_index
 from autotune.te.dtypes import DTYPES
 
 
@@ -113,17 +114,10 @@ def _gather_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> lis
     shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
 
     def element(*index: Expr) -> Expr:
-        chosen = _safe_index(indices(*index[axis : axis + rank]), size)
+        chosen = settled_index(indices(*index[axis : axis + rank]), size)
         return x(*index[:axis], chosen, *index[axis + rank :])
 
     return [stage(shape, element, names[0])]
-
-
-def _safe_index(chosen: Expr, size: int) -> Expr:
-    """A run-time index counted from the front and clamped into [0, size)."""
-    chosen = te.cast(chosen, "int64")
-    wrapped = te.if_then_else(chosen < 0, chosen + size, chosen)
-    return te.maximum(te.minimum(wrapped, size - 1), 0)
 
 
 def _elements_infer(types: Types, attrs: Attrs) -> list[TensorType]:
@@ -150,7 +144,7 @@ def _elements_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> l
     x, indices, axis = at(tensors, 0), at(tensors, 1), int_attr(attrs, "axis")
 
     def element(*index: Expr) -> Expr:
-        chosen = _safe_index(indices(*index), x.shape[axis])
+        chosen = settled_index(indices(*index), x.shape[axis])
         return x(*index[:axis], chosen, *index[axis + 1 :])
 
     return [stage(indices.shape, element, names[0])]

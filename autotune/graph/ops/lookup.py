@@ -22,6 +22,7 @@ from autotune.graph.ir import Array, Attr, Attrs, TensorType
 from autotune.graph.ops.common import Expr, at, int_attr, positive_axis, stage
 from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
 from autotune.graph.ops.registry import define
+from autotune.te.bounds import settled_index
 from autotune.te.dtypes import is_float
 
 
@@ -59,17 +60,10 @@ def _nd_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te
     shape = (*indices.shape[:-1], *data.shape[batch + depth :])
 
     def element(*index: Expr) -> Expr:
-        found = [safe_index(indices(*index[:lead], q), data.shape[batch + q]) for q in range(depth)]
+        found = [settled_index(indices(*index[:lead], q), data.shape[batch + q]) for q in range(depth)]
         return data(*index[:batch], *found, *index[lead:])
 
     return [stage(shape, element, names[0])]
-
-
-def safe_index(chosen: Expr, size: int) -> Expr:
-    """A run-time index counted from the front and clamped into [0, size)."""
-    chosen = te.cast(chosen, "int64")
-    wrapped = te.if_then_else(chosen < 0, chosen + size, chosen)
-    return te.maximum(te.minimum(wrapped, size - 1), 0)
 
 
 def _complete_one_hot(types: Types, attrs: dict[str, Attr]) -> None:

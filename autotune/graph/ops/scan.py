@@ -91,7 +91,7 @@ def _compute(
             each(step)
 
     apart = {dim: d // own for dim, (d, own) in enumerate(zip(x.shape, sides, strict=True)) if dim != axis}
-    return sequential(x.shape, (x.dtype,), [x], build, names, apart=apart, length=size)
+    return sequential(x.shape, (x.dtype,), [x], build, names, apart=apart, length=size, keeps_inside=True)
 
 
 def _sides(shape: Sequence[int], axis: int) -> list[int]:

@@ -81,6 +81,8 @@ class LayoutPrimitives(DataflowPrimitives):
         self.replace_op(stage, new)
         stage.take_loops(new)
         for reader in readers:
+            # What is outside of the tensor as it was may be inside of its padding.
+            self.replace_op(reader, rewrite.settled(reader.op))
             self.redirect(reader, stage, 0, lambda i: new.output(0)(*mapping.apply(i)))
         return new.output(0)
 

@@ -1,0 +1,156 @@
+"""Indices of tensors: those that leave a tensor are errors, those that data decide are settled where they are read.
+
+An index of loop variables alone is decided for every point of the loops, under the conditions that the read stands
+under. It is an error where some point reads outside. Any other index, and one that is too much to decide
+(:mod:`autotune.te.witness`), counts from the end where it is negative, as that of ONNX's Gather, and reads the nearest
+element where it is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from autotune.errors import LoweringError
+from autotune.te.dtypes import INDEX_DTYPE
+from autotune.te.expr import Expr, Var, binary, cast, compare, const, select
+from autotune.te.guards import Case, Cases, Fact, is_static
+from autotune.te.intervals import Boxes, Interval, interval
+from autotune.te.traversal import nodes
+from autotune.te.witness import Point, Undecided, witness
+
+Verdict = Literal["inside", "outside", "unknown"]
+
+
+def settled_index(index: Expr, extent: int) -> Expr:
+    """An index that data decide as a place in [0, extent): negative ones from the end, wrong ones at the nearest."""
+    chosen = cast(index, INDEX_DTYPE)
+    wrapped = select(chosen < 0, chosen + extent, chosen)
+    return binary("max", binary("min", wrapped, extent - 1), 0)
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where a stage reads or stores: its name, what it does, the dimension, its extent, the index."""
+
+    stage: str
+    verb: str
+    place: str
+    tensor: str
+    dim: int
+    extent: int
+    index: Expr
+
+    def verdict(self, cases: Cases, boxes: Boxes) -> Verdict:
+        """Whether the index stays inside in all cases; raises LoweringError where it does not."""
+        low, high = interval(self.index, boxes)
+        if low >= 0 and high < self.extent:
+            return "inside"
+        verdicts = [self._in_case(case, boxes) for case in cases]
+        return "unknown" if "unknown" in verdicts else "inside"
+
+    def _in_case(self, case: Case, boxes: Boxes) -> Verdict:
+        found = self._where([fact for fact in case if fact.enforced], boxes)
+        if found != "inside" and not all(fact.enforced for fact in case):
+            found = self._where(list(case), boxes) if found == "outside" else found
+            found = "unknown" if found == "inside" else found
+        if found == "outside" or (found == "unknown" and not self.extent):
+            raise self._error([fact for fact in case if _is_known(fact, boxes)], boxes)
+        return found
+
+    def _where(self, facts: Sequence[Fact], boxes: Boxes) -> Verdict:
+        """Where the index is while facts hold."""
+        bad = self._leaves()
+        if not is_static(bad, boxes):
+            return "unknown"
+        known = [fact.condition() for fact in facts if _is_known(fact, boxes)]
+        related, others = _related(known, bad, boxes)
+        try:
+            if _search([*related, bad], boxes) is None:
+                return "inside"
+            if len(known) < len(facts):
+                return "unknown"
+            return "outside" if _search(others, boxes) is not None else "inside"
+        except Undecided:
+            return "unknown"
+
+    def _leaves(self) -> Expr:
+        """The condition that the index is outside."""
+        if not self.extent:
+            return const(True)
+        chosen = cast(self.index, INDEX_DTYPE)
+        return binary("or", compare("<", chosen, 0), compare(">=", chosen, self.extent))
+
+    def _error(self, facts: Sequence[Fact], boxes: Boxes) -> LoweringError:
+        conditions = [fact.condition() for fact in facts]
+        low, high = _range(self.index, conditions, boxes)
+        span = f"is from {low} to {high}" if low < high else f"is {low}"
+        there = f"indices from 0 to {self.extent - 1}" if self.extent else "no elements"
+        point = _search([*conditions, self._leaves()], boxes) or {}
+        where = ", ".join(f"{var!r} = {value}" for var, value in point.items() if _varies(var, boxes))
+        return LoweringError(
+            f"stage {self.stage} {self.verb} {self.place} out of bounds: index {self.dim}, {self.index!r}, {span}, and "
+            f"{self.tensor} has {there}{f', as for {where}' if where else ''}\n"
+            f"  a read under te.if_then_else is not made where the condition does not hold; only an index that data "
+            f"decide counts from the end where it is negative"
+        )
+
+
+def _is_known(fact: Fact, boxes: Boxes) -> bool:
+    return fact.cond is not None and is_static(fact.cond, boxes)
+
+
+def _varies(var: Expr, boxes: Boxes) -> bool:
+    low, high = boxes[var]
+    return low < high
+
+
+def _variables(expr: Expr) -> set[Expr]:
+    return {node for node in nodes(expr) if isinstance(node, Var)}
+
+
+def _related(conditions: Sequence[Expr], to: Expr, boxes: Boxes) -> tuple[list[Expr], list[Expr]]:
+    """The conditions that share variables with ``to``, directly or through one another, and the others."""
+    related, others, seen = list[Expr](), list(conditions), _variables(to)
+    while True:
+        more = [condition for condition in others if _variables(condition) & seen]
+        if not more:
+            return related, others
+        related += more
+        others = [condition for condition in others if not any(condition is one for one in more)]
+        seen = seen.union(*map(_variables, more))
+
+
+def _search(conditions: Sequence[Expr], boxes: Boxes) -> Point | None:
+    """A witness among the variables that the conditions have."""
+    used = set[Expr]().union(*map(_variables, conditions))
+    return witness(conditions, {var: box for var, box in boxes.items() if var in used})
+
+
+def _range(index: Expr, conditions: Sequence[Expr], boxes: Boxes) -> Interval:
+    """Smallest and largest index where conditions hold."""
+    low, high = interval(index, boxes)
+    if not is_static(index, boxes):
+        return low, high
+    chosen = cast(index, INDEX_DTYPE)
+    try:
+        low = _least(lambda limit: _search([*conditions, compare("<=", chosen, limit)], boxes), low, high)
+        high = -_least(lambda limit: _search([*conditions, compare(">=", chosen, -limit)], boxes), -high, -low)
+    except Undecided:
+        pass
+    return low, high
+
+
+def _least(holds: Callable[[int], object], low: int, high: int) -> int:
+    """The smallest limit from ``low`` to ``high`` of which something holds, as it then does of all larger ones."""
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle) is None:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+__all__ = ["Access", "Verdict", "settled_index"]

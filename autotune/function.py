@@ -2,59 +2,107 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autotune.errors import InputError, TargetError
+from autotune.errors import InputError, TargetError, UsageError
+from autotune.function_indices import PlacedLookup, index_checks, placed_lookups
 from autotune.rounding import round_up
 
 if TYPE_CHECKING:
     from autotune.codegen.code import BufferSpec, DispatchCode
+    from autotune.function_runners import Runner
+    from autotune.runtime.compiled_model import CompiledModel
     from autotune.runtime.image import Binding, ModuleImage
-    from autotune.runtime.module import Module
     from autotune.schedule.schedule import Schedule
     from autotune.target import Target
     from autotune.te.tensor import Tensor
 
+INTERPRETER = "interpreter"
+"""The target of :func:`build` that compiles nothing."""
+
+_SOURCES = {"nvptx64": ".ptx", "opencl": ".cl"}
+"""Suffix of a file of source, by architecture."""
+
+_ELSEWHERE = (*_SOURCES, INTERPRETER)
+"""Architectures of code that is not the processor's own."""
+
 
 class Function:
-    """Machine code of a schedule: call it with NumPy arrays for all arguments, in order.
+    """Code of a schedule: call it with NumPy arrays for all arguments, in order.
 
-    Outputs are written in place, as in TVM. Raises InputError for an array of the wrong number, shape
-    or dtype.
+    Outputs are written in place, as in TVM. Raises InputError for an array of the wrong number, shape or dtype, and
+    for an index out of range among indices that are data; TargetError where the device that it was built for is not
+    here.
     """
 
-    def __init__(self, code: DispatchCode, module: Module) -> None:
+    def __init__(self, code: DispatchCode, image: ModuleImage, runner: Runner) -> None:
         self._arguments = [spec for spec in code.buffers if spec.role in ("input", "output")]
         self._inputs = [i for i, spec in enumerate(self._arguments) if spec.role == "input"]
         self._outputs = [i for i, spec in enumerate(self._arguments) if spec.role == "output"]
-        self._module = module
+        self._code = code
+        self._image = image
+        self._runner = runner
         self.ir = code.ir
-        """The LLVM IR that was compiled."""
+        """The text that was compiled: LLVM IR, OpenCL C, or the loops that the interpreter runs."""
 
     @property
-    def module(self) -> Module:
-        """The module behind it, which takes inputs and returns outputs, and can be timed."""
-        return self._module
+    def target(self) -> Target:
+        """The machine or device that the code is for."""
+        return self._image.target
+
+    @property
+    def source(self) -> str:
+        """The code as text: PTX for a GPU of NVIDIA, else what :attr:`ir` is."""
+        return self._code.object_code.decode() if self.target.is_nvidia else self.ir
+
+    @property
+    def module(self) -> CompiledModel:
+        """The module behind it, which takes inputs and returns outputs, and can be timed.
+
+        Raises UsageError for the interpreter, TargetError where there is no device to run it.
+        """
+        return self._runner.model
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write an artifact, which :func:`autotune.load` makes a module of on a machine that can run it.
+
+        With the suffix ".ptx" or ".cl" the source is written. Raises UsageError for a suffix that is another target's
+        and for code of the interpreter, and ArtifactError.
+        """
+        from autotune.runtime import artifact
+
+        suffix = Path(path).suffix
+        if self.target.arch == INTERPRETER:
+            raise UsageError(f"{self._image.name!r} was built for the interpreter: only code of a machine is saved")
+        if suffix not in _SOURCES.values():
+            artifact.save(self._image, path)
+        elif _SOURCES.get(self.target.arch) != suffix:
+            raise UsageError(f"{path}: {self._image.name!r} has no {suffix} source, it was built for {self.target.name}")
+        else:
+            Path(path).write_text(self.source)
 
     def __repr__(self) -> str:
-        image = self._module.image
+        image = self._image
         call = ", ".join(
             f"{spec.name}: {spec.dtype}[{', '.join(map(str, spec.shape))}]" for spec in self._arguments
         )
         written = ", ".join(self._arguments[i].name for i in self._outputs)
-        return f"<Function {image.name!r} ({call}) writes {written}, threads={self._module.threads}>"
+        where = f"target={self.target.arch}" if self.target.arch in _ELSEWHERE else f"threads={self.target.threads}"
+        return f"<Function {image.name!r} ({call}) writes {written}, {where}>"
 
     def __call__(self, *arrays: Any) -> None:
         """Run once."""
         self._check_number(arrays)
         take = arrays.__getitem__
-        self._module.call(tuple(map(take, self._inputs)), [*map(take, self._outputs)])
+        self._runner.call(tuple(map(take, self._inputs)), [*map(take, self._outputs)])
 
     def time(self, *arrays: Any, repeat: int = 10) -> Any:
         """Nanoseconds of each of ``repeat`` runs, int64 [repeat]."""
         self._check_number(arrays)
-        return self._module.time([arrays[i] for i in self._inputs], repeat=repeat)
+        return self._runner.time([arrays[i] for i in self._inputs], repeat)
 
     def _check_number(self, arrays: Sequence[Any]) -> None:
         if len(arrays) != len(self._arguments):
@@ -70,25 +118,58 @@ def build(
     threads: int | None = None,
     name: str = "main",
 ) -> Function:
-    """Compile a schedule for this machine; ``args`` are its tensors in the order of the call.
+    """Compile a schedule; ``args`` are its tensors in the order of the call.
 
-    ``target`` must be one that this machine can run. Raises TargetError, LoweringError, BuildError.
+    ``target`` is a CPU that this machine can stand in for, an OpenCL device ("opencl", "opencl:1"), a GPU of NVIDIA
+    ("cuda:sm_90"), or "interpreter": the reference that every other target is compared with, which runs any schedule,
+    threads and barriers included, and finds accesses outside of a buffer. Code for a device that is not here can be
+    read and saved, not called. Raises TargetError, LoweringError, BuildError.
     """
     from autotune.codegen.backend import compile_schedule
-    from autotune.runtime.module import Module
+
+    chosen = _target(target, threads)
+    code = compile_schedule(schedule, args, chosen)
+    lookups = placed_lookups(schedule, code)
+    image = image_of(code, chosen, name, lookups)
+    return Function(code, image, _runner(code, image, lookups))
+
+
+def _target(target: Target | str, threads: int | None) -> Target:
+    """The target that is named, if code for it can be made here."""
     from autotune.target import Target
 
-    chosen = Target.parse(target, threads)
-    host = Target.detect()
+    if target == INTERPRETER:
+        return Target(INTERPRETER, INTERPRETER, (), 128, cores=1, threads=1)
+    chosen, host = Target.parse(target, threads), Target.detect()
+    if chosen.arch in _ELSEWHERE:
+        return chosen
     if missing := host.lacks(chosen):
         lacks = f"it lacks {', '.join(missing)}" if chosen.arch == host.arch else f"it is {host.arch}"
         raise TargetError(f"this machine cannot run code for {target!r}: {lacks}; use target='host'")
-    code = compile_schedule(schedule, args, chosen)
-    return Function(code, Module(image_of(code, chosen, name)))
+    return chosen
 
 
-def image_of(code: DispatchCode, target: Target, name: str) -> ModuleImage:
-    """A module of one dispatch: its arguments are the module's, workspaces lie one behind the other in the arena."""
+def _runner(code: DispatchCode, image: ModuleImage, lookups: Sequence[PlacedLookup]) -> Runner:
+    """What runs the code, on this machine or one of its devices."""
+    from autotune.codegen.interpreter.backend import InterpretedCode
+    from autotune.function_runners import InterpreterRunner, MissingDevice, ModelRunner
+    from autotune.runtime.device_module import device_for, on_device
+    from autotune.runtime.module import Module
+
+    if isinstance(code, InterpretedCode):
+        return InterpreterRunner(code, image, lookups)
+    if not image.target.group_items:
+        return ModelRunner(Module(image))
+    return ModelRunner(on_device(image)) if device_for(image.target) is not None else MissingDevice(image)
+
+
+def image_of(
+    code: DispatchCode, target: Target, name: str, lookups: Sequence[PlacedLookup] = ()
+) -> ModuleImage:
+    """A module of one dispatch: its arguments are the module's, workspaces lie one behind the other in the arena.
+
+    It checks the indices of ``lookups``.
+    """
     from autotune.runtime.image import Command, DispatchInfo, ModuleImage, TensorSpec
 
     bindings, arena_bytes = _bind(code.buffers)
@@ -109,6 +190,7 @@ def image_of(code: DispatchCode, target: Target, name: str) -> ModuleImage:
         ),
         dispatches=(DispatchInfo(name, "", "elementwise", "given", ""),),
         arena_bytes=arena_bytes,
+        checks=tuple(index_checks(lookups, bindings)),
     )
 
 

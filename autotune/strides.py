@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from math import gcd
 
 
@@ -35,6 +36,21 @@ def aligned_strides(shape: Sequence[int], alignments: Mapping[int, tuple[int, in
         strides.append(step)
         step *= max(shape[dim], 1)
     return tuple(reversed(strides))
+
+
+def strided_runs(shape: Sequence[int], strides: Sequence[int]) -> Iterator[tuple[int, int, int, int]]:
+    """A strided value as (first element, number of runs, elements from one to the next, elements of each).
+
+    >>> list(strided_runs((2, 3), (3, 1))), list(strided_runs((2, 3), (8, 1)))
+    ([(0, 1, 0, 6)], [(0, 2, 8, 3)])
+    """
+    outer = [pair for pair in zip(shape, strides, strict=True) if pair[0] != 1]
+    count = 1
+    while outer and outer[-1][1] == count:
+        count *= outer.pop()[0]
+    runs, stride = outer.pop() if outer else (1, 0)
+    for index in itertools.product(*(range(extent) for extent, _ in outer)):
+        yield sum(i * step for i, (_, step) in zip(index, outer, strict=True)), runs, stride, count
 
 
 def periodic_runs(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:

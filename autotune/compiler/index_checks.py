@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +14,7 @@ from autotune.graph.ir import Node
 from autotune.graph.ops.definition import Types
 from autotune.passes.partition import Dispatch, Partition
 from autotune.runtime.image import Binding, IndexCheck
+from autotune.strides import strided_runs
 
 Locate = Callable[[str, int, int], Binding]
 """Binding of a value's memory: its name, the first element and the number of elements that are touched."""
@@ -41,7 +41,7 @@ def index_checks(
                 _check_constant(partition, dispatch, node, value, column)
                 continue
             width = np.dtype(partition.types[value].dtype).itemsize
-            for first, runs, stride, count in _runs(column.shape, column.strides):
+            for first, runs, stride, count in strided_runs(column.shape, column.strides):
                 if runs * count:
                     binding = locate(value, column.offset + first, (runs - 1) * stride + count)
                     checked = (runs, stride * width, count, column.extent, column.axis)
@@ -95,17 +95,6 @@ def _check_constant(
             f"{node.op} of {origins}: constant index {wrong.flat[0]} is out of range\n"
             f"  axis {column.axis} has {extent} elements: indices are from {-extent} to {extent - 1}"
         )
-
-
-def _runs(shape: Sequence[int], strides: Sequence[int]) -> Iterator[tuple[int, int, int, int]]:
-    """A strided value as (first element, number of runs, elements from one to the next, elements of each)."""
-    outer = [pair for pair in zip(shape, strides, strict=True) if pair[0] != 1]
-    count = 1
-    while outer and outer[-1][1] == count:
-        count *= outer.pop()[0]
-    runs, stride = outer.pop() if outer else (1, 0)
-    for index in itertools.product(*(range(extent) for extent, _ in outer)):
-        yield sum(i * step for i, (_, step) in zip(index, outer, strict=True)), runs, stride, count
 
 
 __all__ = ["index_checks", "indexed_values"]

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
+from autotune.errors import InputError
 from autotune.te.bounds import Access, settled_index
 from autotune.te.expr import Binary, Cast, Const, Expr, Read, Reduce
 from autotune.te.guards import ALWAYS, Cases, cases_of
@@ -30,13 +34,17 @@ class Lookup:
     indices: Tensor
     box: tuple[Interval, ...]
 
-    def error(self, index: int) -> str:
-        """What to say of a wrong index."""
+    def check(self, array: np.ndarray[Any, Any]) -> None:
+        """Raise InputError for a wrong index among the elements of ``array``."""
+        chosen = array[tuple(slice(low, high + 1) for low, high in self.box)]
         extent = self.tensor.shape[self.axis]
-        return (
-            f"index {index} is out of range: stage {self.stage} reads {self.tensor.name} at {self.indices.name}\n"
-            f"  axis {self.axis} has {extent} elements: indices are from {-extent} to {extent - 1}"
-        )
+        wrong = chosen[(chosen < -extent) | (chosen >= extent)]
+        if wrong.size:
+            raise InputError(
+                f"index {wrong.flat[0]} is out of range: stage {self.stage} reads {self.tensor.name} at "
+                f"{self.indices.name}\n"
+                f"  axis {self.axis} has {extent} elements: indices are from {-extent} to {extent - 1}"
+            )
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from autotune.errors import InputError
 from autotune.te.accesses import checked
 from autotune.te.depth import walks_deep
 from autotune.te.dtypes import is_float
@@ -41,23 +40,13 @@ def evaluate(tensors: Sequence[Tensor], inputs: Mapping[Tensor, Array]) -> list[
                 found = run_statements(op, values, lambda e, env, memory: value_of(e, env, memory, {}))
             values |= {(op, index): array for index, array in enumerate(found)}
         elif isinstance(op, ComputeOp):
-            _look_up(op, values)
+            for lookup in checked(op).lookups:
+                lookup.check(values[lookup.indices.op, lookup.indices.value_index])
             for index, array in enumerate(_run(op, values)):
                 values[op, index] = array
         elif (op, 0) not in values:
             raise KeyError(f"no array was given for placeholder {op.name}")
     return [values[t.op, t.value_index] for t in tensors]
-
-
-def _look_up(op: ComputeOp, values: Mapping[tuple[Operation, int], Array]) -> None:
-    """Raise InputError for a wrong index among those of an operation that are data."""
-    for lookup in checked(op).lookups:
-        array = values[lookup.indices.op, lookup.indices.value_index]
-        indices = array[tuple(slice(low, high + 1) for low, high in lookup.box)]
-        extent = lookup.tensor.shape[lookup.axis]
-        wrong = indices[(indices < -extent) | (indices >= extent)]
-        if wrong.size:
-            raise InputError(lookup.error(int(wrong.flat[0])))
 
 
 MOST_POINTS = 1 << 24

@@ -49,7 +49,7 @@ def run_program(program: LoopProgram, arrays: Mapping[str, Array]) -> None:
     for buffer in program.arguments:
         memory[buffer] = arrays[buffer.name]
     for buffer in program.workspaces:
-        memory[buffer] = _poisoned(buffer)
+        memory[buffer] = poisoned(buffer)
     for kernel in program.kernels:
         run_kernel(kernel, memory, range(kernel.tiles))
 
@@ -62,13 +62,13 @@ def run_kernel(kernel: LoopKernel, memory: Mapping[Buffer, Array], tiles: range)
     """
     with np.errstate(all="ignore"):
         if has_thread_axes(kernel.body):
-            for _ in Thread(_evaluate, _place, _poisoned, dict(memory)).run(kernel.body):
+            for _ in Thread(_evaluate, _place, poisoned, dict(memory)).run(kernel.body):
                 raise InternalError(f"kernel {kernel.name} waits at a barrier outside of its threads")
         else:
             _Machine(dict(memory), tiles=tiles).run(kernel.body)
 
 
-def _poisoned(buffer: Buffer) -> Array:
+def poisoned(buffer: Buffer) -> Array:
     """Fresh memory full of a value that shows when it is read before it is written."""
     value = np.nan if is_float(buffer.dtype) else True if buffer.dtype == "bool" else 0x55
     return np.full(buffer.shape, value, buffer.dtype)
@@ -106,7 +106,7 @@ class _Machine:
             elif stmt.otherwise is not None:
                 self.run(stmt.otherwise)
         elif isinstance(stmt, Allocate):
-            self.memory[stmt.buffer] = _poisoned(stmt.buffer)
+            self.memory[stmt.buffer] = poisoned(stmt.buffer)
             self.run(stmt.body)
         elif isinstance(stmt, Intrinsic):
             self.run(stmt.body)
@@ -155,4 +155,4 @@ def _place(
     return _Machine(memory, env).index(buffer, indices)
 
 
-__all__ = ["run_kernel", "run_program"]
+__all__ = ["poisoned", "run_kernel", "run_program"]

@@ -1,0 +1,119 @@
+"""What runs the code of a schedule: the cores of this process, a device, or the interpreter; or nothing here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+import numpy as np
+
+from autotune.codegen.interpreter.machine import poisoned
+from autotune.errors import TargetError, UsageError
+from autotune.runtime.arguments import Signature
+
+if TYPE_CHECKING:
+    from autotune.codegen.interpreter.backend import InterpretedCode
+    from autotune.function_indices import PlacedLookup
+    from autotune.runtime.compiled_model import CompiledModel
+    from autotune.runtime.image import ModuleImage
+
+Arrays = Sequence[Any]
+
+
+class Runner(Protocol):
+    """Runs code on arrays of inputs and outputs, each in order."""
+
+    @property
+    def model(self) -> CompiledModel:
+        """The module behind it; raises UsageError or TargetError where there is none."""
+
+    def call(self, inputs: Arrays, outputs: Arrays) -> None:
+        """Run once; raises InputError for arrays that do not fit, and for indices out of range."""
+
+    def time(self, inputs: Arrays, repeat: int) -> Any:
+        """Nanoseconds of each run, int64 [repeat]."""
+
+
+class ModelRunner:
+    """Code that a module runs, on the cores of this process or on a device."""
+
+    def __init__(self, model: CompiledModel) -> None:
+        self.model = model
+
+    def call(self, inputs: Arrays, outputs: Arrays) -> None:
+        """As a call of the module."""
+        self.model(*inputs, out=outputs)
+
+    def time(self, inputs: Arrays, repeat: int) -> Any:
+        """As the module's own."""
+        return self.model.time(inputs, repeat=repeat)
+
+
+class MissingDevice:
+    """Code for a device that is not here: it can be read and saved."""
+
+    def __init__(self, image: ModuleImage) -> None:
+        self._image = image
+
+    @property
+    def model(self) -> NoReturn:
+        """Raises TargetError."""
+        target = self._image.target
+        raise TargetError(
+            f"{self._image.name!r} was built for {target.cpu or target.name}, and there is no such device here\n"
+            f"  function.save(path) writes it for a machine that has one; `autotune devices` lists those there are here"
+        )
+
+    def call(self, inputs: Arrays, outputs: Arrays) -> NoReturn:
+        """Raises TargetError."""
+        return self.model
+
+    def time(self, inputs: Arrays, repeat: int) -> NoReturn:
+        """Raises TargetError."""
+        return self.model
+
+
+class InterpreterRunner:
+    """A loop program that the reference interpreter runs."""
+
+    def __init__(self, code: InterpretedCode, image: ModuleImage, lookups: Sequence[PlacedLookup]) -> None:
+        self._code = code
+        self._name = image.name
+        self._lookups = lookups
+        self._signature = Signature(image.name, image.inputs, image.outputs)
+
+    @property
+    def model(self) -> NoReturn:
+        """Raises UsageError."""
+        raise UsageError(
+            f"{self._name!r} was built for the interpreter, which runs no module: call the function, or build it for "
+            "another target"
+        )
+
+    def call(self, inputs: Arrays, outputs: Arrays) -> None:
+        """Run all kernels, one tile after another."""
+        given = self._signature.inputs(inputs)
+        results, _ = self._signature.given_outputs([*outputs], given)
+        arguments = {"input": iter(given[0]), "output": iter(results)}
+        program = self._code.program
+        memory = [next(arguments[spec.role]) for spec in self._code.buffers[: len(program.arguments)]]
+        memory += [poisoned(buffer) for buffer in program.workspaces]
+        for number, kernel in enumerate(self._code.kernels):
+            for placed in self._lookups:
+                if placed.kernel == number:
+                    placed.lookup.check(memory[placed.buffer])
+            self._code.run(number, [memory[n] for n in kernel.buffers], 0, kernel.tiles)
+
+    def time(self, inputs: Arrays, repeat: int) -> Any:
+        """Of the interpreter: nothing is learnt from it about other targets."""
+        outputs = self._signature.fresh_outputs()[0]
+        times = []
+        for _ in range(repeat):
+            begin = time.perf_counter_ns()
+            self.call(inputs, outputs)
+            times.append(time.perf_counter_ns() - begin)
+        return np.asarray(times, np.int64)
+
+
+__all__ = ["InterpreterRunner", "MissingDevice", "ModelRunner", "Runner"]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from autotune.errors import LoweringError
+from autotune.lower.inlining import Inlined, inlined_bodies
 from autotune.lower.ir import Buffer, For, LoopKernel, LoopProgram, Stmt, Store, loads, walk
 from autotune.lower.linear import Simplifier, constant_form
 from autotune.lower.nest import NestBuilder
@@ -16,10 +17,9 @@ from autotune.schedule.stage import Stage
 from autotune.strides import aligned_strides
 from autotune.te.accesses import checked
 from autotune.te.depth import walks_deep
-from autotune.te.expr import Expr, Read, Reduce, cast
 from autotune.te.sequential import SequentialOp
-from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
-from autotune.te.traversal import reads, substitute, transform
+from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
+from autotune.te.traversal import reads
 
 
 @walks_deep
@@ -40,7 +40,7 @@ def lower_schedule(
     """
     order = schedule.order()
     arguments = _argument_buffers(schedule, args, order, strides or {})
-    bodies, epilogues = inlined_bodies(order)
+    bodies, epilogues = inlined_bodies(order, source=_checked)
     live = [s for s in order if s.attach_type != "inline"]
     for stage in live:
         _check_attachment(stage, live)
@@ -156,65 +156,10 @@ def _root_place(stage: Stage, arguments: Mapping[Tensor, Buffer], workspaces: li
     return Place(tuple(buffers), tuple(constant_form(0) for _ in stage.op.shape))
 
 
-Inlined = tuple[tuple[Expr, ...], Expr | None]
-"""The body of a stage, and its epilogue."""
-
-
-def inlined_bodies(
-    order: Sequence[Stage], known: dict[tuple[object, ...], Inlined] | None = None
-) -> tuple[dict[Stage, tuple[Expr, ...]], dict[Stage, Expr]]:
-    """Bodies and epilogues of all compute stages, with inlined stages substituted.
-
-    ``known`` are those of other schedules of the program, which gets these in addition.
-    """
-    known = {} if known is None else known
-    bodies: dict[Stage, tuple[Expr, ...]] = {}
-    epilogues: dict[Stage, Expr] = {}
-    for stage in order:
-        if not isinstance(stage.op, ComputeOp):
-            continue
-        producers = [stage.schedule[tensor] for tensor in stage.op.input_tensors]
-        inlined = {p.op: bodies[p] for p in producers if p.attach_type == "inline" and p in bodies}
-        key = (stage.op, *(inlined.get(p.op) for p in producers))
-        if key not in known:
-            known[key] = _substituted(stage, inlined)
-        bodies[stage], epilogue = known[key]
-        if epilogue is not None:
-            epilogues[stage] = epilogue
-    return bodies, epilogues
-
-
-def _substituted(stage: Stage, inlined: Mapping[Operation, tuple[Expr, ...]]) -> Inlined:
-    """What a stage computes with the bodies of ``inlined`` stages in place of reads of them."""
-    op = stage.op
-    assert isinstance(op, ComputeOp)
-    mine = checked(op)
-    last = mine.epilogue
-    if not inlined:
-        return mine.body, last
-
-    def replace(node: Expr) -> Expr | None:
-        if not isinstance(node, Read):
-            return None
-        producer = stage.schedule[node.tensor].op
-        if not isinstance(producer, ComputeOp) or producer not in inlined:
-            return None
-        # An index may be of a narrower type than the loop variable that it stands for.
-        indices = [cast(index, axis.dtype) for axis, index in zip(producer.axis, node.indices, strict=True)]
-        return substitute(
-            inlined[producer][node.tensor.value_index], dict(zip(producer.axis, indices, strict=True))
-        )
-
-    memo: dict[int, Expr] = {}
-    first = mine.body[0]
-    if isinstance(first, Reduce):
-        sources = tuple(transform(s, replace, memo) for s in first.sources)
-        body: tuple[Expr, ...] = tuple(
-            Reduce(first.reducer, sources, first.axis, i) for i in range(len(mine.body))
-        )
-    else:
-        body = tuple(transform(e, replace, memo) for e in mine.body)
-    return body, None if last is None else transform(last, replace)
+def _checked(op: ComputeOp) -> Inlined:
+    """What an operation computes, its indices inside of the tensors that it reads."""
+    known = checked(op)
+    return known.body, known.epilogue
 
 
 def _kernel(stage: Stage, body: Stmt) -> LoopKernel:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from autotune.schedule.match import difference, matched_reads, paired
 from autotune.schedule.sequential import check_sequential
 from autotune.te.expr import IterVar
+from autotune.te.sequential import SequentialOp
 from autotune.te.tensor import ComputeOp, Tensor
 from autotune.te.traversal import reads
 
@@ -24,7 +25,8 @@ def check(schedule: Schedule, step: str) -> None:
     live = schedule.order()
     readers: dict[Stage, list[Stage]] | None = None
     for stage in live:
-        check_sequential(step, stage)
+        if isinstance(stage.op, SequentialOp):
+            check_sequential(step, stage)
         if stage.attach_type == "inline":
             continue
         if stage.attach_type == "scope":

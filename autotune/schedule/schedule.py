@@ -33,6 +33,8 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
         self._renamed: dict[Operation, Operation] = {}
         """Operations whose name another one had already, as they are called here."""
         self.stages: list[Stage] = []
+        self._order: list[Stage] | None = None
+        """What :meth:`order` found, until a stage computes something else."""
         for op in post_order([op.output(0) for op in outputs]):
             self.add(op)
         for op in outputs:
@@ -80,7 +82,9 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
 
     def order(self) -> list[Stage]:
         """Stages that the outputs need now, producers before consumers."""
-        return ordered([self[op] for op in self.outputs], self._producers)
+        if self._order is None:
+            self._order = ordered([self[op] for op in self.outputs], self._producers)
+        return list(self._order)
 
     def _producers(self, stage: Stage) -> list[Stage]:
         return [self._stages[tensor.op] for tensor in stage.op.input_tensors]
@@ -95,14 +99,15 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
 
     # -- bookkeeping -----------------------------------------------------------------------------------------
 
-    def snapshot(self) -> tuple[Any, ...]:
-        """What :meth:`restore` needs to undo a primitive that fails half-way."""
+    def snapshot(self, stages: Sequence[Stage]) -> tuple[Any, ...]:
+        """What :meth:`restore` needs to undo a primitive that fails half-way and changes ``stages`` alone."""
         maps = (dict(self._stages), dict(self._by_name), list(self.stages))
-        return (*maps, [(stage, stage.snapshot()) for stage in self.stages])
+        return (*maps, [(stage, stage.snapshot()) for stage in stages])
 
     def restore(self, state: tuple[Any, ...]) -> None:
         """Go back to a snapshot."""
         self._stages, self._by_name, self.stages, stages = state
+        self._order = None
         for stage, attributes in stages:
             stage.__dict__.update(attributes)
 
@@ -112,6 +117,7 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
             if stage is gone:
                 self._stages[known] = kept
         self._by_name[gone.op.name] = kept
+        self._order = None
         self.stages.remove(gone)
         kept.is_output, kept.scope, kept.alignments = gone.is_output, gone.scope, gone.alignments
         kept.attach_type, kept.attach_stage, kept.attach_ivar = (
@@ -135,6 +141,7 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
         """Add a stage for an operation; where another one has its name, a number behind tells them apart."""
         stage = Stage(self, op)
         self._stages[op] = stage
+        self._order = None
         if op.name in self._by_name:
             self._renamed[op] = rewrite.renamed(op, self.unique_name(op.name))
             self.replace_op(stage, self._renamed[op])
@@ -151,6 +158,7 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
         """Let a stage compute another operation; the old one still names the stage."""
         stage.op = op
         self._stages[op] = stage
+        self._order = None
 
     def redirect(self, reader: Stage, source: Stage, index: int, replacement: Any) -> None:
         """Let ``reader`` read ``replacement(indices)`` where it reads output ``index`` of ``source``."""

@@ -172,8 +172,18 @@ class Trace:
 def primitive(function: F) -> F:
     """Register a method of Schedule or Stage as a primitive and append a Step when it is called.
 
-    A primitive that calls others (``tile``) is one step; a call that raises leaves no step and no change.
+    A primitive that calls others (``tile``) is one step; a call that raises leaves no step and no change. One of a
+    stage changes that stage alone.
     """
+    return _registered(function, alone=True)
+
+
+def primitive_of_several(function: F) -> F:
+    """The same for a method of a stage that changes other stages too."""
+    return _registered(function, alone=False)
+
+
+def _registered(function: F, *, alone: bool) -> F:
     signature = inspect.signature(function)
     PRIMITIVES[function.__name__] = function
 
@@ -189,7 +199,8 @@ def primitive(function: F) -> F:
             if is_expression(encoded.get(WHEN)):  # another configuration may switch it on
                 schedule.steps.append(Step(function.__name__, stage, args))
             return None
-        before = None if schedule.replaying else schedule.snapshot()
+        changed = schedule.stages if self is schedule or not alone else [self]
+        before = None if schedule.replaying else schedule.snapshot(changed)
         schedule.step = function.__name__
         try:
             result = function(*call.args, **call.kwargs)
@@ -278,4 +289,4 @@ def _result_names(result: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(i.name for i in items if isinstance(i, IterVar | Tensor)))
 
 
-__all__ = ["PRIMITIVES", "RESERVED", "VERSION", "Step", "Trace", "primitive"]
+__all__ = ["PRIMITIVES", "RESERVED", "VERSION", "Step", "Trace", "primitive", "primitive_of_several"]

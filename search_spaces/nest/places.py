@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from autotune.lower.attached import attached_inside
-from autotune.lower.program import Inlined, inlined_bodies
+from autotune.lower.inlining import Inlined, inlined_bodies
 from autotune.schedule.knob_expression import evaluate
 from autotune.schedule.stage import Stage
 from autotune.te.expr import Binary, Const, Expr, IterVar, Read, const

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.lower.program import Inlined
+from autotune.lower.inlining import Inlined
 from autotune.schedule.knob import Columns
 from autotune.schedule.stage import Stage
 from autotune.te.expr import IterVar, Reduce

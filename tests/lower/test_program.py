@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autotune import te
 from autotune.lower.examples import chain
-from autotune.lower.program import Inlined, inlined_bodies
+from autotune.lower.inlining import Inlined, inlined_bodies
 from autotune.te.expr import Expr
 from autotune.te.traversal import reads
 

@@ -6,7 +6,7 @@ thread axes run as on a GPU, barriers included.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -114,34 +114,47 @@ class _Machine:
             raise InternalError(f"unknown statement {type(stmt).__name__}")
 
     def index(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[int, ...]:
-        index = tuple(int(self.value(i)) for i in indices)
-        if any(not 0 <= i < d for i, d in zip(index, buffer.shape, strict=True)):
-            raise InternalError(f"access to {buffer.name}{list(index)} outside of its shape {buffer.shape}")
-        return index
+        return self._place(buffer, map(self.value, indices))
+
+    def _place(self, buffer: Buffer, indices: Iterable[Any]) -> tuple[int, ...]:
+        place = tuple(int(i) for i in indices)
+        if any(not 0 <= i < d for i, d in zip(place, buffer.shape, strict=True)):
+            raise InternalError(f"access to {buffer.name}{list(place)} outside of its shape {buffer.shape}")
+        return place
 
     def value(self, node: Expr) -> Any:
+        """The value of an expression, of whose parts each is worked out once."""
+        return self._value(node, {})
+
+    def _value(self, node: Expr, memo: dict[int, Any]) -> Any:
         if isinstance(node, Const):
             return np.dtype(node.dtype).type(node.value)
         if isinstance(node, Var):
             return self.env[node]
+        done = memo.get(id(node))
+        if done is None:
+            done = memo[id(node)] = self._computed(node, lambda part: self._value(part, memo))
+        return done
+
+    def _computed(self, node: Expr, value: Callable[[Expr], Any]) -> Any:
         if isinstance(node, Load):
-            return self.memory[node.buffer][self.index(node.buffer, node.indices)]
+            return self.memory[node.buffer][self._place(node.buffer, map(value, node.indices))]
         if isinstance(node, Binary):
             if node.op == "and":
-                return self.value(node.a) and self.value(node.b)
+                return value(node.a) and value(node.b)
             if node.op == "or":
-                return self.value(node.a) or self.value(node.b)
-            return BINARY[node.op](self.value(node.a), self.value(node.b))
+                return value(node.a) or value(node.b)
+            return BINARY[node.op](value(node.a), value(node.b))
         if isinstance(node, Compare):
-            return COMPARE[node.op](self.value(node.a), self.value(node.b))
+            return COMPARE[node.op](value(node.a), value(node.b))
         if isinstance(node, Select):
-            return self.value(node.a if self.value(node.cond) else node.b)
+            return value(node.a if value(node.cond) else node.b)
         if isinstance(node, Not):
-            return not self.value(node.a)
+            return not value(node.a)
         if isinstance(node, Cast):
-            return converted(np.asarray(self.value(node.a)), node.dtype)[()]
+            return converted(np.asarray(value(node.a)), node.dtype)[()]
         if isinstance(node, Call):
-            return FUNCTIONS[node.name](*[self.value(a) for a in node.args])
+            return FUNCTIONS[node.name](*[value(a) for a in node.args])
         raise InternalError(f"unknown expression {type(node).__name__}")
 
 

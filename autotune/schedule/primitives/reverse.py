@@ -8,7 +8,7 @@ from autotune.schedule import rewrite
 from autotune.schedule.legality import effective_readers
 from autotune.schedule.relations import Fuse, Split
 from autotune.schedule.state import StageState
-from autotune.schedule.trace import primitive
+from autotune.schedule.trace import primitive_of_several
 from autotune.te.expr import IterVar, Read
 from autotune.te.tensor import ComputeOp
 from autotune.te.traversal import reads
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class ReversePrimitives(StageState):
     """reverse_compute_at, reverse_compute_inline."""
 
-    @primitive
+    @primitive_of_several
     def reverse_compute_at(self, producer: Any, scope: IterVar) -> None:
         """Compute this stage inside a loop of the stage that it reads, right after the values it needs.
 
@@ -141,7 +141,7 @@ class ReversePrimitives(StageState):
                 self.all_iter_vars.append(fused)
         return copies
 
-    @primitive
+    @primitive_of_several
     def reverse_compute_inline(self) -> None:
         """Fold this elementwise stage into the stage that it reads: its value is what the producer stores.
 

@@ -312,16 +312,23 @@ def _over(form: Lin, loops: Mapping[Expr, int]) -> NDArray[np.int64]:
     return found
 
 
+_MOST_CASES = 16
+"""Sets of conditions that a part of an expression is looked at under; of one with more, none is taken to be known."""
+
+
 def _guarded(exprs: Sequence[Expr]) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
     """All loads of expressions, each with conditions without which it does not count."""
-    seen: set[tuple[int, ...]] = set()
+    seen: dict[int, set[tuple[int, ...]]] = {}
     stack: list[tuple[Expr, tuple[Expr, ...]]] = [(expr, ()) for expr in exprs]
     while stack:
         node, conditions = stack.pop()
-        key = (id(node), *map(id, conditions))
-        if key in seen:
+        cases = seen.setdefault(id(node), set())
+        if len(cases) >= _MOST_CASES:
+            conditions = ()
+        key = tuple(map(id, conditions))
+        if key in cases:
             continue
-        seen.add(key)
+        cases.add(key)
         if isinstance(node, Load):
             yield node, conditions
         if isinstance(node, Select):

@@ -76,11 +76,15 @@ class Function:
 
         suffix = Path(path).suffix
         if self.target.arch == INTERPRETER:
-            raise UsageError(f"{self._image.name!r} was built for the interpreter: only code of a machine is saved")
+            raise UsageError(
+                f"{self._image.name!r} was built for the interpreter: only code of a machine is saved"
+            )
         if suffix not in _SOURCES.values():
             artifact.save(self._image, path)
         elif _SOURCES.get(self.target.arch) != suffix:
-            raise UsageError(f"{path}: {self._image.name!r} has no {suffix} source, it was built for {self.target.name}")
+            raise UsageError(
+                f"{path}: {self._image.name!r} has no {suffix} source, it was built for {self.target.name}"
+            )
         else:
             Path(path).write_text(self.source)
 
@@ -90,7 +94,11 @@ class Function:
             f"{spec.name}: {spec.dtype}[{', '.join(map(str, spec.shape))}]" for spec in self._arguments
         )
         written = ", ".join(self._arguments[i].name for i in self._outputs)
-        where = f"target={self.target.arch}" if self.target.arch in _ELSEWHERE else f"threads={self.target.threads}"
+        where = (
+            f"target={self.target.arch}"
+            if self.target.arch in _ELSEWHERE
+            else f"threads={self.target.threads}"
+        )
         return f"<Function {image.name!r} ({call}) writes {written}, {where}>"
 
     def __call__(self, *arrays: Any) -> None:

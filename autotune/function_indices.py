@@ -67,7 +67,9 @@ def index_checks(lookups: Sequence[PlacedLookup], bindings: Sequence[Binding]) -
         for first, runs, stride, count in strided_runs(shape, strides):
             where = bindings[placed.buffer]
             binding = replace(
-                where, offset=where.offset + (start + first) * width, nbytes=((runs - 1) * stride + count) * width
+                where,
+                offset=where.offset + (start + first) * width,
+                nbytes=((runs - 1) * stride + count) * width,
             )
             extent = lookup.tensor.shape[lookup.axis]
             yield IndexCheck(

@@ -97,9 +97,9 @@ class _Inliner:
         if key not in self.elements:
             if len(self.elements) >= MOST_ELEMENTS:
                 raise LoweringError(
-                    f"stage {self.stage.op.name} computes more than {MOST_ELEMENTS} elements of inlined stages for each "
-                    f"of its own, of {op.name} among others; compute some of the stages on the way at the root, or at a "
-                    f"loop of their reader"
+                    f"stage {self.stage.op.name} computes more than {MOST_ELEMENTS} elements of inlined stages for "
+                    f"each of its own, of {op.name} among others; compute some of the stages on the way at the root, "
+                    f"or at a loop of their reader"
                 )
             value = self.source(op)[0][node.tensor.value_index]
             self.elements[key] = self._computed(value, dict(zip(op.axis, indices, strict=True)))

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune.errors import LoweringError
+from autotune.lower.inlining import inlined_bodies
 from autotune.lower.ir import Buffer, LoopProgram
 from autotune.lower.polyhedra import Access, Extraction, Instance, NotAffine, affine, guarded
-from autotune.lower.inlining import inlined_bodies
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.te.dtypes import is_float

@@ -59,7 +59,9 @@ def settled(op: ComputeOp) -> ComputeOp:
     known = checked(op)
     if known.body is op.body and (op.epilogue is None or known.epilogue is op.epilogue.body):
         return op
-    last = None if op.epilogue is None else Epilogue(op.epilogue.accumulator, known.epilogue or op.epilogue.body)
+    last = (
+        None if op.epilogue is None else Epilogue(op.epilogue.accumulator, known.epilogue or op.epilogue.body)
+    )
     return ComputeOp(op.name, op.axis, known.body, last)
 
 

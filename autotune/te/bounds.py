@@ -136,7 +136,9 @@ def _range(index: Expr, conditions: Sequence[Expr], boxes: Boxes) -> Interval:
     chosen = cast(index, INDEX_DTYPE)
     try:
         low = _least(lambda limit: _search([*conditions, compare("<=", chosen, limit)], boxes), low, high)
-        high = -_least(lambda limit: _search([*conditions, compare(">=", chosen, -limit)], boxes), -high, -low)
+        high = -_least(
+            lambda limit: _search([*conditions, compare(">=", chosen, -limit)], boxes), -high, -low
+        )
     except Undecided:
         pass
     return low, high

@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 from autotune.errors import ScheduleError
 from autotune.te.depth import walks_deep
 from autotune.te.dtypes import dtype_named
-from autotune.te.values import FUNCTIONS
 from autotune.te.expr import (
     Binary,
     Call,
@@ -29,6 +28,7 @@ from autotune.te.expr import (
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 from autotune.te.text import HEADER, REDUCERS
 from autotune.te.traversal import substitute
+from autotune.te.values import FUNCTIONS
 
 _BINARY: dict[type[ast.AST], str] = {
     ast.Add: "+",

@@ -51,7 +51,9 @@ class _Block:
 
     def _statement(self, node: Statement) -> list[Statement]:
         if isinstance(node, Assign):
-            return self._stored(replace(node, indices=self._settled(node.indices), value=self._settled([node.value])[0]))
+            return self._stored(
+                replace(node, indices=self._settled(node.indices), value=self._settled([node.value])[0])
+            )
         if isinstance(node, Named):
             value = self._resolved(node.value)
             if is_static(value, self.boxes):

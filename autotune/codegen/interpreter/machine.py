@@ -34,8 +34,8 @@ from autotune.lower.ir import (
 from autotune.te.conversion import converted
 from autotune.te.depth import walks_deep
 from autotune.te.dtypes import is_float
-from autotune.te.values import BINARY, COMPARE, FUNCTIONS
 from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, Not, Select, Var
+from autotune.te.values import BINARY, COMPARE, FUNCTIONS
 
 Array = np.ndarray[Any, Any]
 

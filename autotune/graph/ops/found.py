@@ -73,7 +73,9 @@ def _non_zero_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> l
             steps.store(steps.results[0], (found.get(),), -1)
             found.add(1)
 
-    (flat,) = sequential((size,), ("int64",), [x], build, [f"{names[0]}.flat"], length=size, keeps_inside=True)
+    (flat,) = sequential(
+        (size,), ("int64",), [x], build, [f"{names[0]}.flat"], length=size, keeps_inside=True
+    )
 
     def place(dim: Expr, i: Expr) -> Expr:
         index = delinear(flat(i), x.shape) if x.ndim else [flat(i)]
@@ -187,7 +189,9 @@ def _unique_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> lis
             steps.store(often, (group,), often(group) + 1)
 
     length = size * columns * max(size, 2).bit_length()
-    first, number, often = sequential((size,), ("int64",) * 3, [x], build, names[1:4], length=length, keeps_inside=True)
+    first, number, often = sequential(
+        (size,), ("int64",) * 3, [x], build, names[1:4], length=length, keeps_inside=True
+    )
 
     def value(i: Expr, j: Expr) -> Expr:
         return te.if_then_else(first(i) >= 0, x(te.maximum(first(i), 0), j), te.const(0, x.dtype))
@@ -306,7 +310,14 @@ def _suppression_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -
     apart = {0: batches, 1: labels}
     shape = (batches, labels, most)
     (kept,) = sequential(
-        shape, ("int64",), [boxes, scores], build, [f"{names[0]}.kept"], apart=apart, length=size, keeps_inside=True
+        shape,
+        ("int64",),
+        [boxes, scores],
+        build,
+        [f"{names[0]}.kept"],
+        apart=apart,
+        length=size,
+        keeps_inside=True,
     )
 
     def join(steps: Steps, point: Sequence[Expr]) -> None:
@@ -324,7 +335,9 @@ def _suppression_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -
                 steps.store(rows, (found.get(), column), -1)
             found.add(1)
 
-    (rows,) = sequential((math.prod(shape), 3), ("int64",), [kept], join, names[:1], length=math.prod(shape), keeps_inside=True)
+    (rows,) = sequential(
+        (math.prod(shape), 3), ("int64",), [kept], join, names[:1], length=math.prod(shape), keeps_inside=True
+    )
     return [rows, _count_of(rows, names[1], (0, 0), 0)]
 
 

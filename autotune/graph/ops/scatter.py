@@ -165,7 +165,14 @@ def _elements_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> l
     apart = {dim: shape[dim] for dim in range(axis)}
     length = math.prod(shape[axis:]) + math.prod(indices.shape[axis:])
     return sequential(
-        shape, (data.dtype,), [data, indices, updates], build, names, apart=apart, length=length, keeps_inside=True
+        shape,
+        (data.dtype,),
+        [data, indices, updates],
+        build,
+        names,
+        apart=apart,
+        length=length,
+        keeps_inside=True,
     )
 
 
@@ -224,7 +231,14 @@ def _nd_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te
     apart = {0: shape[0]} if parts else {}
     length = math.prod(shape[lead:]) + math.prod(updates.shape)
     return sequential(
-        shape, (data.dtype,), [data, indices, updates], build, names, apart=apart, length=length, keeps_inside=True
+        shape,
+        (data.dtype,),
+        [data, indices, updates],
+        build,
+        names,
+        apart=apart,
+        length=length,
+        keeps_inside=True,
     )
 
 

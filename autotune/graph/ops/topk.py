@@ -93,7 +93,9 @@ def _compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Te
 
     apart = {dim: extent for dim, extent in enumerate(shape) if dim != axis}
     steps = size * max(k, 2).bit_length()
-    return sequential(shape, (x.dtype, "int64"), [x], build, names, apart=apart, length=steps, keeps_inside=True)
+    return sequential(
+        shape, (x.dtype, "int64"), [x], build, names, apart=apart, length=steps, keeps_inside=True
+    )
 
 
 define(

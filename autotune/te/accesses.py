@@ -136,8 +136,7 @@ class Reads:
 
     def _stays(self, read: Read, dim: int, cases: Cases) -> bool:
         """Whether an index stays inside wherever it is read."""
-        name, extent = read.tensor.name, read.tensor.shape[dim]
-        access = Access(self.stage, "reads", repr(read), name, dim, extent, read.indices[dim])
+        access = Access(self.stage, "reads", read.tensor, read.indices, dim, read.indices[dim])
         stays = access.verdict(cases, self.boxes) == "inside"
         if not stays and ALWAYS[0] in cases:
             self._look_up(read, dim)

@@ -17,6 +17,7 @@ from autotune.te.dtypes import INDEX_DTYPE
 from autotune.te.expr import Expr, Var, binary, cast, compare, const, select
 from autotune.te.guards import Case, Cases, Fact, is_static
 from autotune.te.intervals import Boxes, Interval, interval
+from autotune.te.tensor import Tensor
 from autotune.te.traversal import nodes
 from autotune.te.witness import Point, Undecided, witness
 
@@ -32,15 +33,19 @@ def settled_index(index: Expr, extent: int) -> Expr:
 
 @dataclass(frozen=True)
 class Access:
-    """Where a stage reads or stores: its name, what it does, the dimension, its extent, the index."""
+    """Where a stage reads or stores, along a dimension; an index there may have been resolved to another one."""
 
     stage: str
     verb: str
-    place: str
-    tensor: str
+    tensor: Tensor
+    indices: tuple[Expr, ...]
     dim: int
-    extent: int
     index: Expr
+
+    @property
+    def extent(self) -> int:
+        """How many elements there are."""
+        return self.tensor.shape[self.dim]
 
     def verdict(self, cases: Cases, boxes: Boxes) -> Verdict:
         """Whether the index stays inside in all cases; raises LoweringError where it does not."""
@@ -89,9 +94,10 @@ class Access:
         there = f"indices from 0 to {self.extent - 1}" if self.extent else "no elements"
         point = _search([*conditions, self._leaves()], boxes) or {}
         where = ", ".join(f"{var!r} = {value}" for var, value in point.items() if _varies(var, boxes))
+        place = f"{self.tensor.name}[{', '.join(map(repr, self.indices))}]"
         return LoweringError(
-            f"stage {self.stage} {self.verb} {self.place} out of bounds: index {self.dim}, {self.index!r}, {span}, and "
-            f"{self.tensor} has {there}{f', as for {where}' if where else ''}\n"
+            f"stage {self.stage} {self.verb} {place} out of bounds: index {self.dim}, {self.index!r}, {span}, and "
+            f"{self.tensor.name} has {there}{f', as for {where}' if where else ''}\n"
             f"  a read under te.if_then_else is not made where the condition does not hold; only an index that data "
             f"decide counts from the end where it is negative"
         )

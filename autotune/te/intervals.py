@@ -32,6 +32,8 @@ def interval(expr: Expr, boxes: Boxes, memo: dict[int, Interval] | None = None) 
     ((-3, 15), (1, 1), (0, 2))
     """
     known = {} if memo is None else memo
+    if isinstance(expr, Var):
+        return boxes.get(expr) or integer_limits(expr.dtype)
     for node in ordered([expr], lambda n: () if id(n) in known else children(n)):
         if id(node) not in known:
             known[id(node)] = _bounds(node, boxes, known)

@@ -100,9 +100,8 @@ class _Block:
         return [*made, Branch(inside, (replace(node, indices=tuple(indices)),), ())]
 
     def _stays(self, node: Assign, dim: int) -> bool:
-        index, extent = self._resolved(node.indices[dim]), node.tensor.shape[dim]
-        text = f"{node.tensor.name}[{', '.join(map(repr, node.indices))}]"
-        access = Access(self.op.name, "stores to", text, node.tensor.name, dim, extent, index)
+        index = self._resolved(node.indices[dim])
+        access = Access(self.op.name, "stores to", node.tensor, node.indices, dim, index)
         return access.verdict(self.cases, self.boxes) == "inside"
 
 

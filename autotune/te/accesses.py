@@ -100,7 +100,7 @@ def _checked(op: ComputeOp) -> Checked:
     return Checked(
         body if unsettled else op.body,
         None if last is None else settled([last], ends)[0],
-        tuple(found.lookups),
+        tuple(dict.fromkeys(found.lookups)),
     )
 
 

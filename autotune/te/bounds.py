@@ -92,8 +92,7 @@ class Access:
         low, high = _range(self.index, conditions, boxes)
         span = f"is from {low} to {high}" if low < high else f"is {low}"
         there = f"indices from 0 to {self.extent - 1}" if self.extent else "no elements"
-        point = _search([*conditions, self._leaves()], boxes) or {}
-        where = ", ".join(f"{var!r} = {value}" for var, value in point.items() if _varies(var, boxes))
+        where = _point_text([*conditions, self._leaves()], boxes)
         place = f"{self.tensor.name}[{', '.join(map(repr, self.indices))}]"
         return LoweringError(
             f"stage {self.stage} {self.verb} {place} out of bounds: index {self.dim}, {self.index!r}, {span}, and "
@@ -107,9 +106,13 @@ def _is_known(fact: Fact, boxes: Boxes) -> bool:
     return fact.cond is not None and is_static(fact.cond, boxes)
 
 
-def _varies(var: Expr, boxes: Boxes) -> bool:
-    low, high = boxes[var]
-    return low < high
+def _point_text(conditions: Sequence[Expr], boxes: Boxes) -> str:
+    """Where conditions hold, for one: ``i = 6``; empty where the search found none, or there is one point only."""
+    try:
+        point = _search(conditions, boxes) or {}
+    except Undecided:
+        return ""
+    return ", ".join(f"{var!r} = {at}" for var, at in point.items() if boxes[var][0] < boxes[var][1])
 
 
 def _variables(expr: Expr) -> set[Expr]:

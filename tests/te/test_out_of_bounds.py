@@ -181,17 +181,46 @@ def test_loops_that_never_run_read_nothing() -> None:
     assert results(te.compute((0,), lambda i: X[i + 50], name="C"), X=NUMBERS) == []
 
 
-def test_an_index_that_is_too_much_to_decide_is_settled() -> None:
-    """The condition never holds, which the search does not find out: nothing is refused that may be right."""
+def undecided() -> tuple[tuple[te.IterVar, te.IterVar], te.Expr]:
+    """Two loops and a condition that never holds in them, which the search does not find out."""
     side = 1 << 13
     i, j = (te.reduce_axis((0, side), name=name) for name in "ij")
     even = i * i + i + (i * 7919 + j * 104729) % 1_000_003 * 2
-    condition = even % 1_000_000 == 1
     assert side * side > MOST_POINTS
+    return (i, j), even % 1_000_000 == 1
+
+
+def test_an_index_that_is_too_much_to_decide_is_settled() -> None:
+    """Nothing is refused that may be right."""
+    (i, j), condition = undecided()
     with pytest.raises(Undecided):
-        witness([condition], {i: (0, side - 1), j: (0, side - 1)})
+        witness([condition], {var: (0, var.extent - 1) for var in (i, j)})
     c = te.compute((1,), lambda _: te.sum(te.if_then_else(condition, X[i + 1], 0.0), axis=[i, j]), name="C")
     assert "X[min(i + 1, 8)]" in str(autotune.lower(te.create_schedule(c.op), [X, c]))
+
+
+def test_an_error_whose_place_is_too_much_to_find_names_none() -> None:
+    (i, j), condition = undecided()
+    empty = te.placeholder((0,), name="E")
+    c = te.compute((1,), lambda _: te.sum(te.if_then_else(condition, empty[i], 0.0), axis=[i, j]), name="C")
+    with pytest.raises(LoweringError, match="and E has no elements\n"):
+        autotune.lower(te.create_schedule(c.op), [empty, c])
+
+
+def test_conditions_of_floating_point_are_worked_out() -> None:
+    half = te.const(0.5)
+    right = stage(lambda i: te.if_then_else(te.cast(i, "float32") * half < 2.9, X[i + 3], 0.0))
+    assert results(right, X=NUMBERS) == [4, 5, 6, 7, 8, 9, 0, 0, 0]
+    never = stage(lambda i: te.if_then_else(half > 1.0, X[i + 3], 0.0))
+    assert results(never, X=NUMBERS) == [0] * 9
+    wrong = stage(lambda i: te.if_then_else(te.cast(i, "float32") * half < 3.1, X[i + 3], 0.0))
+    assert "is from 3 to 9" in refused(wrong)
+
+
+def test_a_look_up_of_two_outputs_is_one_check() -> None:
+    up, down = te.compute((4,), lambda i: (X[I[i]] + 1.0, X[I[i]] - 1.0), name="C")
+    function = autotune.build(te.create_schedule(up.op), [X, I, up, down])
+    assert len(function.module.image.checks) == 1  # type: ignore[attr-defined]
 
 
 # -- indices that are data -----------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from autotune.te.tensor import ComputeOp, post_order
 if TYPE_CHECKING:
     from autotune.codegen.code import DispatchCode
     from autotune.schedule.schedule import Schedule
-    from autotune.te.tensor import Tensor
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ def placed_lookups(schedule: Schedule, code: DispatchCode) -> list[PlacedLookup]
     lookups = [one for op in program if isinstance(op, ComputeOp) for one in checked(op).lookups]
     found = []
     for lookup in lookups:
-        buffer = _buffer_of(schedule, lookup.indices, code)
+        buffer = _buffer_of(schedule, lookup, code)
         if buffer is None:
             continue
         kernels = [n for n, kernel in enumerate(code.kernels) if buffer in kernel.buffers]
@@ -46,9 +45,13 @@ def placed_lookups(schedule: Schedule, code: DispatchCode) -> list[PlacedLookup]
     return found
 
 
-def _buffer_of(schedule: Schedule, tensor: Tensor, code: DispatchCode) -> int | None:
-    """The number of the buffer that holds a tensor as it is, if there is one."""
+def _buffer_of(schedule: Schedule, lookup: Lookup, code: DispatchCode) -> int | None:
+    """The number of the buffer that holds the indices as they were written, if there is one."""
+    tensor = lookup.indices
     stage = schedule[tensor]
+    whole = all(side == (0, extent - 1) for side, extent in zip(lookup.box, tensor.shape, strict=True))
+    if not whole and isinstance(stage.op, ComputeOp) and stage.op is not tensor.op:
+        return None  # a part of them may lie elsewhere in a layout of the schedule's
     if stage.op.shape != tensor.shape or stage.alignments or stage.attach_type != "root":
         return None
     names = {schedule.name_of(tensor), stage.op.output(tensor.value_index).name}

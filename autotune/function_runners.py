@@ -59,6 +59,9 @@ class MissingDevice:
     @property
     def model(self) -> NoReturn:
         """Raises TargetError."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
         target = self._image.target
         raise TargetError(
             f"{self._image.name!r} was built for {target.cpu or target.name}, and there is no such device here\n"
@@ -67,11 +70,11 @@ class MissingDevice:
 
     def call(self, inputs: Arrays, outputs: Arrays) -> NoReturn:
         """Raises TargetError."""
-        return self.model
+        self._refuse()
 
     def time(self, inputs: Arrays, repeat: int) -> NoReturn:
         """Raises TargetError."""
-        return self.model
+        self._refuse()
 
 
 class InterpreterRunner:

@@ -52,9 +52,9 @@ def cache_write(op: ComputeOp, name: str) -> tuple[ComputeOp, ComputeOp]:
     return cache, ComputeOp(op.name, op.axis, copies)
 
 
-def settled(op: ComputeOp) -> ComputeOp:
+def settled(op: Operation) -> Operation:
     """The same operation, its indices inside of the tensors as they are now; raises LoweringError where one leaves."""
-    if isinstance(op, SequentialOp):
+    if not isinstance(op, ComputeOp) or isinstance(op, SequentialOp):
         return op
     known = checked(op)
     if known.body is op.body and (op.epilogue is None or known.epilogue is op.epilogue.body):

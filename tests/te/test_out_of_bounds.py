@@ -271,6 +271,18 @@ def test_the_part_of_the_indices_that_is_read_is_checked() -> None:
         function(values, indices, found)
 
 
+def test_a_part_of_indices_in_another_layout_is_not_looked_up_in_the_wrong_place() -> None:
+    table = te.placeholder((3, 3), "int64", name="T")
+    copy = te.compute((3, 3), lambda i, j: table[i, j] + 0 * i, name="copy")
+    c = te.compute((3,), lambda j: X[copy[0, j]], name="C")
+    s = te.create_schedule(c.op)
+    s.transform_layout(copy, lambda i, j: [j, i])
+    indices, found = np.full((3, 3), 99, np.int64), np.zeros(3, np.float32)
+    indices[0] = [0, 1, -1]
+    autotune.build(s, [X, table, c])(NUMBERS, indices, found)
+    assert found.tolist() == [1, 2, 9]
+
+
 def test_computed_and_conditional_indices_read_the_nearest_element() -> None:
     assert results(stage(lambda i: X[I[i] - 1], 4), X=NUMBERS, I=[0, -1, 800, -800]) == [9, 8, 9, 1]
     guarded = stage(lambda i: te.if_then_else(I[i] < 9, X[I[i]], -5.0), 4)

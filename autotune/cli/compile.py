@@ -91,7 +91,7 @@ def command(
     from autotune.tuning.api import check_threads_here
     from autotune.tuning.placing import compile_anywhere
     from autotune.tuning.several_targets import compile_for_targets
-    from autotune.tuning.sized import as_ranges, compile_sizes_in_detail, has_ranges
+    from autotune.tuning.sized import compile_sizes_in_detail, has_ranges
 
     for target in targets:
         check_threads_here(target, options["threads"], allow_oversubscription=allow_oversubscription)
@@ -101,7 +101,7 @@ def command(
             raise UsageError(
                 "ranges of sizes were given: leave out --lock, --place, --devices, --verify and all targets but one"
             )
-        ranges, options["shapes"] = as_ranges(given["shapes"]), None
+        ranges, options["shapes"] = given["shapes"], None
         sized = compile_sizes_in_detail(
             model,
             ranges,

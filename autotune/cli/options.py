@@ -17,6 +17,7 @@ from autotune.passes.preference import TOLERANCE
 from autotune.suggest import counted
 
 if TYPE_CHECKING:
+    from autotune.compiler.dividing import Shapes
     from autotune.compiler.explain import Compilation
     from autotune.compiler.proof import ProofReport
 
@@ -125,15 +126,11 @@ def tolerance_option(command: F) -> F:
 
 def ranges_option(command: F) -> F:
     """``--shape`` that takes ranges too: arrives as ``shapes``; None without any."""
-    return click.option(
-        "--shape",
-        "shapes",
-        multiple=True,
-        metavar="NAME=1x3x224x224",
-        callback=lambda context, parameter, texts: parse_shapes(texts, ranges=True),
-        help="The shape of an input whose sizes the model leaves open; or for requests of many sizes a range, by "
-        "the name of an open dimension: batch=1..32, or with its buckets seq=1..512:64,512; once for each.",
-    )(command)
+    return _shapes(
+        command,
+        f"{_SHAPES}; or for requests of many sizes a range of a dimension: batch=1..32, or with its buckets "
+        "seq=1..512:64,512. Once for each.",
+    )
 
 
 def traffic_options(command: F) -> F:
@@ -157,14 +154,24 @@ def traffic_options(command: F) -> F:
 
 
 def shape_option(command: F) -> F:
-    """``--shape``: arrives as ``shapes``, sizes by input name; None without any."""
+    """``--shape``: arrives as ``shapes``, sizes by the name of a dimension or an input; None without any."""
+    return _shapes(command, f"{_SHAPES}. Once for each.")
+
+
+_SHAPES = (
+    "A size that the model leaves open, by the name of the dimension (batch=1; x.0 for the first of input x where it "
+    "has no name), or the shape of an input"
+)
+
+
+def _shapes(command: F, text: str) -> F:
     return click.option(
         "--shape",
         "shapes",
         multiple=True,
         metavar="NAME=1x3x224x224",
         callback=lambda context, parameter, texts: parse_shapes(texts),
-        help="The shape of an input whose sizes the model leaves open; once for each.",
+        help=text,
     )(command)
 
 
@@ -203,26 +210,36 @@ def _placement(texts: Sequence[str]) -> dict[str, str] | None:
     return parse_placement(tuple(texts))
 
 
-def parse_shapes(texts: Sequence[str], *, ranges: bool = False) -> dict[str, Any] | None:
-    """Sizes by input name, tuples, and where they are allowed ranges by dimension, texts.
+def parse_shapes(texts: Sequence[str]) -> dict[str, Any] | None:
+    """Sizes by name: tuples of numbers, and ranges (``1..32``) or sums of other sizes (``past+1``) as texts.
 
-    Raises UsageError for a text that is neither, and for a name given twice.
+    Raises UsageError for a text that is none of these, and for a name given twice.
     """
     shapes: dict[str, Any] = {}
     for text in texts:
         name, _, extents = text.rpartition("=")
         sizes = extents.split("x")
-        if name and name not in shapes and ranges and (".." in extents or "+" in extents):
-            shapes[name] = extents
-            continue
-        if not name or not all(size.isdecimal() and int(size) > 0 for size in sizes):
+        is_text = ".." in extents or extents[:1].isalpha() or extents[:1] == "_"
+        if not name or not (is_text or all(size.isdecimal() and int(size) > 0 for size in sizes)):
             raise UsageError(
-                f"--shape {text!r} is not NAME=SIZES\n  sizes are whole numbers such as 1x3x224x224"
+                f"--shape {text!r} is not NAME=SIZES\n  sizes are whole numbers such as 1x3x224x224, or 8 of a "
+                "dimension"
             )
         if name in shapes:
             raise UsageError(f"--shape {name} is given twice")
-        shapes[name] = tuple(map(int, sizes))
+        shapes[name] = extents if is_text else tuple(map(int, sizes))
     return shapes or None
+
+
+def shape_options(shapes: Shapes | None) -> str:
+    """The same as options of a command that is advised, each with a space before it.
+
+    >>> shape_options({"batch": (1,), "past + 1": (4,), "x": (1, 3)})
+    " --shape batch=1 --shape 'past + 1=4' --shape x=1x3"
+    """
+    from autotune.frontends.sizes import as_shape, option
+
+    return "".join(f" {option(name, 'x'.join(map(str, as_shape(s))))}" for name, s in (shapes or {}).items())
 
 
 def compile_options(command: F) -> F:
@@ -360,6 +377,7 @@ __all__ = [
     "runs_options",
     "seed_option",
     "shape_option",
+    "shape_options",
     "targets_option",
     "threads_option",
     "tolerance_option",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
@@ -17,6 +18,7 @@ from autotune.cli.options import (
     json_option,
     objective_options,
     print_json,
+    shape_options,
 )
 
 if TYPE_CHECKING:
@@ -85,7 +87,8 @@ def command(
     )
     target, threads = options["target"], options["threads"]
     chosen = Target.parse(target, threads)
-    answers = [_advised(answer, chosen, target, threads) for answer in found]
+    sizes = shape_options(options["shapes"])
+    answers = [_advised(answer, chosen, target, threads, sizes) for answer in found]
     if as_json:
         print_json([to_json(answer, explain=explain) for answer in answers])
         return
@@ -124,15 +127,15 @@ def _missing(answers: Sequence[Answer], what: str, database: str | None, *, deta
     missing = [(a, a.answer) for a in answers if isinstance(a.answer, Miss) and not a.divided]
     if not missing:
         return []
-    where = "" if database is None else f" --db {database}"
-    advice = missing[0][1].advice.replace("`autotune tune", f"`autotune tune {what}{where}", 1)
+    where = "" if database is None else f" --db {shlex.quote(database)}"
+    advice = missing[0][1].advice.replace("`autotune tune", f"`autotune tune {shlex.quote(what)}{where}", 1)
     advice = advice.replace(" with this model and this --db", "")
     number = sum(len(answer.names) for answer, _ in missing)
     more = "" if details else f"; --explain has the {NEAREST} nearest of each"
     return [f"{counted(number, 'dispatch')} not measured for this target: {advice}{more}"]
 
 
-def _advised(answer: Answer, chosen: Target, target: Target | str, threads: int | None) -> Answer:
+def _advised(answer: Answer, chosen: Target, target: Target | str, threads: int | None, sizes: str) -> Answer:
     """A miss advises to tune for the target that was asked for, not for the default one."""
     from autotune.database import Miss
     from autotune.errors import UsageError
@@ -143,6 +146,7 @@ def _advised(answer: Answer, chosen: Target, target: Target | str, threads: int 
         return answer
     options = "" if target == "host" else f" --target {target}"
     options += "" if threads is None else f" --threads {threads}"
+    options += sizes
     advice = miss.advice.replace("`autotune tune`", f"`autotune tune{options}`")
     try:
         runnable(chosen)

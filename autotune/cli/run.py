@@ -148,14 +148,14 @@ def _module(
                 )
         return module, shapes
     announce(f"compiling {model}")
-    from autotune.tuning.sized import as_ranges, compile_for_sizes, has_ranges
+    from autotune.tuning.sized import compile_for_sizes, has_ranges
 
     if has_ranges(shapes):
         if placement or devices:
             raise UsageError("ranges of sizes were given: leave out --place and --devices")
         sized = compile_for_sizes(
             model,
-            as_ranges(shapes or {}),
+            shapes or {},
             database=database,
             threads=threads,
             allow_oversubscription=allow_oversubscription,

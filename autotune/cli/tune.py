@@ -108,7 +108,7 @@ def command(
         load_isl()  # missing is noticed before the search, not after it
     if budget is None and trials is None:
         budget = DEFAULT_BUDGET
-    from autotune.tuning.sized import as_ranges, has_ranges
+    from autotune.tuning.sized import has_ranges
 
     shapes: Mapping[str, Any] | None = options["shapes"]
     if has_ranges(shapes):
@@ -116,7 +116,7 @@ def command(
             raise UsageError("ranges of sizes were given: leave out --devices and --verify")
         return _tune_for_sizes(
             model,
-            as_ranges(shapes or {}),
+            shapes or {},
             as_json=as_json,
             traffic=traffic,
             most_buckets=most_buckets,
@@ -164,7 +164,7 @@ def command(
     return INTERRUPTED if report.stopped else 0
 
 
-def _tune_for_sizes(model: str, ranges: Mapping[str, str], *, as_json: bool, **options: Any) -> int:
+def _tune_for_sizes(model: str, ranges: Mapping[str, Any], *, as_json: bool, **options: Any) -> int:
     from autotune.cli.main import INTERRUPTED
     from autotune.tuning.progress import display
     from autotune.tuning.tune_sizes import tune_for_sizes

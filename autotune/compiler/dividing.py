@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from typing import TypeAlias
 
 from autotune.errors import UsageError
 from autotune.frontends.models import load
 from autotune.frontends.onnx_read import ModelSource
+from autotune.frontends.sizes import Given
 from autotune.graph.devices import is_annotated, without_devices
 from autotune.graph.ir import Graph
 from autotune.graph.region import Workload
@@ -19,7 +20,7 @@ from autotune.passes.pipeline import Observer, run_passes, standard_passes
 _LOG = logging.getLogger("autotune.compiler")
 
 Model: TypeAlias = "ModelSource | Graph"
-Shapes: TypeAlias = Mapping[str, Sequence[int]]
+Shapes: TypeAlias = Given
 
 
 def divide(

@@ -79,7 +79,8 @@ def compile_in_detail(
     Of several algorithms for an operation the fastest is used whose declared error is at most
     ``tolerance`` (relative to the largest result; 0 allows direct computation only); ``algorithm``
     names the one to use wherever it applies, for comparisons.
-    ``shapes`` gives the sizes of inputs with symbolic dimensions, by input name.
+    ``shapes`` gives sizes that the model leaves open: of a dimension by its name, or the shape of an input by the
+    input's.
     With the ``objective`` "memory" or "size" (of the artifact) the smallest algorithms and schedules are used that take
     up to ``max_slowdown`` times as long as the fastest: schedules by comparisons or readings inside a model,
     algorithms by comparisons or, where there was none, by estimates.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from autotune.compiler.coverage import CoverageReport
 from autotune.compiler.memory_proof import MemoryProof
 from autotune.compiler.plan import Plan
 from autotune.compiler.proof import ProofReport
+from autotune.frontends.sizes import Given
 from autotune.passes.partition import Partition
 from autotune.passes.pipeline import dump_folder
 from autotune.passes.plan_memory import MemoryPlan
@@ -28,8 +29,8 @@ class Compilation:
     partition: Partition
     memory_plan: MemoryPlan
     plan: Plan
-    shapes: Mapping[str, Sequence[int]] | None = None
-    """Sizes of inputs that the model leaves open."""
+    shapes: Given | None = None
+    """Sizes that the model leaves open, as they were given."""
     proofs: ProofReport | None = None
     """With ``verify``: what isl proved of each schedule."""
     memory_proof: MemoryProof | None = None

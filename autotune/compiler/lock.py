@@ -7,7 +7,7 @@ The form is JSON, a step of a schedule a line::
     versions             of autotune and llvmlite, which made the code
     target               the machine that the code is for
     layout, tolerance    what changes the dispatches of the model and their options
-    shapes               sizes of inputs that the model leaves open
+    shapes               sizes that the model leaves open, by the name of a dimension or of an input
     sites                the option of each workload that has several, by workload key
     schedules            of each workload: its dispatches, how well the schedule was known, its trace, and the
                          SHA-256 of the object code
@@ -38,7 +38,7 @@ AGAIN = "make the lock again by `autotune lock`"
 
 @dataclass(frozen=True)
 class LockedShape:
-    """The sizes of an input that the model leaves open."""
+    """The shape of an input, or the size of a dimension, that the model leaves open."""
 
     name: str
     shape: tuple[int, ...]
@@ -74,7 +74,7 @@ class Lock:
 
     @property
     def sizes(self) -> dict[str, tuple[int, ...]] | None:
-        """Sizes by the name of an input; None without any."""
+        """Sizes by name; None without any."""
         return {shape.name: shape.shape for shape in self.shapes} or None
 
     def to_json(self) -> str:

@@ -14,6 +14,7 @@ from autotune.compiler.tiers import Tier
 from autotune.database.evidence import Evidence, State
 from autotune.database.goal import FASTEST
 from autotune.errors import LockError, ScheduleError
+from autotune.frontends.sizes import as_shape
 from autotune.graph.region import Workload
 from autotune.passes.options import options_of
 from autotune.schedule.trace import Trace
@@ -46,7 +47,7 @@ def lock_of(done: Compilation) -> Lock:
         done.image.target,
         done.image.metadata["layout"],
         done.tolerance,
-        tuple(LockedShape(name, tuple(shape)) for name, shape in (done.shapes or {}).items()),
+        tuple(LockedShape(name, as_shape(shape)) for name, shape in (done.shapes or {}).items()),
         {key: option.name for key, option in done.plan.options.items()},
         tuple(schedules),
     )

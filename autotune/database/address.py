@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, quote_plus
@@ -59,7 +60,9 @@ class DatabaseAddress:
             if path.is_dir():
                 raise DatabaseError(f"cannot use the database {path}: it is a folder; give a file name")
             if read_only and not path.exists():
-                raise UsageError(f"no such database: {path}; `autotune tune --db {path}` makes one")
+                raise UsageError(
+                    f"no such database: {path}; `autotune tune MODEL --db {shlex.quote(str(path))}` makes one"
+                )
             if not path.absolute().parent.is_dir():
                 raise DatabaseError(f"cannot use the database {path}: its folder does not exist")
         except OSError as error:

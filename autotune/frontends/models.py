@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
 
+from autotune.errors import ModelImportError
 from autotune.frontends import onnx, onnx_read
 from autotune.frontends.onnx_read import BYTES, ZOO_PREFIX, LoadedModel, ModelSource
+from autotune.frontends.sizes import Declared, Given
 from autotune.frontends.text_model import TextModel
 from autotune.graph.ir import Array, Graph
 from autotune.graph.text_file import is_text
@@ -46,7 +48,7 @@ def _head(path: Path) -> bytes:
 def load(
     source: ModelSource | ReadModel,
     *,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Given | None = None,
     values: Mapping[str, Array] | None = None,
 ) -> Graph:
     """The graph of a model; arguments and errors are those of :func:`autotune.frontends.onnx.load`."""
@@ -56,7 +58,7 @@ def load(
     return onnx.load(model, shapes=shapes, values=values)
 
 
-def load_traced(model: ReadModel, shapes: Mapping[str, Sequence[int]]) -> onnx.Traced:
+def load_traced(model: ReadModel, shapes: Given) -> onnx.Traced:
     """The graph of a model, and what was evaluated on the way to it: nothing for a text."""
     if isinstance(model, TextModel):
         graph = model.graph(shapes, {})
@@ -64,12 +66,20 @@ def load_traced(model: ReadModel, shapes: Mapping[str, Sequence[int]]) -> onnx.T
     return onnx.load_traced(model, shapes)
 
 
+def declared_shapes(model: ReadModel) -> Declared:
+    """The shapes of a model's inputs, with the names of open dimensions, ``INPUT.AXIS`` for one without."""
+    return model.inputs if isinstance(model, TextModel) else onnx.declared_shapes(onnx.inputs_of(model))
+
+
 def open_shapes(model: ReadModel) -> dict[str, list[int | str]]:
-    """Inputs of a model that leave sizes open; one without a name is called ``INPUT.AXIS``.
+    """Inputs of a model that leave sizes open; raises ModelImportError for an input of unknown rank."""
+    found = dict[str, list[int | str]]()
+    for name, shape in declared_shapes(model).items():
+        if shape is None:
+            raise ModelImportError(f"{model.origin}: input {name!r} has no rank\n  give it a shape")
+        if any(isinstance(extent, str) for extent in shape):
+            found[name] = [*shape]
+    return found
 
-    Raises ModelImportError for an input of unknown rank.
-    """
-    return model.open_shapes() if isinstance(model, TextModel) else onnx.open_shapes(model)
 
-
-__all__ = ["ReadModel", "load", "load_traced", "open_shapes", "read_model"]
+__all__ = ["ReadModel", "declared_shapes", "load", "load_traced", "open_shapes", "read_model"]

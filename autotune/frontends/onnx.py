@@ -8,7 +8,7 @@ so are, to any depth, ONNX operators that are unknown here but have a definition
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ from autotune.frontends.onnx_schema import check_node, node_name
 from autotune.frontends.onnx_scope import Importing, NodeLists
 from autotune.frontends.onnx_sequences import SEQUENCES, is_of_sequences, sequence_node
 from autotune.frontends.onnx_support import check_supported, is_known, operator_of
+from autotune.frontends.sizes import Given, InputSizes, shape_text
 from autotune.graph import ops
 from autotune.graph.build import complete_node
 from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fresh_name
@@ -47,28 +48,28 @@ MAX_FOLDED_BYTES = 1 << 16
 """Results of constant nodes up to this size are evaluated at import; passes do the larger ones."""
 MAX_VALUE_BYTES = 1 << 40
 """Far beyond the memory of any machine that this is for; sizes and addresses stay far below 2^63."""
-_BATCH_NAMES = ("n", "b", "bs", "batch", "batch_size", "batchsize")
 
 
 def load(
     source: ModelSource | LoadedModel,
     *,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Given | None = None,
     values: Mapping[str, Array] | None = None,
 ) -> Graph:
     """Import a model: a path, ``"zoo:NAME"``, the bytes of a file, an ``onnx.ModelProto``, or what was read of one.
 
-    ``shapes`` gives the sizes of inputs with symbolic dimensions, by input name. ``values`` gives inputs that are
+    ``shapes`` gives sizes that the model leaves open: of a dimension by its name, or the shape of an input by the
+    input's (:mod:`autotune.frontends.sizes`). ``values`` gives inputs that are
     constant from here on, such as a shape or axes that decide what is compiled: the graph has no such inputs.
 
     Raises:
-        UsageError: no such file or zoo model; ``shapes`` or ``values`` name no input or do not fit.
+        UsageError: no such file or zoo model; ``shapes`` or ``values`` name nothing of the model, or do not fit.
         UnknownParameterError: what is compiled depends on inputs without a value.
         UnsupportedOpError: operators that are not supported, all listed.
         ModelImportError: anything else in the model that cannot be imported.
     """
     model = source if isinstance(source, LoadedModel) else read_model(source)
-    return _Importer(model, dict(shapes or {}), dict(values or {})).run()
+    return _Importer(model, shapes or {}, dict(values or {})).run()
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,9 @@ class Traced:
     constants: Mapping[str, Array]
 
 
-def load_traced(model: LoadedModel, shapes: Mapping[str, Sequence[int]]) -> Traced:
+def load_traced(model: LoadedModel, shapes: Given) -> Traced:
     """:func:`load`, which evaluates larger constants too, and says how each came about."""
-    importer = _Importer(model, dict(shapes), {}, MAX_EVALUATED_BYTES)
+    importer = _Importer(model, shapes, {}, MAX_EVALUATED_BYTES)
     graph = importer.run()
     return Traced(graph, importer.folded, importer.types, importer.constants)
 
@@ -98,7 +99,7 @@ class _Importer:
     def __init__(
         self,
         model: LoadedModel,
-        shapes: dict[str, Sequence[int]],
+        shapes: Given,
         values: dict[str, Array],
         most_folded: int = MAX_FOLDED_BYTES,
     ) -> None:
@@ -184,33 +185,26 @@ class _Importer:
         twice = [name for name, count in Counter(value.name for value in values).items() if count > 1]
         if twice:
             raise ModelImportError(f"{self.origin}: input {twice[0]!r} is declared twice")
-        names = [value.name for value in values]
-        unknown = {*self.shapes, *self.values} - set(names)
+        unknown = sorted({*self.values} - {value.name for value in values})
         if unknown:
             raise UsageError(
-                f"{self.origin} has no input {sorted(unknown)[0]!r}\n"
-                f"  inputs: {listing(sorted(unknown)[0], names)}"
+                f"{self.origin} has no input {unknown[0]!r}\n"
+                f"  inputs: {listing(unknown[0], [value.name for value in values])}"
             )
-        open_inputs: dict[str, list[int | str]] = {}
         for value in values:
             if not value.type.HasField("tensor_type"):
                 raise ModelImportError(f"{self.origin}: input {value.name!r} is not a tensor")
-            tensor = value.type.tensor_type
+        sizes = InputSizes(self.origin, declared_shapes(values), self.shapes)
+        sizes.check_complete(value.name for value in values if value.name not in self.values)
+        for value in values:
+            tensor, shape = value.type.tensor_type, sizes.shape(value.name)
             dtype = element_dtype(tensor.elem_type, f"{self.origin}: input {value.name!r}")
-            shape = _declared_shape(tensor)
             if value.name in self.values:
                 self._define_constant(value.name, self._given_value(value.name, dtype, shape))
-                continue
-            if value.name in self.shapes:
-                shape = self._given_shape(value.name, shape)
-            if shape is None or not all(isinstance(extent, int) for extent in shape):
-                open_inputs[value.name] = ["?"] if shape is None else shape
             else:
-                found = TensorType(tuple(int(extent) for extent in shape), dtype)
+                found = TensorType(tuple(int(extent) for extent in shape or ()), dtype)
                 self._check_size(found, f"input {value.name!r}")
                 self.types[value.name] = found
-        if open_inputs:
-            raise ModelImportError(open_shapes_message(self.origin, open_inputs))
         return tuple(value.name for value in values if value.name not in self.constants)
 
     def _given_value(self, name: str, dtype: str, declared: list[int | str] | None) -> Array:
@@ -218,23 +212,9 @@ class _Importer:
         if str(array.dtype) != dtype or not _fits(array.shape, declared):
             raise UsageError(
                 f"value {TensorType.of(array)} does not fit input {name!r} of {self.origin}, "
-                f"which is {dtype}{_shape_text(declared or ['?'])}"
+                f"which is {dtype}{shape_text(['?'] if declared is None else declared)}"
             )
         return array
-
-    def _given_shape(self, name: str, declared: list[int | str] | None) -> list[int | str]:
-        if isinstance(self.shapes[name], str):
-            raise UsageError(
-                f"{name} has the size {self.shapes[name]!r}: ranges of sizes are for `autotune compile`, "
-                "`autotune run` and autotune.compile_for_sizes"
-            )
-        given = [int(extent) for extent in self.shapes[name]]
-        if not _fits(given, declared) or any(extent <= 0 for extent in given):
-            raise UsageError(
-                f"shape {tuple(given)} does not fit input {name!r} of {self.origin}, "
-                f"which is {_shape_text(declared or ['?'])}"
-            )
-        return list(given)
 
     def _import_node(self, proto: Any) -> None:
         op, name = operator_of(proto), node_name(proto)
@@ -439,60 +419,26 @@ def _fits(shape: Sequence[int], declared: list[int | str] | None) -> bool:
     )
 
 
-def open_shapes(model: LoadedModel) -> dict[str, list[int | str]]:
-    """Inputs of a model that have symbolic dimensions; one without a name is called ``INPUT.AXIS``.
-
-    Raises ModelImportError for an input of unknown rank.
-    """
-    graph, found = model.proto.graph, {}
-    stored = {tensor.name for tensor in graph.initializer}
-    for value in graph.input:
-        if value.name in stored or not value.type.HasField("tensor_type"):
-            continue
-        shape = _declared_shape(value.type.tensor_type)
-        if shape is None:
-            raise ModelImportError(f"{model.origin}: input {value.name!r} has no rank\n  give it a shape")
-        named = [f"{value.name}.{i}" if extent == "?" else extent for i, extent in enumerate(shape)]
-        if any(isinstance(extent, str) for extent in named):
-            found[value.name] = named
-    return found
+def inputs_of(model: LoadedModel) -> list[Any]:
+    """The inputs of a model, without those that an initialiser gives a value."""
+    stored = {tensor.name for tensor in model.proto.graph.initializer}
+    return [value for value in model.proto.graph.input if value.name not in stored]
 
 
-def _declared_shape(tensor: Any) -> list[int | str] | None:
-    """Extents of an input; a string for what is open; None for unknown rank."""
+def declared_shapes(inputs: Iterable[Any]) -> dict[str, list[int | str] | None]:
+    """Shapes of inputs, with the names of open dimensions, ``INPUT.AXIS`` for one without; None for unknown rank."""
+    return {v.name: _declared_shape(v) for v in inputs if v.type.HasField("tensor_type")}
+
+
+def _declared_shape(value: Any) -> list[int | str] | None:
+    tensor = value.type.tensor_type
     if not tensor.HasField("shape"):
         return None
-    shape: list[int | str] = []
-    for dim in tensor.shape.dim:
-        if dim.HasField("dim_value") and dim.dim_value >= 0:
-            shape.append(int(dim.dim_value))
-        else:
-            shape.append(dim.dim_param or "?")
-    return shape
-
-
-def open_shapes_message(origin: str, inputs: Mapping[str, list[int | str]]) -> str:
-    """Which inputs have open dimensions, and how to fix them."""
-    lines = [f"{origin} has dynamic shapes; compiling needs fixed sizes:"]
-    example: dict[str, tuple[int, ...]] = {}
-    batch_only, symbols = True, list[str]()
-    for name, shape in inputs.items():
-        lines.append(f"  input {name!r}: {_shape_text(shape)}")
-        example[name] = tuple(1 if isinstance(extent, str) else extent for extent in shape)
-        for i, extent in enumerate(shape):
-            if isinstance(extent, str):
-                symbols.append(f"{name}.{i}" if extent == "?" else extent)
-                batch_only &= i == 0 and len(shape) > 1 and extent.lower() in (*_BATCH_NAMES, "?")
-    if batch_only:
-        lines.append("  only the batch size is open: 1 gives the lowest latency")
-    options = " ".join(f"--shape {name}={'x'.join(map(str, shape))}" for name, shape in example.items())
-    lines.append(f"  give the sizes, e.g. {options} (in Python: shapes={example}),")
-    lines.append(f"  or compile it for many sizes: --shape {symbols[0]}=1..64 (compile, tune)")
-    return "\n".join(lines)
-
-
-def _shape_text(shape: Sequence[int | str]) -> str:
-    return f"[{', '.join(map(str, shape))}]"
+    fixed = [d.HasField("dim_value") and d.dim_value >= 0 for d in tensor.shape.dim]
+    return [
+        int(d.dim_value) if is_fixed else d.dim_param or f"{value.name}.{axis}"
+        for axis, (d, is_fixed) in enumerate(zip(tensor.shape.dim, fixed, strict=True))
+    ]
 
 
 def _graph_name(origin: str, declared: str) -> str:
@@ -502,4 +448,4 @@ def _graph_name(origin: str, declared: str) -> str:
     return path.stem if path.suffix == ".onnx" else declared or "model"
 
 
-__all__ = ["Traced", "load", "load_traced", "open_shapes", "open_shapes_message"]
+__all__ = ["Traced", "declared_shapes", "inputs_of", "load", "load_traced"]

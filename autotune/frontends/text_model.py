@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from autotune.errors import GraphError, ModelImportError, UsageError
-from autotune.frontends.onnx import open_shapes_message
+from autotune.frontends.sizes import Given, InputSizes, open_names
 from autotune.graph.ir import Array, Graph, TensorType
 from autotune.graph.text_file import parse_file
 from autotune.graph.text_parser import Parser
 from autotune.graph.verify import verify
-from autotune.suggest import listing
 
 _ANY = 1024
 """A size for those that are open, while only their names are wanted."""
@@ -63,14 +62,8 @@ class TextModel:
             )
         return cls(text, origin, folder, inputs)
 
-    def open_shapes(self) -> dict[str, list[int | str]]:
-        """The inputs that have open sizes."""
-        return {
-            name: [*shape] for name, shape in self.inputs.items() if any(isinstance(d, str) for d in shape)
-        }
-
-    def graph(self, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Array]) -> Graph:
-        """The graph with these sizes of inputs, and inputs that are constant.
+    def graph(self, shapes: Given, values: Mapping[str, Array]) -> Graph:
+        """The graph with these open sizes, and inputs that are constant.
 
         Raises:
             UsageError: ``shapes`` or ``values`` do not fit.
@@ -87,40 +80,11 @@ class TextModel:
             raise ModelImportError(f"{self.origin} has no outputs: nothing to compute")
         return graph.pruned()
 
-    def _sizes(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
-        """The open sizes that shapes of inputs give."""
-        found = dict[str, int]()
-        for name, given in shapes.items():
-            if name not in self.inputs:
-                raise UsageError(
-                    f"{self.origin} has no input {name!r}\n  inputs: {listing(name, list(self.inputs))}"
-                )
-            if isinstance(given, str):
-                raise UsageError(
-                    f"{name} has the size {given!r}: ranges of sizes are for `autotune compile`, `autotune run` and "
-                    "autotune.compile_for_sizes"
-                )
-            declared, sizes = self.inputs[name], tuple(map(int, given))
-            agreed = len(declared) == len(sizes)
-            for size, extent in zip(sizes, declared, strict=False):
-                if isinstance(extent, str):
-                    agreed &= 0 < size == found.setdefault(extent, size)
-                else:
-                    agreed &= size == extent
-            if not agreed:
-                raise UsageError(
-                    f"shape {sizes} does not fit input {name!r} of {self.origin}, which is "
-                    f"[{', '.join(map(str, declared))}]"
-                    + "".join(f"; {symbol} is {size}" for symbol, size in found.items() if symbol in declared)
-                )
-        missing = {
-            n: s
-            for n, s in self.open_shapes().items()
-            if any(isinstance(d, str) and d not in found for d in s)
-        }
-        if missing:
-            raise ModelImportError(open_shapes_message(self.origin, missing))
-        return found
+    def _sizes(self, given: Given) -> dict[str, int]:
+        """The open sizes by their names."""
+        sizes = InputSizes(self.origin, self.inputs, given)
+        sizes.check_complete(self.inputs)
+        return {name: size for name in open_names(self.inputs) if (size := sizes.size(name)) is not None}
 
 
 def _with_constants(graph: Graph, values: Mapping[str, Array]) -> Graph:

@@ -93,9 +93,9 @@ def tune(
     latency, or what is searched beside it: memory, size (of the artifact), or front for all three. ``transfer``: each
     search begins with what the database has of near workloads (other shapes, other threads). Algorithms of
     a declared error above ``tolerance`` are left out; above the default one the report has the error of the whole model
-    from end to end. ``shapes`` gives the sizes of inputs with symbolic
-    dimensions, by input name. ``time_model``: the report has the whole model's latency. A time budget is for all
-    of it, from ``begun`` (by ``time.monotonic``; the call, if not given) to the report.
+    from end to end. ``shapes`` gives sizes that the model leaves open: of a dimension by its name, or the shape of
+    an input by the input's. ``time_model``: the report has the whole model's latency. A time budget is for all of it,
+    from ``begun`` (by ``time.monotonic``; the call, if not given) to the report.
 
     Unless ``quiet`` the job shows itself on standard output; ``progress`` is another display. ``callback`` is
     called with a TuningEvent at the start, after each trial, at each phase and at the end. It may raise
@@ -220,9 +220,9 @@ def compile(
     """Compile a model with the best schedules known; workloads without one get the default schedule.
 
     Without ``database`` the default one is used if it exists. Algorithms of a declared error above
-    ``tolerance`` are not used. ``shapes`` gives the sizes of inputs with symbolic dimensions, by input
-    name. With the ``objective`` "memory" or "size" (of the artifact) the smallest algorithms and schedules are used
-    that take up to ``max_slowdown`` times as long as the fastest (docs/objectives.md says what is promised).
+    ``tolerance`` are not used. ``shapes`` gives sizes that the model leaves open: of a dimension by its name, or the
+    shape of an input by the input's. With the ``objective`` "memory" or "size" (of the artifact) the smallest
+    algorithms and schedules are used that take up to ``max_slowdown`` times as long as the fastest (docs/objectives.md says what is promised).
     ``lock`` is a file that `autotune lock` wrote: exactly the code that it pins is made, for its target, no database is
     read, and none of the other arguments is given (docs/locks.md).
     ``placement`` names devices for parts of the model: patterns of values, nodes or operators, and names such as

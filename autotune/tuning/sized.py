@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from autotune.compiler.dynamic.buckets import Bucket, SizeRange, buckets
-from autotune.compiler.dynamic.declared import declared_axes
+from autotune.compiler.dynamic.declared import by_dimension, declared_axes
 from autotune.compiler.dynamic.traffic import Traffic
 from autotune.database.goal import MAX_SLOWDOWN
 from autotune.errors import UsageError
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from autotune.database.opening import DatabaseLike
     from autotune.runtime.image import ModuleImage
 
-Ranges = Mapping[str, str]
+Ranges = Mapping[str, str | Sequence[int] | int]
+"""Ranges and single sizes by the names of dimensions; shapes by the names of inputs."""
 BUCKETS = 4
 """As many are chosen by traffic for a range whose buckets are not named."""
 
@@ -62,7 +63,8 @@ def compile_for_sizes(
     """Compile a model for requests of many sizes: each takes the smallest bucket that it fits in.
 
     ``sizes`` are by the names of the dimensions that the model leaves open (``INPUT.AXIS`` for one without a name):
-    "1..32" has the powers of two as buckets, "1..32:8,32" has those, and "8" is one size. With ``traffic`` (a file of
+    "1..32" has the powers of two as buckets, "1..32:8,32" has those, and 8 is one size; the shape of an input may be
+    given by its name, ``(1, 128)``. With ``traffic`` (a file of
     JSON lines such as ``{"sizes": {"seq": 17}, "count": 120}``) the former has at most ``most_buckets``, which pad
     least. The other arguments are those
     of :func:`autotune.compile`.
@@ -99,7 +101,7 @@ def compile_for_sizes(
 
     def exactly(real: Mapping[str, int]) -> ModuleImage:
         assert not isinstance(source, Graph)  # or it had been refused
-        axes = declared_axes(source, split(sizes)[1])
+        axes = declared_axes(source, split(source, sizes)[1])
         graph = load(source, shapes={name: extents(each, real) for name, each in axes.items()})
         return compile_with_database(graph, database=database, require_hit=require_hit, **options)[0].image
 
@@ -107,10 +109,11 @@ def compile_for_sizes(
     return SizedModule(done.model, workers, on_miss=exactly if on_miss == "compile" else None, kept=kept)
 
 
-def split(sizes: Ranges) -> tuple[dict[str, SizeRange], dict[str, str]]:
+def split(model: ReadModel, sizes: Ranges) -> tuple[dict[str, SizeRange], dict[str, str]]:
     """Ranges, and dimensions that are sums of others; raises UsageError."""
-    sums = {name: given for name, given in sizes.items() if given[:1] and not given[0].isdecimal()}
-    ranges = {name: SizeRange.parse(given, f"{name}=") for name, given in sizes.items() if name not in sums}
+    texts = by_dimension(model, sizes)
+    sums = {name: given for name, given in texts.items() if given[:1] and not given[0].isdecimal()}
+    ranges = {name: SizeRange.parse(given, f"{name}=") for name, given in texts.items() if name not in sums}
     return ranges, sums
 
 
@@ -128,16 +131,6 @@ def has_ranges(shapes: Mapping[str, Any] | None) -> bool:
     return any(isinstance(given, str) for given in (shapes or {}).values())
 
 
-def as_ranges(shapes: Mapping[str, Any]) -> dict[str, str]:
-    """Sizes of the command line as ranges; raises UsageError for the shape of an input."""
-    for name, given in shapes.items():
-        if not isinstance(given, str) and len(given) != 1:
-            raise UsageError(
-                f"{name} has a shape, beside ranges of sizes\n  with those, name each open dimension: batch=1..32"
-            )
-    return {name: given if isinstance(given, str) else str(given[0]) for name, given in shapes.items()}
-
-
 def compile_sizes_in_detail(
     model: Model | ReadModel,
     sizes: Ranges,
@@ -152,10 +145,10 @@ def compile_sizes_in_detail(
     """:func:`compile_for_sizes` with all that explains the result; it says what it is compiling for."""
     if isinstance(model, Graph):
         raise UsageError("ranges of sizes were given for a graph, which has fixed ones; they are for models")
-    ranges, sums = split(sizes)
+    source = read_model(model)
+    ranges, sums = split(source, sizes)
     requests = traffic if isinstance(traffic, Traffic | None) else Traffic.read(traffic)
     ranges = with_traffic(ranges, requests, most_buckets)
-    source = read_model(model)
     declared = declared_axes(source, sums)
     made: list[tuple[Bucket, Compilation]] = []
     where = None
@@ -204,7 +197,6 @@ def _model(
 __all__ = [
     "BUCKETS",
     "SizedCompilation",
-    "as_ranges",
     "compile_for_sizes",
     "compile_sizes_in_detail",
     "has_ranges",

@@ -67,9 +67,9 @@ def tune_for_sizes(
     """
     begun = time.monotonic() if begun is None else begun
     limit = Budget.of(budget)
-    ranges, sums = split(sizes)
-    requests = traffic if isinstance(traffic, Traffic | None) else Traffic.read(traffic)
     source = read_model(model)
+    ranges, sums = split(source, sizes)
+    requests = traffic if isinstance(traffic, Traffic | None) else Traffic.read(traffic)
     ranges = with_traffic(ranges, requests, most_buckets)
     made = list(buckets(source, ranges, sums))
     counts = requests.weights(ranges) if requests else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -523,7 +524,7 @@ def open_model(tmp_path: Path) -> Path:
 def test_shape_gives_open_sizes(open_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "run", open_model, "--random")
     assert code != 0
-    assert "--shape x=1x3" in err
+    assert "--shape batch=1 (" in err
     code, out, _ = run(capsys, "run", open_model, "--random", "--shape", "x=4x3")
     assert code == 0
     assert "y: float32 4×3" in out
@@ -549,3 +550,45 @@ def test_wrong_shapes(
     code, _, err = run(capsys, "run", open_model, "--random", *options)
     assert code != 0
     assert said in err
+
+
+def test_every_command_takes_sizes_by_the_names_of_dimensions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    b = ModelBuilder("open")
+    b.node("Relu", [b.input("x", ("batch", "seq", 3))], "y")
+    model, artifact, database = (str(tmp_path / name) for name in ("open.onnx", "open.atm", "t.db"))
+    Path(model).write_bytes(b.finish(["y"]).SerializeToString())
+    for batch in ("1", "2"):
+        sizes = ["--shape", f"batch={batch}", "--shape", "seq=6"]
+        for command in (
+            ["tune", model, "--trials", 1, "--db", database],
+            ["compile", model, "-o", artifact],
+            ["run", model, "--random"],
+            ["query", model, "--db", database],
+            ["explain", model],
+            ["explain", model, "--predict"],
+            ["explain", model, "--text", tmp_path / "open.txt"],
+            ["lock", model, "-o", tmp_path / "open.lock"],
+            ["place", model, "--devices", "cpu,cpu:0", "--db", database],
+        ):
+            code, _, err = run(capsys, *command, *sizes)
+            assert code == 0, (command, err)
+        code, out, _ = run(capsys, "run", artifact, "--random")
+        assert f"y: float32 {batch}×6×3" in out
+        code, out, err = run(capsys, "check", model, "--lock", tmp_path / "open.lock")
+        assert code == 0, err
+        assert "nothing is slower" in out
+    for more in (["seq=1..8"], ["seq=1..8:4,8"]):
+        code, out, err = run(capsys, "compile", model, "-o", artifact, "--shape", "batch=2", "--shape", *more)
+        assert code == 0, err
+        assert "for batch = 2, seq = 8" in out
+    code, out, _ = run(capsys, "query", model, "--db", database, "--shape", "batch=3", "--shape", "seq=6")
+    advised = re.search("`(autotune tune [^`]*)`", out)
+    assert advised is not None
+    assert f"{model} --db {database} --shape batch=3 --shape seq=6" in advised[1]
+    code, _, err = run(capsys, *shlex.split(advised[1])[1:], "--trials", 1)
+    assert code == 0, err
+    code, _, err = run(capsys, "lock", model, "-o", "a.lock", "--shape", "batch=1..8", "--shape", "seq=1")
+    assert code == 2
+    assert "ranges of sizes are for `autotune compile`" in err

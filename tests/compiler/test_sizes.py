@@ -319,7 +319,8 @@ def test_the_command_line(tmp_path, capsys):
     assert "leave out" in capsys.readouterr().err
     for more, why in (
         (["--verify"], "leave out --devices"),
-        (["--shape", "x=2x3"], "has a shape, beside ranges"),
+        (["--shape", "x=2x3"], "does not fit input 'x'"),
+        (["--shape", "x=2x3x8x8"], "the size 'n' of"),
     ):
         assert cli.run(["tune", str(path), "--shape", "n=1..3", *more]) == 2
         assert why in capsys.readouterr().err

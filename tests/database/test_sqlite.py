@@ -55,7 +55,7 @@ def test_files_that_are_no_tuning_database(tmp_path: Path, monkeypatch: pytest.M
             Database(path)
         assert words in str(caught.value)
         assert "\n" not in str(caught.value)
-    with pytest.raises(UsageError, match=r"no such database: .*; `autotune tune --db"):
+    with pytest.raises(UsageError, match=r"no such database: .*; `autotune tune MODEL --db"):
         Database(tmp_path / "none.db", read_only=True)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'autotune\[postgres\]'"):

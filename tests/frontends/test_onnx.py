@@ -400,8 +400,8 @@ def test_dynamic_shapes():
         "model 'open' has dynamic shapes; compiling needs fixed sizes:\n"
         "  input 'x': [batch, 3]\n"
         "  only the batch size is open: 1 gives the lowest latency\n"
-        "  give the sizes, e.g. --shape x=1x3 (in Python: shapes={'x': (1, 3)}),\n"
-        "  or compile it for many sizes: --shape batch=1..64 (compile, tune)"
+        "  give the sizes, e.g. --shape batch=1 (in Python: shapes={'batch': 1}),\n"
+        "  or compile it for many sizes: --shape batch=1..64 (compile, run, tune)"
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from autotune.errors import UsageError
-from autotune.frontends.models import ReadModel, open_shapes
+from autotune.frontends.models import ReadModel, declared_shapes, open_shapes
+from autotune.frontends.sizes import Given, InputSizes, open_names, sum_terms
 from autotune.runtime.axes import Axes, Factor, axis, sum_of, terms_of
 from autotune.suggest import listing
 
@@ -39,14 +40,28 @@ def declared_axes(model: ReadModel, sums: Mapping[str, str]) -> dict[str, Axes]:
 
 def _sum(text: str, names: Iterable[str]) -> Factor | None:
     """``past + 1``, of names of dimensions or of what may be one; None for what is no such sum."""
-    terms = [term.strip() for term in text.split("+")]
-    numbers = [int(term) for term in terms if term.isdecimal()]
-    symbols = [term for term in terms if not term.isdecimal()]
-    if len(terms) == 1:
+    symbols, number = sum_terms(text)
+    if symbols == [text]:
         return text if text in names else None
-    if not symbols or not all(symbol in names or symbol.isidentifier() for symbol in symbols):
-        return None
-    return sum_of(symbols, sum(numbers))
+    return sum_of(symbols, number) if all(s in names or s.isidentifier() for s in symbols) else None
+
+
+def by_dimension(model: ReadModel, given: Mapping[str, str | Sequence[int] | int]) -> dict[str, str]:
+    """Sizes and ranges of dimensions as texts, where shapes of inputs are given among them.
+
+    Raises UsageError where a shape does not fit, or a size is given twice.
+    """
+    texts = {name: text for name, text in given.items() if isinstance(text, str)}
+    fixed: Given = {name: size for name, size in given.items() if not isinstance(size, str)}
+    declared = declared_shapes(model)
+    sizes = InputSizes(model.origin, declared, fixed)
+    for name in open_names(declared):
+        size = sizes.size(name)
+        if size is not None and name in texts:
+            raise UsageError(f"the size {name!r} of {model.origin} is given as {size} and as {texts[name]!r}")
+        if size is not None:
+            texts[name] = str(size)
+    return texts
 
 
 def symbols_in_order(axes: Axes) -> list[str]:

@@ -1,0 +1,216 @@
+"""Sizes that a model leaves open: given by the name of a dimension, or with the shape of an input.
+
+A dimension is called as the model calls it, or ``INPUT.AXIS`` where it has no name. One that the model calls by a sum
+(``past + 1``) follows from its terms.
+"""
+
+from __future__ import annotations
+
+import operator
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from autotune.errors import ModelImportError, UsageError
+from autotune.suggest import listing
+
+Declared: TypeAlias = Mapping[str, Sequence[int | str] | None]
+"""Shapes of inputs as a model declares them, a text for an open size; None for unknown rank."""
+Given: TypeAlias = Mapping[str, Sequence[int] | int]
+"""Sizes by the name of a dimension, shapes by the name of an input."""
+
+_BATCH_NAMES = ("n", "b", "bs", "batch", "batch_size", "batchsize")
+
+
+def sum_terms(name: str) -> tuple[list[str], int]:
+    """The names in a sum of open sizes, and what its numbers add; another text is one name.
+
+    >>> sum_terms("past + seq + 1"), sum_terms("batch"), sum_terms("floor(a/2) + 1")
+    ((['past', 'seq'], 1), (['batch'], 0), (['floor(a/2) + 1'], 0))
+    """
+    terms = [term.strip() for term in name.split("+")]
+    names = [term for term in terms if not term.isdecimal()]
+    if len(terms) == 1 or not names or not all(term.replace(".", "_").isidentifier() for term in names):
+        return [name], 0
+    return names, sum(int(term) for term in terms if term.isdecimal())
+
+
+def open_names(declared: Declared) -> list[str]:
+    """The names of all open dimensions, each once; of a sum, those in it.
+
+    >>> open_names({"x": ["batch", 3], "y": ["batch", "past + 1"]})
+    ['batch', 'past']
+    """
+    extents = (d for shape in declared.values() for d in shape or () if isinstance(d, str))
+    return list(dict.fromkeys(name for extent in extents for name in sum_terms(extent)[0]))
+
+
+def is_dimension(name: str, numbers: int, declared: Declared) -> bool:
+    """Whether so many numbers by a name are the size of an open dimension; else they are the shape of an input."""
+    if numbers != 1 or name not in open_names(declared):
+        return False
+    shape = declared.get(name, ())
+    return shape is not None and len(shape) != 1
+
+
+def as_shape(given: Sequence[int] | int) -> tuple[int, ...]:
+    """A size or a shape as a tuple.
+
+    >>> as_shape(3), as_shape([1, 3])
+    ((3,), (1, 3))
+    """
+    return tuple(map(operator.index, given)) if isinstance(given, Sequence) else (operator.index(given),)
+
+
+class InputSizes:
+    """The shapes of a model's inputs, with the open sizes that were given."""
+
+    def __init__(self, origin: str, declared: Declared, given: Given) -> None:
+        """Check what was given; raises UsageError where it is of nothing that the model has, or does not fit."""
+        self.origin, self.declared = origin, declared
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        """Of the inputs whose shapes were given."""
+        self._known: dict[str, dict[int, str]] = {}
+        for name, numbers in given.items():
+            self._take(name, self._numbers(name, numbers))
+        for name in given:
+            self.size(name)  # a size and a shape may contradict each other
+
+    def shape(self, name: str) -> list[int | str] | None:
+        """An input's shape as far as it is known."""
+        if name in self.shapes:
+            return [*self.shapes[name]]
+        declared = self.declared[name]
+        if declared is None:
+            return None
+        return [extent if (size := self.size(extent)) is None else size for extent in declared]
+
+    def size(self, extent: int | str) -> int | None:
+        """The size of a dimension; None where it is not known. Raises UsageError where it was given differently."""
+        if isinstance(extent, int):
+            return extent
+        sources = self._known.get(extent, {})
+        if len(sources) > 1:
+            said = " and ".join(f"{size} by {source}" for size, source in sources.items())
+            raise UsageError(f"the size {extent!r} of {self.origin} is given as {said}")
+        if sources:
+            return next(iter(sources))
+        names, number = sum_terms(extent)
+        if names == [extent]:
+            return None
+        sizes = [self.size(name) for name in names]
+        return None if None in sizes else sum(filter(None, sizes)) + number
+
+    def check_complete(self, names: Iterable[str]) -> None:
+        """Raise ModelImportError, with advice, where shapes of inputs are not known."""
+        shapes = {name: self.shape(name) for name in names}
+        missing = {name: s for name, s in shapes.items() if s is None or any(isinstance(d, str) for d in s)}
+        if missing:
+            raise ModelImportError(open_shapes_message(self.origin, missing))
+
+    def _numbers(self, name: str, given: Any) -> tuple[int, ...]:
+        if isinstance(given, str):
+            raise UsageError(
+                f"{name} has the size {given!r}: ranges of sizes are for `autotune compile`, `autotune run`, "
+                f"`autotune tune` and autotune.compile_for_sizes\n  give one size: {shlex.quote(name)}=1"
+            )
+        try:
+            return as_shape(given)
+        except TypeError as error:
+            raise UsageError(f"{name} has the size {given!r}: sizes are whole numbers") from error
+
+    def _take(self, name: str, numbers: tuple[int, ...]) -> None:
+        if is_dimension(name, len(numbers), self.declared):
+            if numbers[0] <= 0:
+                raise UsageError(f"the size {name!r} of {self.origin} is 1 or more, got {numbers[0]}")
+            self._learn(name, numbers[0], f"{name}={numbers[0]}")
+            return
+        if name not in self.declared:
+            raise UsageError(unknown_name_message(self.origin, name, self.declared))
+        declared = self.declared[name]
+        if not _fits(numbers, declared):
+            raise UsageError(
+                f"shape {numbers} does not fit input {name!r} of {self.origin}, which is "
+                f"{shape_text(['?'] if declared is None else declared)}"
+            )
+        self.shapes[name] = numbers
+        for extent, size in zip(declared or (), numbers, strict=declared is not None):
+            if isinstance(extent, str):
+                self._learn(extent, size, f"the shape of {name!r}")
+
+    def _learn(self, extent: str, size: int, source: str) -> None:
+        self._known.setdefault(extent, {}).setdefault(size, source)
+
+
+def unknown_name_message(origin: str, name: str, declared: Declared) -> str:
+    """The inputs and open dimensions that there are, where a name is none of them."""
+    inputs, dimensions = list(declared), open_names(declared)
+    return (
+        f"{origin} has no input {name!r}, and no open dimension of that name\n"
+        f"  inputs: {listing(name, inputs)}\n  open dimensions: {listing(name, dimensions) or 'none'}"
+    )
+
+
+def _fits(shape: Sequence[int], declared: Sequence[int | str] | None) -> bool:
+    """Whether an input declared so can have a shape."""
+    if declared is None:
+        return all(size > 0 for size in shape)
+    pairs = zip(declared, shape, strict=False)
+    return len(shape) == len(declared) and all(s > 0 if isinstance(d, str) else d == s for d, s in pairs)
+
+
+def open_shapes_message(origin: str, inputs: Declared) -> str:
+    """Which inputs have open dimensions, and the options that fix them."""
+    lines = [f"{origin} has dynamic shapes; compiling needs fixed sizes:"]
+    lines += [
+        f"  input {n!r}: {'of unknown rank' if s is None else shape_text(s)}" for n, s in inputs.items()
+    ]
+    names = open_names(inputs)
+    if names and all(_only_batch(name, shape) for name, shape in inputs.items()):
+        lines.append("  only the batch size is open: 1 gives the lowest latency")
+    unranked = [name for name, shape in inputs.items() if shape is None]
+    options = [option(name, "1x3x224x224") for name in unranked] + [option(name, 1) for name in names]
+    example = dict.fromkeys(unranked, "(1, 3, 224, 224)") | dict.fromkeys(names, "1")
+    python = ", ".join(f"{name!r}: {value}" for name, value in example.items())
+    lines.append(f"  give the sizes, e.g. {' '.join(options)} (in Python: shapes={{{python}}})")
+    if names and not unranked:
+        lines[-1] += ","
+        ranges = [*options[:-1], option(names[-1], "1..64")]
+        lines.append(f"  or compile it for many sizes: {' '.join(ranges)} (compile, run, tune)")
+    return "\n".join(lines)
+
+
+def _only_batch(name: str, shape: Sequence[int | str] | None) -> bool:
+    """Whether an input's one open size is the first of several, and called like a batch."""
+    if shape is None or len(shape) < 2 or any(isinstance(extent, str) for extent in shape[1:]):
+        return False
+    return str(shape[0]).lower() in (*_BATCH_NAMES, f"{name}.0".lower())
+
+
+def option(name: str, size: int | str) -> str:
+    """The option that gives a size, as a shell takes it."""
+    return f"--shape {shlex.quote(f'{name}={size}')}"
+
+
+def shape_text(shape: Sequence[int | str]) -> str:
+    """A shape for messages.
+
+    >>> shape_text(["batch", 3])
+    '[batch, 3]'
+    """
+    return f"[{', '.join(map(str, shape))}]"
+
+
+__all__ = [
+    "Declared",
+    "Given",
+    "InputSizes",
+    "as_shape",
+    "is_dimension",
+    "open_names",
+    "open_shapes_message",
+    "option",
+    "shape_text",
+    "sum_terms",
+    "unknown_name_message",
+]

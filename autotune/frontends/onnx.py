@@ -18,8 +18,9 @@ import numpy as np
 
 from autotune.errors import GraphError, ModelImportError, UsageError
 from autotune.frontends.onnx_affinity import device_in
+from autotune.frontends.onnx_budget import MAX_EVALUATED_BYTES, Expansion
 from autotune.frontends.onnx_composed import COMPOSED, SEVERAL_OUTPUTS
-from autotune.frontends.onnx_constants import MAX_EVALUATED_BYTES, SPECIAL, attribute_value, fold_special
+from autotune.frontends.onnx_constants import SPECIAL, attribute_value, fold_special
 from autotune.frontends.onnx_control import CONTROL, control
 from autotune.frontends.onnx_counted import Counted, carried
 from autotune.frontends.onnx_emit import Emitter
@@ -42,6 +43,7 @@ from autotune.frontends.sizes import Given, InputSizes, shape_text
 from autotune.graph import ops
 from autotune.graph.build import complete_node
 from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fresh_name
+from autotune.graph.ops.loop import is_evaluable
 from autotune.suggest import listing
 
 MAX_FOLDED_BYTES = 1 << 16
@@ -112,6 +114,7 @@ class _Importer:
         self.devices = model.devices
         self.at = ""
         self.device = ""
+        self.expansion = Expansion(model.origin)
         self.proto = model.proto
         self.read = _names_read(model.proto.graph)
         self.reader = TensorReader(model.origin, model.folder)
@@ -160,6 +163,8 @@ class _Importer:
             self.device = own or self.devices.nodes.get(origin, "")
             self._import_node(proto)
         outputs = [value.name for value in graph.output]
+        for value in graph.output:
+            self._check_declared(value, "output")
         for output in outputs:
             if output in self.sequences:
                 raise ModelImportError(
@@ -182,6 +187,8 @@ class _Importer:
 
     def _import_inputs(self, graph: Any) -> tuple[str, ...]:
         values = [value for value in graph.input if value.name not in self.constants]
+        for value in graph.input:
+            self._check_declared(value, "input")
         twice = [name for name, count in Counter(value.name for value in values).items() if count > 1]
         if twice:
             raise ModelImportError(f"{self.origin}: input {twice[0]!r} is declared twice")
@@ -206,6 +213,21 @@ class _Importer:
                 self._check_size(found, f"input {value.name!r}")
                 self.types[value.name] = found
         return tuple(value.name for value in values if value.name not in self.constants)
+
+    def _check_declared(self, value: Any, what: str) -> None:
+        """Refuse an element type or a rank that is declared otherwise than it is; extents may be stale."""
+        tensor, found = value.type.tensor_type, self.types.get(value.name)
+        if found is None or not value.type.HasField("tensor_type"):
+            return
+        where = f"{self.origin}: {what} {value.name!r}"
+        declared = element_dtype(tensor.elem_type, where) if tensor.elem_type else found.dtype
+        shape = declared_shapes([value])[value.name]
+        if declared != found.dtype or (shape is not None and len(shape) != found.rank):
+            text = shape_text(["?"] if shape is None else shape)
+            raise ModelImportError(
+                f"{where} is declared {declared}{text}, but it is {found}\n"
+                "  correct the declaration, for example by onnx.shape_inference.infer_shapes"
+            )
 
     def _given_value(self, name: str, dtype: str, declared: list[int | str] | None) -> Array:
         array = np.asarray(self.values[name])
@@ -290,6 +312,7 @@ class _Importer:
             self.type_of,
             self.reader.read,
             self.lists.apart,
+            self.expansion,
         )
 
     def _import_definition(self, proto: Any) -> None:
@@ -303,6 +326,7 @@ class _Importer:
         outer, self.opset = self.opset, body.opset
         self.read |= body.read
         for inner in body.nodes:
+            self.expansion.add(self.at)
             self._import_node(inner)
         self.opset = outer
 
@@ -344,6 +368,7 @@ class _Importer:
         arrays = [self.constants.get(v) for v in node.inputs]
         known = all(a is not None or v == ABSENT for a, v in zip(arrays, node.inputs, strict=True))
         small = sum(t.nbytes for t in types.values()) <= self.most_folded
+        small = small and is_evaluable(op, node.attrs)
         if known and small and op != "DequantizeLinear":  # by which a pass knows quantised weights
             results = ops.get(op).reference(arrays, node.attrs)
             for output, array in zip(outputs, results, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -40,6 +41,21 @@ def _log_sum_exp(node: OnnxNode, emit: Emitter) -> None:
     if not node.attrs.get("keepdims", 1):
         value = emit("Squeeze", [value], axes, "squeezed")
     emit("Cast", [value], {"to": found.dtype}, "", output)
+
+
+def _reduce_mean(node: OnnxNode, emit: Emitter) -> None:
+    """Of integers the sum, which wraps around, divided by their number and rounded towards zero."""
+    x = node.input_type(0)
+    if is_float(x.dtype):
+        emit("ReduceMean", node.inputs, node.attrs, "", node.outputs[0])
+        return
+    total = emit("ReduceSum", node.inputs, node.attrs, "sum")
+    count = math.prod(x.shape[axis] for axis in node.attrs.get("axes", range(x.rank)))
+    if not count and emit.type_of(total).size:
+        raise node.fail(f"the mean of no integers; x is {x}")
+    if count > np.iinfo(x.dtype).max:
+        raise node.fail(f"the mean of {count} elements, a number that {x.dtype} does not hold")
+    emit("Div", [total, emit.constant(max(count, 1), x.dtype)], {}, "", node.outputs[0])
 
 
 def _layer_normalization(node: OnnxNode, emit: Emitter) -> None:
@@ -184,6 +200,7 @@ COMPOSED: Mapping[str, Composer] = {
     "QuantizeLinear": quantize,
     "ReduceLogSumExp": _log_sum_exp,
     "ReduceMax": _extreme,
+    "ReduceMean": _reduce_mean,
     "ReduceMin": _extreme,
     "STFT": stft,
     "Resize": compose_resize,

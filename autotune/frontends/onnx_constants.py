@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from autotune.frontends.onnx_budget import check_evaluated
 from autotune.frontends.onnx_nodes import OnnxNode
 from autotune.graph.ir import Array, Attr
 
 SPECIAL = ("Constant", "ConstantOfShape", "EyeLike", "MelWeightMatrix", "Range", "Shape", "Size")
 """Operators that are evaluated at import and never become nodes."""
-MAX_EVALUATED_BYTES = 1 << 28
-"""Bytes of what such an operator may give."""
 
 
 def fold_special(node: OnnxNode) -> Array | None:
@@ -44,7 +43,7 @@ def _constant_of_shape(node: OnnxNode) -> Array:
         raise node.fail(f"attribute 'value' has {fill.size} elements; it takes one")
     if any(extent < 0 for extent in shape):
         raise node.fail(f"negative dimension in shape {shape}")
-    _check_size(node, math.prod(shape), fill.dtype)
+    check_evaluated(node, shape, fill.itemsize)
     return np.full(shape, fill[0])
 
 
@@ -55,7 +54,7 @@ def _eye_like(node: OnnxNode) -> Array:
     if x.rank != 2:
         raise node.fail(f"it takes a matrix, got {x}")
     dtype = np.dtype(element_dtype(given, f"node {node.name!r} (EyeLike)") if given else x.dtype)
-    _check_size(node, x.size, dtype)
+    check_evaluated(node, x.shape, dtype.itemsize)
     return np.eye(x.shape[0], x.shape[1], int(node.attrs.get("k", 0)), dtype)
 
 
@@ -69,7 +68,7 @@ def _range(node: OnnxNode) -> Array:
         raise node.fail(f"start {start}, limit {limit}, delta {delta}: delta is not 0, and all are finite")
     dtype = bounds[0].dtype
     count = -((start - limit) // delta) if dtype.kind in "iu" else _ceil((limit - start) / delta)
-    _check_size(node, count, dtype)
+    check_evaluated(node, (count,), dtype.itemsize)
     return np.asarray(start + np.arange(max(int(count), 0)) * delta).astype(dtype)
 
 
@@ -83,21 +82,12 @@ def _mel_weights(node: OnnxNode) -> Array:
     )
     if min(bins, length, rate) < 1 or not 0 <= low < high <= rate:
         raise node.fail(f"{bins} bins of {length} samples at {rate} a second, from {low} to {high} Hz")
-    _check_size(node, (length // 2 + 1) * bins, to)
+    check_evaluated(node, (length // 2 + 1, bins), 8)
     return mel_weights(bins, length, rate, low, high).astype(to)
 
 
 def _ceil(steps: float) -> float:
     return math.ceil(steps) if math.isfinite(steps) else steps
-
-
-def _check_size(node: OnnxNode, elements: float, dtype: np.dtype[Any]) -> None:
-    """``elements`` are counted without overflow, before any memory is asked for."""
-    if elements * dtype.itemsize > MAX_EVALUATED_BYTES:
-        raise node.fail(
-            f"its result has {elements} elements of {dtype}; what is evaluated at import may take "
-            f"{MAX_EVALUATED_BYTES >> 20} MiB"
-        )
 
 
 def _constant_inputs(node: OnnxNode) -> list[Array]:
@@ -147,4 +137,4 @@ def attribute_value(proto: Any, read_tensor: Callable[[Any], Array]) -> Attr | t
     return None
 
 
-__all__ = ["MAX_EVALUATED_BYTES", "SPECIAL", "attribute_value", "fold_special"]
+__all__ = ["SPECIAL", "attribute_value", "fold_special"]

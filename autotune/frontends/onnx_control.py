@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from autotune.errors import GraphError, ModelImportError, UnknownParameterError
+from autotune.frontends.onnx_budget import MAX_PARTS, check_count, check_evaluated
 from autotune.frontends.onnx_nodes import OnnxNode
-from autotune.frontends.onnx_scope import Importing
+from autotune.frontends.onnx_scope import Importing, graphs_of
 from autotune.graph.ir import ABSENT, Graph, TensorType
 from autotune.graph.ops.loop import NAME, loop_node
 
@@ -25,6 +26,8 @@ MAX_STANDING = 256
 """Steps of a body that can stand there for each step only."""
 _SMALL = 64
 """Nodes of all steps of a body that stands there although it could be a loop."""
+_REPEATED = {"Loop": 16, "Scan": 16}
+"""Steps that loops inside are taken to have."""
 
 
 def control(node: OnnxNode, graphs: Mapping[str, Any], model: Importing) -> None:
@@ -109,7 +112,7 @@ class _Repeated:
 
     def results(self) -> list[str]:
         """The carried values in the end, then what was collected."""
-        nodes = len(self.body.node)
+        nodes = _nodes_of(self.body)
         if self.trips == 0:
             return [*self.initial, *self._nothing()]
         if self.trips is None or self.trips * max(nodes, 1) <= _SMALL:
@@ -235,6 +238,7 @@ class _Repeated:
             model.define(initial[-1], np.array(True))
         if inputs.iteration in read:
             scanned.append(f"{prefix}iterations")
+            check_evaluated(self.node, (trips,), 8, "the list of the steps' numbers")
             model.define(scanned[-1], np.arange(trips))
         ends = [int(self._end(i)) for i in range(len(self.scanned) + self._collected())]
         ends[len(self.scanned) : len(self.scanned)] = [0] * (len(scanned) - len(self.scanned))
@@ -318,6 +322,13 @@ class _Repeated:
         return names
 
 
+def _nodes_of(graph: Any) -> int:
+    """How many nodes a graph has, with those of its subgraphs; loops inside count as if they had several steps."""
+    return sum(
+        1 + _REPEATED.get(node.op_type, 1) * sum(map(_nodes_of, graphs_of(node))) for node in graph.node
+    )
+
+
 @dataclass(frozen=True)
 class _Inputs:
     """Values that stand for what a step takes: all in the order of the body's inputs, and by what they are."""
@@ -397,6 +408,7 @@ def _scan_of_batches(node: OnnxNode, body: Any, model: Importing) -> None:
     _check_body(node, body, len(given), len(states))
     ends = [*node.attrs.get("directions", (0,) * count), *([0] * (len(body.output) - len(states)))]
     batch = model.type_of(given[0]).shape[0]
+    check_count(node, batch, MAX_PARTS, "elements of a batch")
     found = []
     for number in range(batch):
         own = OnnxNode(node.op, f"{node.name}.{number}", node.inputs, node.outputs, node.attrs, node.scope)

@@ -8,16 +8,14 @@ the name of its output: two nodes draw different ones.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from autotune.frontends.onnx_budget import check_evaluated
 from autotune.frontends.onnx_emit import Composer, Emitter
 from autotune.frontends.onnx_nodes import OnnxNode
-
-_MOST_BYTES = 1 << 28
 
 
 def _generator(node: OnnxNode) -> np.random.Generator:
@@ -27,10 +25,9 @@ def _generator(node: OnnxNode) -> np.random.Generator:
 
 def _shape(node: OnnxNode) -> tuple[int, ...]:
     shape = node.input_type(0).shape if node.op.endswith("Like") else tuple(map(int, node.attrs["shape"]))
-    if math.prod(shape) * 8 > _MOST_BYTES or any(extent < 0 for extent in shape):
-        raise node.fail(
-            f"random numbers of shape {shape}: at most {_MOST_BYTES >> 20} MiB are drawn in advance"
-        )
+    if any(extent < 0 for extent in shape):
+        raise node.fail(f"random numbers of shape {shape}, which has a negative dimension")
+    check_evaluated(node, shape, 8, "what is drawn in advance")
     return shape
 
 
@@ -59,10 +56,7 @@ def _multinomial(node: OnnxNode, emit: Emitter) -> None:
     if x.rank != 2:
         raise node.fail(f"it takes a row of logits for each sample, got {x}")
     shape = (x.shape[0], count, x.shape[1])
-    if math.prod(shape) * 8 > _MOST_BYTES:
-        raise node.fail(
-            f"random numbers of shape {shape}: at most {_MOST_BYTES >> 20} MiB are drawn in advance"
-        )
+    check_evaluated(node, shape, 8, "what is drawn in advance")
     noise = emit.constant(_generator(node).gumbel(size=shape), x.dtype)
     logits = emit("Unsqueeze", node.inputs, {"axes": (1,)})
     drawn = emit("ArgMax", [emit("Add", [logits, noise])], {"axis": 2, "keepdims": 0})

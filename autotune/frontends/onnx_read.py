@@ -18,6 +18,8 @@ import numpy as np
 
 from autotune.errors import ModelImportError, UsageError
 from autotune.frontends.onnx_affinity import NamedDevices, named_devices
+from autotune.frontends.onnx_budget import MAX_EXPANDED
+from autotune.frontends.onnx_scope import graphs_of
 from autotune.frontends.torch_export import EXPORTED, is_exported_program, to_onnx
 from autotune.graph.ir import Array
 from autotune.suggest import did_you_mean
@@ -185,12 +187,48 @@ def _opset(proto: Any, origin: str) -> int:
 def _inline_functions(proto: Any, origin: str) -> Any:
     if not proto.functions:
         return proto
+    import onnx.checker
     import onnx.inliner
 
+    _check_expansion(proto, origin)
     try:
         return onnx.inliner.inline_local_functions(proto)
-    except (RuntimeError, ValueError) as error:  # what onnx's C++ parts raise
+    except (RuntimeError, ValueError, onnx.checker.ValidationError) as error:  # what onnx's C++ parts raise
         raise ModelImportError(f"{origin}: cannot expand its functions: {error}") from error
+
+
+def _check_expansion(proto: Any, origin: str) -> None:
+    """Count the nodes of all functions in the place of their calls; raises ModelImportError for too many or a cycle."""
+    functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in proto.functions}
+    found: dict[tuple[str, str, str], int] = {}
+    under_way: list[tuple[str, str, str]] = []
+
+    def count(nodes: Any) -> int:
+        return sum(one(node) for node in nodes)
+
+    def one(node: Any) -> int:
+        inside = sum(count(graph.node) for graph in graphs_of(node))
+        return inside + max(1, of_function((node.domain, node.op_type, getattr(node, "overload", ""))))
+
+    def of_function(key: tuple[str, str, str]) -> int:
+        if key not in functions:
+            return 0
+        if key in under_way:
+            calls = " -> ".join(repr(name) for _, name, _ in (*under_way[under_way.index(key) :], key))
+            raise ModelImportError(
+                f"{origin}: its functions call one another without end: {calls}\n  export the model without recursion"
+            )
+        if key not in found:
+            under_way.append(key)
+            found[key] = count(functions[key].node)
+            under_way.pop()
+        return found[key]
+
+    expanded = count(proto.graph.node)
+    if expanded > MAX_EXPANDED + len(proto.graph.node):
+        raise ModelImportError(
+            f"{origin}: its functions expand to {expanded} nodes; at most {MAX_EXPANDED} more than its graph has"
+        )
 
 
 @dataclass(frozen=True)
@@ -251,13 +289,20 @@ class TensorReader:
                 "not read from a file\n  pass the path of the model instead"
             )
         folder = self.folder.resolve()
-        path = (folder / location).resolve()
+        try:
+            path = (folder / location).resolve()
+            there = path.is_file()
+        except (OSError, ValueError, RuntimeError) as error:  # too long, a zero byte, links in a circle
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise ModelImportError(
+                f"{self.origin}: {what} has its data in {location[:80]!r}, which is no name of a file: {reason}"
+            ) from error
         if not location or not path.is_relative_to(folder):
             raise ModelImportError(
                 f"{self.origin}: {what} has its data in {location!r}, outside the model's folder\n"
                 "  external data must lie in the folder of the model or below it"
             )
-        if not path.is_file():
+        if not there:
             raise ModelImportError(
                 f"{self.origin}: {what} has its data in {location!r}, which is not there\n"
                 f"  copy that file into {self.folder}"

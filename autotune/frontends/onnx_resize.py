@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autotune.frontends.onnx_budget import MAX_PLACES, check_count, check_evaluated
 from autotune.graph.ir import ABSENT, Array, TensorType
 from autotune.graph.ops.common import accumulated_in
 from autotune.te.dtypes import is_float
@@ -82,10 +83,12 @@ class Axis:
         The numbers are small where that makes no difference: scales are fractions in float32, 1.3 one of 2^23.
         """
         exact = _integers(self.slope, self.offset, rounding)
+        if self.size > MAX_PLACES:
+            return exact  # the places would be compared one by one
         for most in (_SIMPLE, _SIMPLE**2):
             slope, offset = (number.limit_denominator(most) for number in (self.slope, self.offset))
             small = _integers(slope, offset, rounding)
-            if self._same(exact, small, bool(rounding)):
+            if small == exact or self._same(exact, small, bool(rounding)):
                 return small
         return exact if max(map(abs, exact)) < _LARGEST else small
 
@@ -119,6 +122,8 @@ def compose_resize(node: OnnxNode, emit: Emitter) -> None:
     axes = _axes(node)
     x, found = node.inputs[0], node.input_type(0)
     if node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+        for axis in axes:
+            check_count(node, axis.size, MAX_PLACES, f"elements along axis {axis.axis}")
         axes = [axis.cropped() for axis in axes]
     if mode == "nearest":
         x = _nearest(node, emit, x, axes)
@@ -141,11 +146,14 @@ def _nearest(node: OnnxNode, emit: Emitter, x: str, axes: Sequence[Axis]) -> str
         raise node.fail(f"nearest_mode {rounding!r} is not known\n  one of {', '.join(_ROUNDING)}")
     if node.attrs.get("antialias", 0):
         raise node.fail("antialias=1 is for modes linear and cubic, not nearest")
-    return emit("Resize", [x], _attributes(axes, rounding), "resized")
+    return emit("Resize", [x], _attributes(node, axes, rounding), "resized")
 
 
-def _attributes(axes: Sequence[Axis], rounding: str = "") -> dict[str, Any]:
+def _attributes(node: OnnxNode, axes: Sequence[Axis], rounding: str = "") -> dict[str, Any]:
     numbers = [axis.as_integers(rounding) for axis in axes]
+    for axis, found in zip(axes, numbers, strict=True):
+        if max(map(abs, found)) >= _LARGEST:
+            check_count(node, axis.size, MAX_PLACES, f"elements along axis {axis.axis}, by such a scale,")
     lists = {key: tuple(each[i] for each in numbers) for i, key in enumerate(("starts", "steps", "units"))}
     return {"axes": tuple(a.axis for a in axes), "size": tuple(a.size for a in axes), **lists}
 
@@ -157,12 +165,12 @@ def _blended(
     antialias, exclude = node.attrs.get("antialias", 0), node.attrs.get("exclude_outside", 0)
     if not antialias and not (exclude and cubic):
         attrs = {"mode": "cubic" if cubic else "linear", "coefficient": coefficient}
-        return emit("Interpolate", [x], {**_attributes(axes), **attrs}, "resized")
+        return emit("Interpolate", [x], {**_attributes(node, axes), **attrs}, "resized")
     shape = list(found.shape)
     for each in axes:
         if each.size == each.extent and each.slope == 1 and each.offset == 0:
             continue
-        matrix = _weights(each, cubic, coefficient, bool(antialias), bool(exclude))
+        matrix = _weights(node, each, cubic, coefficient, bool(antialias), bool(exclude))
         x = _along(emit, x, shape, each.axis, matrix)
         shape[each.axis] = each.size
     return x
@@ -177,17 +185,20 @@ def _along(emit: Emitter, x: str, shape: Sequence[int], axis: int, matrix: Array
     return emit("Reshape", [made], {"shape": (*shape[:axis], len(matrix), *shape[axis + 1 :])}, "image")
 
 
-def _weights(axis: Axis, cubic: bool, a: float, antialias: bool, exclude: bool) -> Array:
+def _weights(node: OnnxNode, axis: Axis, cubic: bool, a: float, antialias: bool, exclude: bool) -> Array:
     """A row an element of the result: what each element of the input counts in it.
 
     Antialiasing widens the kernel by the factor of a reduction, and makes the weights sum to one.
     """
     scale = min(float(axis.scale), 1.0) if antialias else 1.0
     reach = 2.0 if cubic else 1.0
+    first = int(np.floor(-reach / scale)) + 1
+    check_count(node, axis.size, MAX_PLACES, f"elements along axis {axis.axis}")
+    for width in (axis.extent, 1 - 2 * first):
+        check_evaluated(node, (axis.size, width), 8, f"the matrix of weights along axis {axis.axis}")
     places = np.array([float(p) for p in axis.places])
     # ONNX's windows reach from the element below a place that is not whole, over a fixed count of elements.
     below = np.ceil(places).astype(np.int64) - 1
-    first = int(np.floor(-reach / scale)) + 1
     offsets = np.arange(first, 2 - first)
     near = below[:, None] + offsets
     distance = np.abs(near - places[:, None]) * scale

@@ -69,7 +69,15 @@ def _refusals() -> tuple[type[Exception], ...]:
 
 
 def _check_parts(proto: Any) -> None:
-    """onnx's inference writes beyond its outputs where a Split claims more of them than it has."""
+    """Refuse what onnx's inference does not come back from: a Split that claims more outputs than it has, of which it
+    writes those, and an Einsum with several ellipses in an operand, over which it goes without end."""
+    equations = [a.s.decode("utf-8", "replace") for a in proto.attribute if a.name == "equation"]
+    for term in re.split(r",|->", equations[0]) if proto.op_type == "Einsum" and equations else ():
+        if term.count(".") != 3 * term.count("...") or term.count("...") > 1:
+            raise ModelImportError(
+                f"{_place(proto)}: equation {equations[0][:_MAX_SHOWN]!r}: an operand, and the result, have at most "
+                "one ellipsis of three dots"
+            )
     claimed = [a.i for a in proto.attribute if a.name == "num_outputs"] if proto.op_type == "Split" else []
     if claimed not in ([], [len(proto.output)]):
         raise ModelImportError(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from autotune.errors import ModelImportError
+from autotune.frontends.onnx_budget import Expansion
 from autotune.graph.ir import ABSENT, Array, Attr, Node, TensorType
 
 
@@ -38,6 +39,7 @@ class Importing:
     read_tensor: Callable[[Any, str], Array]
     apart: Callable[[], AbstractContextManager[list[Node]]]
     """A context in which nodes are added to a list of their own."""
+    expansion: Expansion
 
     def alias(self, value: str, name: str) -> None:
         """Give a value another name."""
@@ -65,6 +67,7 @@ class Importing:
         protos = [renamed(node, names, prefix) for node in graph.node]
         self.read.update(results, *(names_of(proto) for proto in protos))
         for proto in protos:
+            self.expansion.add(prefix)
             self.import_node(proto)
         return results
 
@@ -72,11 +75,15 @@ class Importing:
 def names_of(node: Any) -> set[str]:
     """What a node reads, and its subgraphs."""
     found = set(node.input)
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            found.update(value.name for value in graph.output)
-            found.update(*(names_of(inner) for inner in graph.node))
+    for graph in graphs_of(node):
+        found.update(value.name for value in graph.output)
+        found.update(*(names_of(inner) for inner in graph.node))
     return found
+
+
+def graphs_of(node: Any) -> list[Any]:
+    """The subgraphs of a node."""
+    return [g for a in node.attribute for g in (*([a.g] if a.HasField("g") else []), *a.graphs)]
 
 
 def renamed(node: Any, names: Mapping[str, str], prefix: str) -> Any:
@@ -88,13 +95,12 @@ def renamed(node: Any, names: Mapping[str, str], prefix: str) -> Any:
     made.name = f"{prefix}{node.name}" if node.name else ""
     _rename_all(made.input, names)
     _rename_all(made.output, names)
-    for attribute in made.attribute:
-        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            inner = [renamed(each, names, prefix) for each in graph.node]
-            del graph.node[:]
-            graph.node.extend(inner)
-            for value in graph.output:
-                value.name = names.get(value.name, value.name)
+    for graph in graphs_of(made):
+        inner = [renamed(each, names, prefix) for each in graph.node]
+        del graph.node[:]
+        graph.node.extend(inner)
+        for value in graph.output:
+            value.name = names.get(value.name, value.name)
     return made
 
 
@@ -127,4 +133,4 @@ class NodeLists:
             yield from nodes
 
 
-__all__ = ["Importing", "NodeLists", "names_of", "renamed"]
+__all__ = ["Importing", "NodeLists", "graphs_of", "names_of", "renamed"]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from autotune.frontends.onnx_budget import MAX_PARTS, check_count
 from autotune.frontends.onnx_nodes import OnnxNode
 from autotune.frontends.onnx_scope import Importing
 from autotune.graph.ir import ABSENT
@@ -66,6 +67,7 @@ def _construct(node: OnnxNode, model: Importing) -> None:
 def _insert(node: OnnxNode, model: Importing) -> None:
     found = list(_elements(node, model))
     position = _position(node, model, 2, -len(found), len(found))
+    check_count(node, len(found) + 1, MAX_PARTS, "elements of a sequence")
     found.insert(len(found) if position is None else position, node.inputs[1])
     model.sequences[node.outputs[0]] = found
 
@@ -96,6 +98,7 @@ def _split(node: OnnxNode, model: Importing) -> None:
         step = 1 if sizes is None else int(sizes)
         if step < 1:
             raise node.fail(f"parts of {step} elements")
+        check_count(node, -(-extent // step), MAX_PARTS, "parts")
         parts = [min(step, extent - begin) for begin in range(0, extent, step)]
     else:
         parts = [int(size) for size in sizes]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from autotune.frontends.onnx_budget import check_evaluated
 from autotune.frontends.onnx_emit import Emitter
 from autotune.frontends.onnx_nodes import OnnxNode
 from autotune.graph.ir import ABSENT
@@ -22,6 +23,7 @@ def _affine_grid(node: OnnxNode, emit: Emitter) -> None:
     rank = len(spatial)
     if theta.shape != (int(size.reshape(-1)[0]), rank, rank + 1):
         raise node.fail(f"theta {theta} does not fit size {size.tolist()}")
+    check_evaluated(node, (*spatial, rank + 1), 8, "the grid of places")
     lines = []
     for extent in spatial:
         if node.attrs.get("align_corners", 0):
@@ -104,6 +106,7 @@ def _max_unpool(node: OnnxNode, emit: Emitter) -> None:
         wanted = tuple(given.reshape(-1).tolist())
     if len(wanted) != x.rank or any(w < s for w, s in zip(wanted, shape, strict=True)):
         raise node.fail(f"output_shape {wanted} does not hold an image of shape {shape}")
+    check_evaluated(node, shape, 8, "the image of zeros")
     zeros = emit.constant(np.zeros(math.prod(shape)), x.dtype)
     flat = [
         emit("Reshape", [value], {"shape": (x.size,)}, "flat") for value in (node.inputs[1], node.inputs[0])

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from autotune.frontends.onnx_budget import check_evaluated
 from autotune.frontends.onnx_emit import Emitter
 from autotune.frontends.onnx_nodes import OnnxNode
 from autotune.graph.ir import ABSENT, Array
 from autotune.graph.ops.common import accumulated_in
-
-MAX_MATRIX_BYTES = 1 << 28
-"""Of a transform's matrix, which has as many rows as there are samples and as many columns as results."""
 
 
 def dft(node: OnnxNode, emit: Emitter) -> None:
@@ -48,6 +46,7 @@ def stft(node: OnnxNode, emit: Emitter) -> None:
             f"frame_step {step}, frame_length {length}, {whole} elements in the window, signal {x}"
         )
     frames = (x.shape[1] - length) // step + 1
+    check_evaluated(node, (frames, length), 8, "the table of places of all frames")
     places = np.arange(frames)[:, None] * step + np.arange(length)
     signal = emit("Reshape", node.inputs[:1], {"shape": (x.shape[0], x.shape[1], parts)}, "signal")
     cut = emit("Gather", [signal, emit.constant(places, "int64")], {"axis": 1}, "frames")
@@ -98,8 +97,7 @@ def _transform(
     half = samples // 2 + 1
     wanted = half if onesided and not inverse else samples
     results = 1 if onesided and inverse else 2
-    if given * parts * wanted * results * 8 > MAX_MATRIX_BYTES:
-        raise node.fail(f"the matrix of {given} by {wanted} takes more than {MAX_MATRIX_BYTES >> 20} MiB")
+    check_evaluated(node, (given * parts, wanted * results), 8, "the matrix of the transform")
     turn = np.outer(np.arange(given), np.arange(wanted)) % samples * (2 * np.pi / samples)
     # Quarter turns are exact: what cancels there is 0 in any precision.
     real, imaginary = (np.where(np.abs(v) < 1e-15, 0, v) for v in (np.cos(turn), np.sin(turn)))

@@ -9,6 +9,7 @@ import numpy as np
 
 from autotune.graph import ops
 from autotune.graph.ir import ABSENT, Array, Graph, Node
+from autotune.graph.ops.loop import is_evaluable
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter, rewrite
 
@@ -35,7 +36,7 @@ class FoldConstants(GraphPass):
             return False
         operand_bytes = sum(a.nbytes for a in arrays if a is not None)
         result_bytes = sum(rewriter.graph.type_of(v).nbytes for v in node.present_outputs)
-        if result_bytes > operand_bytes + self.max_growth_bytes:
+        if result_bytes > operand_bytes + self.max_growth_bytes or not is_evaluable(node.op, node.attrs):
             return False
         results = ops.get(node.op).reference(arrays, node.attrs)
         for output, array in zip(node.outputs, results, strict=True):

@@ -222,7 +222,8 @@ def compile(
     Without ``database`` the default one is used if it exists. Algorithms of a declared error above
     ``tolerance`` are not used. ``shapes`` gives sizes that the model leaves open: of a dimension by its name, or the
     shape of an input by the input's. With the ``objective`` "memory" or "size" (of the artifact) the smallest
-    algorithms and schedules are used that take up to ``max_slowdown`` times as long as the fastest (docs/objectives.md says what is promised).
+    algorithms and schedules are used that take up to ``max_slowdown`` times as long as the fastest (docs/objectives.md
+    says what is promised).
     ``lock`` is a file that `autotune lock` wrote: exactly the code that it pins is made, for its target, no database is
     read, and none of the other arguments is given (docs/locks.md).
     ``placement`` names devices for parts of the model: patterns of values, nodes or operators, and names such as

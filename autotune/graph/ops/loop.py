@@ -98,6 +98,23 @@ def loop_node(
     return Node(NAME, tuple(inputs), tuple(outputs), attrs, name)
 
 
+MAX_EVALUATED_STEPS = 1 << 12
+"""Nodes, over all steps, that a loop may have which is evaluated when a model is compiled."""
+
+
+def is_evaluable(op: str, attrs: Attrs) -> bool:
+    """Whether evaluating an operator of constants takes no longer than its operands and results explain."""
+    if op != NAME:
+        return True
+    return cast(int, attrs["trips"]) * steps_of(body_of(cast(str, attrs["body"]))) <= MAX_EVALUATED_STEPS
+
+
+def steps_of(body: Graph) -> int:
+    """How many nodes run in a step of a loop, with all the steps of loops inside."""
+    inner = (LoopParts.of(n.attrs) for n in body.nodes if is_loop(n))
+    return max(len(body.nodes), 1) + sum(parts.trips * steps_of(parts.body) for parts in inner)
+
+
 def is_loop(node: Node) -> bool:
     """Whether a node runs a body again and again."""
     return node.op == NAME
@@ -183,4 +200,4 @@ define(
     in_onnx=False,
 )
 
-__all__ = ["LoopParts", "body_of", "body_text", "is_loop", "lifted", "loop_node"]
+__all__ = ["LoopParts", "body_of", "body_text", "is_evaluable", "is_loop", "lifted", "loop_node"]

@@ -38,11 +38,16 @@ A message says what went wrong first, then where, what was found, and what is al
 
 from __future__ import annotations
 
+from autotune.foreign import printable
+
 
 class AutotuneError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base of every error that this package raises on purpose; names of others are printable in its text."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class UsageError(AutotuneError):

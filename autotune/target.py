@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from autotune import settings
 from autotune.errors import TargetError
+from autotune.foreign import parse_json
 from autotune.hardware import architecture, cache_sizes, device_name, instruction_sets, usable_cores
 from autotune.suggest import listing
 
@@ -206,7 +207,7 @@ class Target:
     def from_json(text: str) -> Target:
         """Read what :meth:`to_json` wrote; raises TargetError."""
         try:
-            fields = json.loads(text)
+            fields = parse_json(text)
             fields["features"] = tuple(fields["features"])
             return Target(**fields)
         except (ValueError, TypeError, KeyError) as error:

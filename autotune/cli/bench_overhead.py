@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 import click
 
+from autotune.cli.echo import echo
 from autotune.cli.options import json_option, print_json
 
 
@@ -21,7 +22,7 @@ def command(as_json: bool) -> None:
         print_json([asdict(cost) for cost in found])
         return
     for cost in found:
-        click.echo(
+        echo(
             f"{cost.name:<36} minimum {cost.minimum_ns:>8.0f} ns, median {cost.median_ns:>8.0f} ns, "
             f"target {cost.target_ns:.0f} ns"
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from autotune.cli.echo import echo
 from autotune.cli.options import announce, json_option, model_argument, print_json
 from autotune.errors import UsageError
 
@@ -51,7 +52,7 @@ def command(model: str, lock: Path, reference: Path | None, slower_than: float, 
     if as_json:
         print_json(report.to_json())
     else:
-        click.echo(str(report))
+        echo(str(report))
     return 1 if report.regressed else 0
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from autotune.cli.echo import echo
 from autotune.cli.options import (
     EPILOG_DATABASE,
     announce,
@@ -161,8 +162,8 @@ def command(
         if as_json:
             print_json(made | placed_json(done, where))
             return
-        click.echo("\n".join(placed_lines(done, where, details=details)))
-        click.echo(f"wrote {output}: {output.stat().st_size / 1e6:.1f} MB in {seconds:.1f} s")
+        echo("\n".join(placed_lines(done, where, details=details)))
+        echo(f"wrote {output}: {output.stat().st_size / 1e6:.1f} MB in {seconds:.1f} s")
         return
     artifact.save(done.image, output)
     seconds = time.perf_counter() - start
@@ -172,7 +173,7 @@ def command(
         print_json(made | compilation_json(done, where))
         return
     print_compilation(done, where, details=details)
-    click.echo(f"wrote {output}: {output.stat().st_size / 1e6:.1f} MB in {seconds:.1f} s")
+    echo(f"wrote {output}: {output.stat().st_size / 1e6:.1f} MB in {seconds:.1f} s")
 
 
 def _show_several(
@@ -190,9 +191,9 @@ def _show_several(
         print_json({**made, kind: each})
         return
     for target, done in zip(targets, several, strict=True):
-        click.echo(f"for {target}")
+        echo(f"for {target}")
         print_compilation(done, where, details=details)
-    click.echo(
+    echo(
         f"wrote {made['artifact']}: {made['bytes'] / 1e6:.1f} MB for {len(targets)} {kind} in {made['seconds']:.1f} s"
     )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from autotune.cli.echo import echo
 from autotune.cli.groups import SuggestingGroup
 from autotune.cli.options import EPILOG_DATABASE, database_option, json_option, print_json
 
@@ -44,7 +45,7 @@ def stats(database: str | None, by: str | None, everything: bool, as_json: bool)
         print_json(facts)
         return
     for line in lines_of(facts, None if everything else SHOWN, by):
-        click.echo(line)
+        echo(line)
 
 
 @command.command(epilog="Example: autotune db upgrade --db tuning.db")
@@ -58,7 +59,7 @@ def upgrade(database: str | None) -> None:
     with suppress(SchemaVersionError), opened(database, read_only=True):
         pass  # or there is no such database
     with opened(database) as store:
-        click.echo(f"{store.where} has schema version {VERSION}")
+        echo(f"{store.where} has schema version {VERSION}")
 
 
 key_option = click.option(
@@ -111,7 +112,7 @@ def export(file: Path | None, output: Path | None, sign: Path | None, database: 
                 write(table, path)
     except OSError as error:
         raise click.ClickException(f"cannot write {path}: {error.strerror or error}") from error
-    click.echo(f"wrote {count} runs to {path}")
+    echo(f"wrote {count} runs to {path}")
 
 
 @contextmanager
@@ -157,15 +158,15 @@ def _take_over(source: Database, database: str | None, prefer: str, as_json: boo
         conflicts = [asdict(conflict) for conflict in report.conflicts]
         print_json({"database": where, "new": report.new, "known": report.known, "conflicts": conflicts})
         return
-    click.echo(f"{report}, in {where}")
+    echo(f"{report}, in {where}")
     _print_conflicts(report.conflicts)
 
 
 def _print_conflicts(conflicts: Sequence[Conflict]) -> None:
     for conflict in conflicts[:SHOWN]:
-        click.echo(f"  {conflict}")
+        echo(f"  {conflict}")
     if len(conflicts) > SHOWN:
-        click.echo(f"  … and {len(conflicts) - SHOWN} more: --json lists them")
+        echo(f"  … and {len(conflicts) - SHOWN} more: --json lists them")
 
 
 @command.command(epilog="Example: autotune db diff other.db --db tuning.db")
@@ -183,10 +184,10 @@ def diff(other: str, database: str | None, key: Path | None, as_json: bool) -> N
     if as_json:
         print_json(asdict(report))
         return
-    click.echo(str(report))
+    echo(str(report))
     _print_conflicts(report.conflicts)
     for found in report.used[:SHOWN]:
-        click.echo(f"  {found.workload[:12]} uses another schedule")
+        echo(f"  {found.workload[:12]} uses another schedule")
 
 
 @command.command(epilog="Example: autotune db verify --db tuning.db, or autotune db verify zoo.pack")
@@ -208,8 +209,8 @@ def verify(pack: Path | None, database: str | None, key: Path | None, as_json: b
         print_json({"problems": problems})
     else:
         for problem in problems:
-            click.echo(problem)
-        click.echo("no problems found" if not problems else f"{len(problems)} problems")
+            echo(problem)
+        echo("no problems found" if not problems else f"{len(problems)} problems")
     return 1 if problems else 0
 
 
@@ -245,7 +246,7 @@ def prune(database: str | None, dry_run: bool, as_json: bool) -> None:
         print_json({"database": where, "runs": count, "spaces": len(stale), "dry_run": dry_run})
         return
     verb = "would delete" if dry_run else "deleted"
-    click.echo(f"{verb} {count} runs of {len(stale)} search spaces of other versions, in {where}")
+    echo(f"{verb} {count} runs of {len(stale)} search spaces of other versions, in {where}")
 
 
 __all__ = ["command"]

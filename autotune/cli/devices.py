@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from autotune.cli.echo import echo
 from autotune.cli.options import json_option, print_json
 
 if TYPE_CHECKING:
@@ -41,12 +42,12 @@ def command(calibrate: bool, as_json: bool) -> None:
         print_json({"devices": list(map(device_values, devices())), "absent": absent(), "machine": machine})
         return
     for line in device_table(devices()):
-        click.echo(line)
+        echo(line)
     for name, reason in absent().items():
-        click.echo(f"no {name} device: {reason}")
-    click.echo()
+        echo(f"no {name} device: {reason}")
+    echo()
     for line in calibration_lines(target, found):
-        click.echo(line)
+        echo(line)
 
 
 def _measure(target: Target) -> None:

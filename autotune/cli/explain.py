@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
+from autotune.cli.echo import echo
 from autotune.cli.options import (
     EPILOG_DATABASE,
     announce,
@@ -111,7 +112,7 @@ def command(
         if as_json:
             print_json(artifact_json(model, held))
         else:
-            click.echo("\n".join(artifact_lines(model, held)))
+            echo("\n".join(artifact_lines(model, held)))
         return
     if text is not None:
         _write_text(model, options["shapes"], text)
@@ -121,15 +122,15 @@ def command(
         what, searched = by_database(model, options["shapes"], devices, database, placement)
         placement, options["shapes"] = dict(searched.placement), None
         if not as_json:
-            click.echo(str(searched))
+            echo(str(searched))
     placed = where_it_runs(what, options["shapes"], placement)
     if only_affinity:
         if as_json:
             print_json(None if placed is None else affinity_json(placed))
         elif placed is None:
-            click.echo(f"{model} names no devices, and no --place does: all of it runs on one")
+            echo(f"{model} names no devices, and no --place does: all of it runs on one")
         else:
-            click.echo("\n".join(affinity_lines(placed)))
+            echo("\n".join(affinity_lines(placed)))
         return
     if placed is not None:
         if picture is not None:
@@ -142,7 +143,7 @@ def command(
         if as_json:
             print_json(predicted.to_json())
         else:
-            click.echo("\n".join(lines_of(predicted)))
+            echo("\n".join(lines_of(predicted)))
         return
     announce(f"compiling {model}")
     records: list[PassRecord] = []
@@ -168,14 +169,14 @@ def command(
             }
         )
         return
-    click.echo("\n".join(lines_of(predicted)))
+    echo("\n".join(lines_of(predicted)))
     for record in records:
-        click.echo(str(record))
-    click.echo(str(done.partition))
+        echo(str(record))
+    echo(str(done.partition))
     for name, others in beside(done.image).items():
-        click.echo(f"{name} may run beside {', '.join(others)}")
+        echo(f"{name} may run beside {', '.join(others)}")
     print_compilation(done, where)
-    click.echo(done.memory_plan.render())
+    echo(done.memory_plan.render())
 
 
 def _write_text(model: str, shapes: Shapes | None, path: str) -> None:
@@ -247,11 +248,11 @@ def _explain_placed(
         )
         return
     for record in records:
-        click.echo(str(record))
-    click.echo("\n".join(affinity_lines(done.affinities)))
+        echo(str(record))
+    echo("\n".join(affinity_lines(done.affinities)))
     for segment in done.segments:
-        click.echo(str(segment.partition))
-    click.echo("\n".join([*placed_lines(done, where), *expected_lines(expected)]))
+        echo(str(segment.partition))
+    echo("\n".join([*placed_lines(done, where), *expected_lines(expected)]))
 
 
 def _in_place_json(item: InPlace) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from autotune.cli.echo import echo
 from autotune.cli.options import (
     EPILOG_DATABASE,
     announce,
@@ -52,8 +53,8 @@ def command(
         facts = {"lock": str(output), "database": where, "target": made.target.name}
         print_json(facts | {"sites": len(made.sites), "schedules": len(made.schedules)})
         return
-    click.echo(str(done.coverage))
-    click.echo(f"wrote {output}: {len(made.schedules)} schedules for {made.target.name}")
+    echo(str(done.coverage))
+    echo(f"wrote {output}: {len(made.schedules)} schedules for {made.target.name}")
 
 
 __all__ = ["command"]

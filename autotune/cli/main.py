@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from autotune import __version__
+from autotune.cli.echo import echo
 from autotune.cli.groups import SuggestingGroup
 from autotune.errors import AutotuneError
 
@@ -110,7 +111,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    click.echo(f"error: {message}", err=True)
+    echo(f"error: {message}", err=True)
     return code
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from autotune.cli import models_evaluate
+from autotune.cli.echo import echo
 from autotune.cli.groups import SuggestingGroup
 from autotune.cli.options import json_option, print_json
 from autotune.errors import CostModelError
@@ -66,8 +67,8 @@ def list_versions(as_json: bool) -> None:
     for name, manifest in found:
         mark = "*" if name == serving else " "
         line = manifest if isinstance(manifest, str) else _line(manifest)
-        click.echo(f"{mark} {_title(registry, name)}  {line}")
-    click.echo(f"{_used(registry)}; cost models in {registry.folder}")
+        echo(f"{mark} {_title(registry, name)}  {line}")
+    echo(f"{_used(registry)}; cost models in {registry.folder}")
 
 
 @command.command(epilog="Example: autotune models show v0002")
@@ -86,9 +87,9 @@ def show(version: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"version": name, "in_use": name == serving, **_facts(manifest)})
         return
-    click.echo(f"{_title(registry, name)}{', in use' if name == serving else ''}: {_line(manifest)}")
+    echo(f"{_title(registry, name)}{', in use' if name == serving else ''}: {_line(manifest)}")
     for line in _details(manifest):
-        click.echo(f"  {line}")
+        echo(f"  {line}")
 
 
 @command.command(epilog="Example: autotune models rollback")
@@ -120,7 +121,7 @@ def _change(do: Callable[[Registry], object], as_json: bool) -> None:
         print_json({"version": now, "replaced": replaced, "folder": str(registry.folder)})
         return
     instead = f" instead of {before}" if now != replaced else ", as before"
-    click.echo(f"{_used(registry)}{instead}; cost models in {registry.folder}")
+    echo(f"{_used(registry)}{instead}; cost models in {registry.folder}")
 
 
 def _manifest(registry: Registry, name: str) -> ModelManifest:

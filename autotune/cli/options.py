@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from autotune.cli.echo import echo
 from autotune.database.goal import MAX_SLOWDOWN, Objective
 from autotune.errors import UsageError
 from autotune.passes.preference import TOLERANCE
@@ -277,12 +278,12 @@ verify_option = click.option(
 def announce(text: str) -> None:
     """Say on a terminal what is going on, before imports and the work itself keep silent for seconds."""
     if sys.stderr.isatty():
-        click.echo(text, err=True)
+        echo(text, err=True)
 
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
-    click.echo(json.dumps(value, indent=2, default=str))
+    echo(json.dumps(value, indent=2, default=str))
 
 
 def compilation_json(done: Compilation, where: str | None) -> dict[str, Any]:
@@ -300,14 +301,14 @@ def compilation_json(done: Compilation, where: str | None) -> dict[str, Any]:
 
 def print_compilation(done: Compilation, where: str | None, *, details: bool = True) -> None:
     """The same as text: a line a dispatch or, without ``details``, one line."""
-    click.echo(done.coverage.details() if details else str(done.coverage))
+    echo(done.coverage.details() if details else str(done.coverage))
     print_proofs(done, details=details)
-    click.echo(memory_line(done))
+    echo(memory_line(done))
     if done.error is not None:
         from autotune.tuning.accuracy import in_words
 
-        click.echo(in_words(done.error))
-    click.echo(f"schedules from {where or 'the cost model: there is no database'}")
+        echo(in_words(done.error))
+    echo(f"schedules from {where or 'the cost model: there is no database'}")
 
 
 def memory_json(done: Compilation) -> dict[str, int]:
@@ -347,9 +348,9 @@ def proofs_json(report: ProofReport | None) -> list[dict[str, Any]] | None:
 def print_proofs(done: Compilation, *, details: bool = True) -> None:
     """What ``--verify`` found, as text: of each workload or, without ``details``, in a line; nothing without it."""
     if done.proofs is not None:
-        click.echo(done.proofs.details() if details else str(done.proofs))
+        echo(done.proofs.details() if details else str(done.proofs))
     if done.memory_proof is not None:
-        click.echo(str(done.memory_proof))
+        echo(str(done.memory_proof))
 
 
 __all__ = [

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import click
 from click.core import ParameterSource
 
+from autotune.cli.echo import echo
 from autotune.cli.options import json_option, print_json
 from autotune.errors import UsageError
 from autotune.suggest import listing
@@ -118,7 +119,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def say(text: str) -> None:
     """Progress, on standard error: standard output is for the result."""
-    click.echo(text, err=True)
+    echo(text, err=True)
 
 
 def command_line(context: click.Context) -> str:

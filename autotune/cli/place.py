@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from autotune.cli.echo import echo
 from autotune.cli.options import (
     EPILOG_DATABASE,
     announce,
@@ -99,7 +100,7 @@ def command(
     if as_json:
         print_json(report.to_json())
         return
-    click.echo("\n".join(report_lines(report)))
+    echo("\n".join(report_lines(report)))
 
 
 def report_lines(report: PlacementReport) -> list[str]:

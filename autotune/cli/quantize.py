@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from autotune.cli.echo import echo
 from autotune.cli.options import announce, json_option, model_argument, oversubscription_option, print_json
 from autotune.errors import InputError, UsageError
 
@@ -102,15 +103,13 @@ def command(
     if as_json:
         print_json(facts)
         return
-    click.echo(
-        f"{made.products} products with their weights, {made.values} values between them are of eight bits"
-    )
+    echo(f"{made.products} products with their weights, {made.values} values between them are of eight bits")
     if check:
-        click.echo(
+        echo(
             f"on the samples: outputs are {100 * found.relative:.2g} % from those of {model} (norm of the difference), "
             f"the greatest element is the same in {100 * found.first:.3g} % of the rows"
         )
-    click.echo(f"wrote {output}: {facts['bytes'] / 1e6:.1f} MB in {facts['seconds']:.1f} s")
+    echo(f"wrote {output}: {facts['bytes'] / 1e6:.1f} MB in {facts['seconds']:.1f} s")
 
 
 def _samples(path: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from autotune.cli.echo import echo
 from autotune.cli.options import (
     EPILOG_DATABASE,
     announce,
@@ -100,7 +101,7 @@ def command(
         lines += [f"  {line}" for line in answer_lines.front_lines(answer)] if with_front else []
         lines += [f"    {line}" for line in answer_lines.explained(answer, chosen)] if explain else []
     for line in lines:
-        click.echo(line)
+        echo(line)
 
 
 def _placement(
@@ -113,9 +114,9 @@ def _placement(
     if as_json:
         print_json(answer.to_json())
         return
-    click.echo(str(answer))
+    echo(str(answer))
     for line in answer.lines():
-        click.echo(f"  {line}")
+        echo(f"  {line}")
 
 
 def _missing(answers: Sequence[Answer], what: str, database: str | None, *, details: bool) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from autotune.cli import options_bench as shared
+from autotune.cli.echo import echo
 from autotune.cli.groups import SuggestingGroup
 from autotune.cli.options import machine_options, model_argument, seed_option
 from autotune.errors import UsageError
@@ -100,7 +101,7 @@ def record(
     chosen = runnable(Target.parse(target, threads))
     for one in models(model):
         for recording in measure(one, names, chosen, effort, shared.say):
-            click.echo(f"{recording.write(output)}: {counted(len(recording.table), 'candidate')}")
+            echo(f"{recording.write(output)}: {counted(len(recording.table), 'candidate')}")
 
 
 def _listed(_context: click.Context, _option: click.Parameter, text: str) -> list[str]:

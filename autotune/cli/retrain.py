@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from autotune.cli.echo import echo
 from autotune.cli.options import EPILOG_DATABASE, json_option, print_json, runs_options
 
 if TYPE_CHECKING:
@@ -50,13 +51,13 @@ def command(
         remembered=remembered,
         recordings=tables,
         export=export,
-        say=lambda text: click.echo(text, err=True),
+        say=lambda text: echo(text, err=True),
     )
     if as_json:
         print_json({**report.to_dict(), "folder": str(model_folder())})
         return
-    click.echo(str(report))
-    click.echo(f"cost models in {model_folder()}" if export is None else _exported(report, export))
+    echo(str(report))
+    echo(f"cost models in {model_folder()}" if export is None else _exported(report, export))
 
 
 def _exported(report: RetrainReport, folder: Path) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from autotune.cli.echo import echo
 from autotune.cli.options import (
     EPILOG_DATABASE,
     announce,
@@ -23,6 +24,7 @@ from autotune.cli.options import (
     seed_option,
 )
 from autotune.errors import InputError, UsageError
+from autotune.foreign import file_name
 from autotune.suggest import listing
 
 if TYPE_CHECKING:
@@ -121,7 +123,7 @@ def command(
         return
     _show(facts)
     if profiled:
-        click.echo(str(found))
+        echo(str(found))
 
 
 def _module(
@@ -263,7 +265,7 @@ def _save(outputs: dict[str, Any], folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, array in outputs.items():
-            np.save(folder / (name.replace("/", "_") + ".npy"), array)
+            np.save(folder / f"{file_name(name, 'output')}.npy", array)
     except OSError as error:
         raise UsageError(f"cannot write to {folder}: {error.strerror or error}") from error
 
@@ -296,10 +298,10 @@ def _show(facts: dict[str, Any]) -> None:
     for name, output in facts["outputs"].items():
         shape = "×".join(map(str, output["shape"])) or "scalar"
         span = "" if output["min"] is None else f", from {output['min']:.6g} to {output['max']:.6g}"
-        click.echo(f"{name}: {output['dtype']} {shape}{span}")
+        echo(f"{name}: {output['dtype']} {shape}{span}")
     if "latency" in facts:
         latency = facts["latency"]
-        click.echo(
+        echo(
             f"latency: minimum {nanoseconds(latency['min_ns'])}, median "
             f"{nanoseconds(latency['median_ns'])}, {latency['repeat']} runs, {facts['threads']} threads"
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
+from autotune.cli.echo import echo
 from autotune.cli.options import (
     EPILOG_DATABASE,
     database_option,
@@ -97,7 +98,7 @@ def command(
     continues a job that was stopped or killed. With --json each event is one JSON line.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stopped job reports, as with Ctrl-C
-    click.echo(f"tuning {model}: reading the model", err=True)  # before what follows is imported
+    echo(f"tuning {model}: reading the model", err=True)  # before what follows is imported
     from autotune.cli.main import INTERRUPTED
     from autotune.lower.verify_isl import load_isl
     from autotune.tuning.api import tune
@@ -170,7 +171,7 @@ def _tune_for_sizes(model: str, ranges: Mapping[str, Any], *, as_json: bool, **o
     from autotune.tuning.tune_sizes import tune_for_sizes
 
     def say(text: str) -> None:
-        click.echo(json.dumps({"event": "bucket", "text": text}) if as_json else text)
+        echo(json.dumps({"event": "bucket", "text": text}) if as_json else text)
 
     done = tune_for_sizes(
         model, ranges, progress=lambda: display(sys.stdout, as_json=as_json), say=say, **options
@@ -204,7 +205,7 @@ def _tune_on_devices(
 
     def say(text: str) -> None:
         if not as_json:
-            click.echo(text)
+            echo(text)
 
     report = tune_on_devices(
         model,
@@ -220,9 +221,9 @@ def _tune_on_devices(
     )
     for placed in report.placed:
         if as_json:
-            click.echo(json.dumps({"event": "placement", **placed.to_json()}))
+            echo(json.dumps({"event": "placement", **placed.to_json()}))
         else:
-            click.echo("\n".join(report_lines(placed)))
+            echo("\n".join(report_lines(placed)))
     return INTERRUPTED if report.stopped else 0
 
 
@@ -232,7 +233,7 @@ def _verify_winners(model: str, database: str | None, as_json: bool, options: Mo
 
     done, _ = compile_with_database(model, database=database, verify=True, **options)
     if as_json:
-        click.echo(json.dumps({"event": "proofs", "proofs": proofs_json(done.proofs)}))
+        echo(json.dumps({"event": "proofs", "proofs": proofs_json(done.proofs)}))
     else:
         print_proofs(done)
 

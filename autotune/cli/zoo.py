@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 import click
 
+from autotune.cli.echo import echo
 from autotune.cli.options import json_option, print_json
 
 
@@ -20,10 +21,10 @@ def command(as_json: bool) -> None:
         print_json([asdict(entry) | {"megabytes": entry.megabytes} for entry in entries])
         return
     width = max(len(entry.name) for entry in entries)
-    click.echo(f"{'name':<{width}}  {'input':<18} {'weights':>10}  what it is")
+    echo(f"{'name':<{width}}  {'input':<18} {'weights':>10}  what it is")
     for entry in entries:
         shape = "×".join(map(str, entry.input_shape))
-        click.echo(f"{entry.name:<{width}}  {shape:<18} {entry.megabytes:>7.1f} MB  {entry.summary}")
+        echo(f"{entry.name:<{width}}  {shape:<18} {entry.megabytes:>7.1f} MB  {entry.summary}")
 
 
 __all__ = ["command"]

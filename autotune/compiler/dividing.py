@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import TypeAlias
 
 from autotune.errors import UsageError
+from autotune.foreign import printable
 from autotune.frontends.models import load
 from autotune.frontends.onnx_read import ModelSource
 from autotune.frontends.sizes import Given
@@ -57,7 +58,8 @@ def on_one_device(graph: Graph) -> Graph:
     """The graph without the devices that it names, with a warning where it names any."""
     if is_annotated(graph):
         _LOG.warning(
-            "%s names devices: they are left out here, it counts as a model of one device", graph.name
+            "%s names devices: they are left out here, it counts as a model of one device",
+            printable(graph.name),
         )
     return without_devices(graph)
 

@@ -25,6 +25,7 @@ from typing import Any
 
 from autotune.errors import ArtifactError, LockError, ScheduleError
 from autotune.files import replacing
+from autotune.foreign import parse_json
 from autotune.runtime.manifest import decode
 from autotune.schedule.trace import Trace
 from autotune.target import Target
@@ -88,8 +89,8 @@ class Lock:
     def from_json(text: str | bytes) -> Lock:
         """Read what :meth:`to_json` wrote; raises LockError that says where anything else is wrong."""
         try:
-            raw = json.loads(text, object_pairs_hook=_once)
-        except (ValueError, RecursionError) as error:
+            raw = parse_json(text, object_pairs_hook=_once)
+        except ValueError as error:
             raise LockError(f"it is not JSON: {error}; {AGAIN}") from error
         if not isinstance(raw, dict) or raw.get("format") != FORMAT:
             raise LockError(

@@ -6,8 +6,9 @@ the model in whose memory it lies. The line above is the most that lives at once
 
 from __future__ import annotations
 
-from html import escape
+import html
 
+from autotune.foreign import printable
 from autotune.passes.partition import Partition
 from autotune.passes.plan_memory import Lifetime, MemoryPlan
 
@@ -15,6 +16,11 @@ _LEFT, _RIGHT, _ABOVE, _BELOW, _HEIGHT = 80, 20, 40, 40, 480
 _WIDTHS = (640, 1600)  # of the boxes, at least and at most; a step takes 24 between
 _COLOURS = ("#a6cee3", "#b2df8a", "#fdbf6f", "#cab2d6", "#fb9a99", "#ffff99", "#d9d9d9")
 _LETTER = 6.0  # how wide one is, about
+
+
+def escape(text: str) -> str:
+    """A text that XML takes: it has no control characters at all."""
+    return html.escape(printable(text))
 
 
 def memory_svg(partition: Partition, plan: MemoryPlan) -> str:

@@ -37,6 +37,7 @@ from autotune.database.session import STREAMED
 from autotune.database.store import Database
 from autotune.errors import DatabaseError, PackError
 from autotune.files import replacing, scratch_folder
+from autotune.foreign import parse_json
 from autotune.versions import versions_of
 
 SUFFIX = ".pack"
@@ -204,8 +205,8 @@ def _read_small(
 def _tables_of(data: bytes) -> dict[str, Mapping[str, Any]]:
     """What a manifest says of the tables; raises PackError unless it is one of this format and schema."""
     try:
-        manifest = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        manifest = parse_json(data)
+    except ValueError as error:
         raise PackError(f"{_MANIFEST} is not JSON: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise PackError(f"it is no pack: its format is not {FORMAT!r}")

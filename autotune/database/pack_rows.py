@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Boolean, Column, Float, Integer, String, Table
 
 from autotune.errors import PackError
+from autotune.foreign import parse_json
 
 _INFINITY = "inf"
 """The error of a wrong result may be infinite, which JSON has no number for."""
@@ -25,8 +26,8 @@ def from_line(table: Table, line: bytes, number: int) -> dict[str, Any]:
     """The row in a line; raises PackError that says where anything else is wrong."""
     where = f"line {number} of {table.name}"
     try:
-        row = json.loads(line, parse_constant=_no_number)
-    except (ValueError, RecursionError) as error:
+        row = parse_json(line, parse_constant=_no_number)
+    except ValueError as error:
         raise PackError(f"{where} is not JSON: {error}") from error
     if not isinstance(row, dict) or row.keys() != set(table.c.keys()):
         raise PackError(f"{where} has not the columns {', '.join(table.c.keys())}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import time
 from collections.abc import Iterable, Iterator
@@ -30,6 +29,7 @@ from autotune.database.records import (
     WorkloadSummary,
 )
 from autotune.errors import DatabaseError, TargetError
+from autotune.foreign import parse_json
 from autotune.target import Target
 
 _TEXTS = ("trace_key", "trace_json", "config_json", "message", "host", "versions")
@@ -212,7 +212,7 @@ def job_from_row(row: Row[Any]) -> JobRow:
 def layers_from_row(row: Row[Any]) -> tuple[str, ...]:
     """Names of dispatches; raises DatabaseError for a damaged row."""
     with _sound(f"the layers of job {row.job}"):
-        names = json.loads(row.names)
+        names = parse_json(row.names)
         if not isinstance(names, list):
             raise TypeError(f"its names are {names!r:.40}")
         return tuple(_text(name, "name") for name in names)
@@ -281,7 +281,7 @@ def plan_from_row(row: Row[Any]) -> PlanReading:
     """A plan that was read; raises DatabaseError for a damaged row."""
     with _sound(f"row {row.id} of plans"):
         ratio = _ratio(row)
-        made = json.loads(_text(row.json, "json"))
+        made = parse_json(_text(row.json, "json"))
         if ratio is None or not isinstance(made, dict):
             raise ValueError("it has no plan or no ratio")
         return PlanReading(
@@ -307,7 +307,7 @@ def placement_to_row(placement: PlacementReading) -> dict[str, Any]:
 def placement_from_row(row: Row[Any]) -> PlacementReading:
     """A placement that was searched; raises DatabaseError for a damaged row."""
     with _sound(f"row {row.id} of placements"):
-        made = json.loads(_text(row.json, "json"))
+        made = parse_json(_text(row.json, "json"))
         devices, placement = made["devices"], made["placement"]
         if not all(isinstance(text, str) for text in (*devices, *placement, *placement.values())):
             raise ValueError("its placement has no names")

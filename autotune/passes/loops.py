@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from autotune.errors import InternalError
+from autotune.errors import GraphError, InternalError
 from autotune.graph.ir import ABSENT, Array, Graph, Node, TensorType, fresh_name
 from autotune.graph.ops.loop import LoopParts, is_loop
 from autotune.graph.region import Region, Workload
@@ -23,6 +23,7 @@ from autotune.passes.partition import Dispatch, Partition
 from autotune.passes.plan_memory import plan_memory, value_lifetimes
 from autotune.passes.views import Placement, is_dense
 from autotune.strides import dense_strides
+from autotune.suggest import counted
 
 Divide = Callable[[Graph], Partition]
 
@@ -39,6 +40,18 @@ def with_steps(parts: Partition, divide: Divide) -> Partition:
         else:
             work.dispatches.append(dispatch)
     return work.finish()
+
+
+MOST_DISPATCHES = 1 << 16
+"""Of all steps of a loop: each is a command of its own, and takes about a millisecond to compile."""
+
+
+def _check_steps(node: Node, trips: int, dispatches: int) -> None:
+    if trips * max(dispatches, 1) > MOST_DISPATCHES:
+        raise GraphError(
+            f"node {node.name!r} ({node.op}): {trips} steps of {counted(dispatches, 'dispatch')}\n"
+            f"  a loop has at most {MOST_DISPATCHES} dispatches in all its steps"
+        )
 
 
 @dataclass(frozen=True)
@@ -110,6 +123,7 @@ class _Steps:
         graph, outer = bound_body(node, self._constants(node))
         results = graph.outputs
         body = divide(graph.replace(outputs=tuple(dict.fromkeys(results))))
+        _check_steps(node, parts.trips, len(body.dispatches))
         prefix = fresh_name(f"{node.present_outputs[0]}.loop", self.types)
         names = dict(zip(dict.fromkeys(results), body.outputs, strict=True))
         outputs = tuple(names[v] for v in results)

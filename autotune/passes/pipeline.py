@@ -6,7 +6,6 @@ of the graph is written to ``folder/<graph>/<nn>_<pass>.txt``. The bodies of loo
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from autotune import settings
 from autotune.errors import GraphError, InternalError, UsageError
+from autotune.foreign import file_name
 from autotune.graph.devices import check_devices
 from autotune.graph.ir import Graph
 from autotune.graph.text_file import write_file
@@ -171,7 +171,7 @@ def _verify_after(graph: Graph, graph_pass: GraphPass) -> None:
 
 def dump_folder(root: str, graph_name: str) -> Path:
     """The folder of a graph's dumps, made if it is not there."""
-    path = Path(root) / (re.sub(r"[^\w.-]", "_", graph_name) or "graph")
+    path = Path(root) / file_name(graph_name)
     path.mkdir(parents=True, exist_ok=True)
     return path
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO
 
 from autotune.errors import UsageError
+from autotune.foreign import parse_json
 from autotune.runtime.artifact import manifest_and_members, opened, unpacked
 from autotune.runtime.contents import ContentsReader
 from autotune.runtime.device_program import DeviceProgram
@@ -93,8 +93,8 @@ def _read(file: BinaryIO, *, mapped: bool, check: bool) -> tuple[AnyManifest, Co
 
 def _manifest(data: bytes) -> AnyManifest:
     try:
-        raw = json.loads(data)
-    except (ValueError, RecursionError):
+        raw = parse_json(data)
+    except ValueError:
         return Manifest.from_json(data)  # which says what is wrong
     kind = raw.get("format") if isinstance(raw, dict) else None
     if kind == PROGRAM_FORMAT:

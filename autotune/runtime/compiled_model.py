@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, NoReturn, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.errors import UsageError
 from autotune.runtime.image import DispatchInfo, TensorSpec
 from autotune.runtime.recording import Recording
 from autotune.runtime.requests import Request
@@ -91,4 +92,12 @@ class CompiledModel(Protocol):
         """Close it."""
 
 
-__all__ = ["CompiledModel", "Inputs"]
+def refuse_pickling(module: object, _protocol: object = None) -> NoReturn:
+    """Raise UsageError: the ``__reduce_ex__`` of what holds machine code, threads and memory of this process."""
+    raise UsageError(
+        f"a {type(module).__name__} cannot be pickled or copied: it holds machine code and memory of this process\n"
+        "  write it by module.save(path), and autotune.load(path) where it is needed"
+    )
+
+
+__all__ = ["CompiledModel", "Inputs", "refuse_pickling"]

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from autotune.foreign import parse_json
+
 KEY = "counted_outputs"
 """Where an image's metadata says which outputs those are."""
 
@@ -28,7 +30,7 @@ def to_metadata(counted: Iterable[CountedOutput]) -> dict[str, str]:
 
 def from_metadata(metadata: Mapping[str, str]) -> tuple[CountedOutput, ...]:
     """The outputs that an image's metadata names."""
-    return tuple(CountedOutput(*map(int, each)) for each in json.loads(metadata.get(KEY, "[]")))
+    return tuple(CountedOutput(*map(int, each)) for each in parse_json(metadata.get(KEY, "[]")))
 
 
 def parts(outputs: Sequence[NDArray[Any]], counted: Iterable[CountedOutput]) -> list[NDArray[Any]]:

@@ -21,7 +21,7 @@ from autotune.errors import DeviceMemoryError, DeviceTimeoutError, UsageError
 from autotune.runtime.counted import from_metadata, parts
 from autotune.runtime.hal.errors import again
 from autotune.runtime.program_request import Arrays, LoadedProgram, RequestMemory, Submitted
-from autotune.runtime.requests import Request, Requests
+from autotune.runtime.requests import Request, Requests, check_timeout
 
 Answer = list[NDArray[Any]]
 
@@ -88,6 +88,7 @@ class InFlight:
         """
         if self._closed:
             raise self.too_late()
+        check_timeout(timeout)
         request: Request[Answer] = Request(self._name, deadline)
         if not self._made:
             for device in self._loaded.devices.values():

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from autotune.errors import ArtifactError
+from autotune.foreign import parse_json
 from autotune.runtime.image import Command, DispatchInfo, IndexCheck, TensorSpec
 from autotune.target import Target
 
@@ -82,8 +83,8 @@ class Manifest:
     def from_json(data: bytes) -> Manifest:
         """Read and check a manifest; raises ArtifactError that says where it is wrong."""
         try:
-            raw = json.loads(data)
-        except (ValueError, RecursionError) as error:
+            raw = parse_json(data)
+        except ValueError as error:
             raise ArtifactError(f"the manifest is not JSON: {error}") from error
         return Manifest.from_parsed(raw)
 

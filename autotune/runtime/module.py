@@ -20,7 +20,7 @@ from autotune.errors import BuildError, InternalError, UsageError
 from autotune.hardware import check_threads, usable_cores
 from autotune.runtime import layout
 from autotune.runtime.arguments import Buffers, Signature, signature_text
-from autotune.runtime.compiled_model import Inputs
+from autotune.runtime.compiled_model import Inputs, refuse_pickling
 from autotune.runtime.counted import from_metadata, parts
 from autotune.runtime.device import HOST_MEMORY, Memory, address_of, no_memory
 from autotune.runtime.image import DispatchInfo, ModuleImage, TensorSpec
@@ -69,6 +69,8 @@ class Module:
     in the background. Raises ArtifactError for an inconsistent image, BuildError for code that cannot be loaded and
     UsageError for a wrong number of threads.
     """
+
+    __reduce_ex__ = refuse_pickling
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from autotune.errors import UsageError
 from autotune.runtime.arguments import Signature, signature_text
-from autotune.runtime.compiled_model import Inputs
+from autotune.runtime.compiled_model import Inputs, refuse_pickling
 from autotune.runtime.device_program import DeviceProgram
 from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.driver import open_device
@@ -48,6 +48,8 @@ class PlacedModule:
     ArtifactError for an inconsistent program, UsageError for a device that is not there, BuildError, and
     DeviceMemoryError.
     """
+
+    __reduce_ex__ = refuse_pickling
 
     def __init__(
         self,

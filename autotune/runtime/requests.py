@@ -16,10 +16,18 @@ from numpy.typing import NDArray
 from autotune.errors import DeviceTimeoutError, UsageError
 from autotune.runtime import layout
 
+LONGEST_S = 1e9
+"""What a deadline or a timeout may be: longer ones do not fit into the clock's nanoseconds."""
 _LINGER_S = 0.05
 """A thread without requests waits this long for the next: a burst takes one thread. So long may the process wait."""
 
 _Result = TypeVar("_Result")
+
+
+def check_timeout(seconds: float | None) -> None:
+    """Raise UsageError for a time to wait that is none; None is without end."""
+    if seconds is not None and not 0 <= seconds <= LONGEST_S:
+        raise UsageError(f"a timeout is 0 to {LONGEST_S:g} seconds, or None for no end, got {seconds:g}")
 
 
 class Request(Future[_Result]):
@@ -40,8 +48,11 @@ class Request(Future[_Result]):
             str, str
         ] = {}  # what comes first of an end and of being cancelled: setdefault is atomic
         if deadline is not None:
-            if deadline <= 0:
-                raise UsageError(f"the deadline of a request is in more than 0 seconds, got {deadline:g}")
+            if not 0 < deadline <= LONGEST_S:
+                raise UsageError(
+                    f"the deadline of a request is in more than 0 seconds, got {deadline:g}\n"
+                    f"  at most {LONGEST_S:g}; leave it out for none"
+                )
             self.row[layout.DEADLINE_NS] = monotonic_ns() + int(deadline * 1e9)
         self._interrupt: Callable[[], object] | None = None
 
@@ -201,4 +212,4 @@ class Requests:
         return True
 
 
-__all__ = ["Request", "Requests"]
+__all__ = ["LONGEST_S", "Request", "Requests", "check_timeout"]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from autotune.errors import InputError
 from autotune.runtime.axes import parse_axis, size_of, terms_of
+from autotune.runtime.compiled_model import refuse_pickling
 from autotune.runtime.device import HOST_MEMORY, Memory, address_of
 from autotune.runtime.image import ModuleImage, TensorSpec
 from autotune.runtime.module import Module
@@ -39,6 +40,8 @@ class SizedModule:
     last ``kept`` modules of such are kept. Any thread may call. Arguments and errors: see
     :class:`autotune.runtime.module.Module`.
     """
+
+    __reduce_ex__ = refuse_pickling
 
     def __init__(
         self,

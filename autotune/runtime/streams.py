@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from autotune.errors import DeviceTimeoutError, UsageError
 from autotune.runtime import layout
-from autotune.runtime.requests import Request, Requests
+from autotune.runtime.requests import Request, Requests, check_timeout
 
 _LOOK_S = 0.05
 """Whoever waits for room looks so often, as nothing tells of requests that were cancelled."""
@@ -49,6 +49,7 @@ class Streams:
         As many as there is room for are handed over at a time. Raises DeviceTimeoutError without room in time: then
         those that were handed over are cancelled. Raises UsageError for a deadline that is not in the future.
         """
+        check_timeout(timeout)
         requests = [Request[_Result](self._name, deadline) for _ in calls]
         given = 0
         try:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from autotune.errors import AutotuneError, ScheduleError
+from autotune.foreign import parse_json
 from autotune.schedule import legality
 from autotune.schedule.arguments import accepted
 from autotune.schedule.encoding import (
@@ -101,7 +102,7 @@ class Trace:
     def from_json(text: str) -> Trace:
         """Read what :meth:`to_json` wrote; raises ScheduleError on anything else."""
         try:
-            data = json.loads(text)
+            data = parse_json(text)
             if data["version"] != VERSION:
                 raise ScheduleError(f"trace of version {data['version']}; this program reads {VERSION}")
             steps = [

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.live import Live as RichLive
 
 from autotune.database.records import Run
+from autotune.foreign import printable
 from autotune.tuning.report import Report, lines_of
 from autotune.tuning.screen import Screen
 from autotune.tuning.status import Progress, Status, headline
@@ -36,7 +37,7 @@ class Live(Progress):
 
     def preparing(self, note: str) -> None:
         """Say what takes time before the search."""
-        self._console.print(note, highlight=False, markup=False, soft_wrap=True)
+        self._console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
 
     def started(self, status: Status) -> None:
         """Draw the first screen."""
@@ -69,7 +70,7 @@ class Live(Progress):
 
     def _say(self, lines: list[str]) -> None:
         for line in lines:
-            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+            self._console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
 
     def _begin(self) -> RichLive:
         live = RichLive(self._screen, console=self._console, auto_refresh=False, transient=True)

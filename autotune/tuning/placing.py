@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from autotune.database.goal import MAX_SLOWDOWN
 from autotune.errors import PlacementError, UsageError
+from autotune.foreign import parse_json, printable
 from autotune.garbage import collector_paused
 from autotune.graph.devices import is_annotated
 from autotune.graph.ir import Graph
@@ -154,7 +154,7 @@ def by_database(
         database, lambda store: placement_for(graph, devices, infos, store, require_hit=require_hit)
     )
     if answer.found is None:
-        _LOG.warning("%s: %s", graph.name, answer)
+        _LOG.warning("%s: %s", printable(graph.name), answer)
     return graph, answer
 
 
@@ -199,7 +199,7 @@ def _entry(text: str) -> tuple[str, str]:
 
 def _read(path: str) -> list[tuple[str, str]]:
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        found = parse_json(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"--place @{path}: {error.strerror or error}") from error
     except ValueError as error:

@@ -7,6 +7,7 @@ import time
 from typing import Any, TextIO
 
 from autotune.database.records import Outcome, Run
+from autotune.foreign import printable
 from autotune.suggest import counted
 from autotune.tuning.report import Report, duration, lines_of, summary
 from autotune.tuning.status import Progress, Status, headline
@@ -86,7 +87,7 @@ class PlainLines(Progress):
 
     def _say(self, text: str) -> None:
         self._said = time.monotonic()
-        print(text, file=self._out, flush=True)
+        print(printable(text), file=self._out, flush=True)
 
     def preparing(self, note: str) -> None:
         """What takes time before the search."""

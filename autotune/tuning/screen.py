@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from autotune.foreign import printable
 from autotune.tuning.progress import gain_line
 from autotune.tuning.report import duration
 from autotune.tuning.status import Status, share_done
@@ -103,13 +104,13 @@ class Screen:
         return found
 
     def _head(self, width: int, *, ascii_only: bool) -> Iterator[Text]:
-        yield Text(f"{self.model}, {self.target}", style="bold")
+        yield Text(printable(f"{self.model}, {self.target}"), style="bold")
         yield Text(self.gain)
         yield self._bar(width, ascii_only=ascii_only)
         yield Text(f"{self.trials} trials, {self.trials_per_second:.1f}/s")
         if self.failures:
             yield Text("failed: " + ", ".join(f"{n} {name}" for name, n in self.failures), style="yellow")
-        yield Text(f"{self.phase}: {self.note}" if self.note else self.phase, style="dim")
+        yield Text(printable(f"{self.phase}: {self.note}" if self.note else self.phase), style="dim")
 
     def _bar(self, width: int, *, ascii_only: bool) -> Text:
         left = "" if self.eta_s is None else f", {duration(self.eta_s)} left"
@@ -150,7 +151,7 @@ def _table_line(width: int, row: Row | None) -> Text:
         default, best = nanoseconds(row.default_ns), nanoseconds(row.best_ns)
         figures = [f"{row.runs:>5}", f"{default:>9}", f"{best:>9}", f"{row.gain or '-':>22}"]
     end = "  " + "  ".join(figures if width >= _WIDE else figures[3:])
-    name = Text("dispatch, longest first" if row is None else row.name)
+    name = Text("dispatch, longest first" if row is None else printable(row.name))
     name.truncate(max(1, min(60, width - len(end))), overflow="ellipsis", pad=True)
     style = "dim" if row is None else "bold" if row.current else ""
     return Text.assemble(name, end, style=style)

@@ -9,7 +9,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from autotune.errors import ModelImportError
+from autotune.compiler.dividing import divide
+from autotune.errors import GraphError, ModelImportError
 from autotune.frontends.models import load
 from autotune.frontends.onnx_budget import MAX_EXPANDED
 from autotune.passes.pipeline import run_passes, standard_passes
@@ -129,10 +130,14 @@ def test_what_would_never_end_is_one_error(made: onnx.ModelProto, said: str) -> 
 
 
 @pytest.mark.parametrize("carried", ["x", "ones"])
-def test_a_long_loop_is_left_to_the_run(carried: str) -> None:
-    """Of constants, too: neither the import nor a pass runs its steps."""
+def test_a_long_loop_is_refused_when_it_is_divided(carried: str) -> None:
+    """Of constants, too: neither the import nor a pass runs its steps; dividing it says how many are too many."""
     graph = load(loop(10**9, node("Neg", ["a"], ["b"]), carried=carried).SerializeToString())
     assert "Loop" in {each.op for each in run_passes(graph, standard_passes()).nodes}
+    with pytest.raises(
+        GraphError, match="1000000000 steps of 1 dispatch\n  a loop has at most 65536 dispatches"
+    ):
+        divide(graph)
 
 
 def test_loops_in_loops_do_not_multiply() -> None:

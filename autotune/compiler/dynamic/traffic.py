@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from typing import Any
 
 from autotune.compiler.dynamic.buckets import SizeRange
 from autotune.errors import UsageError
+from autotune.foreign import parse_json
 
 _LINE = '{"sizes": {"batch": 1, "seq": 17}, "count": 120}'
 _MOST_LINES = 1 << 20
@@ -111,8 +111,8 @@ def _one_more(
 
 def _request(line: str, where: str) -> tuple[Mapping[str, int], int]:
     try:
-        raw: Any = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+        raw: Any = parse_json(line)
+    except ValueError as error:
         raise UsageError(f"{where} is no JSON: {error}\n  a line is {_LINE}") from error
     sizes = raw.get("sizes") if isinstance(raw, dict) else None
     count = raw.get("count", 1) if isinstance(raw, dict) else None

@@ -214,24 +214,36 @@ prints the loops, shown below for matrices of 64 by 64, without the partial sums
 """
 
 
+_IMPORTS = """\
+from autotune import te
+from autotune.schedule.schedule import Schedule
+from autotune.te.tensor import Tensor
+"""
+
+
 def page() -> str:
     """The tutorial as Markdown."""
-    parts = [_INTRODUCTION, f"```python\nBLOCK = {BLOCK}\n\n\n{inspect.getsource(matmul)}```\n"]
+    parts = [_INTRODUCTION, f"```python\n{_IMPORTS}\nBLOCK = {BLOCK}\n\n\n{inspect.getsource(matmul)}```\n"]
     for number, step in enumerate(STEPS):
         title = step.__name__.replace("_", " ")
         prose = inspect.cleandoc(step.__doc__ or "")
         parts.append(f"## {number}. {title[0].upper()}{title[1:]}\n\n{prose}\n")
         if step is not baseline:
-            parts.append(f"```python\n{_code(step)}```\n")
+            parts.append(f"```python\ns, A, B, C = matmul(64)\n{_code(step)}```\n")
         parts.append(f"```\n{_loops(step)}\n```\n")
     return "\n".join(parts)
 
 
 def _code(step: Steps) -> str:
-    """The body of a step without its docstring."""
+    """The body of a step without its docstring, with those of other steps in the place of their calls."""
     lines = inspect.getsource(step).splitlines()
     first = next(n for n, line in enumerate(lines) if line.endswith('"""'))
-    return inspect.cleandoc("\n".join(lines[first + 1 :])) + "\n"
+    code = inspect.cleandoc("\n".join(lines[first + 1 :])) + "\n"
+    for other in STEPS:
+        call = f"{other.__name__}(s, A, B, C)\n"
+        if call in code:
+            code = code.replace(call, _code(other))
+    return code
 
 
 def _loops(step: Steps) -> str:

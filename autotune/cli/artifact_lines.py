@@ -99,6 +99,7 @@ def _image_json(image: Manifest, shared: int) -> dict[str, Any]:
         "constant_bytes": sum({each.blob.path: each.blob.nbytes for each in image.constants}.values()),
         "shared_bytes": shared,
         "arena_bytes": image.arena_bytes,
+        "growth": float(image.metadata.get("growth", 1)),
         "why_not_here": why_not(image.target),
     }
 

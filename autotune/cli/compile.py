@@ -16,6 +16,7 @@ from autotune.cli.options import (
     compilation_json,
     database_option,
     devices_option,
+    finite_option,
     json_option,
     model_argument,
     objective_options,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 @targets_option
 @threads_option
 @tolerance_option
+@finite_option
 @ranges_option
 @traffic_options
 @objective_options

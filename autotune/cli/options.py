@@ -125,6 +125,16 @@ def tolerance_option(command: F) -> F:
     )(command)
 
 
+def finite_option(command: F) -> F:
+    """``--finite``."""
+    return click.option(
+        "--finite",
+        is_flag=True,
+        help="Leave out algorithms that overflow before the result does, or spread NaN and infinities to other "
+        "results: Winograd's and Strassen's.",
+    )(command)
+
+
 def ranges_option(command: F) -> F:
     """``--shape`` that takes ranges too: arrives as ``shapes``; None without any."""
     return _shapes(
@@ -244,8 +254,9 @@ def shape_options(shapes: Shapes | None) -> str:
 
 
 def compile_options(command: F) -> F:
-    """``--target``, ``--threads``, ``--tolerance`` and ``--shape``: ``autotune.compiler.driver.ModelOptions``."""
-    return machine_options(tolerance_option(shape_option(command)))
+    """``--target``, ``--threads``, ``--tolerance``, ``--finite`` and ``--shape``, as
+    ``autotune.compiler.driver.CompileOptions`` has them."""
+    return machine_options(tolerance_option(finite_option(shape_option(command))))
 
 
 def objective_options(command: F) -> F:
@@ -295,6 +306,7 @@ def compilation_json(done: Compilation, where: str | None) -> dict[str, Any]:
         "rankings": [ranking.to_json() for ranking in done.coverage.rankings],
         "memory": memory_json(done),
         "proofs": proofs_json(done.proofs),
+        "growth": float(done.image.metadata["growth"]),
         "error": done.error,
     }
 
@@ -304,6 +316,8 @@ def print_compilation(done: Compilation, where: str | None, *, details: bool = T
     echo(done.coverage.details() if details else str(done.coverage))
     print_proofs(done, details=details)
     echo(memory_line(done))
+    if done.range_line:
+        echo(done.range_line)
     if done.error is not None:
         from autotune.tuning.accuracy import in_words
 
@@ -360,6 +374,7 @@ __all__ = [
     "compile_options",
     "database_option",
     "devices_option",
+    "finite_option",
     "json_option",
     "machine_options",
     "memory_json",

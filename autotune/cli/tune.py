@@ -15,6 +15,7 @@ from autotune.cli.echo import echo
 from autotune.cli.options import (
     EPILOG_DATABASE,
     database_option,
+    finite_option,
     json_option,
     machine_options,
     model_argument,
@@ -31,7 +32,7 @@ from autotune.cli.options import (
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
-    from autotune.compiler.driver import ModelOptions
+    from autotune.compiler.driver import CompileOptions
     from autotune.tuning.budget import Budget
 
 DEFAULT_BUDGET = "10m"
@@ -44,6 +45,7 @@ DEFAULT_BUDGET = "10m"
 @database_option
 @machine_options
 @tolerance_option
+@finite_option
 @ranges_option
 @traffic_options
 @oversubscription_option
@@ -90,7 +92,7 @@ def command(
     traffic: str | None,
     most_buckets: int,
     as_json: bool,
-    **options: Unpack[ModelOptions],
+    **options: Unpack[CompileOptions],
 ) -> int:
     """Search faster schedules for all workloads of MODEL.
 
@@ -132,6 +134,7 @@ def command(
             target=options["target"],
             threads=options["threads"],
             tolerance=options["tolerance"],
+            finite=options.get("finite", False),
         )
     if traffic:
         raise UsageError("--traffic was given without a range of sizes: --shape seq=1..512")
@@ -141,6 +144,7 @@ def command(
             "--threads": options["threads"] is not None,
             "--objective": objective != "latency",
             "--no-transfer": no_transfer,
+            "--finite": options.get("finite", False),
             "--verify": verify,
         }
         refuse_beside_devices(others)
@@ -196,7 +200,7 @@ def _tune_on_devices(
     seed: int,
     sampler: str,
     as_json: bool,
-    options: ModelOptions,
+    options: CompileOptions,
 ) -> int:
     from autotune.cli.main import INTERRUPTED
     from autotune.cli.place import report_lines
@@ -227,7 +231,7 @@ def _tune_on_devices(
     return INTERRUPTED if report.stopped else 0
 
 
-def _verify_winners(model: str, database: str | None, as_json: bool, options: ModelOptions) -> None:
+def _verify_winners(model: str, database: str | None, as_json: bool, options: CompileOptions) -> None:
     """Prove the schedules that a compilation takes now, and say so."""
     from autotune.tuning.api import compile_with_database
 

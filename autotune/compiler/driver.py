@@ -48,6 +48,7 @@ class CompileOptions(ModelOptions, total=False):
 
     objective: str
     max_slowdown: float
+    finite: bool
 
 
 @collector_paused()
@@ -71,6 +72,7 @@ def compile_in_detail(
     lock: Lock | None = None,
     order: Aim | None = None,
     without: Collection[str] = (),
+    finite: bool = False,
 ) -> Compilation:
     """Compile a model to an image that :class:`autotune.runtime.module.Module` runs, and all that explains it.
 
@@ -79,6 +81,8 @@ def compile_in_detail(
     Of several algorithms for an operation the fastest is used whose declared error is at most
     ``tolerance`` (relative to the largest result; 0 allows direct computation only); ``algorithm``
     names the one to use wherever it applies, for comparisons.
+    With ``finite`` only algorithms are used that neither enlarge the range of what is computed nor spread what is not
+    finite (docs/arithmetic.md).
     ``shapes`` gives sizes that the model leaves open: of a dimension by its name, or the shape of an input by the
     input's.
     With the ``objective`` "memory" or "size" (of the artifact) the smallest algorithms and schedules are used that take
@@ -110,7 +114,7 @@ def compile_in_detail(
     )
     workloads = distinct_workloads(parts)
     with _opened(database) as store, BuildWorkers.of(len(workloads)) as workers:
-        preference = Preference(tolerance, algorithm, Goal.of(objective, max_slowdown))
+        preference = Preference(tolerance, algorithm, Goal.of(objective, max_slowdown), finite)
         if lock is None:
             plan = plan_of(workloads, chosen_target, store, preference, schedules, workers, parts)
         else:
@@ -126,6 +130,7 @@ def compile_in_detail(
         "layout": layout,
         "tolerance": str(tolerance),
         "objective": objective,
+        "growth": f"{plan.growth:g}",
         "coverage": report.to_json(),
         **to_metadata(CountedOutput(*each) for each in parts.counted),
     }
@@ -147,6 +152,7 @@ def predict_in_detail(
     shapes: Shapes | None = None,
     objective: str = "latency",
     max_slowdown: float = MAX_SLOWDOWN,
+    finite: bool = False,
 ) -> Prediction:
     """What :func:`compile_in_detail` would make: its latency and memory, before any machine code is.
 
@@ -156,7 +162,7 @@ def predict_in_detail(
     parts = divide(model, activations=chosen_target.activations, shapes=shapes)
     workloads = distinct_workloads(parts)
     with _opened(database) as store, BuildWorkers.of(len(workloads)) as workers:
-        preference = Preference(tolerance, goal=Goal.of(objective, max_slowdown))
+        preference = Preference(tolerance, goal=Goal.of(objective, max_slowdown), finite=finite)
         plan = plan_of(workloads, chosen_target, store, preference, workers=workers, parts=parts)
     ordered = in_order(plan.apply(parts), chosen_target.threads, preference.aim)
     return forecast(ordered, plan, chosen_target)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from autotune import settings
 from autotune.compiler.assemble import BuiltWorkload
 from autotune.compiler.coverage import CoverageReport
@@ -37,6 +39,18 @@ class Compilation:
     """With ``verify``: every value is whole when it is read."""
     error: float | None = None
     """From end to end, where it was asked for: see :mod:`autotune.tuning.accuracy`."""
+
+    @property
+    def range_line(self) -> str:
+        """Which finite inputs of its dispatches the algorithms used are for; empty where they are for all."""
+        growth = float(self.image.metadata["growth"])
+        if growth <= 1:
+            return ""
+        most = float(np.finfo(np.float32).max) / growth
+        return (
+            f"for magnitudes up to {most:.0e} of what convolutions and products read (Winograd's or Strassen's "
+            "algorithm); NaN and infinities reach whole tiles: --finite leaves these out"
+        )
 
     @property
     def tolerance(self) -> float:

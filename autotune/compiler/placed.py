@@ -66,6 +66,7 @@ def compile_placed(
     tolerance: float = TOLERANCE,
     objective: str = "latency",
     max_slowdown: float = MAX_SLOWDOWN,
+    finite: bool = False,
     require_hit: bool = False,
     observer: Observer | None = None,
 ) -> PlacedCompilation:
@@ -87,7 +88,7 @@ def compile_placed(
     division = divide_by_device(_prepared(graph, rules, found, target_of, layout, observer))
     parts = [partition(segment.graph, OF_A_MODEL) for segment in division.segments]
     targets = [target_of(segment.device) for segment in division.segments]
-    preference = Preference(tolerance, goal=Goal.of(objective, max_slowdown))
+    preference = Preference(tolerance, goal=Goal.of(objective, max_slowdown), finite=finite)
     metadata = {"layout": layout, "tolerance": str(tolerance), "objective": objective}
     with BuildWorkers.of(len(_workloads(parts))) as workers:
         segments = list[Compilation | None]([None] * len(parts))
@@ -121,7 +122,9 @@ def _compiled(
     own = {key: workload for key, workload in built.items() if key in used}
     applied = in_order(plan.apply(parts), target.threads)
     report = replace(coverage(applied, plan), rankings=())
-    image, memory = assemble(applied, own, target, {**metadata, "coverage": report.to_json()})
+    image, memory = assemble(
+        applied, own, target, {**metadata, "growth": f"{plan.growth:g}", "coverage": report.to_json()}
+    )
     compilation = Compilation(image, report, applied, memory, plan)
     dump(compilation, own)
     return compilation

@@ -97,6 +97,11 @@ class Plan:
     goals: Mapping[str, Goal]
 
     @property
+    def growth(self) -> float:
+        """The most by which an algorithm that is used may enlarge what it computes: :attr:`Option.growth`."""
+        return max((option.growth for option in self.options.values()), default=1.0)
+
+    @property
     def options(self) -> dict[str, Option]:
         """The option of each workload that has several, by its key."""
         return {key: ranking.chosen for key, ranking in self.rankings.items()}

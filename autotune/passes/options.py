@@ -136,6 +136,8 @@ def allowed(
     several = speculative or wanted is not None
     names = names if wanted is None else None
     exact = options_of(workload, speculative=several, tolerance=preference.tolerance, names=names)
+    if preference.finite:
+        exact = tuple(option for option in exact if option.growth <= 1)
     named = [option for option in exact if option.name == wanted]
     return list(named or (exact if wanted is None else exact[:1]))
 

@@ -16,13 +16,15 @@ TOLERANCE = 1e-4
 class Preference:
     """Algorithms whose declared error is at most ``tolerance`` (0: direct computation only).
 
-    ``algorithm`` names the one to use wherever it applies, for benchmarks and tests. ``goal`` is what algorithms and
-    schedules are chosen for.
+    With ``finite`` only those that neither enlarge the range of what is computed nor spread what is not finite in an
+    input beyond the results that it is part of. ``algorithm`` names the one to use wherever it applies, for benchmarks
+    and tests. ``goal`` is what algorithms and schedules are chosen for.
     """
 
     tolerance: float = TOLERANCE
     algorithm: str | None = None
     goal: Goal = FASTEST
+    finite: bool = False
 
     def __post_init__(self) -> None:
         if not self.tolerance >= 0:

@@ -11,6 +11,7 @@ from autotune.suggest import did_you_mean
 
 OPTIONS = (
     "database",
+    "finite",
     "max_slowdown",
     "objective",
     "require_hit",

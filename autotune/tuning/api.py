@@ -85,6 +85,7 @@ def tune(
     allow_oversubscription: bool = False,
     begun: float | None = None,
     measurer: Callable[[int], Measurer] | None = None,
+    finite: bool = False,
 ) -> Report:
     """Search faster schedules for all workloads of a model; every measured run goes to the database.
 
@@ -92,10 +93,11 @@ def tune(
     Optuna sampler, what makes one of a ``seed``, or a study, whose sampler and storage are used. ``objective`` is
     latency, or what is searched beside it: memory, size (of the artifact), or front for all three. ``transfer``: each
     search begins with what the database has of near workloads (other shapes, other threads). Algorithms of
-    a declared error above ``tolerance`` are left out; above the default one the report has the error of the whole model
-    from end to end. ``shapes`` gives sizes that the model leaves open: of a dimension by its name, or the shape of
-    an input by the input's. ``time_model``: the report has the whole model's latency. A time budget is for all of it,
-    from ``begun`` (by ``time.monotonic``; the call, if not given) to the report.
+    a declared error above ``tolerance`` are left out, with ``finite`` also those that :func:`compile` then leaves out;
+    above the default tolerance the report has the error of the whole model from end to end. ``shapes`` gives sizes that
+    the model leaves open: of a dimension by its name, or the shape of an input by the input's. ``time_model``: the
+    report has the whole model's latency. A time budget is for all of it, from ``begun`` (by ``time.monotonic``; the
+    call, if not given) to the report.
 
     Unless ``quiet`` the job shows itself on standard output; ``progress`` is another display. ``callback`` is
     called with a TuningEvent at the start, after each trial, at each phase and at the end. It may raise
@@ -127,7 +129,8 @@ def tune(
     chosen = runnable(Target.parse(target, threads))
     builders = builders_for(chosen, allow_oversubscription=allow_oversubscription)
     shown = shown_to(progress, callback, quiet=quiet)
-    parts, preference = divide(model, activations=chosen.activations, shapes=shapes), Preference(tolerance)
+    parts = divide(model, activations=chosen.activations, shapes=shapes)
+    preference = Preference(tolerance, finite=finite)
     check = EndToEnd.wanted(tolerance, model, shapes, seed)
     ensure(chosen, shown.preparing)
     with opened(database) as store, closing((measurer or ProcessPool.started)(builders)) as pool:
@@ -216,6 +219,7 @@ def compile(
     lock: str | Path | None = None,
     placement: Mapping[str, str] | None = None,
     devices: Sequence[str] = (),
+    finite: bool = False,
 ) -> Module | PlacedModule:
     """Compile a model with the best schedules known; workloads without one get the default schedule.
 
@@ -224,6 +228,8 @@ def compile(
     shape of an input by the input's. With the ``objective`` "memory" or "size" (of the artifact) the smallest
     algorithms and schedules are used that take up to ``max_slowdown`` times as long as the fastest (docs/objectives.md
     says what is promised).
+    With ``finite`` only algorithms are used that neither enlarge the range of what is computed nor spread NaN and
+    infinities beyond the results that they are part of: without Winograd's and Strassen's (docs/arithmetic.md).
     ``lock`` is a file that `autotune lock` wrote: exactly the code that it pins is made, for its target, no database is
     read, and none of the other arguments is given (docs/locks.md).
     ``placement`` names devices for parts of the model: patterns of values, nodes or operators, and names such as
@@ -256,6 +262,7 @@ def compile(
         require_hit=require_hit,
         objective=objective,
         max_slowdown=max_slowdown,
+        finite=finite,
     )
     if isinstance(done, PlacedCompilation):
         return PlacedModule(done.program)
@@ -317,6 +324,7 @@ def predict(
     shapes: Shapes | None = None,
     objective: str = "latency",
     max_slowdown: float = MAX_SLOWDOWN,
+    finite: bool = False,
 ) -> Prediction:
     """What :func:`compile` with the same arguments would make, before any machine code is: the latency of the model and
     of each dispatch with 95 % intervals, and its memory.
@@ -336,6 +344,7 @@ def predict(
             shapes=shapes,
             objective=objective,
             max_slowdown=max_slowdown,
+            finite=finite,
         )
 
     return with_database(database, predicted)[0]
@@ -369,6 +378,7 @@ def query(
     only: str | None = None,
     objective: str = "latency",
     max_slowdown: float = MAX_SLOWDOWN,
+    finite: bool = False,
 ) -> list[Answer]:
     """The best schedule known for each workload of a model, or of one workload by its key.
 
@@ -386,7 +396,7 @@ def query(
     from search_spaces.spaces import space_for
 
     chosen = Target.parse(target, threads)
-    preference = Preference(tolerance, goal=Goal.of(objective, max_slowdown))
+    preference = Preference(tolerance, goal=Goal.of(objective, max_slowdown), finite=finite)
     with opened(database, read_only=True) as store:
         asked, parts = _workloads(what, store, chosen, shapes)
         if only is not None and preference.goal.is_latency:  # what is small enough depends on the whole model

@@ -25,6 +25,7 @@ _UNSAID: Mapping[str, Any] = {
     "shapes": None,
     "objective": "latency",
     "max_slowdown": MAX_SLOWDOWN,
+    "finite": False,
 }
 """Arguments of a compilation that a lock has in itself, as they are where nothing is said of them."""
 

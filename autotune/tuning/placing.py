@@ -108,6 +108,7 @@ def compile_anywhere(
             tolerance=options["tolerance"],
             objective=options.get("objective", "latency"),
             max_slowdown=options.get("max_slowdown", MAX_SLOWDOWN),
+            finite=options.get("finite", False),
             require_hit=require_hit,
             observer=observer,
         )

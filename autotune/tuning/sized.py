@@ -59,6 +59,7 @@ def compile_for_sizes(
     kept: int = 4,
     traffic: Traffic | str | Path | None = None,
     most_buckets: int = BUCKETS,
+    finite: bool = False,
 ) -> SizedModule:
     """Compile a model for requests of many sizes: each takes the smallest bucket that it fits in.
 
@@ -87,6 +88,7 @@ def compile_for_sizes(
         "shapes": None,
         "objective": objective,
         "max_slowdown": max_slowdown,
+        "finite": finite,
     }
     source = model if isinstance(model, Graph) else read_model(model)
     done = compile_sizes_in_detail(

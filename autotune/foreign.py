@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 _UNPRINTABLE = re.compile(
@@ -45,7 +44,7 @@ def file_name(text: str, otherwise: str = "graph") -> str:
     return f"{name[: _MOST_NAME - len(digest) - 1]}_{digest}"
 
 
-def parse_json(text: str | bytes, **hooks: Callable[..., Any]) -> Any:
+def parse_json(text: str | bytes, **hooks: Any) -> Any:
     """The value of a JSON text, with the hooks of ``json.loads``.
 
     Raises ValueError for what is no JSON, or nests so deep that whoever goes through it might not come back.

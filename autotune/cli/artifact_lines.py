@@ -9,7 +9,7 @@ from typing import Any
 
 from autotune.errors import ArtifactError
 from autotune.runtime.artifact_file import ArtifactFile
-from autotune.runtime.image import TensorSpec
+from autotune.runtime.image import TensorSpec, largest_input
 from autotune.runtime.manifest import Manifest
 from autotune.runtime.program_artifact import ProgramManifest
 from autotune.runtime.sized_artifact import SizedManifest
@@ -72,7 +72,7 @@ def artifact_lines(path: str, held: ArtifactFile) -> list[str]:
             f"{what}{image['target']}{threads}: "
             f"{counted(image['dispatches'], 'dispatch')} ({image['schedules']}), "
             f"{size(image['code_bytes'])} of code, {size(image['constant_bytes'])} of constants{shared}, "
-            f"{size(image['arena_bytes'])} between dispatches; {runs}"
+            f"{size(image['arena_bytes'])} between dispatches{_range_text(image['growth'])}; {runs}"
         )
     return [*lines, "every member is what its hash says"]
 
@@ -126,6 +126,11 @@ def _spec_json(spec: TensorSpec | SizedTensor) -> dict[str, Any]:
     if isinstance(spec, SizedTensor):
         return {"name": spec.name, "shape": list(spec.axes), "dtype": spec.dtype}
     return {"name": spec.name, "shape": list(spec.shape), "dtype": spec.dtype}
+
+
+def _range_text(growth: float) -> str:
+    """Which magnitudes the algorithms used are for, where there is a limit."""
+    return f", for magnitudes up to {largest_input(growth):.0e}" if growth > 1 else ""
 
 
 def _text(spec: dict[str, Any]) -> str:

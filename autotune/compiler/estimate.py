@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-import numpy as np
-
 from autotune.database.records import Ratio
 from autotune.graph.region import Workload
 from autotune.passes.options import Option, options_of
+from autotune.runtime.image import largest_input
 from autotune.target import Target
 
 
@@ -40,7 +39,7 @@ class OptionTime:
         text = f"{self.option.name}: {self.latency_ns / 1e3:.1f} µs {self.source}{gain}"
         if self.option.growth == 1:
             return text
-        return f"{text} (inputs to {np.finfo(np.float32).max / self.option.growth:.0e})"
+        return f"{text} (inputs to {largest_input(self.option.growth):.0e})"
 
 
 def estimated(options: Sequence[Option], target: Target, within: float) -> list[OptionTime]:

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from autotune import settings
 from autotune.compiler.assemble import BuiltWorkload
 from autotune.compiler.coverage import CoverageReport
@@ -19,7 +17,7 @@ from autotune.passes.partition import Partition
 from autotune.passes.pipeline import dump_folder
 from autotune.passes.plan_memory import MemoryPlan
 from autotune.runtime.conflicts import done_before
-from autotune.runtime.image import ModuleImage
+from autotune.runtime.image import ModuleImage, largest_input
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +44,9 @@ class Compilation:
         growth = float(self.image.metadata["growth"])
         if growth <= 1:
             return ""
-        most = float(np.finfo(np.float32).max) / growth
         return (
-            f"for magnitudes up to {most:.0e} of what convolutions and products read (Winograd's or Strassen's "
-            "algorithm); NaN and infinities reach whole tiles: --finite leaves these out"
+            f"for magnitudes up to {largest_input(growth):.0e} of what convolutions and products read (Winograd's or "
+            "Strassen's algorithm); NaN and infinities reach whole tiles: --finite leaves these out"
         )
 
     @property

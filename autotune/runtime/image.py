@@ -176,6 +176,11 @@ class ModuleImage:
         return mine == its
 
 
+def largest_input(growth: float) -> float:
+    """The largest magnitude in float32 for which algorithms are that enlarge what they compute so many times."""
+    return float(np.finfo(np.float32).max) / growth
+
+
 __all__ = [
     "DTYPES",
     "READ_ONLY",
@@ -187,4 +192,5 @@ __all__ = [
     "ModuleImage",
     "Space",
     "TensorSpec",
+    "largest_input",
 ]

@@ -15,6 +15,7 @@ from autotune.errors import LockError, UsageError
 from autotune.frontends.model_builder import ModelBuilder
 from autotune.passes.options import RULES, allowed
 from autotune.passes.preference import Preference
+from autotune.runtime import artifact
 from autotune.runtime.module import Module
 
 LARGE = 1e37
@@ -92,7 +93,10 @@ def test_commands_take_it_and_say_the_range(tmp_path: Path, capsys: pytest.Captu
         autotune.compile(str(path), lock=tmp_path / "c.lock", finite=True)
 
 
-def test_the_range_is_said_where_it_is_one() -> None:
+def test_the_range_is_said_where_it_is_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     done = compile_in_detail(convolution(), threads=1, algorithm="winograd F(4x4)")
+    artifact.save(done.image, tmp_path / "c.atm")
+    assert cli.run(["explain", str(tmp_path / "c.atm")]) == 0
+    assert ", for magnitudes up to 3e+36; " in capsys.readouterr().out
     assert done.range_line.startswith("for magnitudes up to 3e+36 of what convolutions and products read")
     assert compile_in_detail(convolution(), threads=1, finite=True).range_line == ""

@@ -32,7 +32,7 @@ from autotune.cli.options import (
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
-    from autotune.compiler.driver import CompileOptions
+    from autotune.compiler.driver import ModelOptions
     from autotune.tuning.budget import Budget
 
 DEFAULT_BUDGET = "10m"
@@ -92,7 +92,7 @@ def command(
     traffic: str | None,
     most_buckets: int,
     as_json: bool,
-    **options: Unpack[CompileOptions],
+    **options: Unpack[ModelOptions],
 ) -> int:
     """Search faster schedules for all workloads of MODEL.
 
@@ -200,7 +200,7 @@ def _tune_on_devices(
     seed: int,
     sampler: str,
     as_json: bool,
-    options: CompileOptions,
+    options: ModelOptions,
 ) -> int:
     from autotune.cli.main import INTERRUPTED
     from autotune.cli.place import report_lines
@@ -231,7 +231,7 @@ def _tune_on_devices(
     return INTERRUPTED if report.stopped else 0
 
 
-def _verify_winners(model: str, database: str | None, as_json: bool, options: CompileOptions) -> None:
+def _verify_winners(model: str, database: str | None, as_json: bool, options: ModelOptions) -> None:
     """Prove the schedules that a compilation takes now, and say so."""
     from autotune.tuning.api import compile_with_database
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from autotune.compiler.assemble import assemble
 from autotune.compiler.build import Building
@@ -41,6 +41,7 @@ class ModelOptions(TypedDict):
     threads: int | None
     tolerance: float
     shapes: Shapes | None
+    finite: NotRequired[bool]
 
 
 class CompileOptions(ModelOptions, total=False):
@@ -48,7 +49,6 @@ class CompileOptions(ModelOptions, total=False):
 
     objective: str
     max_slowdown: float
-    finite: bool
 
 
 @collector_paused()

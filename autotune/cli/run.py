@@ -264,8 +264,12 @@ def _save(outputs: dict[str, Any], folder: Path) -> None:
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, array in outputs.items():
-            np.save(folder / f"{file_name(name, 'output')}.npy", array)
+        files = [file_name(name, "output") for name in outputs]
+        for number, (file, array) in enumerate(zip(files, outputs.values(), strict=True)):
+            again = files[:number].count(
+                file
+            )  # other names may be this one without what no file is called by
+            np.save(folder / f"{file}{f'.{again}' if again else ''}.npy", array)
     except OSError as error:
         raise UsageError(f"cannot write to {folder}: {error.strerror or error}") from error
 

@@ -224,7 +224,10 @@ def _check_expansion(proto: Any, origin: str) -> None:
             under_way.pop()
         return found[key]
 
-    expanded = count(proto.graph.node)
+    try:
+        expanded = count(proto.graph.node)
+    except RecursionError:
+        raise ModelImportError(f"{origin}: its functions call one another too deeply") from None
     if expanded > MAX_EXPANDED + len(proto.graph.node):
         raise ModelImportError(
             f"{origin}: its functions expand to {expanded} nodes; at most {MAX_EXPANDED} more than its graph has"

@@ -110,6 +110,14 @@ ITERATED = (node("Cast", ["i"], ["f"], to=TensorProto.FLOAT), node("Add", ["a", 
         ),
         (doubling(40), f"its functions expand to 1099511627776 nodes; at most {MAX_EXPANDED} more"),
         (
+            model(
+                [call("F0", "x", "y")],
+                (2,),
+                functions=[function(f"F{n}", call(f"F{n + 1}", "a", "b")) for n in range(5000)],
+            ),
+            "its functions call one another too deeply",
+        ),
+        (
             model([call("F", "x", "y")], (2,), functions=[function("F", call("F", "a", "b"))]),
             "its functions call one another without end: 'F' -> 'F'",
         ),

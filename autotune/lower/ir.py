@@ -74,6 +74,10 @@ class Seq(Stmt):
     stmts: tuple[Stmt, ...]
 
 
+AHEAD = "filled ahead"
+"""Hint of an allocation: what fills the buffer runs some iterations ahead of its readers. A copy of an element from
+memory to it may be under way until the barrier that says so (:class:`Barrier`)."""
+
 NONTEMPORAL = "nontemporal"
 """Hint of a loop: its stores go past the caches, as nothing is read back before the caches are full of other data."""
 
@@ -155,7 +159,13 @@ class Allocate(Stmt):
 
 @dataclass(slots=True)
 class Barrier(Stmt):
-    """All threads of a block wait for one another."""
+    """All threads of a block wait for one another.
+
+    With ``in_flight`` they also wait for the copies to buffers that are filled ahead: for those that they started before
+    the last ``in_flight`` barriers of this kind.
+    """
+
+    in_flight: int | None = None
 
 
 @dataclass(slots=True)
@@ -315,6 +325,7 @@ def loads(stmt: Stmt) -> Iterator[Load]:
 
 
 __all__ = [
+    "AHEAD",
     "NONTEMPORAL",
     "Allocate",
     "Barrier",

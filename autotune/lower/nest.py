@@ -27,11 +27,13 @@ from autotune.lower.ir import (
 )
 from autotune.lower.linear import Lin, constant_form
 from autotune.lower.partial_sums import is_long_sum, iterations_in_part
+from autotune.lower.pipeline import pipelined
 from autotune.lower.prefetch import Prefetches
 from autotune.lower.regions import Region
 from autotune.lower.remainders import Remainders
 from autotune.lower.sequential import sequential_statement
 from autotune.lower.translate import Place, Translator
+from autotune.schedule.pipelining import computed_ahead, iterations_ahead
 from autotune.schedule.relations import Split
 from autotune.schedule.stage import Stage
 from autotune.te.expr import Const, Expr, IterVar, Var
@@ -66,6 +68,8 @@ class NestBuilder:
         self.simplifier = translator.simplifier
         self.threads: dict[str, tuple[Var, int]] = {}
         """Thread axes whose loops are open: variable and extent."""
+        self.ahead: dict[IterVar, list[Buffer]] = {}
+        """Buffers of an iteration that are filled in earlier ones, by loop."""
         self.inside_calls: set[Stage] = set()
         self.holding: set[Expr] = set()
         """Conditions that the code around the current place makes sure of."""
@@ -166,12 +170,16 @@ class NestBuilder:
         frame.opened.add(iv)
         if count == 1:
             frame.values[iv] = first
-            return self._opened(frame, at, mode, out)
+            single = self._opened(frame, at, mode, out)
+            self.ahead.pop(iv, None)  # nothing follows that could be computed ahead
+            return single
         var = Var(iv.name)
         self.simplifier.declare(var, 0, count - 1)
         frame.values[iv] = Lin({var: 1}, 0) + first
         body = self._opened(frame, at, mode, out)
-        return For(var, count, _kind(frame, iv), body, _hints(frame.stage, iv))
+        loop = For(var, count, _kind(frame, iv), body, _hints(frame.stage, iv))
+        ahead = self.ahead.pop(iv, [])
+        return pipelined(loop, ahead, iterations_ahead(frame.stage, iv)) if ahead else loop
 
     def _peeled(self, frame: Frame, at: int, mode: str, out: Place, extent: int) -> Stmt:
         """The first and last iterations with code of their own around the rest."""
@@ -291,21 +299,22 @@ class NestBuilder:
         if not attached:
             return sequence([*stmts, self._nest(frame, at + 1, mode, out)])
         regions = self.bounds.regions(frame, at, frame.boxes())
-        buffers: list[tuple[Buffer, str]] = []
+        buffers: list[Buffer] = []
         for stage in attached:
             # Starts stay expressions of the consumer's loops, so that they cancel in the consumer's indices.
             place = local_place(stage, regions[stage])
-            note = "double buffered" if stage.double_buffered else ""
-            buffers += [(buffer, note) for buffer in place.buffers]
+            buffers += place.buffers
             self.places[stage] = place
             nest = self._nest(Frame(stage, regions[stage]), 0, "all", place)
             stmts += [Barrier(), nest, Barrier()] if stage.scope in BLOCK_SCOPES else [nest]
         stmts.append(self._nest(frame, at + 1, mode, out))
+        for stage in computed_ahead(frame.stage, iv):
+            self.ahead.setdefault(iv, []).extend(self.places[stage].buffers)
         for stage in attached:
             del self.places[stage]
         body = sequence(stmts)
-        for buffer, note in reversed(buffers):
-            body = Allocate(buffer, body, note)
+        for buffer in reversed(buffers):
+            body = Allocate(buffer, body)
         return body
 
     # -- reductions ------------------------------------------------------------------------------------------
@@ -407,11 +416,7 @@ def _kind(frame: Frame, iv: IterVar) -> str:
 
 def _hints(stage: Stage, iv: IterVar) -> str:
     """What the schedule says about a loop to code generators."""
-    ahead = stage.pipelines.get(iv)
-    hints = [f"software pipeline of {ahead} stages"] if ahead else []
-    if NONTEMPORAL in stage.pragmas.get(iv, ()):
-        hints.append(NONTEMPORAL)
-    return ", ".join(hints)
+    return NONTEMPORAL if NONTEMPORAL in stage.pragmas.get(iv, ()) else ""
 
 
 __all__ = ["NestBuilder"]

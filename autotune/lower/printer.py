@@ -103,7 +103,8 @@ def _stmt(stmt: Stmt, depth: int, lines: list[str]) -> None:
         lines.append(f"{pad}{scope} {buffer_text(stmt.buffer)}{note}")
         _stmt(stmt.body, depth, lines)
     elif isinstance(stmt, Barrier):
-        lines.append(f"{pad}barrier")
+        note = "" if stmt.in_flight is None else f"  // {stmt.in_flight} in flight"
+        lines.append(f"{pad}barrier{note}")
     elif isinstance(stmt, Prefetch):
         lines.append(f"{pad}prefetch {_element(stmt.buffer, stmt.indices)}")
     elif isinstance(stmt, Intrinsic):

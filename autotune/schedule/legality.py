@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from autotune.schedule.match import difference, matched_reads, paired
+from autotune.schedule.pipelining import check_ahead
 from autotune.schedule.sequential import check_sequential
 from autotune.te.expr import IterVar
 from autotune.te.sequential import SequentialOp
@@ -42,6 +43,9 @@ def check(schedule: Schedule, step: str) -> None:
             _check_prefetch(step, stage, tensor, schedule[tensor], iv)
         for iv in stage.tensorized:
             _check_intrinsic(step, stage, iv)
+    if any(stage.pipelines or stage.double_buffered for stage in live):
+        for stage in live:
+            check_ahead(step, stage)
 
 
 def effective_readers(schedule: Schedule, live: Sequence[Stage]) -> dict[Stage, list[Stage]]:

@@ -1,7 +1,8 @@
 """Runs the LLVM IR that a GPU's code is made from on this machine: blocks in turn, a system thread for each of theirs.
 
-What the text has of a GPU is few: the thread's place in special registers, barriers, shared memory, and products of
-tensor cores, which lanes of a warp compute from each other's registers. All of these are functions of Python here.
+What the text has of a GPU is few: the thread's place in special registers, barriers, shared memory, copies that are
+done when they are waited for, and products of tensor cores, which lanes of a warp compute from each other's registers.
+All of these are functions of Python here. A copy is made as late as its thread's waits allow.
 """
 
 from __future__ import annotations
@@ -40,11 +41,14 @@ class Emulator:
             ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(lambda axis: self._place.numbers[axis]),
             ctypes.CFUNCTYPE(None)(self._wait),
             ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(self._by_warp),
+            ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)(self._copy),
+            ctypes.CFUNCTYPE(None)(lambda: self._place.copies.append([])),
+            ctypes.CFUNCTYPE(None, ctypes.c_int32)(self._arrive),
         ]
         self._warps: dict[int, Warp] = {}
-        names = ("emulated_place", "emulated_barrier", "emulated_warp")
+        names = ("place", "barrier", "warp", "copy", "commit", "arrive")
         for name, callback in zip(names, self._callbacks, strict=True):
-            llvm.add_symbol(name, ctypes.cast(callback, ctypes.c_void_p).value)
+            llvm.add_symbol(f"emulated_{name}", ctypes.cast(callback, ctypes.c_void_p).value)
         self._object = compile_ir(on_cpu(code.ir), host())
         self._waits = "emulated_barrier" in on_cpu(code.ir) or "emulated_warp" in on_cpu(code.ir)
         self._engine = llvm.create_mcjit_compiler(
@@ -77,6 +81,7 @@ class Emulator:
     def _block(self, block: tuple[int, ...], threads: list[tuple[int, ...]], call: Callable[[], Any]) -> None:
         def one(number: int, thread: tuple[int, ...]) -> None:
             self._place.numbers = (*block, *thread)
+            self._place.copies = [[]]
             self._place.lane = number % 32
             self._place.warp = self._warps.get(number // 32)
             call()
@@ -99,6 +104,17 @@ class Emulator:
     def _wait(self) -> None:
         if self._barrier is not None:
             self._barrier.wait(timeout=60)
+
+    def _copy(self, target: int, source: int, size: int) -> None:
+        """Start a copy; it is part of the group that is open."""
+        self._place.copies[-1].append((target, source, size))
+
+    def _arrive(self, in_flight: int) -> None:
+        """Do the copies of all closed groups but the last ones."""
+        groups = self._place.copies
+        while len(groups) - 1 > in_flight:
+            for target, source, size in groups.pop(0):
+                ctypes.memmove(target, source, size)
 
     def _by_warp(self, kind: int, given: int, result: int) -> None:
         """What the lanes of a warp do together; ``given`` and ``result`` are addresses of this lane's registers."""
@@ -266,10 +282,22 @@ def on_cpu(ir: str) -> str:
         ir = ir.replace(f"declare i32 {symbol}()\n", "")
         ir = ir.replace(f"{symbol}()", f"@emulated_place(i32 {axis})")
     ir = ir.replace("@llvm.nvvm.barrier0", "@emulated_barrier")
-    ir = ir.replace(" addrspace(3)", "").replace("addrspacecast", "bitcast")
+    ir = re.sub(r" addrspace\([13]\)", "", ir).replace("addrspacecast", "bitcast")
+    ir = re.sub(r"declare [^\n]*@llvm\.nvvm\.cp\.async[^\n]*\n", "", ir)
+    ir = re.sub(
+        r"@llvm\.nvvm\.cp\.async\.c[ag]\.shared\.global\.(\d+)\((.*)\)", r"@emulated_copy(\2, i32 \1)", ir
+    )
+    ir = ir.replace("@llvm.nvvm.cp.async.commit.group", "@emulated_commit")
+    ir = ir.replace("@llvm.nvvm.cp.async.wait.group", "@emulated_arrive")
     ir = re.sub(r"declare [^\n]*@llvm\.nvvm\.(mma|ldmatrix|f2tf32)[^\n]*\n", "", ir)
     ir = ir.replace("@llvm.nvvm.f2tf32.rna", "@emulated_tf32")
     added = ["declare i32 @emulated_place(i32)"]
+    if "@emulated_copy(" in ir:
+        added += [
+            "declare void @emulated_copy(ptr, ptr, i32)",
+            "declare void @emulated_commit()",
+            "declare void @emulated_arrive(i32)",
+        ]
     if "emulated_tf32" in ir:
         added.append(_TF32)
     for number, one in enumerate(_INSTRUCTIONS):

@@ -392,6 +392,34 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault("double_buffer", "root", c8, lambda p: st(p, 2).double_buffer()),
     Fault("double_buffer", "input", c8, lambda p: st(p, 1).double_buffer()),
+    Fault(
+        "double_buffer",
+        "parallel",
+        c8,
+        lambda p: st(p, 2).double_buffer(),
+        lambda p: [attach_b(p), st(p).parallel(i(p))],
+    ),
+    Fault(
+        "double_buffer",
+        "reads_late",
+        two_readers,
+        lambda p: st(p, 3).double_buffer(),
+        lambda p: [st(p, n).compute_at(st(p), i(p)) for n in (3, 2)],
+    ),
+    Fault(
+        "compute_root",
+        "double_buffered",
+        c8,
+        lambda p: st(p, 2).compute_root(),
+        lambda p: [attach_b(p), st(p, 2).double_buffer()],
+    ),
+    Fault(
+        "compute_root",
+        "pipelined",
+        c8,
+        lambda p: st(p, 2).compute_root(),
+        lambda p: [attach_b(p), st(p).software_pipeline(i(p))],
+    ),
     Fault("prefetch", "not_read", c8, lambda p: st(p).prefetch(p[1], i(p))),
     Fault("prefetch", "offset", c8, lambda p: st(p).prefetch(p[2], i(p), 0)),
     Fault(
@@ -401,10 +429,10 @@ FAULTS: tuple[Fault, ...] = (
     Fault("software_pipeline", "stages", c8, lambda p: st(p).software_pipeline(i(p), 1), attach_b),
     Fault(
         "software_pipeline",
-        "unrolled",
+        "bound",
         c8,
         lambda p: st(p).software_pipeline(i(p)),
-        lambda p: [attach_b(p), st(p).unroll(i(p))],
+        lambda p: [attach_b(p), st(p).bind(i(p), te.thread_axis("threadIdx.x"))],
     ),
     Fault("software_pipeline", "nothing_inside", c8, lambda p: st(p).software_pipeline(i(p))),
     # reductions

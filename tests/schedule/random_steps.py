@@ -37,6 +37,11 @@ class _Steps:
     def stage(self) -> Stage:
         return self.rng.choice(self.stages())
 
+    def attached(self) -> Stage:
+        """A stage, mostly one that is computed inside a loop of another."""
+        inside = [st for st in self.stages() if st.attach_type == "scope"]
+        return self.rng.choice(inside) if inside and self.rng.random() < 0.9 else self.stage()
+
     def pick(self, candidates: Sequence[T]) -> T:
         if not candidates:
             raise NothingToChoose
@@ -168,7 +173,7 @@ class _Steps:
         stage.storage_align(axis, self.rng.choice((4, 8, 16)), self.rng.choice((0, 1, 3)))
 
     def double_buffer(self) -> None:
-        self.stage().double_buffer()
+        self.attached().double_buffer()
 
     def prefetch(self) -> None:
         stage = self.stage()
@@ -177,8 +182,12 @@ class _Steps:
         stage.prefetch(self.pick([*near, *through]), self.loop(stage), self.rng.randint(1, 3))
 
     def software_pipeline(self) -> None:
-        stage = self.stage()
-        stage.software_pipeline(self.loop(stage), stages=self.rng.choice((2, 3)))
+        inside = self.attached()
+        parent, loop = inside.attach_stage, inside.attach_ivar
+        if parent is None or loop is None:
+            parent = inside
+            loop = self.loop(inside)
+        parent.software_pipeline(loop, stages=self.rng.choice((2, 3, 4)))
 
     def pragma(self) -> None:
         stage = self.stage()
@@ -241,9 +250,9 @@ WEIGHTS = {
     "reverse_compute_inline": 2.5,
     "decompose_reduction": 1,
     "storage_align": 1,
-    "double_buffer": 0.5,
+    "double_buffer": 1,
     "prefetch": 1,
-    "software_pipeline": 0.7,
+    "software_pipeline": 1.2,
     "pragma": 0.3,
     "tensorize": 4,
 }

@@ -106,12 +106,49 @@ def prefetched(p: Made) -> None:
     s[c].prefetch(b, s[c].op.reduce_axis[0], 1)
 
 
-def annotated(p: Made) -> None:
+def blurs() -> Made:
+    """A blur of a blur."""
+    _, a, b, c = blur(34)
+    size = c.shape[0] - 2
+    d = te.compute((size,), lambda i: c[i] + c[i + 2], name="D")
+    return te.create_schedule(d), a, b, c, d
+
+
+def pipelined(p: Made) -> None:
     s, _, b, c = p
     outer, _ = s[c].split(s[c].op.axis[0], 4)
     s[b].compute_at(s[c], outer)
-    s[b].double_buffer()
     s[c].software_pipeline(outer, 3)
+
+
+def double_buffered(p: Made) -> None:
+    s, _, b, c = p
+    outer, inner = s[c].split(s[c].op.axis[0], 4)
+    s[b].compute_at(s[c], outer)
+    s[b].double_buffer()
+    s[b].vectorize(s[b].op.axis[0])
+    s[c].vectorize(inner)
+
+
+def double_buffered_in_a_reduction(p: Made) -> None:
+    """Columns of one factor, ahead of the others, in a loop that is unrolled."""
+    s, a, _, c = p
+    packed = s.cache_read(a, "local", [c])
+    k = s[c].op.reduce_axis[0]
+    outer, inner = s[c].split(k, 3)
+    s[c].reorder(outer, *s[c].op.axis, inner)
+    s[c].unroll(outer)
+    s[packed].compute_at(s[c], outer)
+    s[packed].double_buffer()
+
+
+def pipelined_chain(p: Made) -> None:
+    """One tile is computed from another, both ahead, and fetched for a part of the rows."""
+    s, _, b, c, d = p
+    outer, _ = s[d].split(s[d].op.axis[0], 4)
+    s[c].compute_at(s[d], outer)
+    s[b].compute_at(s[d], outer)
+    s[d].software_pipeline(outer, 3)
 
 
 def peeled_reduction(p: Made) -> None:
@@ -155,7 +192,10 @@ WORKS: dict[str, Case] = {
     "pad_to_multiple": (lambda: matmul(3, 13, 6), padded_everywhere),
     "storage_align": (lambda: transposed(6, 10), aligned_inside),
     "prefetch": (lambda: matmul(3, 24, 5), prefetched),
-    "hints": (lambda: blur(10), annotated),
+    "software_pipeline": (lambda: blur(30), pipelined),
+    "software_pipeline_chain": (blurs, pipelined_chain),
+    "double_buffer": (lambda: blur(30), double_buffered),
+    "double_buffer_reduction": (lambda: matmul(3, 4, 14), double_buffered_in_a_reduction),
     "peel": (lambda: rows(4, 7), peeled_reduction),
     "tensorize": (lambda: matmul(3, 16, 6), tensorized),
     "bind": (lambda: grid(3, 10), bound),

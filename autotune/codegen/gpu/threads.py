@@ -119,7 +119,7 @@ class _Threads:
         if not self._waits(stmt) and not self.fragments.touched(stmt):
             return self._leaf(stmt, opened, guards, followed)
         if isinstance(stmt, Barrier):
-            return stmt if self.tags else sequence([])
+            return stmt if self.tags or stmt.in_flight is not None else sequence([])
         if isinstance(stmt, Seq):
             last = len(stmt.stmts) - 1
             return sequence(

@@ -53,6 +53,8 @@ class Accesses:
 
     def store(self, node: Store) -> None:
         """Store the value of an expression."""
+        if self.places.block.store(node, self):
+            return
         with self.code.memo:
             form = self.addresses.form(node, node.buffer, node.indices)
             address = self.addresses.address(form)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from autotune.codegen.llvm.writer import Writer
 from autotune.errors import BuildError
-from autotune.lower.ir import Buffer, Intrinsic
+from autotune.lower.ir import Allocate, Barrier, Intrinsic, Store
 from autotune.te.instructions import MatrixMultiply
 
 if TYPE_CHECKING:
@@ -21,11 +21,14 @@ class ThreadBlock(Protocol):
     stack_bytes: int
     """Local memory up to this is on the stack of a thread, more of it in the worker's scratch memory."""
 
-    def barrier(self, code: Writer, started: Sequence[str]) -> None:
+    def barrier(self, node: Barrier, code: Writer, started: Sequence[str]) -> None:
         """All threads wait for one another; ``started`` are the thread axes whose loops are open."""
 
-    def shared(self, buffer: Buffer) -> AbstractContextManager[str | None]:
+    def shared(self, node: Allocate) -> AbstractContextManager[str | None]:
         """A pointer to memory of all threads for a buffer in scope "shared"; None where it is like other memory."""
+
+    def store(self, node: Store, accesses: Accesses) -> bool:
+        """Whether a store became instructions of the block's own."""
 
     def multiply(self, node: Intrinsic, step: MatrixMultiply, accesses: Accesses) -> None:
         """A product of tensor cores, by the threads of a warp together."""
@@ -36,7 +39,7 @@ class OneThread:
 
     stack_bytes = 16 << 10
 
-    def barrier(self, code: Writer, started: Sequence[str]) -> None:
+    def barrier(self, node: Barrier, code: Writer, started: Sequence[str]) -> None:
         """Nobody to wait for; raises BuildError inside of loops over threads."""
         if started:
             raise BuildError(
@@ -44,9 +47,13 @@ class OneThread:
                 f"loops one after another; build for a GPU, or attach the shared stage outside of those loops"
             )
 
-    def shared(self, buffer: Buffer) -> AbstractContextManager[None]:
+    def shared(self, node: Allocate) -> AbstractContextManager[None]:
         """Like other local memory."""
         return nullcontext()
+
+    def store(self, node: Store, accesses: Accesses) -> bool:
+        """All are like others."""
+        return False
 
     def multiply(self, node: Intrinsic, step: MatrixMultiply, accesses: Accesses) -> None:
         """No CPU has warps."""

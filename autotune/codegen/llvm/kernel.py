@@ -172,8 +172,8 @@ class KernelEmitter:
         how = ("i32", "0"), ("i32", "3"), ("i32", "1")
         self.code.lines.append("  " + self.code.call("void", "@llvm.prefetch.p0", ("ptr", pointer), *how))
 
-    def _barrier(self, _: ir.Barrier) -> None:
-        self.block.barrier(self.code, self.flow.threads)
+    def _barrier(self, node: ir.Barrier) -> None:
+        self.block.barrier(node, self.code, self.flow.threads)
 
 
 __all__ = ["KernelEmitter", "emit_kernel"]

@@ -56,7 +56,7 @@ class BufferPlaces:
         """A local buffer exists inside of this context."""
         buffer = node.buffer
         if buffer.scope == "shared":
-            with self.block.shared(buffer) as pointer:
+            with self.block.shared(node) as pointer:
                 if pointer is not None:
                     self.code.available(pointer, 0)
                     self.pointers[buffer] = pointer

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from autotune.codegen.llvm.accesses import Accesses
 from autotune.codegen.llvm.memory import VECTOR_BYTES
 from autotune.codegen.llvm.writer import Writer
+from autotune.codegen.nvptx.copies import Copies
 from autotune.codegen.nvptx.tensor_cores import TensorCores
 from autotune.errors import BuildError
-from autotune.lower.ir import Buffer, Intrinsic
+from autotune.lower.ir import AHEAD, Allocate, Barrier, Intrinsic, Store
 from autotune.rounding import round_up
 from autotune.target import ITEM_BYTES
 from autotune.te.instructions import MatrixMultiply
@@ -33,17 +34,23 @@ class CudaBlock:
         self.symbol = symbol
         self.shared_bytes = 0
         self._top = 0
+        self._copies = Copies(code)
 
-    def barrier(self, code: Writer, started: Sequence[str]) -> None:
-        """All threads wait, and see what the others wrote."""
+    def barrier(self, node: Barrier, code: Writer, started: Sequence[str]) -> None:
+        """All threads wait, and see what the others wrote and copied."""
+        if node.in_flight is not None:
+            self._copies.wait(node.in_flight)
         line = "  " + code.call("void", "@llvm.nvvm.barrier0")
         if not code.lines or code.lines[-1] != line:
             code.lines.append(line)
         code.held.clear()
 
     @contextmanager
-    def shared(self, buffer: Buffer) -> Iterator[str]:
+    def shared(self, node: Allocate) -> Iterator[str]:
         """A place in shared memory; raises BuildError where there is no more."""
+        buffer = node.buffer
+        if AHEAD in node.note:
+            self._copies.ahead.add(buffer)
         before, size = self._top, max(buffer.elements, 1) * ITEM_BYTES[buffer.dtype]
         self._top += round_up(size, VECTOR_BYTES)
         self.shared_bytes = max(self.shared_bytes, self._top)
@@ -57,6 +64,10 @@ class CudaBlock:
         self.code.entry.append(f"  {name} = addrspacecast ptr addrspace(3) {place} to ptr")
         yield name
         self._top = before
+
+    def store(self, node: Store, accesses: Accesses) -> bool:
+        """A copy that runs behind what follows, where the store can be one."""
+        return self._copies.started(node, accesses)
 
     def multiply(self, node: Intrinsic, step: MatrixMultiply, accesses: Accesses) -> None:
         """By ``mma.sync``."""

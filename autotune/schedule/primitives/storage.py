@@ -123,20 +123,23 @@ class StoragePrimitives(StageState):
 
     @primitive
     def double_buffer(self) -> None:
-        """Ask for two copies of the stage's buffer, so that the next tile can be loaded while one is used.
+        """Compute the stage an iteration ahead of its readers, into one of two copies of its buffer.
 
         TVM: double_buffer.
 
-        Kept, shown by the printer, and handed to code generators; CPU code does not act on it, as out-of-order
-        cores overlap loads with arithmetic by themselves. It never changes what is computed.
+        The first tile is computed before the loop that the stage is computed at; each iteration computes the tile of the
+        next one before it uses its own. Threads that fill shared memory together meet once an iteration, not twice. On
+        GPUs of NVIDIA copies of whole words to shared memory are asynchronous (``cp.async``). To have more tiles on
+        their way, or all stages of a loop, use ``software_pipeline``. A loop that runs once has nothing to compute
+        ahead.
 
         Before:
             >>> from autotune.lower.examples import blur, loops
-            >>> s, A, B, C = blur(8)
+            >>> s, A, B, C = blur(12)
             >>> outer, inner = s[C].split(s[C].op.axis[0], factor=4)
             >>> s[B].compute_at(s[C], outer)
             >>> print(loops(s))
-            for (i.outer, 0, 2) {
+            for (i.outer, 0, 3) {
               allocate B: float32[6]
               for (i, 0, 6) {
                 B[i] = A[i.outer * 4 + i] * 2f
@@ -149,14 +152,20 @@ class StoragePrimitives(StageState):
         After:
             >>> s[B].double_buffer()
             >>> print(loops(s))
+            allocate B: float32[2, 6] strides [16, 1]  // filled ahead
+            for (i, 0, 6) {
+              B[0, i] = A[i] * 2f
+            }
             for (i.outer, 0, 2) {
-              allocate B: float32[6]  // double buffered
               for (i, 0, 6) {
-                B[i] = A[i.outer * 4 + i] * 2f
+                B[(i.outer + 1) % 2, i] = A[(i.outer + 1) * 4 + i] * 2f
               }
               for (i.inner, 0, 4) {
-                C[i.outer * 4 + i.inner] = B[i.inner] + B[i.inner + 1] + B[i.inner + 2]
+                C[i.outer * 4 + i.inner] = B[i.outer % 2, i.inner] + B[i.outer % 2, i.inner + 1] + B[i.outer % 2, i.inner + 2]
               }
+            }
+            for (i.inner, 0, 4) {
+              C[8 + i.inner] = B[0, i.inner] + B[0, i.inner + 1] + B[0, i.inner + 2]
             }
 
         Raises:
@@ -164,7 +173,7 @@ class StoragePrimitives(StageState):
             Traceback (most recent call last):
             autotune.errors.ScheduleError: double_buffer: C is not computed inside a loop of another stage; compute_at comes first
             stage C:
-              serial i.outer in 0..2
+              serial i.outer in 0..3
                 serial i.inner in 0..4
         """
         op = self.computed("double_buffer")
@@ -255,24 +264,24 @@ class StoragePrimitives(StageState):
 
     @primitive
     def software_pipeline(self, var: IterVar, stages: int = 2) -> None:
-        """Ask for the stages computed inside a loop to run ahead of their readers by some iterations.
+        """Compute the stages of a loop some iterations ahead of their readers, into as many copies of their buffers.
 
         TVM TIR: the annotation software_pipeline_stage. Halide: async.
 
-        Kept, shown by the printer, and handed to code generators; the CPU's does not act on it. It never changes
-        what is computed.
+        What ``double_buffer`` does for one stage and one iteration, this does for all stages that are computed at the
+        loop, those that come later included, and for ``stages - 1`` iterations.
 
         Args:
-            var: a serial loop of the stage that another stage is computed at.
-            stages: how many iterations are in flight, at least 2.
+            var: a serial or unrolled loop of the stage that another stage is computed at.
+            stages: how many iterations are in flight, the one whose tile is used included: at least 2.
 
         Before:
             >>> from autotune.lower.examples import blur, loops
-            >>> s, A, B, C = blur(8)
+            >>> s, A, B, C = blur(12)
             >>> outer, inner = s[C].split(s[C].op.axis[0], factor=4)
             >>> s[B].compute_at(s[C], outer)
             >>> print(loops(s))
-            for (i.outer, 0, 2) {
+            for (i.outer, 0, 3) {
               allocate B: float32[6]
               for (i, 0, 6) {
                 B[i] = A[i.outer * 4 + i] * 2f
@@ -285,14 +294,20 @@ class StoragePrimitives(StageState):
         After:
             >>> s[C].software_pipeline(outer, 2)
             >>> print(loops(s))
-            for (i.outer, 0, 2) {  // software pipeline of 2 stages
-              allocate B: float32[6]
+            allocate B: float32[2, 6] strides [16, 1]  // filled ahead
+            for (i, 0, 6) {
+              B[0, i] = A[i] * 2f
+            }
+            for (i.outer, 0, 2) {
               for (i, 0, 6) {
-                B[i] = A[i.outer * 4 + i] * 2f
+                B[(i.outer + 1) % 2, i] = A[(i.outer + 1) * 4 + i] * 2f
               }
               for (i.inner, 0, 4) {
-                C[i.outer * 4 + i.inner] = B[i.inner] + B[i.inner + 1] + B[i.inner + 2]
+                C[i.outer * 4 + i.inner] = B[i.outer % 2, i.inner] + B[i.outer % 2, i.inner + 1] + B[i.outer % 2, i.inner + 2]
               }
+            }
+            for (i.inner, 0, 4) {
+              C[8 + i.inner] = B[0, i.inner] + B[0, i.inner + 1] + B[0, i.inner + 2]
             }
 
         Raises:
@@ -300,17 +315,13 @@ class StoragePrimitives(StageState):
             Traceback (most recent call last):
             autotune.errors.ScheduleError: software_pipeline: no stage is computed at i.inner; compute_at comes first
             stage C:
-              serial i.outer in 0..2
+              serial i.outer in 0..3
                 serial i.inner in 0..4    <---
         """
         self.leaf("software_pipeline", var)
         if stages < 2:
             raise self.refuse(
                 "software_pipeline", f"stages must be an integer of at least 2, got {stages!r}", var
-            )
-        if self.kind_of(var) != "serial":
-            raise self.refuse(
-                "software_pipeline", f"{var.name} is {self.kind_of(var)}; only a serial loop is", var
             )
         inside: list[Any] = [
             stage for stage in self.schedule.stages if stage.attach_stage is self and stage.attach_ivar is var

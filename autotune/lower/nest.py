@@ -7,6 +7,7 @@ constants. Stages attached to a loop are generated right after it is opened, fro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from autotune.errors import LoweringError
@@ -45,6 +46,8 @@ _DATA_ONLY = ("init", "load", "store", "fold")
 """What runs before and after the updates of a reduction."""
 REGISTER_ELEMENTS = 2048
 """Largest accumulator tile that is moved out of memory for the length of a reduction."""
+THREAD_REGISTERS = 256
+"""Largest one of a thread of a GPU."""
 
 
 class NestBuilder:
@@ -337,17 +340,14 @@ class NestBuilder:
             return False
         if any(iv.kind == "reduce" and frame.stage.kind_of(iv) == "vectorized" for iv in leaves[:at]):
             return False  # lanes are folded into the accumulator by each update
-        if any(
-            iv.kind == "data"
-            and frame.extent(iv) > 1
-            and frame.stage.kind_of(iv) not in ("unrolled", "vectorized")
-            for iv in leaves[at:]
-        ):
+        # Code for threads unrolls what is needed for the accumulators of one to be registers.
+        kinds, most = ("unrolled", "vectorized"), REGISTER_ELEMENTS
+        if self.threads:
+            kinds, most = (*kinds, "serial"), THREAD_REGISTERS
+        data = [iv for iv in leaves[at:] if iv.kind == "data" and frame.extent(iv) > 1]
+        if any(frame.stage.kind_of(iv) not in kinds for iv in data):
             return False
-        size = 1
-        for axis in frame.op.axis:
-            size *= frame.reach(axis)[1]
-        return size <= REGISTER_ELEMENTS
+        return math.prod(frame.reach(axis)[1] for axis in frame.op.axis) <= most
 
     def _is_tile(self, frame: Frame, out: Place) -> bool:
         """Whether the stage's own buffer is exactly the tile that the loops below work on."""

@@ -6,7 +6,8 @@ along its axis, threads beyond the end of a loop skip what is in it, and a barri
 In a kernel whose statements are all inside of all bound loops nothing of this is needed, and nothing is added.
 
 Local memory outside of a loop over threads is one for all of them: it becomes shared memory, an element for each of the
-threads around. Barriers stay where all threads come by: conditions move inwards around them.
+threads around. Barriers stay where all threads come by: conditions move inwards around them. Virtual threads are
+statements one after another, of the same thread.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from collections.abc import Mapping, Sequence
 
 from autotune.codegen.gpu.fragments import Fragments, fragment_buffer, is_warp_call
 from autotune.codegen.gpu.grid import WARP, GridKernel, checked_size, has_blocks
+from autotune.codegen.gpu.registers import in_registers
+from autotune.codegen.lockstep import in_turns
 from autotune.errors import BuildError
 from autotune.lower.ir import (
     Allocate,
@@ -47,6 +50,7 @@ def as_threads(kernel: LoopKernel, target: Target) -> GridKernel:
     """A launch (see :mod:`autotune.codegen.gpu.launches`) as its threads run it; raises BuildError."""
     extents: dict[str, int] = {}
     whole = _with_numbers(kernel.body)
+    whole = in_turns(whole, _is_virtual, _meets, "unrolled", innermost=True)
     for part in walk(whole):
         if isinstance(part, For) and is_thread_axis(part.kind):
             extents[part.kind] = max(extents.get(part.kind, 1), part.extent)
@@ -58,9 +62,18 @@ def as_threads(kernel: LoopKernel, target: Target) -> GridKernel:
                 f"threadIdx.x has {lanes}; bind a loop of {WARP} iterations to it, and more warps to threadIdx.y"
             )
     launch = checked_size(kernel.name, extents, target)
-    indices = {tag: Var(tag) for tag in extents if not tag.startswith("vthread")}
-    body = _Threads(kernel, indices, extents).block(whole)
+    indices = {tag: Var(tag) for tag in extents}
+    body = in_registers(_Threads(kernel, indices, extents).block(whole))
     return GridKernel(kernel, body, indices, launch)
+
+
+def _is_virtual(loop: For) -> bool:
+    return loop.kind.startswith("vthread")
+
+
+def _meets(stmt: Stmt) -> bool:
+    """Whether threads meet at a statement, or start."""
+    return isinstance(stmt, Barrier) or (isinstance(stmt, For) and stmt.kind in THREADS)
 
 
 def _with_numbers(stmt: Stmt) -> Stmt:
@@ -104,12 +117,7 @@ class _Threads:
 
     def _waits(self, stmt: Stmt) -> bool:
         """Whether threads start, meet or work together in a statement."""
-        return any(
-            isinstance(part, Barrier)
-            or is_warp_call(part)
-            or (isinstance(part, For) and part.kind in THREADS)
-            for part in walk(stmt)
-        )
+        return any(_meets(part) or is_warp_call(part) for part in walk(stmt))
 
     def _level(self, stmt: Stmt, opened: Sequence[str], guards: Sequence[Expr], followed: bool) -> Stmt:
         """A statement inside of the loops over ``opened`` axes, which runs where all ``guards`` hold.
@@ -148,12 +156,11 @@ class _Threads:
         """What no thread waits in: run by the threads that are open, and the first along the other axes."""
         if isinstance(stmt, Seq) and not stmt.stmts:
             return stmt
-        body = self._serial(stmt)
         closed = [tag for tag in self.tags if tag not in opened]
         first: list[Expr] = [Compare("==", self.indices[tag], const(0)) for tag in closed]
         for condition in reversed([*guards, *first]):
-            body = If(condition, body, None)
-        return sequence([body, Barrier()]) if closed and followed else body
+            stmt = If(condition, stmt, None)
+        return sequence([stmt, Barrier()]) if closed and followed else stmt
 
     def _by_warp(self, stmt: Stmt, opened: Sequence[str], guards: Sequence[Expr], followed: bool) -> Stmt:
         """What the lanes of a warp do together: a product of tensor cores, or loops over its accumulators."""
@@ -162,7 +169,7 @@ class _Threads:
                 f"kernel {self.kernel.name}: an instruction of tensor cores is inside of a loop bound to threadIdx.x, "
                 f"but it takes all threads of a warp; bind that loop to threadIdx.y"
             )
-        body = self._serial(self.fragments.distributed(stmt))
+        body = self.fragments.distributed(stmt)
         others = [tag for tag in self.tags if tag not in opened and tag != "threadIdx.x"]
         first: list[Expr] = [Compare("==", self.indices[tag], const(0)) for tag in others]
         for condition in reversed([*guards, *first]):
@@ -180,17 +187,11 @@ class _Threads:
             self.differing.add(loop.var)
             body = Let(loop.var, index, self._level(loop.body, [*opened, loop.kind], inner, False))
             return sequence([body, Barrier()]) if followed and self.tags else body
-        if loop.kind.startswith("vthread") and any(isinstance(part, Barrier) for part in walk(loop.body)):
-            raise BuildError(
-                f"kernel {self.kernel.name}: shared memory is filled inside of the virtual threads of loop "
-                f"{loop.var.name}; attach the shared stage outside of it"
-            )
         if is_block_axis(loop.kind):
             raise BuildError(
                 f"kernel {self.kernel.name}: loop {loop.var.name} over blocks is inside of others"
             )
-        kind = "serial" if loop.kind.startswith("vthread") else loop.kind
-        kind = "unrolled" if kind == "vectorized" else kind
+        kind = "unrolled" if loop.kind == "vectorized" else loop.kind
         more = followed or loop.extent > 1
         return For(loop.var, loop.extent, kind, self._level(loop.body, opened, guards, more), loop.note)
 
@@ -230,13 +231,6 @@ class _Threads:
             places = tuple(self.indices[tag] for tag in opened)
             buffer, body = shared, moved(body, stmt.buffer, shared, lambda at: (*places, *at))
         return Allocate(buffer, self._level(body, opened, guards, followed), stmt.note)
-
-    def _serial(self, stmt: Stmt) -> Stmt:
-        """Virtual threads one after another."""
-        stmt = with_parts(stmt, self._serial)
-        if isinstance(stmt, For) and stmt.kind.startswith("vthread"):
-            return For(stmt.var, stmt.extent, "serial", stmt.body, stmt.note)
-        return stmt
 
 
 __all__ = ["as_threads"]

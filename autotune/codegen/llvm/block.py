@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,8 +20,8 @@ class ThreadBlock(Protocol):
     stack_bytes: int
     """Local memory up to this is on the stack of a thread, more of it in the worker's scratch memory."""
 
-    def barrier(self, node: Barrier, code: Writer, started: Sequence[str]) -> None:
-        """All threads wait for one another; ``started`` are the thread axes whose loops are open."""
+    def barrier(self, node: Barrier, code: Writer) -> None:
+        """All threads wait for one another."""
 
     def shared(self, node: Allocate) -> AbstractContextManager[str | None]:
         """A pointer to memory of all threads for a buffer in scope "shared"; None where it is like other memory."""
@@ -35,17 +34,13 @@ class ThreadBlock(Protocol):
 
 
 class OneThread:
-    """A worker of a CPU: bound loops run one after another, and shared memory is local memory."""
+    """A worker of a CPU: bound loops run one after another (:mod:`autotune.codegen.lockstep`), and shared memory is local
+    memory."""
 
     stack_bytes = 16 << 10
 
-    def barrier(self, node: Barrier, code: Writer, started: Sequence[str]) -> None:
-        """Nobody to wait for; raises BuildError inside of loops over threads."""
-        if started:
-            raise BuildError(
-                f"threads of {', '.join(started)} exchange data through shared memory: a CPU runs bound "
-                f"loops one after another; build for a GPU, or attach the shared stage outside of those loops"
-            )
+    def barrier(self, node: Barrier, code: Writer) -> None:
+        """Nobody to wait for."""
 
     def shared(self, node: Allocate) -> AbstractContextManager[None]:
         """Like other local memory."""

@@ -10,7 +10,7 @@ from autotune.codegen.llvm.expressions import Expressions
 from autotune.codegen.llvm.locals import Chunk
 from autotune.codegen.llvm.types import Value
 from autotune.errors import BuildError
-from autotune.lower.ir import NONTEMPORAL, For, If, Stmt, Store, While, is_block_axis, is_thread_axis, walk
+from autotune.lower.ir import NONTEMPORAL, For, If, Stmt, Store, While, is_thread_axis, walk
 from autotune.te.expr import Var
 
 _STEP_BORDER = '  fence syncscope("singlethread") acq_rel'
@@ -30,8 +30,6 @@ class ControlFlow:
         self.blocks = accesses.blocks
         self.streams = accesses.streams
         self.emit = emit
-        self.threads: list[str] = []
-        """Thread axes whose loops are open."""
         self._stores: dict[int, list[Store]] = {}
 
     def loop(self, node: For) -> None:
@@ -55,13 +53,8 @@ class ControlFlow:
                         self.code.lines.append(_STEP_BORDER)
                         self.code.held.clear()
                     self.emit(node.body)
-        elif node.kind == "serial":
+        elif node.kind == "serial" or is_thread_axis(node.kind):
             self._serial(node.var, "0", str(node.extent), node.body)
-        elif is_thread_axis(node.kind):
-            inside = [] if is_block_axis(node.kind) else [node.kind]
-            self.threads += inside
-            self._serial(node.var, "0", str(node.extent), node.body)
-            del self.threads[len(self.threads) - len(inside) :]
         else:
             raise BuildError(f"loop {node.var.name} is {node.kind} inside of a kernel")
 

@@ -173,7 +173,7 @@ class KernelEmitter:
         self.code.lines.append("  " + self.code.call("void", "@llvm.prefetch.p0", ("ptr", pointer), *how))
 
     def _barrier(self, node: ir.Barrier) -> None:
-        self.block.barrier(node, self.code, self.flow.threads)
+        self.block.barrier(node, self.code)
 
 
 __all__ = ["KernelEmitter", "emit_kernel"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from autotune.codegen.llvm.accesses import Accesses
@@ -36,7 +36,7 @@ class CudaBlock:
         self._top = 0
         self._copies = Copies(code)
 
-    def barrier(self, node: Barrier, code: Writer, started: Sequence[str]) -> None:
+    def barrier(self, node: Barrier, code: Writer) -> None:
         """All threads wait, and see what the others wrote and copied."""
         if node.in_flight is not None:
             self._copies.wait(node.in_flight)

@@ -14,7 +14,6 @@ from dataclasses import replace
 from autotune.errors import BuildError
 from autotune.lower.ir import (
     Allocate,
-    Barrier,
     Buffer,
     For,
     If,
@@ -44,8 +43,8 @@ def in_turns(
 ) -> Stmt:
     """The statement with the loops over threads that ``together`` names taken apart.
 
-    What ``meets`` finds, barriers for one, is around no such loop afterwards. The loops in its place are of ``kind``, and
-    around all of what lies between two such places; or with ``innermost`` around single statements.
+    No such loop is around what ``meets`` finds afterwards, such as barriers. The loops in its place are of ``kind``,
+    around all of what lies between two such places, or with ``innermost`` around single statements.
     """
     stmt = with_parts(stmt, lambda part: in_turns(part, together, meets, kind, innermost=innermost))
     if not isinstance(stmt, For) or not together(stmt):
@@ -64,7 +63,9 @@ class _Threads:
         self.kind = kind
         self.innermost = innermost
         self.differing: set[Var | Buffer] = {loop.var}
-        self.local = {p.buffer for p in walk(loop.body) if isinstance(p, Allocate) and p.buffer.scope == "local"}
+        self.local = {
+            p.buffer for p in walk(loop.body) if isinstance(p, Allocate) and p.buffer.scope == "local"
+        }
         known = 0
         while known != len(self.differing):
             known = len(self.differing)
@@ -141,15 +142,16 @@ class _Threads:
         if isinstance(stmt, Let) and self._differs(stmt.value):
             self.differing.add(stmt.var)
         elif isinstance(stmt, Store) and stmt.buffer in self.local:
-            if under or any(map(self._differs, expressions(stmt))):
-                self.differing.add(stmt.buffer)
+            self.differing |= {stmt.buffer} if under or any(map(self._differs, expressions(stmt))) else set()
         under = under or (isinstance(stmt, If | While) and self._differs(stmt.cond))
         for part in sub_statements(stmt):
             self._mark(part, under=under)
 
     def _differs(self, expr: Expr) -> bool:
         return any(
-            node in self.differing if isinstance(node, Var) else isinstance(node, Load) and node.buffer in self.differing
+            node in self.differing
+            if isinstance(node, Var)
+            else isinstance(node, Load) and node.buffer in self.differing
             for node in nodes(expr)
         )
 

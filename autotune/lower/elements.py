@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from autotune.errors import InternalError
 from autotune.lower.frame import Frame
-from autotune.lower.ir import If, Let, Load, Origin, Stmt, Store, sequence, walk
+from autotune.lower.ir import Buffer, If, Let, Load, Origin, Stmt, Store, sequence, walk
 from autotune.lower.linear import Lin
 from autotune.lower.translate import Place, Translator
 from autotune.schedule.stage import Stage
@@ -47,22 +47,22 @@ class Elements:
         elif mode == "store":
             stmt = sequence([_copy(acc, i, out, index) for i in range(len(body))])
         elif mode == "all":
-            stmt = self._stores(acc, index, [self.translator.value(e, values) for e in body])
+            stmt = stores(acc.buffers, acc.indices(index), [self.translator.value(e, values) for e in body])
         else:
             reduction = body[0]
             if not isinstance(reduction, Reduce):
                 raise InternalError(f"stage {frame.stage.op.name} has reduction loops but no reduction")
             dtypes = tuple(s.dtype for s in reduction.sources)
             if mode == "init":
-                stmt = self._stores(acc, index, list(reduction.reducer.identity(dtypes)))
+                stmt = stores(acc.buffers, acc.indices(index), list(reduction.reducer.identity(dtypes)))
             elif mode == "fold":
                 total, part = _loaded(out, index), _loaded(acc, index)
-                stmt = self._stores(out, index, list(reduction.reducer.combine(total, part)))
+                stmt = stores(out.buffers, out.indices(index), list(reduction.reducer.combine(total, part)))
             else:
                 old = _loaded(acc, index)
                 memo: dict[int, Expr] = {}
                 new = tuple(self.translator.value(s, values, memo) for s in reduction.sources)
-                stmt = self._stores(acc, index, list(reduction.reducer.combine(old, new)))
+                stmt = stores(acc.buffers, acc.indices(index), list(reduction.reducer.combine(old, new)))
         if self.with_origins:
             axes = frame.op.axis + (frame.op.reduce_axis if mode in ("all", "update") else ())
             origin = Origin(frame.op.name, mode, tuple(values[axis].expr() for axis in axes))
@@ -93,16 +93,17 @@ class Elements:
         body = substitute(self.epilogues[frame.stage], {epilogue.accumulator: value})
         return Store(out.buffers[0], out.indices(index), self.translator.value(body, values))
 
-    def _stores(self, place: Place, index: list[Lin], values: list[Expr]) -> Stmt:
-        indices = place.indices(index)
-        if len(values) == 1:
-            return Store(place.buffers[0], indices, values[0])
-        # All components of a tuple are computed before any is stored: they read one another's old values.
-        names = [Var(f"{b.name}.new", v.dtype) for b, v in zip(place.buffers, values, strict=True)]
-        stmt: Stmt = sequence([Store(b, indices, n) for b, n in zip(place.buffers, names, strict=True)])
-        for name, value in zip(reversed(names), reversed(values), strict=True):
-            stmt = Let(name, value, stmt)
-        return stmt
+
+def stores(buffers: Sequence[Buffer], indices: tuple[Expr, ...], values: Sequence[Expr]) -> Stmt:
+    """The components of a tuple at the same place of a buffer each."""
+    if len(values) == 1:
+        return Store(buffers[0], indices, values[0])
+    # All are computed before any is stored: they read one another's old values.
+    names = [Var(f"{b.name}.new", v.dtype) for b, v in zip(buffers, values, strict=True)]
+    stmt: Stmt = sequence([Store(b, indices, n) for b, n in zip(buffers, names, strict=True)])
+    for name, value in zip(reversed(names), reversed(values), strict=True):
+        stmt = Let(name, value, stmt)
+    return stmt
 
 
 def _loaded(place: Place, index: list[Lin]) -> tuple[Expr, ...]:
@@ -114,4 +115,4 @@ def _copy(source: Place, number: int, target: Place, index: list[Lin]) -> Stmt:
     return Store(target.buffers[number], target.indices(index), load)
 
 
-__all__ = ["Elements"]
+__all__ = ["Elements", "stores"]

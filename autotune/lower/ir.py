@@ -161,7 +161,7 @@ class Allocate(Stmt):
 class Barrier(Stmt):
     """All threads of a block wait for one another.
 
-    With ``in_flight`` they also wait for the copies to buffers that are filled ahead: for those that they started before
+    With ``in_flight`` they also wait for copies to buffers that are filled ahead: for those that they started before
     the last ``in_flight`` barriers of this kind.
     """
 

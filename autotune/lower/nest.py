@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from autotune.errors import LoweringError
+from autotune.lower.across_threads import folded_by_all, folds_across, reducing_axes
 from autotune.lower.attached import BLOCK_SCOPES, BoundInference, local_place
 from autotune.lower.elements import Elements
 from autotune.lower.frame import Frame
@@ -37,7 +38,7 @@ from autotune.lower.translate import Place, Translator
 from autotune.schedule.pipelining import computed_ahead, iterations_ahead
 from autotune.schedule.relations import Split
 from autotune.schedule.stage import Stage
-from autotune.te.expr import Const, Expr, IterVar, Var
+from autotune.te.expr import Const, Expr, IterVar, Reduce, Var
 from autotune.te.sequential import SequentialOp
 from autotune.te.tensor import ComputeOp
 from autotune.te.traversal import reads
@@ -137,7 +138,7 @@ class NestBuilder:
 
     def _directly_peeled(self, frame: Frame, iv: IterVar) -> Split | None:
         """The split whose remainder becomes a second loop nest after loop ``iv``, if there is one."""
-        if frame.stage.kind_of(iv) in ("parallel", "vectorized"):
+        if frame.stage.kind_of(iv) in ("parallel", "vectorized") or folds_across(frame, iv):
             return None
         loop = frame.undivided(iv)
         for relation in frame.stage.relations:
@@ -152,7 +153,7 @@ class NestBuilder:
         iv = frame.stage.leaf_iter_vars[at]
         if extent == 0:
             return sequence([])
-        if iv in frame.stage.peeled:
+        if iv in frame.stage.peeled and not folds_across(frame, iv):
             return self._peeled(frame, at, mode, out, extent)
         if is_thread_axis(_kind(frame, iv)):
             return self._threads_loop(frame, at, mode, out, extent)
@@ -315,15 +316,15 @@ class NestBuilder:
             self.ahead.setdefault(iv, []).extend(self.places[stage].buffers)
         for stage in attached:
             del self.places[stage]
-        body = sequence(stmts)
-        for buffer in reversed(buffers):
-            body = Allocate(buffer, body)
-        return body
+        return _allocated(buffers, sequence(stmts))
 
     # -- reductions ------------------------------------------------------------------------------------------
 
     def _reduction(self, frame: Frame, at: int, out: Place) -> Stmt:
         """Start values, then the updates; the accumulators in registers for as long as possible."""
+        axes = reducing_axes(frame, at)
+        if axes:
+            return self._by_all_threads(frame, at, out, axes)
         if frame.stage in self.epilogues:
             return self._promoted(frame, at, out, "init", "store")
         if self._promotes_at(frame, at):
@@ -340,14 +341,12 @@ class NestBuilder:
             return False
         if any(iv.kind == "reduce" and frame.stage.kind_of(iv) == "vectorized" for iv in leaves[:at]):
             return False  # lanes are folded into the accumulator by each update
-        # Code for threads unrolls what is needed for the accumulators of one to be registers.
-        kinds, most = ("unrolled", "vectorized"), REGISTER_ELEMENTS
-        if self.threads:
-            kinds, most = (*kinds, "serial"), THREAD_REGISTERS
         data = [iv for iv in leaves[at:] if iv.kind == "data" and frame.extent(iv) > 1]
-        if any(frame.stage.kind_of(iv) not in kinds for iv in data):
-            return False
-        return math.prod(frame.reach(axis)[1] for axis in frame.op.axis) <= most
+        kinds = {frame.stage.kind_of(iv) for iv in data} - {"unrolled", "vectorized"}
+        size = math.prod(frame.reach(axis)[1] for axis in frame.op.axis)
+        if self.threads and kinds == {"serial"}:  # code for threads unrolls loops over registers
+            return size <= THREAD_REGISTERS
+        return not kinds and size <= REGISTER_ELEMENTS
 
     def _is_tile(self, frame: Frame, out: Place) -> bool:
         """Whether the stage's own buffer is exactly the tile that the loops below work on."""
@@ -381,12 +380,41 @@ class NestBuilder:
             self._counted(frame, at, "update", place, first, count),
             self._nest(frame.branch(), at, "fold", place),
         ]
-        body = sequence(stmts)
-        for buffer in reversed(buffers):
-            body = Allocate(buffer, body)
+        return _allocated(buffers, sequence(stmts))
+
+    def _by_all_threads(self, frame: Frame, at: int, out: Place, axes: Sequence[str]) -> Stmt:
+        """A reduction by the threads of ``axes``, which start here unless they run already."""
+        starting = [iv for iv in frame.stage.leaf_iter_vars[at:] if frame.stage.kind_of(iv) in axes]
+        starting = [iv for iv in starting if frame.stage.kind_of(iv) not in self.threads]
+        for iv in starting:
+            self.threads[frame.stage.kind_of(iv)] = Var(iv.name), frame.extent(iv)
+            self.simplifier.declare(self.threads[frame.stage.kind_of(iv)][0], 0, frame.extent(iv) - 1)
+        place = self._accumulators(frame, out)
+        own = place.registers
+        assert own is not None
+        reduction = self.bodies[frame.stage][0]
+        assert isinstance(reduction, Reduce)
+        store = self._nest(frame.branch(), at, "store", place)
+        stmts = [self._nest(frame.branch(), at, mode, place) for mode in ("init", "update")]
+        stmts.append(folded_by_all(reduction, own.buffers, axes, self.threads, store))
+        body = _allocated(own.buffers, sequence(stmts))
+        for iv in reversed(starting):
+            var, extent = self.threads.pop(frame.stage.kind_of(iv))
+            body = For(var, extent, frame.stage.kind_of(iv), body)
         return body
 
     def _promoted(self, frame: Frame, at: int, out: Place, start: str, end: str) -> Stmt:
+        place = self._accumulators(frame, out)
+        assert place.registers is not None
+        stmts = [
+            self._nest(frame.branch(), at, start, place),
+            self._nest(frame.branch(), at, "update", place),
+            self._nest(frame.branch(), at, end, place),
+        ]
+        return _allocated(place.registers.buffers, sequence(stmts))
+
+    def _accumulators(self, frame: Frame, out: Place) -> Place:
+        """The place with accumulators for all elements that the loops from here on compute."""
         boxes = frame.boxes()
         tile: Region = [boxes[axis] for axis in frame.op.axis]
         shape = tuple(size for _, size in tile)
@@ -396,22 +424,20 @@ class NestBuilder:
         named = zip(out.buffers, dtypes, strict=True)
         buffers = tuple(Buffer(f"{b.name}.acc", shape, dtype, "local") for b, dtype in named)
         registers = Place(buffers, tuple(low for low, _ in tile))
-        place = Place(out.buffers, out.starts, registers)
-        stmts = [
-            self._nest(frame.branch(), at, start, place),
-            self._nest(frame.branch(), at, "update", place),
-            self._nest(frame.branch(), at, end, place),
-        ]
-        body = sequence(stmts)
-        for buffer in reversed(buffers):
-            body = Allocate(buffer, body)
-        return body
+        return Place(out.buffers, out.starts, registers)
+
+
+def _allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
+    for buffer in reversed(buffers):
+        body = Allocate(buffer, body)
+    return body
 
 
 def _kind(frame: Frame, iv: IterVar) -> str:
-    """How a loop runs: a reduction loop that is bound to threads is folded by one of them."""
+    """How a loop runs: blocks and virtual threads do not reduce together, one of them does."""
     kind = frame.stage.kind_of(iv)
-    return "serial" if iv.kind == "reduce" and is_thread_axis(kind) else kind
+    serial = iv.kind == "reduce" and is_thread_axis(kind) and not folds_across(frame, iv)
+    return "serial" if serial else kind
 
 
 def _hints(stage: Stage, iv: IterVar) -> str:

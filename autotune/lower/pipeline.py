@@ -27,7 +27,7 @@ from autotune.lower.ir import (
     sequence,
     walk,
 )
-from autotune.lower.rewrite import moved, rewrite_expr, substituted
+from autotune.lower.rewrite import moved, substituted
 from autotune.rounding import round_up
 from autotune.strides import dense_strides
 from autotune.target import ITEM_BYTES
@@ -144,9 +144,9 @@ class _Pipeline:
     def _refusal(self) -> LoweringError:
         names = ", ".join(buffer.name for buffer in self.copies)
         return LoweringError(
-            f"{names} cannot be computed ahead in loop {self.loop.var.name}: its iterations differ in size, as those of a "
-            f"fused loop do whose parts were split by a factor that does not divide; split by one that does, or compute "
-            f"{names} at a loop that is not fused"
+            f"{names} cannot be computed ahead in loop {self.loop.var.name}: its iterations differ in size, as those "
+            f"of a fused loop whose parts were split by a factor that does not divide; split by one that does, or "
+            f"compute {names} at a loop that is not fused"
         )
 
 

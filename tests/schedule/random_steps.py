@@ -89,7 +89,8 @@ class _Steps:
 
     def bind(self) -> None:
         stage = self.stage()
-        tag = self.rng.choice(("blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.x", "threadIdx.y"))
+        tags = ("blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.x", "threadIdx.y", "vthread")
+        tag = self.rng.choice(tags)
         place = 0 if tag.startswith("block") else self.rng.randrange(len(stage.leaf_iter_vars))
         stage.bind(stage.leaf_iter_vars[place], te.thread_axis(tag))
 

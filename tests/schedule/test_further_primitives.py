@@ -11,7 +11,7 @@ import pytest
 
 from autotune import te
 from autotune.codegen import interpreter
-from autotune.errors import BuildError, LoweringError, ScheduleError
+from autotune.errors import LoweringError, ScheduleError
 from autotune.lower import lower_schedule, program_text
 from autotune.lower.examples import arguments, blur, chain, grid, matmul, matmul_relu, rows, transposed
 from autotune.schedule import Schedule, Trace
@@ -295,15 +295,10 @@ def test_threads_compute_what_numpy_does() -> None:
     np.testing.assert_array_equal(interpreted(s, args, arrays), wanted)
 
 
-def test_threads_that_exchange_data_are_not_built_for_a_cpu() -> None:
+def test_threads_that_exchange_data_take_turns_on_a_cpu() -> None:
     s, args = gpu_matmul()
-    arrays, _ = values(args, args[-1])
-    with pytest.raises(BuildError) as refusal:
-        run_machine_code(s, args, arrays)
-    assert str(refusal.value) == (
-        "threads of threadIdx.y, threadIdx.x exchange data through shared memory: a CPU runs bound loops one after "
-        "another; build for a GPU, or attach the shared stage outside of those loops"
-    )
+    arrays, wanted = values(args, args[-1])
+    np.testing.assert_array_equal(run_machine_code(s, args, arrays)[args[-1].name], wanted)
 
 
 def test_without_barriers_the_threads_would_be_wrong() -> None:

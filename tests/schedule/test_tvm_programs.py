@@ -201,9 +201,9 @@ def one_of_each_primitive() -> Program:
     return s, [A, D], lambda a: [(a + 1) * 2 - a]
 
 
-def convolution_on_threads() -> Program:
+def convolution_on_threads(size: int = 6) -> Program:
     """Blocks, virtual threads, threads; both operands through shared memory and registers."""
-    size, channels, filters, batch, kernel = 6, 8, 8, 4, 3
+    channels, filters, batch, kernel = 8, 8, 4, 3
     A = te.placeholder((size, size, channels, batch), name="A")
     W = te.placeholder((kernel, kernel, channels, filters), name="W")
     out = size

@@ -23,11 +23,9 @@ from autotune.lower.ir import (
     sub_statements,
     walk,
 )
+from autotune.lower.nest import THREAD_REGISTERS
 from autotune.lower.rewrite import with_parts
 from autotune.te.expr import Expr, Var
-
-MAX_ELEMENTS = 256
-"""Of a buffer: a thread has 255 registers."""
 
 MAX_STORES = 1024
 """Statements that the loops over a buffer may become."""
@@ -44,7 +42,7 @@ def in_registers(stmt: Stmt) -> Stmt:
 
 def _loops_over(node: Allocate, before: set[int]) -> set[int]:
     """Serial loops by whose variables a buffer is indexed; none where that would not make it registers."""
-    if node.buffer.elements > MAX_ELEMENTS:
+    if node.buffer.elements > THREAD_REGISTERS:
         return set()
     variables = _variables(node)
     inside = [part for part in walk(node.body) if isinstance(part, For)]

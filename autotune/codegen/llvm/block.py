@@ -34,8 +34,7 @@ class ThreadBlock(Protocol):
 
 
 class OneThread:
-    """A worker of a CPU: bound loops run one after another (:mod:`autotune.codegen.lockstep`), and shared memory is local
-    memory."""
+    """A worker of a CPU: threads take turns (:mod:`autotune.codegen.lockstep`), and shared memory is local memory."""
 
     stack_bytes = 16 << 10
 

@@ -1,7 +1,7 @@
 """Copies that run behind arithmetic: ``cp.async`` from global to shared memory, for buffers that are filled ahead.
 
-Copies of 4, 8 or 16 bytes at multiples of their length do not pass through registers (PTX ISA, "cp.async"). Those that a
-thread starts between two barriers are a group; a barrier that says how many groups may be in flight waits for the rest.
+Copies of 4, 8 or 16 bytes at multiples of their length do not pass through registers (PTX ISA, "cp.async"). Those that
+a thread starts between two barriers are a group; a barrier that says how many may be in flight waits for the others.
 Other stores to such a buffer, as of values that are computed or of elements under a mask, are plain ones.
 """
 

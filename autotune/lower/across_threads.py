@@ -1,0 +1,123 @@
+"""Reductions by all threads of a block: each folds its own part, and a tree in shared memory folds the parts.
+
+Half of the threads fold what the other half found, then half of those, with a barrier in between (Harris, "Optimizing
+Parallel Reduction in CUDA", 2007). The first thread stores the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import NamedTuple
+
+from autotune.errors import LoweringError
+from autotune.lower.elements import stores
+from autotune.lower.frame import Frame
+from autotune.lower.ir import Allocate, Barrier, Buffer, For, If, Load, Stmt, is_block_axis, sequence
+from autotune.te.expr import Compare, Expr, IterVar, Reduce, Var, binary, const
+
+Threads = Mapping[str, tuple[Var, int]]
+"""Open thread axes: variable and extent."""
+
+
+def reducing_axes(frame: Frame, at: int) -> list[str]:
+    """Thread axes that reduction loops from leaf ``at`` on are bound to.
+
+    Raises LoweringError where data loops inside of these are bound, too.
+    """
+    leaves = frame.stage.leaf_iter_vars[at:]
+    bound = [iv for iv in leaves if folds_across(frame, iv)]
+    if not bound:
+        return []
+    for iv in leaves:
+        if iv.kind == "data" and frame.stage.kind_of(iv).startswith(("threadIdx", "blockIdx", "vthread")):
+            raise LoweringError(
+                f"stage {frame.op.name}: loop {iv.name}, bound to {frame.stage.kind_of(iv)}, is inside of a reduction "
+                f"by the threads of {frame.stage.kind_of(bound[0])}; reorder it outwards"
+            )
+    return [frame.stage.kind_of(iv) for iv in bound]
+
+
+def folds_across(frame: Frame, iv: IterVar) -> bool:
+    """Whether a loop is a reduction by the threads of a block."""
+    return iv.kind == "reduce" and frame.stage.kind_of(iv).startswith("threadIdx")
+
+
+class Parts(NamedTuple):
+    """What threads found: ``buffers`` of ``threads`` and a tile of results, in the order of their dimensions."""
+
+    buffers: tuple[Buffer, ...]
+    around: tuple[Expr, ...]
+    axes: tuple[tuple[Var, int], ...]
+    tile: tuple[int, ...]
+
+    def indices(self, axis: int, far: Expr, at: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The place of a result, of the thread that is ``far`` along one of the axes from this one."""
+        own = [binary("+", var, far) if n == axis else var for n, (var, _) in enumerate(self.axes)]
+        return (*self.around, *own, *at)
+
+
+def folded_by_all(
+    reduction: Reduce, own: Sequence[Buffer], axes: Sequence[str], threads: Threads, first: Stmt
+) -> Stmt:
+    """From the results that each thread has of its ``own`` to those of all threads of ``axes``, in the first thread.
+
+    That runs ``first`` with the results in its buffers.
+    """
+    parts = _parts(own, axes, threads)
+    stmts: list[Stmt] = [Barrier(), _over(parts.tile, lambda at: _kept(parts, own, at)), Barrier()]
+    for number, (_, size) in enumerate(parts.axes):
+        reach = 1 << (size - 1).bit_length() >> 1
+        while reach:
+            stmts += [_halved(reduction, parts, number, reach), Barrier()]
+            reach >>= 1
+    stmts.pop()  # the first thread has written what it reads
+    found = _over(parts.tile, lambda at: _fetched(parts, own, at))
+    alone = reduce(lambda a, b: binary("and", a, b), [Compare("==", v, const(0)) for v, _ in parts.axes])
+    stmt = sequence([*stmts, If(alone, sequence([found, first]), None)])
+    for buffer in reversed(parts.buffers):
+        stmt = Allocate(buffer, stmt)
+    return stmt
+
+
+def _parts(own: Sequence[Buffer], axes: Sequence[str], threads: Threads) -> Parts:
+    others = [pair for tag, pair in threads.items() if tag not in axes and not is_block_axis(tag)]
+    along = tuple(threads[tag] for tag in axes)
+    sizes = tuple(size for _, size in (*others, *along))
+    buffers = tuple(Buffer(f"{b.name}.parts", (*sizes, *b.shape), b.dtype, "shared") for b in own)
+    return Parts(buffers, tuple(var for var, _ in others), along, own[0].shape)
+
+
+def _kept(parts: Parts, own: Sequence[Buffer], at: tuple[Expr, ...]) -> Stmt:
+    return stores(parts.buffers, parts.indices(0, const(0), at), [Load(b, at) for b in own])
+
+
+def _fetched(parts: Parts, own: Sequence[Buffer], at: tuple[Expr, ...]) -> Stmt:
+    return stores(own, at, [Load(b, parts.indices(0, const(0), at)) for b in parts.buffers])
+
+
+def _halved(reduction: Reduce, parts: Parts, axis: int, reach: int) -> Stmt:
+    """Threads below ``reach`` along an axis fold what those beyond have; along the axes before, the first ones do."""
+    var, size = parts.axes[axis]
+    near = [Compare("<", var, const(min(reach, size - reach)))]
+    near += [Compare("==", before, const(0)) for before, _ in parts.axes[:axis]]
+
+    def fold(at: tuple[Expr, ...]) -> Stmt:
+        here, there = (parts.indices(axis, const(far), at) for far in (0, reach))
+        a, b = (tuple(Load(buffer, place) for buffer in parts.buffers) for place in (here, there))
+        return stores(parts.buffers, here, list(reduction.reducer.combine(a, b)))
+
+    return If(reduce(lambda a, b: binary("and", a, b), near), _over(parts.tile, fold), None)
+
+
+def _over(tile: tuple[int, ...], body: Callable[[tuple[Expr, ...]], Stmt]) -> Stmt:
+    """Loops over a tile."""
+    variables = [Var(f"t{n}") for n, _ in enumerate(tile)]
+    stmt = body(tuple(v if size > 1 else const(0) for v, size in zip(variables, tile, strict=True)))
+    for var, size in reversed(list(zip(variables, tile, strict=True))):
+        if size > 1:
+            stmt = For(var, size, "serial", stmt)
+    return stmt
+
+
+__all__ = ["folded_by_all", "folds_across", "reducing_axes"]

@@ -76,7 +76,7 @@ class _Pipeline:
         parts.append(replace(self.loop, body=sequence(body)))
         stmt = sequence(parts)
         for buffer in reversed(self.copies.values()):
-            stmt = Allocate(buffer, stmt, AHEAD)
+            stmt = Allocate(buffer, stmt, AHEAD if buffer.scope == "shared" else "")
         return stmt
 
     def _filled(self, iteration: Expr) -> Stmt:

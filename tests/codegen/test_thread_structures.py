@@ -68,7 +68,9 @@ def innermost_loops(text: str) -> list[str]:
     """The bodies of PTX's loops that have no loop inside: from a label to the jump back to it."""
     found = []
     for label in re.findall(r"^(\$L__BB\d+_\d+):", text, re.MULTILINE):
-        body = re.search(rf"^{re.escape(label)}:(.*?)bra\s+{re.escape(label)};", text, re.MULTILINE | re.DOTALL)
+        body = re.search(
+            rf"^{re.escape(label)}:(.*?)bra\s+{re.escape(label)};", text, re.MULTILINE | re.DOTALL
+        )
         if body is not None and "$L__BB" not in body[1].replace("bra", ""):
             found.append(body[1])
     return found

@@ -152,7 +152,7 @@ class StoragePrimitives(StageState):
         After:
             >>> s[B].double_buffer()
             >>> print(loops(s))
-            allocate B: float32[2, 6] strides [16, 1]  // filled ahead
+            allocate B: float32[2, 6] strides [16, 1]
             for (i, 0, 6) {
               B[0, i] = A[i] * 2f
             }
@@ -294,7 +294,7 @@ class StoragePrimitives(StageState):
         After:
             >>> s[C].software_pipeline(outer, 2)
             >>> print(loops(s))
-            allocate B: float32[2, 6] strides [16, 1]  // filled ahead
+            allocate B: float32[2, 6] strides [16, 1]
             for (i, 0, 6) {
               B[0, i] = A[i] * 2f
             }

@@ -7,13 +7,13 @@ Parallel Reduction in CUDA", 2007). The first thread stores the result.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
 from typing import NamedTuple
 
 from autotune.errors import LoweringError
 from autotune.lower.elements import stores
 from autotune.lower.frame import Frame
 from autotune.lower.ir import Allocate, Barrier, Buffer, For, If, Load, Stmt, is_block_axis, sequence
+from autotune.lower.linear import Lin
 from autotune.te.expr import Compare, Expr, IterVar, Reduce, Var, binary, const
 
 Threads = Mapping[str, tuple[Var, int]]
@@ -44,17 +44,20 @@ def folds_across(frame: Frame, iv: IterVar) -> bool:
 
 
 class Parts(NamedTuple):
-    """What threads found: ``buffers`` of ``threads`` and a tile of results, in the order of their dimensions."""
+    """What threads found: ``buffers`` of the threads ``around``, of ``count`` that fold together, and of a tile.
+
+    ``number`` is that of this thread among those.
+    """
 
     buffers: tuple[Buffer, ...]
     around: tuple[Expr, ...]
-    axes: tuple[tuple[Var, int], ...]
+    number: Expr
+    count: int
     tile: tuple[int, ...]
 
-    def indices(self, axis: int, far: Expr, at: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The place of a result, of the thread that is ``far`` along one of the axes from this one."""
-        own = [binary("+", var, far) if n == axis else var for n, (var, _) in enumerate(self.axes)]
-        return (*self.around, *own, *at)
+    def indices(self, far: int, at: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The place of a result of the thread that is ``far`` from this one."""
+        return (*self.around, binary("+", self.number, const(far)), *at)
 
 
 def folded_by_all(
@@ -66,15 +69,13 @@ def folded_by_all(
     """
     parts = _parts(own, axes, threads)
     stmts: list[Stmt] = [Barrier(), _over(parts.tile, lambda at: _kept(parts, own, at)), Barrier()]
-    for number, (_, size) in enumerate(parts.axes):
-        reach = 1 << (size - 1).bit_length() >> 1
-        while reach:
-            stmts += [_halved(reduction, parts, number, reach), Barrier()]
-            reach >>= 1
+    reach = 1 << (parts.count - 1).bit_length() >> 1
+    while reach:
+        stmts += [_halved(reduction, parts, reach), Barrier()]
+        reach >>= 1
     stmts.pop()  # the first thread has written what it reads
     found = _over(parts.tile, lambda at: _fetched(parts, own, at))
-    alone = reduce(lambda a, b: binary("and", a, b), [Compare("==", v, const(0)) for v, _ in parts.axes])
-    stmt = sequence([*stmts, If(alone, sequence([found, first]), None)])
+    stmt = sequence([*stmts, If(Compare("==", parts.number, const(0)), sequence([found, first]), None)])
     for buffer in reversed(parts.buffers):
         stmt = Allocate(buffer, stmt)
     return stmt
@@ -82,32 +83,32 @@ def folded_by_all(
 
 def _parts(own: Sequence[Buffer], axes: Sequence[str], threads: Threads) -> Parts:
     others = [pair for tag, pair in threads.items() if tag not in axes and not is_block_axis(tag)]
-    along = tuple(threads[tag] for tag in axes)
-    sizes = tuple(size for _, size in (*others, *along))
+    number, count = Lin({}, 0), 1
+    for var, size in (threads[tag] for tag in axes):
+        number, count = number.scaled(size) + Lin({var: 1}, 0), count * size
+    sizes = (*(size for _, size in others), count)
     buffers = tuple(Buffer(f"{b.name}.parts", (*sizes, *b.shape), b.dtype, "shared") for b in own)
-    return Parts(buffers, tuple(var for var, _ in others), along, own[0].shape)
+    return Parts(buffers, tuple(var for var, _ in others), number.expr(), count, own[0].shape)
 
 
 def _kept(parts: Parts, own: Sequence[Buffer], at: tuple[Expr, ...]) -> Stmt:
-    return stores(parts.buffers, parts.indices(0, const(0), at), [Load(b, at) for b in own])
+    return stores(parts.buffers, parts.indices(0, at), [Load(b, at) for b in own])
 
 
 def _fetched(parts: Parts, own: Sequence[Buffer], at: tuple[Expr, ...]) -> Stmt:
-    return stores(own, at, [Load(b, parts.indices(0, const(0), at)) for b in parts.buffers])
+    return stores(own, at, [Load(b, parts.indices(0, at)) for b in parts.buffers])
 
 
-def _halved(reduction: Reduce, parts: Parts, axis: int, reach: int) -> Stmt:
-    """Threads below ``reach`` along an axis fold what those beyond have; along the axes before, the first ones do."""
-    var, size = parts.axes[axis]
-    near = [Compare("<", var, const(min(reach, size - reach)))]
-    near += [Compare("==", before, const(0)) for before, _ in parts.axes[:axis]]
+def _halved(reduction: Reduce, parts: Parts, reach: int) -> Stmt:
+    """The first ``reach`` threads fold what those beyond have."""
 
     def fold(at: tuple[Expr, ...]) -> Stmt:
-        here, there = (parts.indices(axis, const(far), at) for far in (0, reach))
+        here, there = parts.indices(0, at), parts.indices(reach, at)
         a, b = (tuple(Load(buffer, place) for buffer in parts.buffers) for place in (here, there))
         return stores(parts.buffers, here, list(reduction.reducer.combine(a, b)))
 
-    return If(reduce(lambda a, b: binary("and", a, b), near), _over(parts.tile, fold), None)
+    near = Compare("<", parts.number, const(min(reach, parts.count - reach)))
+    return If(near, _over(parts.tile, fold), None)
 
 
 def _over(tile: tuple[int, ...], body: Callable[[tuple[Expr, ...]], Stmt]) -> Stmt:

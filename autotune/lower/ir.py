@@ -75,8 +75,8 @@ class Seq(Stmt):
 
 
 AHEAD = "filled ahead"
-"""Hint of an allocation in scope "shared": what fills the buffer runs some iterations ahead of its readers. A copy of an
-element from memory to it may be under way until the barrier that says so (:class:`Barrier`)."""
+"""Hint of an allocation in scope "shared": what fills the buffer runs some iterations ahead of its readers. A copy of
+an element from memory to it may be under way until the barrier that says so (:class:`Barrier`)."""
 
 NONTEMPORAL = "nontemporal"
 """Hint of a loop: its stores go past the caches, as nothing is read back before the caches are full of other data."""

@@ -221,7 +221,10 @@ def _check_threads(step: str, stage: Stage) -> None:
     while inner.attach_stage is not None and inner.attach_ivar is not None:
         parent = inner.attach_stage
         if inner.attach_ivar in parent.leaf_iter_vars:
-            for iv in parent.leaf_iter_vars[: parent.leaf_iter_vars.index(inner.attach_ivar) + 1]:
+            at, first = parent.leaf_iter_vars.index(inner.attach_ivar), parent.first_reduction()
+            # Threads that reduce together start before the first loop of the reduction.
+            together = [iv for iv in parent.leaf_iter_vars if iv.kind == "reduce"] if at >= first else []
+            for iv in (*parent.leaf_iter_vars[: at + 1], *together):
                 around.setdefault(parent.kind_of(iv), f"{parent.op.name}, {iv.name}")
         inner = parent
     for iv, kind in stage.kinds.items():
@@ -242,6 +245,14 @@ def _check_init(step: str, stage: Stage) -> None:
     iv = stage.init_at
     assert iv is not None
     at = stage.leaf_iter_vars.index(iv)
+    for loop in stage.leaf_iter_vars:
+        if loop.kind == "reduce" and stage.kind_of(loop).startswith("threadIdx"):
+            raise stage.refuse(
+                step,
+                f"the threads of {loop.name} each have start values of their own, which are not stored before "
+                f"{iv.name}; leave {loop.name} serial, or the start values where they are",
+                loop,
+            )
     if at > stage.first_reduction():
         raise stage.refuse(
             step,

@@ -51,9 +51,9 @@ def equal_everywhere(made: Made, wanted: Callable[..., Any], *, device: bool = T
         found["OpenCL"] = run_on_device(s, args, arrays)
     for who, got in found.items():
         for name, value in expected.items():
-            np.testing.assert_allclose(got[name], value, rtol=1e-6, err_msg=who)
+            np.testing.assert_allclose(got[name], value, rtol=1e-5, err_msg=who)
     if find_assembler() is not None:
-        assert all(cost.stack_bytes == 0 for cost in assembled(code.object_code, CUDA.cpu))
+        assert all(cost.spilled_bytes == 0 for cost in assembled(code.object_code, CUDA.cpu))
 
 
 def ptx(made: Made) -> str:
@@ -74,6 +74,17 @@ def innermost_loops(text: str) -> list[str]:
         if body is not None and "$L__BB" not in body[1].replace("bra", ""):
             found.append(body[1])
     return found
+
+
+def block(source: str, head: str) -> str:
+    """What is in the braces of OpenCL C after ``head``."""
+    rest = source[source.index(head) :]
+    depth = 0
+    for n, letter in enumerate(rest):
+        depth += (letter == "{") - (letter == "}")
+        if letter == "}" and not depth:
+            return rest[:n]
+    raise AssertionError(f"no end of {head}")
 
 
 # -- virtual threads ---------------------------------------------------------------------------------------------
@@ -163,3 +174,210 @@ def test_a_convolution_of_virtual_threads(size: int) -> None:
 
     s, args, wanted = convolution_on_threads(size)
     equal_everywhere((s, args), wanted)
+
+
+# -- tiles ahead -------------------------------------------------------------------------------------------------
+
+
+def tiled_product(rows: int, columns: int, depth: int, stages: int, *, one: bool = False) -> Made:
+    """Both factors in shared memory, in vectors of four, ``stages`` tiles in flight; or ``one`` of them alone."""
+    a, b = te.placeholder((rows, depth), name="A"), te.placeholder((depth, columns), name="B")
+    k = te.reduce_axis((0, depth), name="k")
+    c = te.compute((rows, columns), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    s = te.create_schedule(c.op)
+    copies = [s.cache_read(t, "shared", [c]) for t in (a, b)]
+    i, j, ii, jj = s[c].tile(*s[c].op.axis, 8, 8, tail="guard")
+    iy, ir = s[c].split(ii, factor=4)
+    jx, jr = s[c].split(jj, factor=4)
+    outer, inner = s[c].split(k, factor=8)
+    s[c].reorder(i, j, iy, jx, outer, inner, ir, jr)
+    s[c].unroll(ir)
+    s[c].vectorize(jr)
+    axes = ("blockIdx.y", "blockIdx.x", "threadIdx.y", "threadIdx.x")
+    for loop, axis in zip((i, j, iy, jx), axes, strict=True):
+        s[c].bind(loop, te.thread_axis(axis))
+    for copy in copies:
+        s[copy].compute_at(s[c], outer)
+        row, line = s[copy].op.axis
+        _, y = s[copy].split(row, 2)
+        x, lanes = s[copy].split(line, 4)
+        s[copy].bind(y, te.thread_axis("threadIdx.y"))
+        s[copy].bind(x, te.thread_axis("threadIdx.x"))
+        s[copy].vectorize(lanes)
+    if one:
+        s[copies[0]].double_buffer()
+    elif stages > 1:
+        s[c].software_pipeline(outer, stages)
+    return s, [a, b, c]
+
+
+def plain_product(a: Any, b: Any) -> list[Any]:
+    return [a @ b]
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4])
+@pytest.mark.parametrize("sizes", [(16, 16, 32), (13, 11, 29)])
+def test_tiles_that_are_fetched_ahead(sizes: tuple[int, int, int], stages: int) -> None:
+    equal_everywhere(tiled_product(*sizes, stages), plain_product, device=stages == 3)
+
+
+def test_one_of_two_tiles_ahead() -> None:
+    equal_everywhere(tiled_product(16, 16, 32, 2, one=True), plain_product)
+
+
+def test_copies_ahead_are_asynchronous_and_waited_for() -> None:
+    plain, ahead = (ptx(tiled_product(16, 16, 64, stages)) for stages in (1, 3))
+    assert "cp.async" not in plain
+    assert "cp.async.cg.shared.global" in ahead
+    assert "st.shared" not in ahead  # no copy passes through registers
+    # The tile at hand has arrived when one of two is in flight.
+    assert len(re.findall(r"cp\.async\.commit_group", ahead)) == len(re.findall(r"bar\.sync", ahead)) - 1
+    assert re.findall(r"cp\.async\.wait_group\s+(\d+)", ahead)[-1] == "1"
+    if find_assembler() is not None:
+        (cost,) = assembled(ahead.encode(), CUDA.cpu)
+        assert cost.spilled_bytes == 0
+        assert cost.shared_bytes == 3 * 2 * 8 * 8 * 4
+
+
+def test_a_copy_of_a_masked_or_computed_tile_is_a_plain_store() -> None:
+    assert "cp.async" not in ptx(tiled_product(13, 11, 29, 2))
+
+
+def test_without_the_wait_copies_arrive_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The emulator makes copies as late as it may: with one group too many in flight the numbers are wrong."""
+    from autotune.codegen.nvptx.copies import Copies
+
+    made = tiled_product(8, 8, 32, 2)
+    wait = Copies.wait
+    monkeypatch.setattr(Copies, "wait", lambda self, in_flight: wait(self, in_flight + 1))
+    program, arrays = lower_schedule(*made), inputs_of(made[1])
+    code = backend_for(CUDA.arch).compile(program, CUDA)
+    found = gpu_emulated.run_program(program, code, arrays)["C"]
+    assert not np.array_equal(found, arrays["A"] @ arrays["B"])
+
+
+def test_threads_meet_once_an_iteration() -> None:
+    """Of two tiles in local memory one is filled while the other is read: one barrier in the loop, not three."""
+    loops = [block(opencl(tiled_product(16, 16, 64, stages)), "for (int k_outer") for stages in (1, 2)]
+    assert [loop.count("barrier(") for loop in loops] == [3, 1]
+
+
+# -- accumulators ------------------------------------------------------------------------------------------------
+
+
+def serial_product(rows: int, columns: int, depth: int) -> Made:
+    """A thread has four rows and two columns, in serial loops inside of the reduction."""
+    a, b = te.placeholder((rows, depth), name="A"), te.placeholder((depth, columns), name="B")
+    k = te.reduce_axis((0, depth), name="k")
+    c = te.compute((rows, columns), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    s = te.create_schedule(c.op)
+    y, x, yi, xi = s[c].tile(*s[c].op.axis, 4, 2)
+    s[c].reorder(y, x, k, yi, xi)
+    s[c].bind(y, te.thread_axis("blockIdx.x"))
+    s[c].bind(x, te.thread_axis("threadIdx.x"))
+    return s, [a, b, c]
+
+
+@pytest.mark.parametrize("sizes", [(8, 8, 16), (7, 9, 5)])
+def test_accumulators_of_serial_loops(sizes: tuple[int, int, int]) -> None:
+    equal_everywhere(serial_product(*sizes), plain_product)
+
+
+def test_accumulators_of_serial_loops_are_registers() -> None:
+    made = serial_product(8, 8, 16)
+    text = ptx(made)
+    (loop,) = [body for body in innermost_loops(text) if "fma" in body]
+    assert loop.count("fma.rn.f32") == 8
+    assert "st.global" not in loop
+    assert "local" not in text
+    source = opencl(made)
+    inner = block(source, "for (int k_")
+    assert inner.count("C_acc") == 16
+    assert "b2[" not in inner
+
+
+# -- reductions by all threads -----------------------------------------------------------------------------------
+
+
+def across(rows: int, columns: int, threads: int, *, axes: int = 1, factor_first: bool = True) -> Made:
+    """Sums of rows by the threads of ``axes`` axes, as in TVM's tutorial on reductions."""
+    a = te.placeholder((rows, columns), name="A")
+    k = te.reduce_axis((0, columns), name="k")
+    b = te.compute((rows,), lambda i: te.sum(a[i, k], axis=k), name="B")
+    s = te.create_schedule(b.op)
+    _, inner = s[b].split(k, factor=threads, tail="guard")
+    if factor_first:
+        part = s.rfactor(b, inner)
+        inner = s[b].op.reduce_axis[0]
+        s[part].compute_at(s[b], inner)
+    outer, row = s[b].split(s[b].op.axis[0], factor=2, tail="guard")
+    s[b].bind(outer, te.thread_axis("blockIdx.x"))
+    s[b].bind(row, te.thread_axis("threadIdx.z"))
+    if axes == 2 and not factor_first:
+        y, inner = s[b].split(inner, factor=3, tail="guard")
+        s[b].bind(y, te.thread_axis("threadIdx.y"))
+    s[b].bind(inner, te.thread_axis("threadIdx.x"))
+    return s, [a, b]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "threads", "axes", "factor_first"),
+    [(4, 48, 16, 1, True), (5, 47, 12, 1, True), (3, 29, 7, 1, False), (4, 31, 10, 2, False)],
+)
+def test_reductions_by_all_threads(
+    rows: int, columns: int, threads: int, axes: int, factor_first: bool
+) -> None:
+    made = across(rows, columns, threads, axes=axes, factor_first=factor_first)
+    equal_everywhere(made, lambda a: [a.sum(axis=1)])
+
+
+def test_each_thread_folds_its_part_and_a_tree_folds_the_parts() -> None:
+    """Of 64 numbers each of 16 threads adds four, and four steps add what they found."""
+    text = ptx(across(4, 64, 16))
+    assert len(re.findall(r"add(?:\.rn)?\.f32", text)) <= 4 + 1 + 4
+    assert text.count("bar.sync") == 1 + 1 + 3
+    assert "B.acc.parts" not in text
+    source = opencl(across(4, 64, 16))
+    assert re.findall(r"if \(\(k_inner_v_\d+ < (\d+)\)\)", source) == ["8", "4", "2", "1"]
+
+
+def test_an_argument_of_the_maximum_by_all_threads() -> None:
+    """Two results together, in the tree as well."""
+    a = te.placeholder((3, 37), "int32", name="A")
+    k = te.reduce_axis((0, 37), name="k")
+    index, value = te.compute((3,), lambda i: te.argmax((te.cast(k, "int32"), a[i, k]), axis=k), name="B")
+    s = te.create_schedule(index.op)
+    _, inner = s[index].split(k, factor=8, tail="guard")
+    s[index].bind(s[index].op.axis[0], te.thread_axis("blockIdx.x"))
+    s[index].bind(inner, te.thread_axis("threadIdx.x"))
+    equal_everywhere((s, [a, index, value]), lambda a: [a.argmax(axis=1), a.max(axis=1)])
+
+
+def softmax(rows: int, columns: int, threads: int) -> Made:
+    """A block a row: maximum and sum by all of its threads, into shared memory."""
+    a = te.placeholder((rows, columns), name="A")
+    k, n = (te.reduce_axis((0, columns), name=name) for name in "kn")
+    top = te.compute((rows,), lambda i: te.max(a[i, k], axis=k), name="top")
+    power = te.compute(a.shape, lambda i, j: te.exp(a[i, j] - top[i]), name="power")
+    total = te.compute((rows,), lambda i: te.sum(power[i, n], axis=n), name="total")
+    c = te.compute(a.shape, lambda i, j: power[i, j] / total[i], name="C")
+    s = te.create_schedule(c.op)
+    row, line = s[c].op.axis
+    _, item = s[c].split(line, factor=threads, tail="guard")
+    s[c].bind(row, te.thread_axis("blockIdx.x"))
+    s[c].bind(item, te.thread_axis("threadIdx.x"))
+    s[power].compute_inline()
+    for stage in (total, top):
+        s[stage].set_scope("shared")
+        s[stage].compute_at(s[c], row)
+        _, own = s[stage].split(s[stage].op.reduce_axis[0], factor=threads, tail="guard")
+        s[stage].bind(own, te.thread_axis("threadIdx.x"))
+    return s, [a, c]
+
+
+def test_a_softmax_whose_reductions_are_by_all_threads() -> None:
+    def wanted(a: Any) -> list[Any]:
+        powers = np.exp(a - a.max(axis=1, keepdims=True))
+        return [powers / powers.sum(axis=1, keepdims=True)]
+
+    equal_everywhere(softmax(3, 45, 8), wanted)

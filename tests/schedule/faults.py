@@ -436,6 +436,13 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault("software_pipeline", "nothing_inside", c8, lambda p: st(p).software_pipeline(i(p))),
     # reductions
+    Fault(
+        "decompose_reduction",
+        "across_threads",
+        mm,
+        lambda p: st(p).decompose_reduction(i(p)),
+        lambda p: st(p).bind(k(p), te.thread_axis("threadIdx.x")),
+    ),
     Fault("decompose_reduction", "elementwise", c8, lambda p: st(p).decompose_reduction(i(p))),
     Fault(
         "decompose_reduction", "epilogue", dense, lambda p: st(p, 4).decompose_reduction(i(p, 4)), fold_bias

@@ -9,38 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from autotune.errors import LoweringError
 from autotune.lower.elements import stores
-from autotune.lower.frame import Frame
 from autotune.lower.ir import Allocate, Barrier, Buffer, For, If, Load, Stmt, is_block_axis, sequence
 from autotune.lower.linear import Lin
-from autotune.te.expr import Compare, Expr, IterVar, Reduce, Var, binary, const
+from autotune.te.expr import Compare, Expr, Reduce, Var, binary, const
 
 Threads = Mapping[str, tuple[Var, int]]
 """Open thread axes: variable and extent."""
-
-
-def reducing_axes(frame: Frame, at: int) -> list[str]:
-    """Thread axes that reduction loops from leaf ``at`` on are bound to.
-
-    Raises LoweringError where data loops inside of these are bound, too.
-    """
-    leaves = frame.stage.leaf_iter_vars[at:]
-    bound = [iv for iv in leaves if folds_across(frame, iv)]
-    if not bound:
-        return []
-    for iv in leaves:
-        if iv.kind == "data" and frame.stage.kind_of(iv).startswith(("threadIdx", "blockIdx", "vthread")):
-            raise LoweringError(
-                f"stage {frame.op.name}: loop {iv.name}, bound to {frame.stage.kind_of(iv)}, is inside of a reduction "
-                f"by the threads of {frame.stage.kind_of(bound[0])}; reorder it outwards"
-            )
-    return [frame.stage.kind_of(iv) for iv in bound]
-
-
-def folds_across(frame: Frame, iv: IterVar) -> bool:
-    """Whether a loop is a reduction by the threads of a block."""
-    return iv.kind == "reduce" and frame.stage.kind_of(iv).startswith("threadIdx")
 
 
 class Parts(NamedTuple):
@@ -121,4 +96,4 @@ def _over(tile: tuple[int, ...], body: Callable[[tuple[Expr, ...]], Stmt]) -> St
     return stmt
 
 
-__all__ = ["folded_by_all", "folds_across", "reducing_axes"]
+__all__ = ["folded_by_all"]

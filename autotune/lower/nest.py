@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from autotune.errors import LoweringError
-from autotune.lower.across_threads import folded_by_all, folds_across, reducing_axes
+from autotune.lower.across_threads import folded_by_all
 from autotune.lower.attached import BLOCK_SCOPES, BoundInference, local_place
 from autotune.lower.elements import Elements
 from autotune.lower.frame import Frame
@@ -138,7 +138,7 @@ class NestBuilder:
 
     def _directly_peeled(self, frame: Frame, iv: IterVar) -> Split | None:
         """The split whose remainder becomes a second loop nest after loop ``iv``, if there is one."""
-        if frame.stage.kind_of(iv) in ("parallel", "vectorized") or folds_across(frame, iv):
+        if frame.stage.kind_of(iv) in ("parallel", "vectorized") or iv in frame.stage.reduced_together():
             return None
         loop = frame.undivided(iv)
         for relation in frame.stage.relations:
@@ -153,7 +153,7 @@ class NestBuilder:
         iv = frame.stage.leaf_iter_vars[at]
         if extent == 0:
             return sequence([])
-        if iv in frame.stage.peeled and not folds_across(frame, iv):
+        if iv in frame.stage.peeled and iv not in frame.stage.reduced_together():
             return self._peeled(frame, at, mode, out, extent)
         if is_thread_axis(_kind(frame, iv)):
             return self._threads_loop(frame, at, mode, out, extent)
@@ -322,9 +322,9 @@ class NestBuilder:
 
     def _reduction(self, frame: Frame, at: int, out: Place) -> Stmt:
         """Start values, then the updates; the accumulators in registers for as long as possible."""
-        axes = reducing_axes(frame, at)
-        if axes:
-            return self._by_all_threads(frame, at, out, axes)
+        together = frame.stage.reduced_together()
+        if together:
+            return self._by_all_threads(frame, at, out, together)
         if frame.stage in self.epilogues:
             return self._promoted(frame, at, out, "init", "store")
         if self._promotes_at(frame, at):
@@ -382,10 +382,10 @@ class NestBuilder:
         ]
         return _allocated(buffers, sequence(stmts))
 
-    def _by_all_threads(self, frame: Frame, at: int, out: Place, axes: Sequence[str]) -> Stmt:
-        """A reduction by the threads of ``axes``, which start here unless they run already."""
-        starting = [iv for iv in frame.stage.leaf_iter_vars[at:] if frame.stage.kind_of(iv) in axes]
-        starting = [iv for iv in starting if frame.stage.kind_of(iv) not in self.threads]
+    def _by_all_threads(self, frame: Frame, at: int, out: Place, together: Sequence[IterVar]) -> Stmt:
+        """A reduction whose loops ``together`` are threads, which start here unless they run already."""
+        axes = [frame.stage.kind_of(iv) for iv in together]
+        starting = [iv for iv in together if frame.stage.kind_of(iv) not in self.threads]
         for iv in starting:
             self.threads[frame.stage.kind_of(iv)] = Var(iv.name), frame.extent(iv)
             self.simplifier.declare(self.threads[frame.stage.kind_of(iv)][0], 0, frame.extent(iv) - 1)
@@ -436,7 +436,7 @@ def _allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
 def _kind(frame: Frame, iv: IterVar) -> str:
     """How a loop runs: blocks and virtual threads do not reduce together, one of them does."""
     kind = frame.stage.kind_of(iv)
-    serial = iv.kind == "reduce" and is_thread_axis(kind) and not folds_across(frame, iv)
+    serial = iv.kind == "reduce" and is_thread_axis(kind) and iv not in frame.stage.reduced_together()
     return "serial" if serial else kind
 
 

@@ -35,6 +35,7 @@ def check(schedule: Schedule, step: str) -> None:
             _check_place(step, stage, live, readers)
         if stage.kinds:
             _check_kinds(step, stage)
+            _check_together(step, stage)
             if stage.attach_type == "scope":
                 _check_threads(step, stage)
         if stage.init_at is not None:
@@ -181,6 +182,19 @@ def _check_kinds(step: str, stage: Stage) -> None:
             )
 
 
+def _check_together(step: str, stage: Stage) -> None:
+    """Threads that reduce together do so for all elements that the loops inside of the reduction compute."""
+    together = stage.reduced_together()
+    for iv in stage.leaf_iter_vars[stage.first_reduction() :] if together else ():
+        if iv.kind == "data" and stage.kind_of(iv).startswith(("blockIdx", "threadIdx", "vthread")):
+            raise stage.refuse(
+                step,
+                f"{iv.name} is {stage.kind_of(iv)}, inside of a reduction by the threads of {together[0].name}; "
+                f"reorder it outwards first",
+                iv,
+            )
+
+
 def _check_intrinsic(step: str, stage: Stage, iv: IterVar) -> None:
     intrin = stage.tensorized[iv]
     reason = difference(stage, iv)
@@ -223,7 +237,7 @@ def _check_threads(step: str, stage: Stage) -> None:
         if inner.attach_ivar in parent.leaf_iter_vars:
             at, first = parent.leaf_iter_vars.index(inner.attach_ivar), parent.first_reduction()
             # Threads that reduce together start before the first loop of the reduction.
-            together = [iv for iv in parent.leaf_iter_vars if iv.kind == "reduce"] if at >= first else []
+            together = parent.reduced_together() if at >= first else []
             for iv in (*parent.leaf_iter_vars[: at + 1], *together):
                 around.setdefault(parent.kind_of(iv), f"{parent.op.name}, {iv.name}")
         inner = parent
@@ -245,14 +259,13 @@ def _check_init(step: str, stage: Stage) -> None:
     iv = stage.init_at
     assert iv is not None
     at = stage.leaf_iter_vars.index(iv)
-    for loop in stage.leaf_iter_vars:
-        if loop.kind == "reduce" and stage.kind_of(loop).startswith("threadIdx"):
-            raise stage.refuse(
-                step,
-                f"the threads of {loop.name} each have start values of their own, which are not stored before "
-                f"{iv.name}; leave {loop.name} serial, or the start values where they are",
-                loop,
-            )
+    for loop in stage.reduced_together():
+        raise stage.refuse(
+            step,
+            f"the threads of {loop.name} each have start values of their own, which are not stored before "
+            f"{iv.name}; leave {loop.name} serial, or the start values where they are",
+            loop,
+        )
     if at > stage.first_reduction():
         raise stage.refuse(
             step,

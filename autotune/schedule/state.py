@@ -97,6 +97,11 @@ class StageState:
                 return number
         return len(self.leaf_iter_vars)
 
+    def reduced_together(self) -> list[IterVar]:
+        """The reduction loops whose iterations are the threads of a block."""
+        leaves = self.leaf_iter_vars
+        return [iv for iv in leaves if iv.kind == "reduce" and self.kind_of(iv).startswith("threadIdx")]
+
     def nest_text(self, mark: IterVar | None = None) -> str:
         """The loops as text, one a line, with an arrow at ``mark``."""
         lines = []

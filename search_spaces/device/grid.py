@@ -27,10 +27,10 @@ FAMILY = "device_grid"
 _ITEMS = (16, 32, 64, 128, 256)
 DEVICE_VERSIONS = {
     **VERSIONS,
-    "codegen.gpu": 2,
+    "codegen.gpu": 3,
     "space.device_grid": 1,
     "space.device_tile": 1,
-    "space.device_rows": 1,
+    "space.device_rows": 2,
 }
 """What the code of a configuration depends on."""
 

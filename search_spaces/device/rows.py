@@ -1,7 +1,7 @@
 """Reductions, softmax and normalisations on a device: a group a row, each thread a part of it.
 
-Threads fold every ``items``-th element each (so that neighbours read neighbours), the first of a group folds what they
-found in shared memory, and all of them store the row. Knob: items (threads of a group).
+Threads fold every ``items``-th element each (so that neighbours read neighbours), all of them fold what they found by a
+tree in shared memory, and store the row. Knob: items (threads of a group).
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class DeviceRowsRecipe:
     def steps(self, schedule: Schedule, config: Choices) -> None:
         """Everything of a row in the loop over rows."""
         output = schedule[self.shape.output.name]
-        partial = {op.name: self._parts(schedule, op, config) for op in self.shape.reductions}
+        for op in self.shape.reductions:
+            self._by_all_threads(schedule[op.name], config)
         assert isinstance(output.op, ComputeOp)
         axes, rest = output.op.axis[: self.shape.rank], output.op.axis[self.shape.rank :]
         row = output.fuse(*axes) if len(axes) > 1 else axes[0]
@@ -49,8 +50,6 @@ class DeviceRowsRecipe:
             output.bind(item, te.thread_axis("threadIdx.x"))
         for op in reversed(self.shape.stages):
             stage = schedule[op.name]
-            if op.reduction is not None:
-                partial[op.name].compute_at(output, row)
             if op is self.shape.output:
                 continue
             if op.reduction is None:
@@ -59,16 +58,10 @@ class DeviceRowsRecipe:
                 stage.set_scope("shared")
                 stage.compute_at(output, row)
 
-    def _parts(self, schedule: Schedule, op: ComputeOp, config: Choices) -> Stage:
-        """What each thread folds of a row, in shared memory."""
-        stage = schedule[op.name]
+    def _by_all_threads(self, stage: Stage, config: Choices) -> None:
         assert isinstance(stage.op, ComputeOp)
         _, item = stage.split(stage.op.reduce_axis[-1], factor=config["items"], tail="guard")
-        found = schedule[schedule.rfactor(stage.tensor, item, factor_axis=len(op.axis))]
-        assert isinstance(found.op, ComputeOp)
-        found.set_scope("shared")
-        found.bind(found.op.axis[-1], te.thread_axis("threadIdx.x"))
-        return found
+        stage.bind(item, te.thread_axis("threadIdx.x"))
 
 
 def device_rows_space(workload: Workload, target: Target, shape: RowShape) -> Space | None:

@@ -437,6 +437,13 @@ FAULTS: tuple[Fault, ...] = (
     Fault("software_pipeline", "nothing_inside", c8, lambda p: st(p).software_pipeline(i(p))),
     # reductions
     Fault(
+        "bind",
+        "inside_a_reduction_across_threads",
+        mm,
+        lambda p: st(p).bind(k(p), te.thread_axis("threadIdx.x")),
+        lambda p: [st(p).reorder(k(p), i(p)), st(p).bind(i(p), te.thread_axis("threadIdx.y"))],
+    ),
+    Fault(
         "decompose_reduction",
         "across_threads",
         mm,

@@ -25,7 +25,7 @@ def is_long_sum(stage: Stage) -> bool:
     body = stage.op.body[0]
     if not isinstance(body, Reduce) or body.reducer.name != "sum" or body.dtype != "float32":
         return False
-    if stage.tensorized or stage.pipelines:
+    if stage.tensorized:
         return False
     return math.prod(axis.extent for axis in stage.op.reduce_axis) > LONGEST
 

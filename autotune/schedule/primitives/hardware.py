@@ -23,11 +23,12 @@ class HardwarePrimitives(KindPrimitives):
 
         TVM: bind. Halide: gpu_blocks, gpu_threads.
 
-        Iterations of "vthread" are virtual threads: parts of one thread's work, interleaved. A stage in scope
-        "shared" that is computed inside of thread loops is loaded by all threads of the block together, between
-        barriers. The interpreter runs all this as a GPU would; on a CPU the loops are serial, and threads that
-        exchange data through shared memory are refused when building. A bound reduction loop is serial everywhere:
-        one thread folds what the others computed.
+        Iterations of "vthread" are virtual threads: parts of one thread's work, statement by statement between barriers.
+        A stage in scope "shared" that is computed inside of thread loops is loaded by all threads of the block together,
+        between barriers. The iterations of a reduction loop that is bound to threadIdx are threads that reduce
+        together: each folds its part, a tree in shared memory folds the parts, and the first thread stores the
+        result. Bound to blockIdx or vthread, a reduction loop is serial. The interpreter runs all this as a GPU would; a
+        CPU runs the threads of a block one after another from barrier to barrier.
 
         Args:
             ivar: a loop of the stage.

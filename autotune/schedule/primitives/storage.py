@@ -129,9 +129,9 @@ class StoragePrimitives(StageState):
 
         The first tile is computed before the loop that the stage is computed at; each iteration computes the tile of the
         next one before it uses its own. Threads that fill shared memory together meet once an iteration, not twice. On
-        GPUs of NVIDIA copies of whole words to shared memory are asynchronous (``cp.async``). To have more tiles on
-        their way, or all stages of a loop, use ``software_pipeline``. A loop that runs once has nothing to compute
-        ahead.
+        GPUs of NVIDIA copies of whole words to shared memory are asynchronous (``cp.async``). Cores of a CPU look ahead
+        by themselves, so that little is gained there. To have more tiles on their way, or all stages of a loop, use
+        ``software_pipeline``. A loop that runs once has nothing to compute ahead.
 
         Before:
             >>> from autotune.lower.examples import blur, loops

@@ -19,7 +19,7 @@ Threads = Mapping[str, tuple[Var, int]]
 
 
 class Parts(NamedTuple):
-    """What threads found: ``buffers`` of the threads ``around``, of ``count`` that fold together, and of a tile.
+    """What threads found: ``buffers`` of the threads ``around``, of the ``together`` that fold, and of a tile.
 
     ``number`` is that of this thread among those.
     """
@@ -27,7 +27,7 @@ class Parts(NamedTuple):
     buffers: tuple[Buffer, ...]
     around: tuple[Expr, ...]
     number: Expr
-    count: int
+    together: int
     tile: tuple[int, ...]
 
     def indices(self, far: int, at: Sequence[Expr]) -> tuple[Expr, ...]:
@@ -44,7 +44,7 @@ def folded_by_all(
     """
     parts = _parts(own, axes, threads)
     stmts: list[Stmt] = [Barrier(), _over(parts.tile, lambda at: _kept(parts, own, at)), Barrier()]
-    reach = 1 << (parts.count - 1).bit_length() >> 1
+    reach = 1 << (parts.together - 1).bit_length() >> 1
     while reach:
         stmts += [_halved(reduction, parts, reach), Barrier()]
         reach >>= 1
@@ -82,7 +82,7 @@ def _halved(reduction: Reduce, parts: Parts, reach: int) -> Stmt:
         a, b = (tuple(Load(buffer, place) for buffer in parts.buffers) for place in (here, there))
         return stores(parts.buffers, here, list(reduction.reducer.combine(a, b)))
 
-    near = Compare("<", parts.number, const(min(reach, parts.count - reach)))
+    near = Compare("<", parts.number, const(min(reach, parts.together - reach)))
     return If(near, _over(parts.tile, fold), None)
 
 

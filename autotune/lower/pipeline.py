@@ -88,7 +88,7 @@ class _Pipeline:
 
     def _with_barriers(self, filling: Iterable[Stmt]) -> list[Stmt]:
         """Threads meet between a tile and one that is computed from it."""
-        parts, written = [], set[Buffer]()
+        parts, written = list[Stmt](), set[Buffer]()
         for stmt in filling:
             if any(load.buffer in written for load in loads(stmt)):
                 parts.append(Barrier(0))

@@ -17,6 +17,7 @@ from autotune.lower.overwriting import overwriting
 from autotune.lower.polyhedra import Access, Instance, NotAffine, extract
 from autotune.lower.program import lower_schedule
 from autotune.lower.relations import Relations, box
+from autotune.schedule.pipelining import reductions_ahead
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.te.tensor import ComputeOp, Tensor
@@ -24,7 +25,7 @@ from autotune.te.tensor import ComputeOp, Tensor
 MAX_OPERATIONS = 6_000_000
 """Steps of isl that a proof may take, some seconds: the same programs are judged on every machine."""
 
-Status = Literal["proven", "not affine", "too large", "threads"]
+Status = Literal["proven", "not affine", "too large", "threads", "ahead"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Verified:
     "proven": every flow dependence. "not affine": every one but those of the reads that ``reason`` names, whose
     index is not an affine function of the loops; nothing, where a branch or a store is not affine. "too large": isl
     did not finish within MAX_OPERATIONS steps.
-    "threads": threads wait for one another at barriers, which only the interpreter judges. The counts are 0 where
+    "threads": threads wait for one another at barriers, which only the interpreter judges. "ahead": so are reductions
+    of which an element may be started for a later iteration before it is read in this one. The counts are 0 where
     nothing was proved.
     """
 
@@ -90,6 +92,12 @@ def prove(isl: Any, schedule: Schedule, program: LoopProgram, *, limit: int = MA
         return Verified(
             "threads", "threads that wait at barriers are run by the interpreter, not judged here"
         )
+    ahead = ", ".join(stage.op.name for stage in reductions_ahead(schedule))
+    if ahead:
+        reason = (
+            f"reductions computed ahead of their readers are run by the interpreter, not judged here: {ahead}"
+        )
+        return Verified("ahead", reason)
     context = isl.Context()
     context.set_max_operations(limit)
     try:

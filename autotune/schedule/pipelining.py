@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from autotune.te.expr import IterVar
+from autotune.te.tensor import ComputeOp
 
 if TYPE_CHECKING:
+    from autotune.schedule.schedule import Schedule
     from autotune.schedule.stage import Stage
 
 _REPEATED = ("serial", "unrolled")
@@ -19,6 +21,19 @@ def computed_ahead(parent: Stage, iv: IterVar) -> list[Stage]:
     These are all that are computed there when the loop is pipelined, else those that are double-buffered.
     """
     return [s for s in _computed_at(parent, iv) if iv in parent.pipelines or s.double_buffered]
+
+
+def reductions_ahead(schedule: Schedule) -> list[Stage]:
+    """The reductions that run ahead, themselves or inside of stages that do."""
+    reductions = [s for s in schedule.order() if isinstance(s.op, ComputeOp) and s.op.reduction is not None]
+    return [s for s in reductions if _runs_ahead(s)]
+
+
+def _runs_ahead(stage: Stage) -> bool:
+    parent, iv = stage.attach_stage, stage.attach_ivar
+    if stage.attach_type != "scope" or parent is None or iv is None:
+        return False
+    return stage in computed_ahead(parent, iv) or _runs_ahead(parent)
 
 
 def iterations_ahead(parent: Stage, iv: IterVar) -> int:
@@ -75,4 +90,4 @@ def _computed_at(parent: Stage, iv: IterVar) -> list[Stage]:
     ]
 
 
-__all__ = ["check_ahead", "computed_ahead", "iterations_ahead"]
+__all__ = ["check_ahead", "computed_ahead", "iterations_ahead", "reductions_ahead"]

@@ -16,14 +16,14 @@ from search_spaces.tile_library import kernel_constraint, kernel_knob
 from search_spaces.tiled import stage_knob, tiled_space
 
 if TYPE_CHECKING:
-    from autotune.graph.region import Workload
+    from autotune.graph.program import AnyWorkload
     from autotune.target import Target
     from search_spaces.tile_shape import TileShape
 
 FAMILY = "contraction"
 
 
-def space(workload: Workload, target: Target, shape: TileShape) -> Space:
+def space(workload: AnyWorkload, target: Target, shape: TileShape) -> Space:
     """The schedules of a matrix product around ``shape``."""
     if shape.dot is not None:
         return tiled_space(FAMILY, workload, target, shape, [*pack_knob(shape), *stage_knob(shape)])

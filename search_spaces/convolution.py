@@ -16,14 +16,14 @@ from search_spaces.tile_order import order_knob
 from search_spaces.tiled import stage_knob, tiled_space
 
 if TYPE_CHECKING:
-    from autotune.graph.region import Workload
+    from autotune.graph.program import AnyWorkload
     from autotune.target import Target
     from search_spaces.tile_shape import TileShape
 
 FAMILY = "convolution"
 
 
-def space(workload: Workload, target: Target, shape: TileShape) -> Space:
+def space(workload: AnyWorkload, target: Target, shape: TileShape) -> Space:
     """The schedules of a direct convolution around ``shape``."""
     # Without a window, what blocks would win has not been seen: 0.95 to 1.05 times as fast as without.
     windowed = any(shape.extents[axis] > 1 for axis in shape.window)

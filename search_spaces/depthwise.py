@@ -20,7 +20,7 @@ from search_spaces.tile_prefetch import image_knob
 from search_spaces.tiled import stage_knob, tiled_space
 
 if TYPE_CHECKING:
-    from autotune.graph.region import Workload
+    from autotune.graph.program import AnyWorkload
     from autotune.target import Target
     from search_spaces.tile_shape import TileShape
 
@@ -30,12 +30,12 @@ _MAX_WINDOW_BODY = 512
 _SMALL_WINDOW = 9
 
 
-def space(workload: Workload, target: Target, shape: TileShape) -> Space:
+def space(workload: AnyWorkload, target: Target, shape: TileShape) -> Space:
     """The schedules of a depthwise convolution around ``shape``."""
     return windowed(FAMILY, workload, target, shape)
 
 
-def windowed(family: str, workload: Workload, target: Target, shape: TileShape) -> Space:
+def windowed(family: str, workload: AnyWorkload, target: Target, shape: TileShape) -> Space:
     """A register-tiled space whose window loops may be unrolled."""
     window = math.prod(shape.extents[axis] for axis in shape.window)
     short = 1 < window <= _MAX_WINDOW

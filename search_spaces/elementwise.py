@@ -29,7 +29,7 @@ from search_spaces.tile_knobs import ceil_div, column, ints
 from search_spaces.transposed import crossed_lines, transposed_space
 
 if TYPE_CHECKING:
-    from autotune.graph.region import Workload
+    from autotune.graph.program import AnyWorkload
     from autotune.schedule.stage import Stage
     from autotune.target import Target
     from autotune.te.expr import IterVar
@@ -119,7 +119,7 @@ class RowsRecipe(FlatRecipe):
         return rows
 
 
-def lanes_of(workload: Workload, target: Target) -> int:
+def lanes_of(workload: AnyWorkload, target: Target) -> int:
     """Elements of the first output in a vector."""
     dtype = workload.expressions.outputs[0].dtype
     return max(1, target.lanes(dtype) if dtype != "bool" else target.lanes("float32"))
@@ -149,7 +149,7 @@ def rows_knobs(recipe: RowsRecipe, target: Target) -> tuple[list[Knob], Constrai
     return knobs, rule
 
 
-def space(workload: Workload, target: Target, family: str = FAMILY) -> Space:
+def space(workload: AnyWorkload, target: Target, family: str = FAMILY) -> Space:
     """The schedules of a region without a tiled anchor; legal for every region."""
     recipe = RowsRecipe(workload, family, lanes_of(workload, target), target.l2_bytes)
     crossed = crossed_lines(recipe)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from autotune.lower.ir import NONTEMPORAL
 from autotune.schedule.knob import Knob
-from autotune.te.tensor import ComputeOp, PlaceholderOp, post_order
+from autotune.te.tensor import ComputeOp, post_order
 from search_spaces.plain import schedule_plain
 from search_spaces.sketch import Choices
 from search_spaces.tile_common import item_bytes
 from search_spaces.tile_knobs import parallel_knob
 
 if TYPE_CHECKING:
-    from autotune.graph.region import Workload
+    from autotune.graph.program import AnyWorkload
     from autotune.schedule.schedule import Schedule
     from autotune.schedule.stage import Stage
     from autotune.target import Target
@@ -29,7 +29,7 @@ _PARALLEL_BYTES = 1 << 16
 class FlatRecipe:
     """Everything inlined into the outputs; each output is one nest, the largest as the knobs say."""
 
-    workload: Workload
+    workload: AnyWorkload
     family: str
     lanes: int
 
@@ -74,9 +74,7 @@ class FlatRecipe:
 
     def steps(self, schedule: Schedule, config: Choices) -> None:
         """Everything is inlined into the outputs."""
-        for stage in schedule.order():
-            if isinstance(stage.op, PlaceholderOp):
-                continue
+        for stage in [schedule[op.name] for op in self.stages]:
             if stage.op.name != self.output.name:
                 schedule_plain(stage, self.lanes, inline=True)
             elif self.plain:
@@ -94,7 +92,7 @@ def sharing_knob(recipe: FlatRecipe, target: Target) -> Knob:
     return parallel_knob(target, recipe.workload.bytes >= _PARALLEL_BYTES, "share the tiles among workers")
 
 
-def stream_knob(output: ComputeOp, workload: Workload, target: Target) -> list[Knob]:
+def stream_knob(output: ComputeOp, workload: AnyWorkload, target: Target) -> list[Knob]:
     """Whether ``output`` is stored past the caches, where it does not stay in a core's own; see :func:`stream`.
 
     Such stores are aligned: where vectors do not divide rows, those of some rows are and of others are not, which takes

@@ -13,14 +13,14 @@ from search_spaces.depthwise import windowed
 from search_spaces.space import Space
 
 if TYPE_CHECKING:
-    from autotune.graph.region import Workload
+    from autotune.graph.program import AnyWorkload
     from autotune.target import Target
     from search_spaces.tile_shape import TileShape
 
 FAMILY = "pool"
 
 
-def space(workload: Workload, target: Target, shape: TileShape) -> Space:
+def space(workload: AnyWorkload, target: Target, shape: TileShape) -> Space:
     """The schedules of a pooling window around ``shape``."""
     return windowed(FAMILY, workload, target, _both_axes(shape) if shape.staged else shape)
 

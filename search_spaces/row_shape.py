@@ -11,7 +11,8 @@ from autotune.te.tensor import ComputeOp, post_order
 from search_spaces.analysis import read_forms
 
 if TYPE_CHECKING:
-    from autotune.graph.region import Workload
+    from autotune.graph.program import AnyWorkload
+    from autotune.te.expr import IterVar
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class RowShape:
         return sum(any(tensor.op.name == name for tensor in op.input_tensors) for op in self.stages)
 
 
-def row_shape(workload: Workload) -> RowShape | None:
+def row_shape(workload: AnyWorkload) -> RowShape | None:
     """The rows of a region, or None where it does not reduce along contiguous rows of one output."""
     program = workload.expressions
     output = program.outputs[0].op
@@ -79,19 +80,21 @@ def row_shape(workload: Workload) -> RowShape | None:
         return None
     if output.reduction is not None and math.prod(output.shape[rank:]) != 1:
         return None
-    if not all(_along_rows(op) for op in reductions) or 0 in output.shape:
-        return None
-    width = reductions[0].reduce_axis[-1].extent
-    if any(op.reduce_axis[-1].extent != width for op in reductions):
+    widths = {None if (line := line_axis(op)) is None else line.extent for op in reductions}
+    width = widths.pop()
+    if 0 in output.shape or width is None or widths:
         return None
     return RowShape(tuple(order), output, rank, width)
 
 
-def _along_rows(op: ComputeOp) -> bool:
-    """Whether the last reduce axis walks along the lines of the widest thing that is read."""
-    last = op.reduce_axis[-1]
-    reads = [read for read in read_forms(op) if last.name in read.axes]
-    return bool(reads) and all(read.contiguous == last.name for read in reads) and not last.start
+def line_axis(op: ComputeOp) -> IterVar | None:
+    """The reduce axis that walks along the lines of everything that it moves in, the last one if there are several."""
+    return next((axis for axis in reversed(op.reduce_axis) if _along_lines(op, axis)), None)
 
 
-__all__ = ["RowShape", "row_shape"]
+def _along_lines(op: ComputeOp, axis: IterVar) -> bool:
+    reads = [read for read in read_forms(op) if axis.name in read.axes]
+    return bool(reads) and all(read.contiguous == axis.name for read in reads) and not axis.start
+
+
+__all__ = ["RowShape", "line_axis", "row_shape"]

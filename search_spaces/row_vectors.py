@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.schedule.primitives.kinds import LANE_REDUCERS
 from autotune.te.tensor import ComputeOp, PlaceholderOp
+from search_spaces.row_shape import line_axis
 
 if TYPE_CHECKING:
     from autotune.schedule.schedule import Schedule
@@ -38,14 +39,14 @@ def fetch_next_row(stage: Stage, steps: IterVar) -> None:
 
 
 def partial_vectors(schedule: Schedule, stage: Stage, lanes: int, count: Any) -> list[Stage]:
-    """Reduce the last axis into ``count`` vectors of partial results, add those up, then the lanes.
+    """Reduce the lines of what is read into ``count`` vectors of partial results, add those up, then the lanes.
 
     Of a row that is not whole vectors only the last step has idle lanes, which take a mask a vector.
 
     Returns the new stages, each read by the next and the last one by ``stage``, to be attached by the caller.
     """
     assert isinstance(stage.op, ComputeOp)
-    last = stage.op.reduce_axis[-1]
+    last = line_of(stage)
     width = min(lanes, last.extent)
     steps, inner = stage.split(last, factor=count * width)
     partial = [_factor(schedule, stage, inner, width)]
@@ -61,6 +62,17 @@ def partial_vectors(schedule: Schedule, stage: Stage, lanes: int, count: Any) ->
     if folds_lanes(stage.op):
         stage.vectorize(stage.op.reduce_axis[-1])
     return partial
+
+
+def line_of(stage: Stage) -> IterVar:
+    """The reduce axis along the lines of what a stage reads, made its innermost loop over a reduction; else the last."""
+    assert isinstance(stage.op, ComputeOp)
+    *others, last = stage.op.reduce_axis
+    line = line_axis(stage.op)
+    if line is None or line is last:
+        return last
+    stage.reorder(*(axis for axis in others if axis is not line), last, line)
+    return line
 
 
 def folds_lanes(op: ComputeOp) -> bool:
@@ -89,4 +101,4 @@ def _factor(schedule: Schedule, stage: Stage, loop: IterVar, width: int) -> Stag
     return partial
 
 
-__all__ = ["attach", "fetch_next_row", "folds_lanes", "partial_vectors", "vectorize_row"]
+__all__ = ["attach", "fetch_next_row", "folds_lanes", "line_of", "partial_vectors", "vectorize_row"]

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from autotune.schedule.knob import Knob, Value
 from autotune.te.tensor import ComputeOp
 from search_spaces.flat_recipe import stream, stream_knob
-from search_spaces.row_shape import RowShape
-from search_spaces.row_vectors import attach, fetch_next_row, folds_lanes, partial_vectors, vectorize_row
+from search_spaces.row_shape import RowShape, line_axis
+from search_spaces.row_vectors import attach, fetch_next_row, folds_lanes, line_of, partial_vectors, vectorize_row
 from search_spaces.sketch import Choices
 from search_spaces.space import Space
 from search_spaces.tile_knobs import ints, parallel_knob
 
 if TYPE_CHECKING:
-    from autotune.graph.region import Workload
+    from autotune.graph.program import AnyWorkload
     from autotune.schedule.schedule import Schedule
     from autotune.schedule.stage import Stage
     from autotune.target import Target
@@ -33,7 +33,7 @@ _PARALLEL_WORK = 1 << 14
 class RowRecipe:
     """Schedules and loop nests of row-wise regions."""
 
-    workload: Workload
+    workload: AnyWorkload
     shape: RowShape
     family: str
     lanes: int
@@ -124,9 +124,9 @@ class RowRecipe:
         assert isinstance(stage.op, ComputeOp)
         partial: list[Stage] = []
         if config["method"] == "fold":
-            last = stage.op.reduce_axis[-1]
-            width = min(self.lanes, last.extent)
-            _, lanes = stage.split(last, factor=width)
+            line = line_of(stage)
+            width = min(self.lanes, line.extent)
+            _, lanes = stage.split(line, factor=width)
             if width > 1:
                 stage.vectorize(lanes)
         else:
@@ -139,14 +139,15 @@ class RowRecipe:
 def _parts(shape: RowShape, target: Target) -> tuple[Value, ...]:
     """In how many pieces a row may be cut: where there are too few rows for the workers."""
     few = shape.rows < 4 * target.threads and shape.rows * shape.columns >= _PARALLEL_WORK
-    if len(shape.reductions) > 1 or not few:
+    reduction = shape.reductions[0]
+    if len(shape.reductions) > 1 or not few or line_axis(reduction) is not reduction.reduce_axis[-1]:
         return (1,)
-    extent = shape.reductions[0].reduce_axis[0].extent
+    extent = reduction.reduce_axis[0].extent
     limit = min(16 * target.threads, extent // 2)
     return ints(p for p in (1, 2, 4, 8, 16, 32, 64) if p <= limit and extent % p == 0)
 
 
-def row_space(family: str, workload: Workload, target: Target, shape: RowShape) -> Space:
+def row_space(family: str, workload: AnyWorkload, target: Target, shape: RowShape) -> Space:
     """The row-wise schedules of a reduction, softmax or normalisation."""
     dtype = shape.reductions[0].body[0].dtype
     lanes = max(1, min(target.lanes(dtype), shape.width))

@@ -15,7 +15,7 @@ from search_spaces.tile_schedule import schedule_tile
 from search_spaces.tile_shape import TileShape
 
 if TYPE_CHECKING:
-    from autotune.graph.region import Workload
+    from autotune.graph.program import AnyWorkload
     from autotune.schedule.schedule import Schedule
     from autotune.target import Target
 
@@ -36,7 +36,7 @@ class TileSteps:
 
 def tiled_space(
     family: str,
-    workload: Workload,
+    workload: AnyWorkload,
     target: Target,
     shape: TileShape,
     knobs: Sequence[Knob] = (),

@@ -104,8 +104,8 @@ def tune_schedule(
     from autotune.tuning.measure.pool import ProcessPool
     from autotune.tuning.online_model import OnlineModel
     from autotune.tuning.samplers import factory
-    from cost_models import analytic
-    from search_spaces.automatic import automatic
+    from cost_models.program_default import program_default
+    from search_spaces.automatic import Automatic
     from search_spaces.program import space
     from search_spaces.sketch import Sketch
 
@@ -116,13 +116,15 @@ def tune_schedule(
     builders = builders_for(chosen, allow_oversubscription=allow_oversubscription)
     workload = ProgramWorkload.of(args)
     outputs = [tensor for tensor in args if isinstance(tensor.op, te.ComputeOp)]
-    sketch = function if isinstance(function, Sketch) else Sketch(function or automatic(chosen), outputs)
+    if function is None:
+        function = Automatic(tuple(outputs), chosen)
+    sketch = function if isinstance(function, Sketch) else Sketch(function, outputs)
     if not sketch.knobs:
         raise UsageError(
             "the schedule function declares no knobs: write s.knob(name, values) for what may change"
         )
     mine = space(workload, chosen, sketch)
-    default = mine.default() if function is not None else analytic.default_config(mine)
+    default = program_default(mine, function) if isinstance(function, Automatic) else mine.default()
     with opened(database) as store, closing(ProcessPool.started(builders)) as pool:
         job = Job(
             model=name,

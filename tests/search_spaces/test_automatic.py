@@ -17,7 +17,7 @@ from autotune.errors import KnobError
 from autotune.schedule import Schedule
 from autotune.schedule.knob import Value
 from autotune.target import Target
-from search_spaces.automatic import automatic
+from search_spaces.automatic import Automatic
 from search_spaces.sketch import Sketch
 from tests.schedule.machine import run_machine_code
 from tests.schedule.random_programs import random_program
@@ -27,7 +27,7 @@ TARGET = Target.parse("x86-64-v3", 2)
 
 
 def sketch_of(*outputs: te.Tensor) -> Sketch:
-    return Sketch(automatic(TARGET), outputs)
+    return Sketch(Automatic(outputs, TARGET), outputs)
 
 
 def dense() -> tuple[te.Tensor, ...]:

@@ -1,0 +1,214 @@
+"""The division of a program of tensor expressions into regions, each stored by one stage, as models are divided.
+
+A region takes in whoever is read by it alone: what finishes a reduction, what prepares its operands, what stays with
+its rows. Readers come first, so that a stage is either in the region of its readers or the stored stage of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from operator import eq
+from typing import TYPE_CHECKING
+
+from autotune import te
+from autotune.graph.program import ProgramWorkload
+from autotune.schedule.rewrite import with_reads
+from autotune.te.expr import Call, Read, Select
+from autotune.te.sequential import SequentialOp
+from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
+from autotune.te.traversal import nodes
+from search_spaces.analysis import operations, read_forms
+from search_spaces.flat_recipe import FlatRecipe
+from search_spaces.program_spaces import program_space, reads_rows
+from search_spaces.row_shape import row_shape
+
+if TYPE_CHECKING:
+    from autotune.schedule.schedule import Schedule
+    from autotune.schedule.stage import Stage
+    from autotune.target import Target
+    from search_spaces.space import Space
+
+_CHEAP = 3
+"""Operations of a stage that is rather computed again than stored."""
+
+
+@dataclass(frozen=True)
+class ProgramRegion:
+    """A region by the names of its stages; ``space`` has its schedules, None where loops stay as they are."""
+
+    stored: str
+    stages: tuple[str, ...]
+    anchor: str | None
+    space: Space | None
+    output: bool
+    """Whether what it stores is an output of the program."""
+
+    @property
+    def nest(self) -> bool:
+        """Whether it is one nest without a reduction, which other nests may be computed in."""
+        recipe = None if self.space is None else self.space.recipe
+        return isinstance(recipe, FlatRecipe) and not recipe.plain
+
+
+@dataclass
+class Division:
+    """One division of a fresh schedule."""
+
+    s: Schedule
+    target: Target
+    _inside: set[str] = field(default_factory=set)
+    """The stages of the regions so far."""
+
+    def regions(self) -> tuple[ProgramRegion, ...]:
+        """All regions, readers first."""
+        computed = [stage for stage in reversed(self.s.order()) if isinstance(stage.op, ComputeOp)]
+        return tuple(self._region(stage) for stage in computed if stage.op.name not in self._inside)
+
+    def _region(self, stored: Stage) -> ProgramRegion:
+        stages, anchor = self._taken_in(stored)
+        names = tuple(stage.op.name for stage in stages)
+        self._inside.update(names)
+        space = None
+        if not isinstance(stored.op, SequentialOp) and stored.op.axis and 0 not in stored.op.shape:
+            workload = self._program(stages, stored)
+            space = None if workload is None else program_space(workload, anchor, self.target)
+        return ProgramRegion(stored.op.name, names, anchor, space, stored.is_output)
+
+    def _taken_in(self, stored: Stage) -> tuple[list[Stage], str | None]:
+        """The stages of the region that ``stored`` ends, and the reduction that tiles go around."""
+        if isinstance(stored.op, SequentialOp):
+            return [stored], None
+        rows = self._rows(stored)
+        if rows:
+            return rows, None
+        finished = self._finished(stored)
+        if finished is None:
+            return self._with_cheap([stored]), None
+        stages, anchor = finished
+        prepared = [p for p in self._producers(anchor) if self._may_join(p, stages) and p.op.reduction is None]
+        return self._with_cheap([*stages, *prepared]), anchor.op.name
+
+    # -- what a region takes in -----------------------------------------------------------------------------
+
+    def _rows(self, stored: Stage) -> list[Stage]:
+        """The stages that stay with the rows of a stored one, as many as make a row space; none without reductions."""
+        stages = [stored]
+        waiting = [stored]
+        while waiting:
+            for producer in self._producers(waiting.pop()):
+                if producer in stages or not self._may_join(producer, stages) or not self._on_the_way(producer):
+                    continue
+                if producer.op.reduction is None or self._are_rows([*stages, producer], stored):
+                    stages.append(producer)
+                    waiting += stages  # its producers, and those that had other readers before
+        found = any(stage.computed("automatic").reduction is not None for stage in stages)
+        return stages if found and self._are_rows(stages, stored) else []
+
+    def _are_rows(self, stages: list[Stage], stored: Stage) -> bool:
+        reductions = [op for op in (stage.computed("automatic") for stage in stages) if op.reduction is not None]
+        if not all(reads_rows(op) for op in reductions) or 0 in stored.op.shape:
+            return False
+        workload = self._program(stages, stored)
+        return workload is not None and row_shape(workload) is not None
+
+    def _finished(self, stored: Stage) -> tuple[list[Stage], Stage] | None:
+        """The reduction with the most work whose elements ``stored`` takes one by one, and the stages on the way."""
+        if stored.op.reduce_axis:
+            return [stored], stored
+        found: list[tuple[list[Stage], Stage]] = []
+        waiting = [[stored]]
+        while waiting:
+            stages = waiting.pop()
+            for producer in self._producers(stages[-1]):
+                if not self._may_join(producer, stages) or not _one_by_one(stages[-1], producer, self.s):
+                    continue
+                if producer.op.reduce_axis:
+                    found.append(([*stages, producer], producer))
+                else:
+                    waiting.append([*stages, producer])
+        return max(found, key=lambda pair: _points(pair[1]), default=None)
+
+    def _with_cheap(self, stages: list[Stage]) -> list[Stage]:
+        """The stages, and all elementwise ones that only they read and that are rather computed again than stored."""
+        for stage in stages:  # grows on the way
+            for producer in self._producers(stage):
+                if producer not in stages and self._may_join(producer, stages) and self._recomputed(producer):
+                    stages.append(producer)
+        return stages
+
+    def _producers(self, stage: Stage) -> list[Stage]:
+        found = dict.fromkeys(self.s[tensor] for tensor in stage.op.input_tensors)
+        return [producer for producer in found if isinstance(producer.op, ComputeOp)]
+
+    def _may_join(self, producer: Stage, stages: list[Stage]) -> bool:
+        """Whether nobody but ``stages`` needs a stage of one tensor, and loops may compute it anywhere."""
+        op = producer.op
+        if producer.is_output or isinstance(op, SequentialOp) or len(op.dtypes) > 1 or op.name in self._inside:
+            return False
+        return all(reader in stages for reader in self.s.readers_of(producer))
+
+    def _recomputed(self, stage: Stage) -> bool:
+        """Whether an elementwise stage is read once, or costs next to nothing."""
+        op = stage.computed("automatic")
+        if op.reduction is not None:
+            return False
+        parts = [node for expr in op.body for node in nodes(expr)]
+        cheap = operations(op) <= _CHEAP and not any(isinstance(node, Call | Select) for node in parts)
+        return cheap or sum(self._uses(stage, reader) for reader in self.s.readers_of(stage)) <= 1
+
+    def _on_the_way(self, stage: Stage) -> bool:
+        """Whether each reader takes an element about once, so that it may be computed with the rows of its readers."""
+        once = all(self._uses(stage, reader) <= 1 for reader in self.s.readers_of(stage))
+        return once or bool(stage.op.reduce_axis) or self._recomputed(stage)
+
+    def _uses(self, stage: Stage, reader: Stage) -> float:
+        """How often a reader takes an element."""
+        found = sum(self.s[form.tensor] is stage for form in read_forms(reader.computed("automatic")))
+        return found * _points(reader) / max(1, math.prod(stage.op.shape))
+
+    # -- the region as a program ----------------------------------------------------------------------------
+
+    def _program(self, stages: Iterable[Stage], stored: Stage) -> ProgramWorkload | None:
+        """The region as a program of its own, which reads the others as inputs; None where one gives several tensors."""
+        chosen = set(stages)
+        tensors: dict[Tensor, Tensor] = {}
+        for stage in self.s.order():
+            if stage in chosen:
+                op = stage.computed("automatic")
+                for tensor in op.input_tensors:
+                    source = self.s[tensor]
+                    if len(source.op.dtypes) > 1:
+                        return None
+                    new = tensors.get(source.tensor)
+                    if new is None:
+                        new = te.placeholder(tensor.shape, tensor.dtype, name=source.op.name)
+                        tensors[source.tensor] = new
+                    op = with_reads(op, partial(eq, tensor), partial(Read, new))
+                tensors[stage.tensor] = op.output(0)
+        stored_op = tensors[stored.tensor].op
+        outputs = [stored_op.output(number) for number in range(len(stored_op.dtypes))]
+        inputs = [tensor for tensor in tensors.values() if isinstance(tensor.op, PlaceholderOp)]
+        return ProgramWorkload.of([*inputs, *outputs])
+
+
+def _points(stage: Stage) -> int:
+    op = stage.computed("automatic")
+    return math.prod(axis.extent for axis in op.axis + op.reduce_axis)
+
+
+def _one_by_one(reader: Stage, producer: Stage, schedule: Schedule) -> bool:
+    """Whether a reader takes the element of its own indices, and no other."""
+    op = reader.computed("automatic")
+    forms = [form for form in read_forms(op) if schedule[form.tensor] is producer]
+    names = [axis.name if axis.extent > 1 else None for axis in op.axis]
+    same = len(forms) == 1 and producer.op.shape == op.shape
+    if not same:
+        return False
+    singles = [forms[0].single(dim) for dim in range(len(forms[0].dims))]
+    return [name if axis.extent > 1 else None for name, axis in zip(singles, op.axis, strict=True)] == names
+
+
+__all__ = ["Division", "ProgramRegion"]

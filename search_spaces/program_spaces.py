@@ -1,0 +1,88 @@
+"""The space of a region of tensor expressions, by what its reads look like: no operator names the family.
+
+The families are those of models. A reduction along contiguous rows is a row space, and so is everything that stays with
+its rows (softmax, normalisations); one that reads its operands several times is register-tiled, as a product, a
+convolution, a depthwise convolution or a pool; whatever is left is one nest.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from autotune.te.tensor import ComputeOp, post_order
+from search_spaces import contraction, convolution, elementwise, pooling
+from search_spaces.analysis import ReadForm, read_forms, structure
+from search_spaces.depthwise import windowed
+from search_spaces.row_shape import row_shape
+from search_spaces.rows import row_space
+from search_spaces.tile_shape import TileShape, tile_shape
+
+if TYPE_CHECKING:
+    from autotune.graph.program import ProgramWorkload
+    from autotune.target import Target
+    from search_spaces.space import Space
+
+_REUSE = 4
+"""So many uses of each element of the largest operand make tiles worth more than rows."""
+
+
+def reads_rows(op: ComputeOp) -> bool:
+    """Whether a reduction goes through its largest operand about once: there is no reuse that tiles could gain."""
+    forms = read_forms(op)
+    points = math.prod(axis.extent for axis in (*op.axis, *op.reduce_axis))
+    return bool(forms) and points < _REUSE * max(map(_elements, forms))
+
+
+def _elements(form: ReadForm) -> int:
+    return math.prod(form.tensor.shape)
+
+
+def program_space(workload: ProgramWorkload, anchor: str | None, target: Target) -> Space:
+    """The schedules of a region with one stored stage; ``anchor`` names the reduction that tiles go around."""
+    ops = {op.name: op for op in post_order(list(workload.expressions.outputs))}
+    op = None if anchor is None else ops[anchor]
+    assert op is None or isinstance(op, ComputeOp)
+    if op is None or reads_rows(op):
+        rows = row_shape(workload)
+        if rows is not None:
+            family = "reduction" if len(rows.reductions) == 1 else "normalization"
+            return row_space(family, workload, target, rows)
+    shape = None if op is None else tile_shape(structure(workload.expressions, op), target)
+    if shape is None:
+        return elementwise.space(workload, target)
+    return _tiled(workload, target, _with_main(shape))
+
+
+def _tiled(workload: ProgramWorkload, target: Target, shape: TileShape) -> Space:
+    if len(shape.reads) < 2:
+        if not _slides(shape):
+            return windowed("reduction", workload, target, replace(shape, staged=()))
+        return pooling.space(workload, target, shape)
+    if all(shape.vector in read.axes for read in shape.reads):
+        return windowed("depthwise", workload, target, shape)
+    if _slides(shape):
+        return convolution.space(workload, target, shape)
+    return contraction.space(workload, target, shape)
+
+
+def _slides(shape: TileShape) -> bool:
+    """Whether a window of the reduction moves over some operand."""
+    return any(len(terms) > 1 for read in shape.reads for terms in read.dims)
+
+
+def _with_main(shape: TileShape) -> TileShape:
+    """The shape with the longest reduction outside of windows as its innermost: programs state them in any order."""
+    if shape.dot is not None or not shape.window:
+        return shape
+    windows = {axis for read in shape.reads for terms in read.dims if len(terms) > 1 for axis, _ in terms}
+    names = [axis.name for axis in shape.structure.anchor.reduce_axis]
+    outside = [axis for axis in names if axis not in windows] or names
+    main = max(reversed(outside), key=lambda axis: shape.extents[axis])
+    if shape.extents[main] == 1:
+        return shape
+    return replace(shape, main=main, window=tuple(axis for axis in names if axis != main))
+
+
+__all__ = ["program_space", "reads_rows"]

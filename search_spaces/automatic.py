@@ -120,9 +120,8 @@ class _Run:
         if region.space is not None:
             region.space.recipe.steps(self.s, _Knobs(self.s, region))
         elif isinstance(stage.op, ComputeOp) and not isinstance(stage.op, SequentialOp):
-            for name in region.stages[1:]:
-                self.s[name].compute_inline()
-            schedule_plain(stage, self.target.lanes(stage.op.dtypes[0]), inline=False)
+            for name in region.stages:
+                schedule_plain(self.s[name], self._lanes(stage), inline=True)
 
     def _home(
         self, region: ProgramRegion, nests: Mapping[str, tuple[Stage, dict[str, IterVar]]]
@@ -147,8 +146,11 @@ class _Run:
             stage.compute_inline()
             return True
         stage.compute_at(reader, next(loop for named, loop in loops.items() if place == named))
-        schedule_plain(stage, max(1, self.target.lanes(stage.op.dtypes[0])), inline=False, parallel=False)
+        schedule_plain(stage, self._lanes(stage), inline=False, parallel=False)
         return True
+
+    def _lanes(self, stage: Stage) -> int:
+        return max(1, self.target.lanes(stage.op.dtypes[0]))
 
 
 def _loops(stage: Stage) -> dict[str, IterVar]:

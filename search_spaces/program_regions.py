@@ -72,7 +72,7 @@ class Division:
         names = tuple(stage.op.name for stage in stages)
         self._inside.update(names)
         space = None
-        if not isinstance(stored.op, SequentialOp) and stored.op.axis and 0 not in stored.op.shape:
+        if not isinstance(stored.op, SequentialOp) and all(_points(stage) for stage in stages):
             workload = self._program(stages, stored)
             space = None if workload is None else program_space(workload, anchor, self.target)
         return ProgramRegion(stored.op.name, names, anchor, space, stored.is_output)

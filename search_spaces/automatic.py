@@ -20,6 +20,7 @@ from autotune.schedule.encoding import identifier
 from autotune.te.sequential import SequentialOp
 from autotune.te.tensor import ComputeOp
 from search_spaces.plain import schedule_plain
+from search_spaces.program_layouts import choose_layouts
 from search_spaces.program_regions import Division, ProgramRegion
 
 if TYPE_CHECKING:
@@ -45,7 +46,9 @@ class Automatic:
     @cached_property
     def regions(self) -> tuple[ProgramRegion, ...]:
         """The regions of the program, readers first."""
-        return Division(te.create_schedule([t.op for t in self.outputs]), self.target).regions()
+        schedule = te.create_schedule([tensor.op for tensor in self.outputs])
+        choose_layouts(schedule, self.target)
+        return Division(schedule, self.target).regions()
 
     def config(self, chosen: Mapping[str, Config]) -> dict[str, Value]:
         """What was chosen for regions, by the names of their stored stages, as a configuration of the program."""
@@ -55,6 +58,7 @@ class Automatic:
 
     def __call__(self, schedule: Schedule) -> None:
         """Schedule every region, readers first."""
+        choose_layouts(schedule, self.target)
         _Run(schedule, self.target, self.regions).run()
 
 

@@ -17,12 +17,13 @@ from autotune import te
 from autotune.graph.program import ProgramWorkload
 from autotune.schedule.rewrite import with_reads
 from autotune.te.expr import Call, Read, Select
+from autotune.te.printer import expr_text
 from autotune.te.sequential import SequentialOp
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
-from autotune.te.traversal import nodes
+from autotune.te.traversal import nodes, reads
 from search_spaces.analysis import operations, read_forms
 from search_spaces.flat_recipe import FlatRecipe
-from search_spaces.program_spaces import program_space, reads_rows
+from search_spaces.program_spaces import program_space, keeps_rows
 from search_spaces.row_shape import row_shape
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class Division:
 
     def _are_rows(self, stages: list[Stage], stored: Stage) -> bool:
         reductions = [op for op in (stage.computed("automatic") for stage in stages) if op.reduction is not None]
-        if not all(reads_rows(op) for op in reductions) or 0 in stored.op.shape:
+        if not all(keeps_rows(op) for op in reductions) or 0 in stored.op.shape:
             return False
         workload = self._program(stages, stored)
         return workload is not None and row_shape(workload) is not None
@@ -166,8 +167,9 @@ class Division:
 
     def _uses(self, stage: Stage, reader: Stage) -> float:
         """How often a reader takes an element."""
-        found = sum(self.s[form.tensor] is stage for form in read_forms(reader.computed("automatic")))
-        return found * _points(reader) / max(1, math.prod(stage.op.shape))
+        found = [read for expr in reader.computed("automatic").body for read in reads(expr)]
+        distinct = {expr_text(read) for read in found if self.s[read.tensor] is stage}
+        return len(distinct) * _points(reader) / max(1, math.prod(stage.op.shape))
 
     # -- the region as a program ----------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from autotune.te.tensor import ComputeOp, post_order
 from search_spaces import contraction, convolution, elementwise, pooling
 from search_spaces.analysis import ReadForm, read_forms, structure
 from search_spaces.depthwise import windowed
-from search_spaces.row_shape import row_shape
+from search_spaces.row_shape import line_axis, row_shape
 from search_spaces.rows import row_space
 from search_spaces.tile_shape import TileShape, tile_shape
 
@@ -26,13 +26,18 @@ if TYPE_CHECKING:
 
 _REUSE = 4
 """So many uses of each element of the largest operand make tiles worth more than rows."""
+_LONG = 64
+"""Steps of a line that are worth adding up its lanes, where tiles would do as well."""
 
 
-def reads_rows(op: ComputeOp) -> bool:
-    """Whether a reduction goes through its largest operand about once: there is no reuse that tiles could gain."""
-    forms = read_forms(op)
+def keeps_rows(op: ComputeOp) -> bool:
+    """Whether a reduction is best done line by line: it runs along lines, and tiles would not reuse what it reads."""
+    forms, line = read_forms(op), line_axis(op)
+    if line is None:
+        return False
     points = math.prod(axis.extent for axis in (*op.axis, *op.reduce_axis))
-    return bool(forms) and points < _REUSE * max(map(_elements, forms))
+    product = sum(line.name in form.axes for form in forms) > 1
+    return points < _REUSE * max(map(_elements, forms)) and (not product or line.extent >= _LONG)
 
 
 def _elements(form: ReadForm) -> int:
@@ -44,12 +49,12 @@ def program_space(workload: ProgramWorkload, anchor: str | None, target: Target)
     ops = {op.name: op for op in post_order(list(workload.expressions.outputs))}
     op = None if anchor is None else ops[anchor]
     assert op is None or isinstance(op, ComputeOp)
-    if op is None or reads_rows(op):
+    if op is None or keeps_rows(op):
         rows = row_shape(workload)
         if rows is not None:
             family = "reduction" if len(rows.reductions) == 1 else "normalization"
             return row_space(family, workload, target, rows)
-    shape = None if op is None else tile_shape(structure(workload.expressions, op), target)
+    shape = None if op is None or not op.axis else tile_shape(structure(workload.expressions, op), target, _vector(op))
     if shape is None:
         return elementwise.space(workload, target)
     return _tiled(workload, target, _with_main(shape))
@@ -65,6 +70,11 @@ def _tiled(workload: ProgramWorkload, target: Target, shape: TileShape) -> Space
     if _slides(shape):
         return convolution.space(workload, target, shape)
     return contraction.space(workload, target, shape)
+
+
+def _vector(op: ComputeOp) -> str:
+    """The last axis of more than one element."""
+    return next((axis.name for axis in reversed(op.axis) if axis.extent > 1), op.axis[-1].name)
 
 
 def _slides(shape: TileShape) -> bool:
@@ -85,4 +95,4 @@ def _with_main(shape: TileShape) -> TileShape:
     return replace(shape, main=main, window=tuple(axis for axis in names if axis != main))
 
 
-__all__ = ["program_space", "reads_rows"]
+__all__ = ["keeps_rows", "program_space"]

@@ -29,7 +29,8 @@ def is_packing(op: ComputeOp, anchor: ComputeOp) -> bool:
     """
     if len(anchor.reduce_axis) != 1 or op.reduction is not None or len(op.axis) != 2:
         return False
-    return any(not read.affine for read in read_forms(op))
+    reads = read_forms(op)
+    return len(reads) == 1 and len(reads[0].dims) > 1 and not reads[0].affine
 
 
 def packed_sources(stages: list[ComputeOp], anchor: ComputeOp) -> frozenset[str]:

@@ -76,8 +76,11 @@ class TileShape:
         return math.prod(self.extents[axis] for axis in (*self.window, self.main))
 
 
-def tile_shape(structure: Structure, target: Target) -> TileShape | None:
-    """The roles of the axes, or None where the anchor is not a plain reduction with data axes."""
+def tile_shape(structure: Structure, target: Target, vector: str | None = None) -> TileShape | None:
+    """The roles of the axes, or None where the anchor is not a plain reduction with data axes.
+
+    ``vector`` is the last data axis, or another one behind which there is one element only.
+    """
     anchor = structure.anchor
     if not anchor.axis or not anchor.reduce_axis or len(anchor.body) != 1:
         return None
@@ -87,7 +90,8 @@ def tile_shape(structure: Structure, target: Target) -> TileShape | None:
     extents = {axis.name: axis.extent for axis in every}
     if len(extents) != len(every) or 0 in extents.values():
         return None
-    data = [axis.name for axis in anchor.axis]
+    vector = vector or anchor.axis[-1].name
+    data = [*(axis.name for axis in anchor.axis if axis.name != vector), vector]
     reads = read_forms(anchor)
     spatial = _spatial(data, extents, reads)
     reduce_names = [axis.name for axis in anchor.reduce_axis]
@@ -98,11 +102,11 @@ def tile_shape(structure: Structure, target: Target) -> TileShape | None:
         extents=extents,
         batch=tuple(axis for axis in data[:-1] if axis not in spatial),
         spatial=spatial,
-        vector=data[-1],
+        vector=vector,
         window=tuple(axis for axis in reduce_names if axis != main),
         main=main,
-        lanes=max(1, min(target.lanes(dtype), extents[data[-1]])),
-        weights=_weights(reads, data, spatial) if extents[data[-1]] > 1 else None,
+        lanes=max(1, min(target.lanes(dtype), extents[vector])),
+        weights=_weights(reads, data, spatial) if extents[vector] > 1 else None,
         staged=_staged(structure),
     )
     dot = dot_of(shape, target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -85,6 +86,10 @@ class IndexMap:
     def new_extents(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Extents that hold every element of ``shape`` (padding included)."""
         return tuple(_extent(text, shape) for text in self.texts)
+
+    def pads(self, shape: Sequence[int]) -> bool:
+        """Whether the new layout has elements that ``shape`` does not have."""
+        return math.prod(self.new_extents(shape)) != math.prod(shape)
 
     @property
     def pieces(self) -> list[Piece]:

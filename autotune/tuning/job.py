@@ -176,7 +176,6 @@ class Job:
             if status.recalled and self.whole is not None:
                 status.confirm(self._rows(status.sites, self.whole.rankings()))
             self.progress.started(status)
-            loop.cost_model.learn()
             status.meter.reserve_s = self._reserve_s(status)
             least_s = _AS_LOADING * status.meter.session_s
             loop.run()

@@ -130,7 +130,7 @@ class TuningLoop:
 
     def _turns(self, builder: Executor) -> None:
         turns = list[Turn]()
-        while not self.meter.spent:
+        while not self._is_over:
             self.before_turn()
             begin = self.meter.session_s
             turns = turns or self.ask()
@@ -141,7 +141,7 @@ class TuningLoop:
             )
             upcoming = self._ask_ahead(turns)
             for turn, built in zip(turns, building.result(), strict=True):
-                if self.meter.spent:
+                if self._is_over:
                     return
                 self.take(turn, built)
             self._pace_s = (self.meter.session_s - begin) / max(1, len(turns))
@@ -264,6 +264,11 @@ class TuningLoop:
         if self.reader is None:
             return 0.0
         return max(1.0, 0.5 * self._most * len(self.allocator.open_tasks))
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the budget is spent. A job whose start took all of its time still measures one candidate."""
+        return self.meter.spent and (self.meter.trials_left < 1 or any(task.known for task in self.tasks))
 
     def _is_late(self) -> bool:
         """Whether time is left only to read what waits now inside the model, not for another batch."""

@@ -44,7 +44,8 @@ class TunedSchedule:
 
     ``trace`` has its steps, and prints as Python; ``config`` the values of the knobs that made it. Latencies are in
     ns: ``before_ns`` with the knobs' defaults (None if that never worked), ``after_ns`` of this schedule; what it
-    gains is the ``report``'s.
+    gains is the ``report``'s. Where the last comparison reads the best candidate slower than the default, this is the
+    default.
     """
 
     trace: Trace
@@ -57,7 +58,7 @@ class TunedSchedule:
     @property
     def speedup(self) -> float | None:
         """How many times faster than the default it is; None where that is not confirmed."""
-        return self.report.speedup
+        return None if reads_slower(self.report) else self.report.speedup
 
     @property
     def schedule(self) -> Schedule:
@@ -68,8 +69,19 @@ class TunedSchedule:
     def __repr__(self) -> str:
         return (
             f"<TunedSchedule {self.report.model}: {nanoseconds(self.after_ns)}, default "
-            f"{nanoseconds(self.before_ns)}, {self.report.gain.ratio if self.report.gain else 'unconfirmed'}>"
+            f"{nanoseconds(self.before_ns)}, {self._evidence}>"
         )
+
+    @property
+    def _evidence(self) -> str:
+        if reads_slower(self.report):
+            return "the default: what was found is not faster"
+        return str(self.report.gain.ratio) if self.report.gain else "unconfirmed"
+
+
+def reads_slower(report: Report) -> bool:
+    """Whether the last comparison of a job read what it found slower than the default."""
+    return report.gain is not None and report.gain.ratio.median > 1
 
 
 def tune_schedule(
@@ -97,8 +109,8 @@ def tune_schedule(
     as those of models are, and stored in the same ``database``: the same call continues where the last one ended. The
     other arguments are those of :func:`autotune.tune`.
 
-    Raises KnobError and ScheduleError where the function's declarations or default steps are wrong, UsageError, and
-    MeasureError where no candidate works.
+    Raises KnobError and ScheduleError where the function's declarations or default steps are wrong, UsageError for
+    arguments of another kind, and MeasureError where no candidate works.
     """
     from autotune.tuning.job import Job, Options, Subject
     from autotune.tuning.measure.pool import ProcessPool
@@ -110,6 +122,7 @@ def tune_schedule(
     from search_spaces.sketch import Sketch
 
     begun = time.monotonic()
+    _check_arguments(function, args)
     limit, options = Budget.of(budget), Options(sampler, seed)
     factory(sampler, OnlineModel(None), options.batch)  # an unknown sampler is noticed before workers start
     chosen = runnable(Target.parse(target, threads))
@@ -143,14 +156,41 @@ def tune_schedule(
     return _result(found, report, tuple(args))
 
 
+def _check_arguments(function: object, args: object) -> None:
+    """Raise UsageError for what is no schedule function, or no list of tensors."""
+    if isinstance(args, te.Tensor):
+        raise UsageError(
+            f"args are all tensors of the program in the order of the call, got the tensor {args.name} alone: write "
+            f"[..., {args.name}] with its inputs"
+        )
+    if not isinstance(args, Sequence) or not all(isinstance(tensor, te.Tensor) for tensor in args):
+        kinds = type(args).__name__
+        if isinstance(args, Sequence):
+            kinds = ", ".join(type(tensor).__name__ for tensor in args)
+        raise UsageError(f"args are the tensors of the program in the order of the call, got {kinds}")
+    from search_spaces.sketch import Sketch
+
+    data = isinstance(function, te.Tensor | te.Operation)
+    if function is None or isinstance(function, Sketch) or (callable(function) and not data):
+        return
+    listed = ", ".join(tensor.name for tensor in args)
+    raise UsageError(
+        "tune_schedule takes a schedule function (of a schedule), a Sketch or None first, got the "
+        f"{type(function).__name__} {getattr(function, 'name', function)!s}: write tune_schedule(None, [{listed}], ...) "
+        "for a function made from the program"
+    )
+
+
 def _result(found: Hit | Miss, report: Report, args: tuple[Tensor, ...]) -> TunedSchedule:
+    """The best that is known, unless the last comparison says that the default is faster."""
     if isinstance(found, Miss):
         reasons = "; ".join(f"{name}: {text}" for name, text in report.failures.items())
         raise MeasureError(f"no candidate worked: {reasons or found.found}")
     before, after = found.latencies
-    return TunedSchedule(
-        Trace.from_json(found.best.trace_json), found.best.config, before, after, report, args
-    )
+    run = found.best
+    if reads_slower(report) and found.default is not None and before is not None:
+        run, after = found.default, before
+    return TunedSchedule(Trace.from_json(run.trace_json), run.config, before, after, report, args)
 
 
 class ProgramAlone:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,14 @@ import pytest
 
 import autotune
 from autotune import te
-from autotune.database import Database, Outcome
+from autotune.database import Database, Hit, Outcome
+from autotune.database.records import Latency, Ratio
 from autotune.errors import KnobError, MeasureError, UsageError
 from autotune.graph.program import ProgramWorkload
 from autotune.schedule import Schedule
-from autotune.tuning.program import TunedSchedule, tune_schedule
+from autotune.tuning.gain import Gain
+from autotune.tuning.online_model import OnlineModel
+from autotune.tuning.program import TunedSchedule, _result, tune_schedule
 from autotune.tuning.verify import problems_of, stale_keys
 from cost_models import analytic, features
 from search_spaces import program as program_space
@@ -154,6 +158,74 @@ def test_functions_that_cannot_be_tuned_are_refused(tmp_path: Path) -> None:
 
     refuse(lambda s: None, UsageError, "declares no knobs")
     refuse(lambda s: s.knob("k", ()), KnobError, "knob 'k' has no values")
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "message"),
+    [
+        (C, [A, C], r"the Tensor C: write tune_schedule\(None, \[A, C\], ...\)"),
+        (C.op, [A, C], r"the ComputeOp C: write tune_schedule\(None, \[A, C\], ...\)"),
+        (3, [A, C], "the int 3"),
+        (None, C, "got the tensor C alone: write \\[..., C\\] with its inputs"),
+        (None, [A, np.zeros(3)], "got Tensor, ndarray"),
+        (None, 7, "got int"),
+    ],
+)
+def test_arguments_of_another_kind_say_what_to_pass(
+    function: object, args: object, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        tune_schedule(function, args, budget="1s", database=tmp_path / "no.db")  # type: ignore[arg-type]
+
+
+def test_what_the_last_comparison_reads_slower_is_not_the_result(tuned: TunedSchedule, database: Path) -> None:
+    workload, target = ProgramWorkload.of([A, C]), autotune.Target.parse("host", 1)
+    space = program_space.space(workload, target, Sketch(stencil, [C]))
+    with Database(database, read_only=True) as store:
+        found, runs = store.lookup(workload.key, target.key, space.key), store.records()
+    assert isinstance(found, Hit)
+    assert found.default is not None
+    best = next(run for run in runs if run.trace_key != found.default.trace_key)
+    latency = Latency(5, 100.0, 100.0, 0.0)
+
+    def result(ratio: Ratio) -> TunedSchedule:
+        report = replace(tuned.report, gain=Gain(latency, latency, ratio, 9))
+        return _result(replace(found, best=best), report, (A, C))
+
+    faster, slower, unsure = (result(r) for r in (Ratio(0.9, (0.8, 0.95)), Ratio(1.2, (1.1, 1.3)), Ratio(1.2)))
+    assert (faster.config, faster.trace.to_json()) == (best.config, best.trace_json)
+    for kept in (slower, unsure):
+        assert (kept.config, kept.trace.to_json()) == (found.default.config, found.default.trace_json)
+        assert (kept.after_ns, kept.speedup) == (kept.before_ns, None)
+    assert "what was found is not faster" in repr(slower)
+
+
+def test_a_budget_that_starting_uses_up_still_measures_one_candidate(tmp_path: Path) -> None:
+    found = tune_schedule(stencil, [A, C], budget="0.01s", database=tmp_path / "s.db", threads=1, quiet=True)
+    assert found.report.outcomes == {"ok": 1}
+
+
+def test_a_resumed_job_measures_before_it_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training loads a library, which takes seconds on a busy machine."""
+    events: list[str] = []
+
+    def tune_to(trials: int) -> None:
+        tune_schedule(
+            stencil,
+            [A, C],
+            budget=autotune.Budget(trials=trials),
+            database=tmp_path / "r.db",
+            threads=1,
+            quiet=True,
+            callback=lambda event: events.append(event.event),
+        )
+
+    tune_to(9)
+    events.clear()
+    learn = OnlineModel.learn
+    monkeypatch.setattr(OnlineModel, "learn", lambda self: events.append("learn") or learn(self))
+    tune_to(11)
+    assert "learn" not in events[: 1 + events.index("measured")]
 
 
 def test_a_program_that_never_works_says_why(tmp_path: Path) -> None:

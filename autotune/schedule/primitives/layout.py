@@ -28,7 +28,7 @@ class LayoutPrimitives(DataflowPrimitives):
         padded with zeros. On a copy of a constant input (made by cache_read) the copy runs at compile time.
 
         Args:
-            tensor: an intermediate tensor without a reduction and without loop steps.
+            tensor: an intermediate tensor without loop steps; one that is reduced takes no padding.
             index_map: a function of the indices, or the texts of the new indices over ``i0``, ``i1``, ...; each
                 index must appear as itself, or as quotient and remainder by one number.
 
@@ -70,8 +70,10 @@ class LayoutPrimitives(DataflowPrimitives):
             raise stage.refuse("transform_layout", f"{stage.op.name} is an output of the program")
         assert isinstance(stage.op, ComputeOp)
         mapping = IndexMap.of(index_map)
-        if stage.op.reduction is not None:
-            raise stage.refuse("transform_layout", f"{stage.op.name} is a reduction; cache_read it first")
+        if stage.op.reduction is not None and mapping.pads(stage.op.shape):
+            raise stage.refuse(
+                "transform_layout", f"{stage.op.name} is a reduction, which has no padding; cache_read it first"
+            )
         if len(stage.op.body) > 1:
             raise stage.refuse(
                 "transform_layout", f"{stage.op.name} has several outputs; cache_read one first"

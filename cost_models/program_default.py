@@ -21,13 +21,14 @@ def program_default(space: Space, function: Automatic) -> dict[str, Value]:
     chosen = function.config(
         {r.stored: analytic.default_config(r.space) for r in function.regions if r.space is not None}
     )
-    assert space.sketch is not None
-    config = space.check({**space.sketch.default, **chosen})
+    sketch = space.sketch
+    assert sketch is not None
+    config = space.check({**sketch.default, **chosen})
     for knob in space.knobs:
         if knob.name not in chosen:
             options = [{**config, knob.name: value} for value in knob.values]
-            legal, _ = space.legal_among(options)
-            config = legal.config(int(analytic.predict(space, legal).argmin()))
+            legal = [option for option in options if sketch.path(option).error is None]
+            config = legal[int(analytic.predict(space, legal).argmin())]
     return config
 
 

@@ -53,7 +53,9 @@ class Automatic:
     def config(self, chosen: Mapping[str, Config]) -> dict[str, Value]:
         """What was chosen for regions, by the names of their stored stages, as a configuration of the program."""
         return {
-            knob_name(stored, name): value for stored, config in chosen.items() for name, value in config.items()
+            knob_name(stored, name): value
+            for stored, config in chosen.items()
+            for name, value in config.items()
         }
 
     def __call__(self, schedule: Schedule) -> None:
@@ -76,7 +78,9 @@ class _Knobs(Mapping[str, Any]):
         default = space.default()
         self._values = {}
         for knob in space.knobs:
-            mine = replace(knob, name=knob_name(region.stored, knob.name), default_index=knob.index(default[knob.name]))
+            mine = replace(
+                knob, name=knob_name(region.stored, knob.name), default_index=knob.index(default[knob.name])
+            )
             self._values[knob.name] = schedule.record.declare(mine)
         for constraint in space.constraints:
             values = [self._values[name] for name in constraint.knobs]
@@ -114,7 +118,7 @@ class _Run:
             stage = self.s[region.stored]
             home = self._home(region, nests)
             if home is not None and self._placed(region, stage, *home):
-                nests |= {name: home for name in region.stages}
+                nests |= dict.fromkeys(region.stages, home)
                 continue
             self._at_root(region, stage)
             if region.nest:
@@ -137,7 +141,9 @@ class _Run:
         homes = [nests[name] for name in readers]
         return homes[0] if all(stage is homes[0][0] for stage, _ in homes) and homes[0][1] else None
 
-    def _placed(self, region: ProgramRegion, stage: Stage, reader: Stage, loops: Mapping[str, IterVar]) -> bool:
+    def _placed(
+        self, region: ProgramRegion, stage: Stage, reader: Stage, loops: Mapping[str, IterVar]
+    ) -> bool:
         """Compute a nest inside of its reader's loops or inline it, as a knob says; False where it is at the root."""
         choices = ["root", *loops, "inline"]
         name = f"{identifier(region.stored)}_in_{identifier(reader.op.name)}_{[*loops][-1]}"
@@ -159,8 +165,7 @@ class _Run:
 
 def _loops(stage: Stage) -> dict[str, IterVar]:
     """The loops of a nest but those in vectors, by what they are called here."""
-    leaves = [loop for loop in stage.leaf_iter_vars[:-2]]
-    return dict(zip(_PLACES, leaves, strict=False))
+    return dict(zip(_PLACES, stage.leaf_iter_vars[:-2], strict=False))
 
 
 __all__ = ["Automatic"]

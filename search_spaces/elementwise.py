@@ -44,6 +44,8 @@ class RowsRecipe(FlatRecipe):
     """Row by row, in steps of several vectors; inputs of at least ``far`` bytes may be prefetched."""
 
     far: int = 0
+    near: frozenset[str] = frozenset()
+    """Names of inputs that may be computed on the way, and are never prefetched."""
 
     def _output(self, stage: Stage, config: Choices) -> None:
         assert isinstance(stage.op, ComputeOp)
@@ -93,7 +95,8 @@ class RowsRecipe(FlatRecipe):
                     and producer.name not in outputs
                 ):
                     waiting.append(producer)
-        return far_reads(list(inlined.values()), self.far, self.output.shape)
+        found = far_reads(list(inlined.values()), self.far, self.output.shape)
+        return [read for read in found if read.tensor.op.name not in self.near]
 
     @cached_property
     def input_order(self) -> list[str]:
@@ -149,9 +152,14 @@ def rows_knobs(recipe: RowsRecipe, target: Target) -> tuple[list[Knob], Constrai
     return knobs, rule
 
 
-def space(workload: AnyWorkload, target: Target, family: str = FAMILY) -> Space:
-    """The schedules of a region without a tiled anchor; legal for every region."""
-    recipe = RowsRecipe(workload, family, lanes_of(workload, target), target.l2_bytes)
+def space(
+    workload: AnyWorkload, target: Target, family: str = FAMILY, near: frozenset[str] = frozenset()
+) -> Space:
+    """Return the schedules of a region without a tiled anchor, which are legal for every region.
+
+    ``near``: see :class:`RowsRecipe`.
+    """
+    recipe = RowsRecipe(workload, family, lanes_of(workload, target), target.l2_bytes, near)
     crossed = crossed_lines(recipe)
     if crossed is not None:
         return transposed_space(recipe, target, *crossed)

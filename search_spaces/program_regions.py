@@ -21,9 +21,9 @@ from autotune.te.printer import expr_text
 from autotune.te.sequential import SequentialOp
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 from autotune.te.traversal import nodes, reads
-from search_spaces.analysis import operations, read_forms
+from search_spaces.analysis import operations
 from search_spaces.flat_recipe import FlatRecipe
-from search_spaces.program_spaces import program_space, keeps_rows
+from search_spaces.program_spaces import keeps_rows, program_space
 from search_spaces.row_shape import row_shape
 
 if TYPE_CHECKING:
@@ -75,7 +75,8 @@ class Division:
         space = None
         if not isinstance(stored.op, SequentialOp) and all(_points(stage) for stage in stages):
             workload = self._program(stages, stored)
-            space = None if workload is None else program_space(workload, anchor, self.target)
+            near = frozenset(producer.op.name for stage in stages for producer in self._producers(stage))
+            space = None if workload is None else program_space(workload, anchor, self.target, near)
         return ProgramRegion(stored.op.name, names, anchor, space, stored.is_output)
 
     def _taken_in(self, stored: Stage) -> tuple[list[Stage], str | None]:
@@ -89,7 +90,7 @@ class Division:
         if finished is None:
             return self._with_cheap([stored]), None
         stages, anchor = finished
-        prepared = [p for p in self._producers(anchor) if self._may_join(p, stages) and p.op.reduction is None]
+        prepared = [p for p in self._producers(anchor) if self._may_join(p, stages) and not p.op.reduce_axis]
         return self._with_cheap([*stages, *prepared]), anchor.op.name
 
     # -- what a region takes in -----------------------------------------------------------------------------
@@ -100,16 +101,22 @@ class Division:
         waiting = [stored]
         while waiting:
             for producer in self._producers(waiting.pop()):
-                if producer in stages or not self._may_join(producer, stages) or not self._on_the_way(producer):
+                if (
+                    producer in stages
+                    or not self._may_join(producer, stages)
+                    or not self._on_the_way(producer)
+                ):
                     continue
-                if producer.op.reduction is None or self._are_rows([*stages, producer], stored):
+                if not producer.op.reduce_axis or self._are_rows([*stages, producer], stored):
                     stages.append(producer)
                     waiting += stages  # its producers, and those that had other readers before
         found = any(stage.computed("automatic").reduction is not None for stage in stages)
         return stages if found and self._are_rows(stages, stored) else []
 
     def _are_rows(self, stages: list[Stage], stored: Stage) -> bool:
-        reductions = [op for op in (stage.computed("automatic") for stage in stages) if op.reduction is not None]
+        reductions = [
+            op for op in (stage.computed("automatic") for stage in stages) if op.reduction is not None
+        ]
         if not all(keeps_rows(op) for op in reductions) or 0 in stored.op.shape:
             return False
         workload = self._program(stages, stored)
@@ -147,7 +154,12 @@ class Division:
     def _may_join(self, producer: Stage, stages: list[Stage]) -> bool:
         """Whether nobody but ``stages`` needs a stage of one tensor, and loops may compute it anywhere."""
         op = producer.op
-        if producer.is_output or isinstance(op, SequentialOp) or len(op.dtypes) > 1 or op.name in self._inside:
+        if (
+            producer.is_output
+            or isinstance(op, SequentialOp)
+            or len(op.dtypes) > 1
+            or op.name in self._inside
+        ):
             return False
         return all(reader in stages for reader in self.s.readers_of(producer))
 
@@ -174,26 +186,26 @@ class Division:
     # -- the region as a program ----------------------------------------------------------------------------
 
     def _program(self, stages: Iterable[Stage], stored: Stage) -> ProgramWorkload | None:
-        """The region as a program of its own, which reads the others as inputs; None where one gives several tensors."""
+        """Return the region as a program, the others being inputs; None where one of these has several tensors."""
         chosen = set(stages)
-        tensors: dict[Tensor, Tensor] = {}
-        for stage in self.s.order():
-            if stage in chosen:
-                op = stage.computed("automatic")
-                for tensor in op.input_tensors:
-                    source = self.s[tensor]
-                    if len(source.op.dtypes) > 1:
-                        return None
-                    new = tensors.get(source.tensor)
-                    if new is None:
-                        new = te.placeholder(tensor.shape, tensor.dtype, name=source.op.name)
-                        tensors[source.tensor] = new
-                    op = with_reads(op, partial(eq, tensor), partial(Read, new))
-                tensors[stage.tensor] = op.output(0)
-        stored_op = tensors[stored.tensor].op
-        outputs = [stored_op.output(number) for number in range(len(stored_op.dtypes))]
+        tensors: dict[Stage, Tensor] = {}
+        for stage in (stage for stage in self.s.order() if stage in chosen):
+            sources = [self.s[tensor] for tensor in stage.op.input_tensors]
+            if any(len(source.op.dtypes) > 1 for source in sources):
+                return None
+            for source in sources:
+                if source not in tensors:
+                    shape, (dtype,) = source.op.shape, source.op.dtypes
+                    tensors[source] = te.placeholder(shape, dtype, name=source.op.name)
+            op = stage.computed("automatic")
+            for tensor, source in zip(stage.op.input_tensors, sources, strict=True):
+                op = with_reads(op, partial(eq, tensor), partial(Read, tensors[source]))
+            tensors[stage] = op.output(0)
+        results = tensors[stored].op
         inputs = [tensor for tensor in tensors.values() if isinstance(tensor.op, PlaceholderOp)]
-        return ProgramWorkload.of([*inputs, *outputs])
+        return ProgramWorkload.of(
+            [*inputs, *(results.output(number) for number in range(len(results.dtypes)))]
+        )
 
 
 def _points(stage: Stage) -> int:
@@ -204,13 +216,12 @@ def _points(stage: Stage) -> int:
 def _one_by_one(reader: Stage, producer: Stage, schedule: Schedule) -> bool:
     """Whether a reader takes the element of its own indices, and no other."""
     op = reader.computed("automatic")
-    forms = [form for form in read_forms(op) if schedule[form.tensor] is producer]
-    names = [axis.name if axis.extent > 1 else None for axis in op.axis]
-    same = len(forms) == 1 and producer.op.shape == op.shape
-    if not same:
-        return False
-    singles = [forms[0].single(dim) for dim in range(len(forms[0].dims))]
-    return [name if axis.extent > 1 else None for name, axis in zip(singles, op.axis, strict=True)] == names
+    found = [read for expr in op.body for read in reads(expr) if schedule[read.tensor] is producer]
+    return producer.op.shape == op.shape and all(
+        index is axis or axis.extent == 1
+        for read in found
+        for index, axis in zip(read.indices, op.axis, strict=True)
+    )
 
 
 __all__ = ["Division", "ProgramRegion"]

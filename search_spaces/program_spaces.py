@@ -44,8 +44,13 @@ def _elements(form: ReadForm) -> int:
     return math.prod(form.tensor.shape)
 
 
-def program_space(workload: ProgramWorkload, anchor: str | None, target: Target) -> Space:
-    """The schedules of a region with one stored stage; ``anchor`` names the reduction that tiles go around."""
+def program_space(
+    workload: ProgramWorkload, anchor: str | None, target: Target, near: frozenset[str] = frozenset()
+) -> Space:
+    """The schedules of a region with one stored stage; ``anchor`` names the reduction that tiles go around.
+
+    ``near`` are the inputs that are computed by the same program.
+    """
     ops = {op.name: op for op in post_order(list(workload.expressions.outputs))}
     op = None if anchor is None else ops[anchor]
     assert op is None or isinstance(op, ComputeOp)
@@ -54,9 +59,13 @@ def program_space(workload: ProgramWorkload, anchor: str | None, target: Target)
         if rows is not None:
             family = "reduction" if len(rows.reductions) == 1 else "normalization"
             return row_space(family, workload, target, rows)
-    shape = None if op is None or not op.axis else tile_shape(structure(workload.expressions, op), target, _vector(op))
+    shape = (
+        None
+        if op is None or not op.axis
+        else tile_shape(structure(workload.expressions, op), target, _vector(op))
+    )
     if shape is None:
-        return elementwise.space(workload, target)
+        return elementwise.space(workload, target, near=near)
     return _tiled(workload, target, _with_main(shape))
 
 

@@ -65,7 +65,7 @@ def partial_vectors(schedule: Schedule, stage: Stage, lanes: int, count: Any) ->
 
 
 def line_of(stage: Stage) -> IterVar:
-    """The reduce axis along the lines of what a stage reads, made its innermost loop over a reduction; else the last."""
+    """Return the reduce axis along the lines that a stage reads, as its innermost one; the last where there is none."""
     assert isinstance(stage.op, ComputeOp)
     *others, last = stage.op.reduce_axis
     line = line_axis(stage.op)

@@ -13,7 +13,14 @@ from autotune.schedule.knob import Knob, Value
 from autotune.te.tensor import ComputeOp
 from search_spaces.flat_recipe import stream, stream_knob
 from search_spaces.row_shape import RowShape, line_axis
-from search_spaces.row_vectors import attach, fetch_next_row, folds_lanes, line_of, partial_vectors, vectorize_row
+from search_spaces.row_vectors import (
+    attach,
+    fetch_next_row,
+    folds_lanes,
+    line_of,
+    partial_vectors,
+    vectorize_row,
+)
 from search_spaces.sketch import Choices
 from search_spaces.space import Space
 from search_spaces.tile_knobs import ints, parallel_knob

@@ -88,6 +88,8 @@ def _is_matmul(shape: TileShape) -> bool:
         and shape.extents[main] >= _LEAST
         and [left.single(d) for d in (-2, -1) if len(left.dims) > 1] == [row, main]
         and [right.single(d) for d in (-2, -1) if len(right.dims) > 1] == [main, vector]
+        and row not in right.axes
+        and vector not in left.axes
         and all(isinstance(read.tensor.op, PlaceholderOp) for read in shape.reads)
         and all(read.tensor.dtype == shape.structure.anchor.body[0].dtype for read in shape.reads)
     )

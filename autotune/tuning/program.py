@@ -158,26 +158,26 @@ def tune_schedule(
 
 def _check_arguments(function: object, args: object) -> None:
     """Raise UsageError for what is no schedule function, or no list of tensors."""
+    from search_spaces.sketch import Sketch
+
     if isinstance(args, te.Tensor):
         raise UsageError(
             f"args are all tensors of the program in the order of the call, got the tensor {args.name} alone: write "
             f"[..., {args.name}] with its inputs"
         )
-    if not isinstance(args, Sequence) or not all(isinstance(tensor, te.Tensor) for tensor in args):
-        kinds = type(args).__name__
-        if isinstance(args, Sequence):
-            kinds = ", ".join(type(tensor).__name__ for tensor in args)
+    given = list(args) if isinstance(args, Sequence) else [args]
+    items = [item for item in given if isinstance(item, te.Tensor)]
+    if len(items) < len(given):
+        kinds = ", ".join(type(item).__name__ for item in given)
         raise UsageError(f"args are the tensors of the program in the order of the call, got {kinds}")
-    from search_spaces.sketch import Sketch
-
-    data = isinstance(function, te.Tensor | te.Operation)
-    if function is None or isinstance(function, Sketch) or (callable(function) and not data):
+    is_data = isinstance(function, te.Tensor | te.Operation)  # tensors can be called, with indices
+    if function is None or isinstance(function, Sketch) or (callable(function) and not is_data):
         return
-    listed = ", ".join(tensor.name for tensor in args)
+    got = f"{type(function).__name__} {getattr(function, 'name', function)}"
+    listed = ", ".join(item.name for item in items)
     raise UsageError(
-        "tune_schedule takes a schedule function (of a schedule), a Sketch or None first, got the "
-        f"{type(function).__name__} {getattr(function, 'name', function)!s}: write tune_schedule(None, [{listed}], ...) "
-        "for a function made from the program"
+        f"tune_schedule takes a function that schedules, a Sketch or None first, got the {got}: write "
+        f"tune_schedule(None, [{listed}], ...) for a function made from the program"
     )
 
 

@@ -80,7 +80,9 @@ def convolution() -> tuple[te.Tensor, ...]:
     return x, w, out
 
 
-def product(rows: int, columns: int, steps: int, left: str = "ik", right: str = "kj") -> tuple[te.Tensor, ...]:
+def product(
+    rows: int, columns: int, steps: int, left: str = "ik", right: str = "kj"
+) -> tuple[te.Tensor, ...]:
     """A product whose operands have their axes in any order."""
     extents = {"i": rows, "j": columns, "k": steps}
     k = te.reduce_axis((0, steps), name="k")
@@ -109,7 +111,11 @@ def strided_convolution(size: int = 11) -> tuple[te.Tensor, ...]:
 
 def transposed_sums() -> tuple[te.Tensor, ...]:
     """Weighted sums of matrices, transposed."""
-    a, b, k = te.placeholder((20,), name="A"), te.placeholder((20, 24, 64), name="B"), te.reduce_axis((0, 20), name="k")
+    a, b, k = (
+        te.placeholder((20,), name="A"),
+        te.placeholder((20, 24, 64), name="B"),
+        te.reduce_axis((0, 20), name="k"),
+    )
     return a, b, te.compute((64, 24), lambda i, j: te.sum(a[k] * b[k, j, i], axis=k), name="C")
 
 
@@ -210,6 +216,25 @@ def test_a_producer_of_a_stencil_may_be_computed_in_tiles() -> None:
     inside = sketch.schedule({"h_in_v_row": "tile", "v_row_block": 16})
     assert inside["h"].attach_stage is inside["v"]
     assert sketch.schedule({})["h"].attach_type == "root"
+
+
+def test_what_a_nest_may_compute_on_the_way_is_not_prefetched() -> None:
+    """A prefetch of what is inlined would be refused: images beyond the second cache could be placed nowhere."""
+    x = te.placeholder((1026, 1024), name="x")
+    h = te.compute((1026, 1024), lambda i, j: te.exp(x[i, j]), name="h")
+    v = te.compute((1024, 1024), lambda i, j: h[i, j] + h[i + 1, j] + h[i + 2, j], name="v")
+    sketch = sketch_of(v)
+    places = next(knob for knob in sketch.knobs if knob.name == "h_in_v_row").values
+    assert places == ("root", "tile", "row", "inline")
+    assert all(sketch.path({"h_in_v_row": place}).error is None for place in places)
+
+
+def test_a_product_of_one_row_a_batch_is_no_matrix_product() -> None:
+    """Its rows are those of the batch, of which a library kernel would make one matrix."""
+    a, b = te.placeholder((1, 20, 384), name="A"), te.placeholder((20, 384, 20), name="B")
+    k = te.reduce_axis((0, 384), name="k")
+    c = te.compute((20, 1, 20), lambda n, i, j: te.sum(a[i, n, k] * b[n, k, j], axis=k), name="C")
+    assert "C_kernel" not in [knob.name for knob in sketch_of(c).knobs]
 
 
 def assert_right(

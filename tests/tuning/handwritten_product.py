@@ -52,10 +52,12 @@ def by_hand(s: Schedule, lanes: int) -> None:
     out.vectorize(lane)
     sums.compute_at(out, tile)
     sums.set_scope("local")
-    packed = s[s.transform_layout(
-        s.cache_read(s["w"].tensor, "global", [sums]),
-        lambda n, k, j: [n, j // (vectors * lanes), k, j % (vectors * lanes)],
-    )]
+    packed = s[
+        s.transform_layout(
+            s.cache_read(s["w"].tensor, "global", [sums]),
+            lambda n, k, j: [n, j // (vectors * lanes), k, j % (vectors * lanes)],
+        )
+    ]
     packed.vectorize(packed.split(packed.op.axis[-1], factor=lanes)[1])
     n, i, j = sums.op.axis
     vector, lane = sums.split(j, factor=lanes)

@@ -85,7 +85,12 @@ def contraction(rng: random.Random) -> Case:
     """An Einsum of two tensors: axes of each kind in any number and order."""
     batch, left, right, summed = (
         [f"{letter}{n}" for n in range(rng.choice(counts))]
-        for letter, counts in (("b", (0, 0, 1, 2)), ("m", (0, 1, 1, 2)), ("n", (1, 1, 1, 2)), ("k", (1, 1, 1, 2)))
+        for letter, counts in (
+            ("b", (0, 0, 1, 2)),
+            ("m", (0, 1, 1, 2)),
+            ("n", (1, 1, 1, 2)),
+            ("k", (1, 1, 1, 2)),
+        )
     )
     axes = [*batch, *left, *right, *summed]
     extents = _extents(rng, axes)
@@ -129,13 +134,21 @@ def reduction(rng: random.Random) -> Case:
         source = _elementwise(x, _EPILOGUES[before][0], "before")
         value = _EPILOGUES[before][1](builder, value)
     y = _reduced(kind, source, axes, kept, extents, rng)
-    node = {"sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin", "squares": "ReduceSumSquare", "mean": "ReduceMean"}
+    node = {
+        "sum": "ReduceSum",
+        "max": "ReduceMax",
+        "min": "ReduceMin",
+        "squares": "ReduceSumSquare",
+        "mean": "ReduceMean",
+    }
     positions = builder.integers([axes.index(n) for n in reduced])
     value = builder.node(node[kind], value, positions, keepdims=0)
     if after is not None:
         y = _elementwise(y, _EPILOGUES[after][0], "y")
         value = _EPILOGUES[after][1](builder, value)
-    name = f"{kind} of {before or 'x'}[{','.join(str(extents[n]) for n in axes)}] over {reduced}, then {after}"
+    name = (
+        f"{kind} of {before or 'x'}[{','.join(str(extents[n]) for n in axes)}] over {reduced}, then {after}"
+    )
     return Case(name, (x, y), builder.model((x, y), value))
 
 
@@ -176,7 +189,10 @@ def stencil(rng: random.Random) -> Case:
     x = te.placeholder(tuple(e + 2 * r for e, r in zip(shape, reach, strict=True)), name="x")
 
     def element(*index: Any) -> Any:
-        terms = [x(*(i + d for i, d in zip(index, o, strict=True))) * w for o, w in zip(offsets, weights, strict=True)]
+        terms = [
+            x(*(i + d for i, d in zip(index, o, strict=True))) * w
+            for o, w in zip(offsets, weights, strict=True)
+        ]
         return sum(terms[1:], terms[0])
 
     y = te.compute(shape, element, name="y")
@@ -193,7 +209,11 @@ def stencil(rng: random.Random) -> Case:
 def window(rng: random.Random) -> Case:
     """A convolution or a pool as frameworks state it: planes first, padded, with an epilogue or without."""
     channels, filters = rng.choice((8, 16, 24, 32, 64)), rng.choice((8, 16, 32, 48, 64))
-    size, kernel, stride = rng.choice((14, 20, 28, 32, 56)), rng.choice((1, 3, 3, 5)), rng.choice((1, 1, 1, 2))
+    size, kernel, stride = (
+        rng.choice((14, 20, 28, 32, 56)),
+        rng.choice((1, 3, 3, 5)),
+        rng.choice((1, 1, 1, 2)),
+    )
     pad, after = kernel // 2, rng.choice((None, "relu", "sigmoid"))
     result = (size + 2 * pad - kernel) // stride + 1
     x = te.placeholder((channels, size, size), name="x")
@@ -204,7 +224,9 @@ def window(rng: random.Random) -> Case:
         ),
         name="padded",
     )
-    c, dy, dx = (te.reduce_axis((0, n), name=name) for n, name in ((channels, "c"), (kernel, "dy"), (kernel, "dx")))
+    c, dy, dx = (
+        te.reduce_axis((0, n), name=name) for n, name in ((channels, "c"), (kernel, "dy"), (kernel, "dx"))
+    )
     builder = OnnxBuilder()
     batched = builder.node("Unsqueeze", "x", builder.integers([0]))
     common = {"strides": [stride] * 2, "pads": [pad] * 4}
@@ -212,7 +234,9 @@ def window(rng: random.Random) -> Case:
         w = te.placeholder((filters, channels, kernel, kernel), name="w")
         y = te.compute(
             (filters, result, result),
-            lambda f, i, j: te.sum(padded[c, i * stride + dy, j * stride + dx] * w[f, c, dy, dx], axis=[c, dy, dx]),
+            lambda f, i, j: te.sum(
+                padded[c, i * stride + dy, j * stride + dx] * w[f, c, dy, dx], axis=[c, dy, dx]
+            ),
             name="y",
         )
         value, inputs, kind = builder.node("Conv", batched, "w", **common), (x, w), f"conv to {filters}"
@@ -224,7 +248,11 @@ def window(rng: random.Random) -> Case:
             name="y",
         )
         wide = builder.node("Unsqueeze", "w", builder.integers([1]))
-        value, inputs, kind = builder.node("Conv", batched, wide, group=channels, **common), (x, w), "depthwise"
+        value, inputs, kind = (
+            builder.node("Conv", batched, wide, group=channels, **common),
+            (x, w),
+            "depthwise",
+        )
     value = builder.node("Squeeze", value, builder.integers([0]))
     if after is not None:
         y = _elementwise(y, _EPILOGUES[after][0], "z")
@@ -286,7 +314,32 @@ def case(seed: int) -> tuple[str, Case]:
     return kind, KINDS[kind](random.Random(seed))
 
 
-_SIZES = (1, 2, 3, 5, 7, 8, 12, 16, 20, 31, 32, 48, 64, 96, 100, 128, 192, 197, 256, 384, 512, 768, 1000, 1024)
+_SIZES = (
+    1,
+    2,
+    3,
+    5,
+    7,
+    8,
+    12,
+    16,
+    20,
+    31,
+    32,
+    48,
+    64,
+    96,
+    100,
+    128,
+    192,
+    197,
+    256,
+    384,
+    512,
+    768,
+    1000,
+    1024,
+)
 
 
 def _extents(

@@ -1,8 +1,8 @@
 """A sweep: the default of ``tune_schedule(None, ...)`` beside what the model compiler makes of the same operator.
 
-``python -m tests.tuning.sweep_of_defaults 200 --first 0 --record sweep.jsonl`` goes through 200 random operators, on one
-thread; what the record has is not measured again. ``--report`` prints the table of a record. Each row has the compiler's
-time in parts of the default's: 0.5 and more is what the default promises.
+``python -m tests.tuning.sweep_of_defaults 200 --first 0 --record sweep.jsonl`` goes through 200 random operators, on
+one thread; what the record has is not measured again. ``--report`` prints the table of a record. Each row has the
+compiler's time in parts of the default's: 0.5 and more is what the default promises.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def measured(one: Case, seed: int) -> dict[str, Any]:
 def interleaved(modules: Sequence[Module], arrays: Sequence[NDArray[Any]]) -> list[float]:
     """The least ns of a run of each module, over rounds in which they take turns."""
     rounds = [
-        [float(module.time(arrays, repeat=3, min_ns=_TURN_NS).min()) for module in modules] for _ in range(_ROUNDS)
+        [float(module.time(arrays, repeat=3, min_ns=_TURN_NS).min()) for module in modules]
+        for _ in range(_ROUNDS)
     ]
     return [min(taken) for taken in zip(*rounds, strict=True)]
 
@@ -98,7 +99,10 @@ def _recorded(record: Path) -> list[dict[str, Any]]:
 
 def table(rows: Sequence[dict[str, Any]], worst: int = 12) -> str:
     """A row a kind, and the worst cases."""
-    lines = ["| kind | cases | ratio >= 0.5 | least | median | failed or wrong |", "| --- | ---: | ---: | ---: | ---: | ---: |"]
+    lines = [
+        "| kind | cases | ratio >= 0.5 | least | median | failed or wrong |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
     for kind in (*KINDS, "all"):
         mine = [row for row in rows if kind in ("all", row["kind"])]
         if not mine:

@@ -178,7 +178,9 @@ def test_arguments_of_another_kind_say_what_to_pass(
         tune_schedule(function, args, budget="1s", database=tmp_path / "no.db")  # type: ignore[arg-type]
 
 
-def test_what_the_last_comparison_reads_slower_is_not_the_result(tuned: TunedSchedule, database: Path) -> None:
+def test_what_the_last_comparison_reads_slower_is_not_the_result(
+    tuned: TunedSchedule, database: Path
+) -> None:
     workload, target = ProgramWorkload.of([A, C]), autotune.Target.parse("host", 1)
     space = program_space.space(workload, target, Sketch(stencil, [C]))
     with Database(database, read_only=True) as store:
@@ -192,7 +194,9 @@ def test_what_the_last_comparison_reads_slower_is_not_the_result(tuned: TunedSch
         report = replace(tuned.report, gain=Gain(latency, latency, ratio, 9))
         return _result(replace(found, best=best), report, (A, C))
 
-    faster, slower, unsure = (result(r) for r in (Ratio(0.9, (0.8, 0.95)), Ratio(1.2, (1.1, 1.3)), Ratio(1.2)))
+    faster, slower, unsure = (
+        result(r) for r in (Ratio(0.9, (0.8, 0.95)), Ratio(1.2, (1.1, 1.3)), Ratio(1.2))
+    )
     assert (faster.config, faster.trace.to_json()) == (best.config, best.trace_json)
     for kept in (slower, unsure):
         assert (kept.config, kept.trace.to_json()) == (found.default.config, found.default.trace_json)

@@ -72,7 +72,8 @@ class LayoutPrimitives(DataflowPrimitives):
         mapping = IndexMap.of(index_map)
         if stage.op.reduction is not None and mapping.pads(stage.op.shape):
             raise stage.refuse(
-                "transform_layout", f"{stage.op.name} is a reduction, which has no padding; cache_read it first"
+                "transform_layout",
+                f"{stage.op.name} is a reduction, which has no padding; cache_read it first",
             )
         if len(stage.op.body) > 1:
             raise stage.refuse(

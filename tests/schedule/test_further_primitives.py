@@ -460,3 +460,15 @@ def test_refuses_with_this_message(name: str, golden: Callable[[str], None]) -> 
     with pytest.raises(ScheduleError) as refusal:
         steps(made)
     golden(str(refusal.value))
+
+
+def test_a_reduction_takes_another_layout_without_padding() -> None:
+    x, k = te.placeholder((6, 5, 7), name="x"), te.reduce_axis((0, 7), name="k")
+    y = te.compute((6, 5), lambda i, j: te.sum(x[i, j, k], axis=k), name="y")
+    z = te.compute((6, 5), lambda i, j: y[i, j] + 1.0, name="z")
+    s = te.create_schedule(z.op)
+    with pytest.raises(ScheduleError, match="y is a reduction, which has no padding"):
+        s.transform_layout(y, lambda i, j: [i // 4, j, i % 4])
+    assert s.transform_layout(y, lambda i, j: [j, i]).shape == (5, 6)
+    array = np.arange(210, dtype=np.float32).reshape(6, 5, 7)
+    np.testing.assert_allclose(run_machine_code(s, [x, z], {"x": array})["z"], array.sum(2) + 1.0, rtol=1e-6)

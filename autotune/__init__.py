@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from autotune.garbage import collector_paused
 
 if TYPE_CHECKING:
-    from autotune import errors, lower, te
+    from autotune import errors, lower, te, tir
     from autotune.database.store import Database
     from autotune.function import build
     from autotune.profiling.profile import profile
@@ -55,7 +55,7 @@ _WHERE = {
 }
 """Module of each public name; packages such as ``te`` are imported by their own name."""
 
-_PACKAGES = ("errors", "lower", "te")
+_PACKAGES = ("errors", "lower", "te", "tir")
 
 
 def __getattr__(name: str) -> Any:
@@ -95,6 +95,7 @@ __all__ = [
     "query",
     "retrain",
     "te",
+    "tir",
     "tune",
     "tune_for_sizes",
     "tune_on_devices",

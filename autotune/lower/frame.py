@@ -42,6 +42,9 @@ class Frame:
                 self._parents[relation.inner] = relation
             else:
                 self._parents[relation.fused] = relation
+        for loop in stage.all_iter_vars:
+            if loop not in self._parents:  # the only loop of a stage without axes
+                self.extents.setdefault(loop, loop.extent)
 
     def branch(self) -> Frame:
         """A copy to go on with, apart from this one."""

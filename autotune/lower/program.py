@@ -124,10 +124,9 @@ def _argument_buffers(
     for tensor in args:
         if tensor in buffers:
             raise LoweringError(f"argument {tensor.name} is given twice")
-        schedule[tensor]
-        name = schedule.name_of(tensor)
+        name = _argument_name(schedule, tensor, buffers)
         buffers[tensor] = Buffer(name, tensor.shape, tensor.dtype, "argument", strides.get(name))
-    given = {(schedule[t], t.value_index) for t in args}
+    given = {(schedule[t], t.value_index) for t in args if t.op in schedule}
     for stage in order:
         if isinstance(stage.op, PlaceholderOp) or stage.is_output:
             for index in range(len(stage.op.dtypes)):
@@ -140,11 +139,23 @@ def _argument_buffers(
     return buffers
 
 
+def _argument_name(schedule: Schedule, tensor: Tensor, buffers: Mapping[Tensor, Buffer]) -> str:
+    """What the code calls an argument; an input that nothing reads is no part of the schedule."""
+    if not isinstance(tensor.op, PlaceholderOp) or tensor.op in schedule:
+        schedule[tensor]
+        return schedule.name_of(tensor)
+    taken = {buffer.name for buffer in buffers.values()}
+    name, number = schedule.unique_name(tensor.name), 0
+    while name in taken:
+        name, number = schedule.unique_name(f"{tensor.name}.unused{number}"), number + 1
+    return name
+
+
 def _root_place(stage: Stage, arguments: Mapping[Tensor, Buffer], workspaces: list[Buffer]) -> Place:
     buffers: list[Buffer] = []
     for index in range(len(stage.op.dtypes)):
         buffer = next(
-            (b for t, b in arguments.items() if stage.schedule[t] is stage and t.value_index == index),
+            (b for t, b in arguments.items() if stage.computes(t) and t.value_index == index),
             None,
         )
         if buffer is None:

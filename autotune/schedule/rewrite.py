@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from autotune.errors import ScheduleError
 from autotune.schedule.index_map import IndexMap
 from autotune.schedule.relations import Relation, Split
 from autotune.te.accesses import checked
+from autotune.schedule.relayout import axes_of_loops
 from autotune.te.expr import Compare, Expr, IterVar, Read, Reduce, Var, binary, const, select
 from autotune.te.sequential import SequentialOp
 from autotune.te.tensor import ComputeOp, Epilogue, Operation, PlaceholderOp, Tensor
@@ -47,7 +47,11 @@ def copy_of(tensor: Tensor, name: str) -> ComputeOp:
 def cache_write(op: ComputeOp, name: str) -> tuple[ComputeOp, ComputeOp]:
     """``(cache, copy)``: the operation under a new name, and the copy that takes its old place."""
     axes = renamed_axes(op.axis, ".c")
-    cache = ComputeOp(name, axes, _substituted(op.body, op.axis, axes))
+    epilogue = op.epilogue
+    if epilogue is not None:
+        values: dict[Expr, Expr] = dict(zip(op.axis, axes, strict=True))
+        epilogue = Epilogue(epilogue.accumulator, substitute(epilogue.body, values))
+    cache = ComputeOp(name, axes, _substituted(op.body, op.axis, axes), epilogue)
     copies = tuple(cache.output(i)(*op.axis) for i in range(len(op.body)))
     return cache, ComputeOp(op.name, op.axis, copies)
 
@@ -148,6 +152,10 @@ def transformed(op: ComputeOp, mapping: IndexMap) -> ComputeOp:
     return ComputeOp(op.name, axes, (body,))
 
 
+def _parent_kind(relation: Relation) -> str:
+    return relation.parent.kind if isinstance(relation, Split) else relation.outer.kind
+
+
 def rfactor(
     op: ComputeOp,
     relations: Sequence[Relation],
@@ -166,19 +174,9 @@ def rfactor(
         if iv.kind == "reduce" and iv is not axis
     }
     factored = IterVar(axis.name, axis.extent, "data")
-    values: dict[Expr, Expr] = {axis: factored + axis.start}
-    for old, new in kept.items():
-        values[old] = new
-    conditions: list[Expr] = []
-    for relation in reversed(relations):
-        if not isinstance(relation, Split):
-            raise ScheduleError(f"rfactor: {relation.fused.name} is a fused reduction loop; split instead")
-        outer, inner = values[relation.outer], values[relation.inner]
-        width = relation.inner.extent
-        value = outer * width + inner
-        if relation.outer.extent * width != relation.parent.extent:
-            conditions.append(Compare("<", value, const(relation.parent.extent)))
-        values[relation.parent] = value + relation.parent.start
+    loops: dict[IterVar, Expr] = {axis: factored + axis.start, **kept}
+    reducing = [r for r in relations if _parent_kind(r) == "reduce"]
+    values, conditions = axes_of_loops(reducing, loops)
     values |= dict(zip(op.axis, data, strict=True))
     identity = reduction.reducer.identity(tuple(s.dtype for s in reduction.sources))
     sources = []

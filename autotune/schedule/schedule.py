@@ -57,6 +57,9 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
             )
         return stage
 
+    def __contains__(self, op: object) -> bool:
+        return op in self._stages
+
     def stage_named(self, name: str) -> Stage:
         """The stage of an operation name; raises ScheduleError listing the names."""
         if name not in self._by_name:

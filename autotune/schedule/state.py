@@ -76,6 +76,10 @@ class StageState:
         """The first output of the stage's operation."""
         return self.op.output(0)
 
+    def computes(self, tensor: Tensor) -> bool:
+        """Whether a tensor is one of this stage's; it may be part of no schedule."""
+        return tensor.op in self.schedule and self.schedule[tensor] is self
+
     def loop_named(self, name: str) -> IterVar:
         """The loop variable of that name; raises ScheduleError listing the names."""
         for iv in self.all_iter_vars:

@@ -19,7 +19,8 @@ from autotune.te.compat import (
     var,
 )
 from autotune.te.evaluate import evaluate
-from autotune.te.expr import Expr, IterVar, Var, cast, const
+from autotune.te.expr import Expr, IterVar, Range, Var, cast, const
+from autotune.te.expr import select as Select
 from autotune.te.functions import (
     abs,
     acos,
@@ -34,8 +35,10 @@ from autotune.te.functions import (
     bitwise_or,
     bitwise_xor,
     ceil,
+    ceildiv,
     cos,
     cosh,
+    div,
     erf,
     exp,
     floor,
@@ -44,6 +47,7 @@ from autotune.te.functions import (
     fmod,
     indexdiv,
     indexmod,
+    isfinite,
     isinf,
     isnan,
     left_shift,
@@ -71,23 +75,25 @@ from autotune.te.intrinsic import TensorIntrin, decl_buffer, decl_tensor_intrin,
 from autotune.te.operations import (
     all,
     any,
+    compute,
+    if_then_else,
+    maximum,
+    minimum,
+    placeholder,
+    reduce_axis,
+    thread_axis,
+)
+from autotune.te.reductions import (
     argmax,
     argmin,
     comm_reducer,
-    compute,
-    if_then_else,
     max,
     max_number,
     max_value,
-    maximum,
     min,
     min_value,
-    minimum,
-    placeholder,
     prod,
-    reduce_axis,
     sum,
-    thread_axis,
 )
 from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 
@@ -105,6 +111,8 @@ __all__ = [
     "IterVar",
     "Operation",
     "PlaceholderOp",
+    "Range",
+    "Select",
     "Tensor",
     "TensorIntrin",
     "Var",
@@ -127,6 +135,7 @@ __all__ = [
     "call_llvm_pure_intrin",
     "cast",
     "ceil",
+    "ceildiv",
     "comm_reducer",
     "compute",
     "const",
@@ -135,6 +144,7 @@ __all__ = [
     "create_schedule",
     "decl_buffer",
     "decl_tensor_intrin",
+    "div",
     "erf",
     "evaluate",
     "exp",
@@ -149,6 +159,7 @@ __all__ = [
     "indexdiv",
     "indexmod",
     "intrinsic_named",
+    "isfinite",
     "isinf",
     "isnan",
     "left_shift",

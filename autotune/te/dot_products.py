@@ -16,7 +16,7 @@ from autotune.te.expr import cast
 from autotune.te.instructions import Lanes, LaneStore, Operand, call_llvm_pure_intrin, reinterpret
 from autotune.te.intrinsic import TensorIntrin, decl_tensor_intrin
 from autotune.te.operations import compute, placeholder, reduce_axis
-from autotune.te.operations import sum as te_sum
+from autotune.te.reductions import sum as te_sum
 
 if TYPE_CHECKING:
     from autotune.target import Target

@@ -18,7 +18,7 @@ from autotune.te.dtypes import is_float
 from autotune.te.expr import Expr, Reduce, Var
 from autotune.te.sequential import SequentialOp
 from autotune.te.sequential_run import run_statements
-from autotune.te.tensor import ComputeOp, Operation, Tensor, post_order
+from autotune.te.tensor import ComputeOp, Epilogue, Operation, Tensor, post_order
 from autotune.te.values import value_of
 
 Array = np.ndarray[Any, Any]
@@ -85,7 +85,22 @@ def _part(
             parts = [value_of(e, env, values, memo) for e in op.body]
             return [_filled(p, full, e.dtype) for p, e in zip(parts, op.body, strict=True)]
         sources = tuple(_filled(value_of(s, env, values, memo), full, s.dtype) for s in reduction.sources)
-        return _fold(reduction, sources, len(op.axis))
+        found = _fold(reduction, sources, len(op.axis))
+        return found if op.epilogue is None else [_finished(op, op.epilogue, found[0], env, values)]
+
+
+def _finished(
+    op: ComputeOp,
+    epilogue: Epilogue,
+    accumulated: Array,
+    env: Mapping[Expr, Array],
+    values: Mapping[tuple[Operation, int], Array],
+) -> Array:
+    """What the epilogue makes of a reduction; ``env`` has the loops of the reduction too."""
+    rank = len(op.axis)
+    outer = {axis: env[axis].reshape(env[axis].shape[:rank]) for axis in op.axis}
+    value = value_of(epilogue.body, {**outer, epilogue.accumulator: accumulated}, values, {})
+    return _filled(value, accumulated.shape, epilogue.body.dtype)
 
 
 def _filled(array: Array, shape: tuple[int, ...], dtype: str) -> Array:

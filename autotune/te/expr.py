@@ -7,7 +7,7 @@ and not a bool. Integer arithmetic on constants is folded while building.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Union
 
 from autotune.te.dtypes import INDEX_DTYPE, dtype_named, is_float, promote, wrapped
 from autotune.te.folding import by_constant, folded, of_constant
@@ -26,37 +26,37 @@ class Expr:
     dtype: str
 
     def __add__(self, other: ExprLike) -> Expr:
-        return binary("+", self, other)
+        return _arithmetic("+", self, other)
 
     def __radd__(self, other: ExprLike) -> Expr:
         return binary("+", other, self)
 
     def __sub__(self, other: ExprLike) -> Expr:
-        return binary("-", self, other)
+        return _arithmetic("-", self, other)
 
     def __rsub__(self, other: ExprLike) -> Expr:
         return binary("-", other, self)
 
     def __mul__(self, other: ExprLike) -> Expr:
-        return binary("*", self, other)
+        return _arithmetic("*", self, other)
 
     def __rmul__(self, other: ExprLike) -> Expr:
         return binary("*", other, self)
 
     def __truediv__(self, other: ExprLike) -> Expr:
-        return binary("/", self, other)
+        return _arithmetic("/", self, other)
 
     def __rtruediv__(self, other: ExprLike) -> Expr:
         return binary("/", other, self)
 
     def __floordiv__(self, other: ExprLike) -> Expr:
-        return binary("//", self, other)
+        return _arithmetic("//", self, other)
 
     def __rfloordiv__(self, other: ExprLike) -> Expr:
         return binary("//", other, self)
 
     def __mod__(self, other: ExprLike) -> Expr:
-        return binary("%", self, other)
+        return _arithmetic("%", self, other)
 
     def __rmod__(self, other: ExprLike) -> Expr:
         return binary("%", other, self)
@@ -104,6 +104,11 @@ class Expr:
         return expr_text(self)
 
 
+def _arithmetic(op: str, a: Expr, b: ExprLike) -> Any:
+    """``a op b``; a whole tensor answers for itself."""
+    return NotImplemented if hasattr(b, "value_index") else binary(op, a, b)
+
+
 class Var(Expr):
     """A scalar variable."""
 
@@ -112,6 +117,13 @@ class Var(Expr):
     def __init__(self, name: str, dtype: str = INDEX_DTYPE) -> None:
         self.name = name
         self.dtype = dtype
+
+
+class Range(NamedTuple):
+    """``extent`` integers from ``min`` on."""
+
+    min: int
+    extent: int
 
 
 class IterVar(Var):
@@ -130,9 +142,9 @@ class IterVar(Var):
         self.tag = tag
 
     @property
-    def dom(self) -> tuple[int, int]:
-        """``(start, extent)`` of the domain."""
-        return (self.start, self.extent)
+    def dom(self) -> Range:
+        """The domain: its first value and how many there are."""
+        return Range(self.start, self.extent)
 
     @property
     def var(self) -> IterVar:
@@ -411,6 +423,7 @@ __all__ = [
     "ExprLike",
     "IterVar",
     "Not",
+    "Range",
     "Read",
     "Reduce",
     "Reducer",

@@ -321,5 +321,23 @@ def fmod(a: ExprLike, b: ExprLike) -> Expr:
     return Call("fmod", (x, y), dtype) if is_float(dtype) else truncmod(x, y)
 
 
+def div(a: ExprLike, b: ExprLike) -> Expr:
+    """``a / b`` of floating-point numbers; of integers the division toward zero, as in C."""
+    x, y, dtype = operands(a, b)
+    return binary("/", x, y) if is_float(dtype) else truncdiv(x, y)
+
+
+def ceildiv(a: ExprLike, b: ExprLike) -> Expr:
+    """Integer division rounding up."""
+    x, y, _ = operands(a, b)
+    return -binary("//", -x, y)
+
+
+def isfinite(x: ExprLike) -> Expr:
+    """Whether x is neither an infinity nor NaN."""
+    value = as_expr(x)
+    return compare("<", abs(value), const(inf, value.dtype)) if is_float(value.dtype) else const(True)
+
+
 indexdiv = floordiv
 indexmod = floormod

@@ -10,7 +10,7 @@ from autotune.errors import ScheduleError
 from autotune.te.instructions import Argument, KernelCall, Layout, OperandPointer, Reference
 from autotune.te.intrinsic import INTRINSICS, decl_buffer, decl_tensor_intrin
 from autotune.te.operations import compute, placeholder, reduce_axis
-from autotune.te.operations import sum as te_sum
+from autotune.te.reductions import sum as te_sum
 
 if TYPE_CHECKING:
     from autotune.te.intrinsic import TensorIntrin

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from autotune.te.expr import Expr, IterVar, cast
-from autotune.te.operations import max as te_max
 from autotune.te.operations import maximum, reduce_axis
+from autotune.te.reductions import max as te_max
 from autotune.te.statements import Statement, Steps
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 from autotune.te.traversal import reads

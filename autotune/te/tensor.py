@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from autotune.te.dtypes import is_float
-from autotune.te.expr import Expr, ExprLike, IterVar, Read, Reduce, Var, as_expr
+from autotune.te.expr import Expr, ExprLike, IterVar, Read, Reduce, Var, as_expr, cast
 from autotune.te.traversal import ordered, reads
 
 
@@ -18,6 +21,10 @@ class Operation:
     dtypes: tuple[str, ...]
     axis: tuple[IterVar, ...] = ()
     """Data axes; an input has none."""
+    tag: str = ""
+    """A user's word for what the operation is; it changes nothing."""
+    attrs: Mapping[str, Any] = MappingProxyType({})
+    """A user's notes; they change nothing."""
 
     @property
     def reduce_axis(self) -> tuple[IterVar, ...]:
@@ -149,6 +156,49 @@ class Tensor:
                 raise TypeError(f"index {number} of tensor {self.name} must be an integer, got {index.dtype}")
         return Read(self, exprs)
 
+    def __add__(self, other: Any) -> Any:
+        return whole("add", operator.add, self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return whole("add", operator.add, other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return whole("subtract", operator.sub, self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return whole("subtract", operator.sub, other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return whole("multiply", operator.mul, self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return whole("multiply", operator.mul, other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return whole("divide", operator.truediv, self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return whole("divide", operator.truediv, other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return whole("floor_divide", operator.floordiv, self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return whole("floor_divide", operator.floordiv, other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return whole("floor_mod", operator.mod, self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return whole("floor_mod", operator.mod, other, self)
+
+    def __neg__(self) -> Any:
+        return whole("negative", operator.neg, self)
+
+    def astype(self, dtype: str) -> Any:
+        """The tensor converted to another type."""
+        return whole("cast", lambda e: cast(e, dtype), self)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tensor) and self.op is other.op and self.value_index == other.value_index
 
@@ -182,6 +232,15 @@ class TensorSlice:
         _incomplete
     )
     astype = _incomplete
+
+
+def whole(name: str, function: Callable[..., Expr], *operands: Any) -> Any:
+    """The stage of a function of whole tensors; NotImplemented for what takes no part in arithmetic."""
+    if not all(isinstance(o, Tensor | Expr | int | float) for o in operands):
+        return NotImplemented
+    from autotune.te.whole import elementwise  # it makes tensors, which this module declares
+
+    return elementwise(f"T_{name}", function, *operands)
 
 
 def post_order(tensors: list[Tensor]) -> list[Operation]:

@@ -18,7 +18,7 @@ from autotune.te.expr import cast
 from autotune.te.instructions import MatrixMultiply
 from autotune.te.intrinsic import decl_buffer, decl_tensor_intrin
 from autotune.te.operations import compute, placeholder, reduce_axis
-from autotune.te.operations import sum as te_sum
+from autotune.te.reductions import sum as te_sum
 
 if TYPE_CHECKING:
     from autotune.te.intrinsic import TensorIntrin

@@ -16,8 +16,8 @@ from autotune.errors import ScheduleError
 from autotune.te.depth import walks_deep
 from autotune.te.dtypes import INDEX_DTYPE
 from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, IterVar, Not, Read, Reduce, Select, Var
-from autotune.te.operations import MAX, MAX_NUMBER, MIN, PROD, SUM
 from autotune.te.printer import INFIX
+from autotune.te.reductions import MAX, MAX_NUMBER, MIN, PROD, SUM
 from autotune.te.tensor import ComputeOp, Operation, Tensor, post_order
 from autotune.te.traversal import children, nodes
 
@@ -67,7 +67,10 @@ def _operation(op: Operation, numbers: dict[Operation, int]) -> str:
     if not isinstance(op, ComputeOp):
         return f'placeholder({name}, {op.shape}, "{op.dtypes[0]}")'
     if op.epilogue is not None:
-        raise ScheduleError(f"{op.name} is part of a schedule; give the tensors of the program itself")
+        raise ScheduleError(
+            f"{op.name} has an epilogue, which has no text: give the tensors of the program itself, and combine with "
+            f"the value of init= in a stage of its own"
+        )
     reduction = op.reduction
     loops = _variables("i", op.axis) | _variables("r", op.reduce_axis)
     writer = _Writer(numbers, loops, op.body if reduction is None else reduction.sources)

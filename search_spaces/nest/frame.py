@@ -42,6 +42,9 @@ class Frame:
             else:
                 self.parents[relation.fused] = relation
                 self._fused[relation.outer] = self._fused[relation.inner] = relation
+        for loop in stage.all_iter_vars:
+            if loop not in self.parents:  # the only loop of a stage without axes
+                self._extents.setdefault(loop, loop.extent)
 
     def resized(self, sizes: Mapping[IterVar, Value]) -> Frame:
         """The loops where other numbers of some axes are computed."""

@@ -150,6 +150,12 @@ def fold_bias(p: Made) -> None:
     st(p, 5).reverse_compute_inline()
 
 
+def fold_bias_split(p: Made) -> None:
+    """Fold the bias in, and split a loop of the result."""
+    fold_bias(p)
+    p[0][p[4]].split(p[0][p[4]].op.axis[0], 2)
+
+
 X = te.thread_axis("threadIdx.x")
 
 FAULTS: tuple[Fault, ...] = (
@@ -226,8 +232,9 @@ FAULTS: tuple[Fault, ...] = (
         lambda p: st(p).parallel(i(p)),
         lambda p: st(p).decompose_reduction(i(p)),
     ),
-    Fault("pragma", "foreign_loop", c8, lambda p: st(p).pragma(i(p, 2), "hint", 1)),
-    Fault("pragma", "value", c8, lambda p: st(p).pragma(i(p), "hint", object)),
+    Fault("pragma", "foreign_loop", c8, lambda p: st(p).pragma(i(p, 2), "unroll_explicit", 1)),
+    Fault("pragma", "value", c8, lambda p: st(p).pragma(i(p), "unroll_explicit", object)),
+    Fault("pragma", "unknown", c8, lambda p: st(p).pragma(i(p), "unrol_explicit", 1)),
     Fault("pragma", "name", c8, lambda p: st(p).pragma(i(p), 3)),
     # hardware
     Fault("bind", "no_thread", c8, lambda p: st(p).bind(i(p), i(p))),
@@ -483,10 +490,10 @@ FAULTS: tuple[Fault, ...] = (
         "cache_write", "steps", c8, lambda p: p[0].cache_write(p[3], "local"), lambda p: st(p).unroll(i(p))
     ),
     Fault("cache_write", "attached", c8, lambda p: p[0].cache_write(p[3], "local"), attach_b),
-    Fault("cache_write", "epilogue", dense, lambda p: p[0].cache_write(p[4], "local"), fold_bias),
+    Fault("cache_write", "epilogue", dense, lambda p: p[0].cache_write(p[4], "local"), fold_bias_split),
     Fault("rfactor", "data_loop", row_sums, lambda p: p[0].rfactor(p[2], i(p))),
     Fault("rfactor", "input", row_sums, lambda p: p[0].rfactor(p[1], k(p))),
-    Fault("rfactor", "steps", row_sums, lambda p: p[0].rfactor(p[2], k(p)), lambda p: st(p).split(i(p), 2)),
+    Fault("rfactor", "steps", row_sums, lambda p: p[0].rfactor(p[2], k(p)), lambda p: st(p).unroll(i(p))),
     Fault("rfactor", "place", row_sums, lambda p: p[0].rfactor(p[2], k(p), 2)),
     Fault(
         "rfactor",
@@ -495,14 +502,14 @@ FAULTS: tuple[Fault, ...] = (
         lambda p: p[0].rfactor(p[3], k(p)),
         lambda p: p[0][p[0].cache_read(p[1], "local", [p[3]])].compute_at(st(p), k(p)),
     ),
-    Fault(
-        "rfactor",
-        "fused",
-        row_sums,
-        lambda p: p[0].rfactor(p[2], loop(p, 1)),
-        lambda p: st(p).fuse(*st(p).split(k(p), 2)),
-    ),
     # layout
+    Fault(
+        "transform_layout",
+        "split",
+        c8,
+        lambda p: p[0].transform_layout(p[2], lambda i: [i]),
+        lambda p: st(p, 2).split(i(p, 2), 2),
+    ),
     Fault("transform_layout", "output", c8, lambda p: p[0].transform_layout(p[3], lambda i: [i])),
     Fault("transform_layout", "input", c8, lambda p: p[0].transform_layout(p[1], lambda i: [i])),
     Fault("transform_layout", "reduction", relu, lambda p: p[0].transform_layout(p[3], lambda i, j: [j, i])),

@@ -96,11 +96,11 @@ def test_json_gives_back_an_equal_trace(name: str) -> None:
 def test_numbers_of_numpy_leave_a_trace_of_plain_ones() -> None:
     s, _, _, c = chain(16)
     (i,) = s[c].op.axis
-    s[c].pragma(i, np.str_("hint"), np.float64(1.5))
+    s[c].pragma(i, np.str_("unroll_explicit"), np.float64(1.5))
     s[c].split(i, factor=np.int64(4))
     assert_comes_back(s.trace)
     assert str(s.trace).splitlines() == [
-        's["C"].pragma(var=s["C"].loop_named("i"), pragma_type=\'hint\', pragma_value=1.5)',
+        's["C"].pragma(var=s["C"].loop_named("i"), pragma_type=\'unroll_explicit\', pragma_value=1.5)',
         'i_outer, i_inner = s["C"].split(parent=s["C"].loop_named("i"), factor=4)',
     ]
 
@@ -123,7 +123,7 @@ def test_names_that_python_cannot_take_are_printed_so_that_they_paste() -> None:
 def test_numbers_without_json_are_refused() -> None:
     s, _, _, c = chain(8)
     with pytest.raises(ScheduleError, match="a schedule step takes finite numbers, got nan"):
-        s[c].pragma(s[c].op.axis[0], "hint", float("nan"))
+        s[c].pragma(s[c].op.axis[0], "unroll_explicit", float("nan"))
 
 
 @pytest.mark.parametrize(

@@ -31,14 +31,17 @@ def test_missing_indices_are_named() -> None:
         te.compute((3,), lambda i: a[i][0, 0])
 
 
-def test_the_larger_of_two_values_is_another_function() -> None:
+def test_extremes_of_two_values() -> None:
     a = te.placeholder((3,), name="A")
-    with pytest.raises(
-        TypeError, match=r"te\.max: axis must be te\.reduce_axis.*; of two values, use te\.maximum"
-    ):
-        te.compute((3,), lambda i: te.max(a[i], 0.0))
-    with pytest.raises(TypeError, match=r"te\.min: .*; of two values, use te\.minimum"):
-        te.compute((3,), lambda i: te.min(a[i], a[i]))
+    b = te.compute((3,), lambda i: te.min(te.max(a[i], 0), a[0]), name="B")
+    found = te.evaluate([b], {a: np.array([2, -1, 9], "float32")})[0]
+    assert found.tolist() == [2, 0, 2]
+
+
+def test_the_sum_of_a_value_and_a_number_is_no_reduction() -> None:
+    a = te.placeholder((3,), name="A")
+    with pytest.raises(TypeError, match=r"te\.sum: axis must be te\.reduce_axis\(...\), got 0"):
+        te.compute((3,), lambda i: te.sum(a[i], 0))
 
 
 def test_tensors_of_one_name() -> None:

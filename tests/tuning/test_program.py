@@ -241,7 +241,7 @@ def test_a_program_that_never_works_says_why(tmp_path: Path) -> None:
 
     def wrong(s: Schedule) -> None:
         _, inner = s[c].split(s[c].op.axis[0], factor=8)
-        s[c].pragma(inner, "hint", s.knob("hint", (1, 2)))
+        s[c].pragma(inner, "unroll_explicit", s.knob("hint", (1, 2)))
         s[c].tensorize(inner, mine)
 
     budget = autotune.Budget(trials=2)

@@ -7,7 +7,7 @@ from autotune.codegen.llvm.types import Value, scalar_type, suffix, type_of
 from autotune.lower.ir import Load, Store
 from autotune.te.dtypes import is_float, is_unsigned
 from autotune.te.expr import Binary
-from autotune.te.operations import MAX, MAX_NUMBER, MIN, PROD, SUM
+from autotune.te.reductions import MAX, MAX_NUMBER, MIN, PROD, SUM
 
 _HORIZONTAL = {"+": "add", "*": "mul", "max": "max", "max_number": "max", "min": "min"}
 _REDUCERS = {"+": SUM, "*": PROD, "max": MAX, "max_number": MAX_NUMBER, "min": MIN}

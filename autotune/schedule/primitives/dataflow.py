@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.errors import ScheduleError
 from autotune.schedule import rewrite
+from autotune.schedule.knob_value import KnobLoop
+from autotune.schedule.relayout import cache_in_loop_order
 from autotune.schedule.state import SCOPES
 from autotune.schedule.trace import primitive
 from autotune.te.expr import IterVar
@@ -35,7 +37,9 @@ class DataflowPrimitives:
         them to accumulate in registers.
 
         Args:
-            tensor: a tensor without loop steps (or a list of all outputs of one operation).
+            tensor: a tensor whose loops run serially (or a list of all outputs of one operation). Where its loops were
+                split, fused or reordered, the new stage has a dimension for each of its data loops, and the tensor's
+                stage starts again with its axes.
             scope: as in ``set_scope``.
 
         Returns:
@@ -79,12 +83,16 @@ class DataflowPrimitives:
             raise ScheduleError(f"cache_write: expected a tensor or a list of tensors, got {tensor!r}")
         if len({id(t.op) for t in tensors}) != 1:
             raise ScheduleError("cache_write: a list must hold outputs of one operation")
-        stage = self.untouched("cache_write", tensors[0])
+        stage = self.computing("cache_write", tensors[0])
         _check_scope("cache_write", scope)
         assert isinstance(stage.op, ComputeOp)
-        if stage.op.epilogue is not None:
+        name = self.unique_name(f"{stage.op.name}.{scope}")
+        if stage.leaf_iter_vars == [*stage.op.axis, *stage.op.reduce_axis]:
+            cache, copy = rewrite.cache_write(stage.op, name)
+        elif stage.op.epilogue is None:
+            cache, copy = cache_in_loop_order(stage.op, stage.relations, stage.leaf_iter_vars, name)
+        else:
             raise stage.refuse("cache_write", f"{stage.op.name} has an epilogue; call cache_write first")
-        cache, copy = rewrite.cache_write(stage.op, self.unique_name(f"{stage.op.name}.{scope}"))
         new = self.add(cache, before=stage)
         new.scope = str(scope)
         self.replace_op(stage, copy)
@@ -157,7 +165,8 @@ class DataflowPrimitives:
         TVM: rfactor. Halide: rfactor (Suriana, Adams, Kamil, CGO 2017). It makes a reduction parallel.
 
         Args:
-            tensor: a reduction without steps on its data loops; of one of several values, any of their tensors.
+            tensor: a reduction whose loops run serially; of one of several values, any of their tensors. Its stage
+                starts again with its axes.
             axis: one of its reduction loops, usually the outer or inner part of a split. The new stage reduces over
                 the other reduction loops, and the old one over ``axis``.
             factor_axis: the place of the new axis, 0 for the first.
@@ -213,8 +222,8 @@ class DataflowPrimitives:
         op = stage.computed("rfactor")
         if axis not in stage.leaf_iter_vars or axis.kind != "reduce":
             raise stage.refuse("rfactor", f"{axis.name} is not a reduction loop of {op.name}")
-        if any(iv.kind == "data" and iv not in op.axis for iv in stage.all_iter_vars):
-            raise stage.refuse("rfactor", "data loops were changed already; call rfactor first")
+        if stage.kinds:
+            raise stage.refuse("rfactor", "loops were annotated already; call rfactor first")
         if not 0 <= factor_axis <= len(op.axis):
             raise stage.refuse("rfactor", f"factor_axis must be in 0..{len(op.axis)}, got {factor_axis}")
         name = self.unique_name(f"{op.name}.rf")
@@ -225,12 +234,19 @@ class DataflowPrimitives:
         outputs = [partial.output(i) for i in range(len(partial.dtypes))]
         return outputs if len(outputs) > 1 else outputs[0]
 
-    def untouched(self, step: str, tensor: Tensor) -> Stage:
-        """The stage of a tensor, which must have no loop steps yet; raises ScheduleError."""
+    def computing(self, step: str, tensor: Tensor) -> Stage:
+        """The stage of a tensor that is computed, by loops whose extents are numbers; raises ScheduleError."""
         stage = self[tensor]
         if isinstance(stage.op, PlaceholderOp):
             raise ScheduleError(f"{step}: {stage.op.name} is an input; use cache_read to copy it")
-        if stage.relations or stage.kinds:
+        if stage.kinds or any(isinstance(iv, KnobLoop) for iv in stage.all_iter_vars):
+            raise stage.refuse(step, f"{stage.op.name} has loop steps already; call {step} first")
+        return stage
+
+    def untouched(self, step: str, tensor: Tensor) -> Stage:
+        """The stage of a tensor, which must have no loop steps yet; raises ScheduleError."""
+        stage = self.computing(step, tensor)
+        if stage.relations:
             raise stage.refuse(step, f"{stage.op.name} has loop steps already; call {step} first")
         return stage
 

@@ -7,11 +7,28 @@ from typing import Any
 from autotune.schedule.knob_value import KnobValue
 from autotune.schedule.state import StageState
 from autotune.schedule.trace import primitive
+from autotune.suggest import listing
 from autotune.te.expr import IterVar
 from autotune.te.tensor import ComputeOp
 
 LANE_REDUCERS = ("sum", "prod", "max", "max_number", "min")
 """Reducers that fold the lanes of a register."""
+
+PRAGMA_KINDS = ("vectorize", "unroll", "parallel")
+"""Hints that are primitives of their own."""
+
+PRAGMA_HINTS = (
+    "nontemporal",
+    "auto_unroll_max_step",
+    "auto_unroll_max_depth",
+    "unroll_explicit",
+    "unroll_and_jam",
+    "loop_partition_hint",
+    "parallel_launch_point",
+    "parallel_stride_pattern",
+    "parallel_barrier_when_finish",
+)
+"""Hints that are kept; of these the first has an effect."""
 
 
 class KindPrimitives(StageState):
@@ -158,13 +175,16 @@ class KindPrimitives(StageState):
 
     @primitive
     def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:
-        """Attach a hint to a loop; unknown hints are kept and ignored.
+        """Attach a hint to a loop.
 
         TVM: pragma. A hint never changes what is computed.
 
         Args:
             var: a loop of the stage.
-            pragma_type: name of the hint.
+            pragma_type: "vectorize", "unroll" or "parallel", which are those primitives; "nontemporal" (stores pass
+                by the caches); or one of TVM's that are kept and have no effect: auto_unroll_max_step,
+                auto_unroll_max_depth, unroll_explicit, unroll_and_jam, loop_partition_hint, parallel_launch_point,
+                parallel_stride_pattern, parallel_barrier_when_finish.
             pragma_value: a number or a text.
 
         Before:
@@ -186,6 +206,13 @@ class KindPrimitives(StageState):
               serial i in 0..8
         """
         self.leaf("pragma", var)
+        pragma_type = str(pragma_type)  # a text of NumPy prints otherwise
+        if pragma_type in PRAGMA_KINDS:
+            getattr(self, pragma_type)(var)
+            return
+        if pragma_type not in PRAGMA_HINTS:
+            known = listing(pragma_type, (*PRAGMA_KINDS, *PRAGMA_HINTS))
+            raise self.refuse("pragma", f"no hint is called {pragma_type!r}; known: {known}", var)
         self.pragmas.setdefault(var, {})[pragma_type] = pragma_value
 
 

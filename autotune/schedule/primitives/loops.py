@@ -94,7 +94,8 @@ class LoopPrimitives(StageState):
         TVM and Halide: fuse. Exo: mult_loops. Loop collapsing.
 
         Args:
-            order: loops of the stage, each directly inside the one before, all data or all reduction loops.
+            order: loops of the stage, each directly inside the one before, all data or all reduction loops. None of a
+                stage without loops, which then gets one of a single iteration.
 
         Returns:
             The fused loop; its extent is the product.
@@ -138,7 +139,7 @@ class LoopPrimitives(StageState):
                 serial k in 0..8 (reduce)    <---
         """
         if not order:
-            raise self.refuse("fuse", "name at least one loop")
+            return self._only_loop()
         fused = order[0]
         self.leaf("fuse", fused)
         for inner in order[1:]:
@@ -158,6 +159,15 @@ class LoopPrimitives(StageState):
             self.all_iter_vars.append(new)
             fused = new
         return fused
+
+    def _only_loop(self) -> IterVar:
+        """A loop of one iteration for a stage that has none."""
+        if self.leaf_iter_vars:
+            raise self.refuse("fuse", "name at least one loop")
+        single = self.fresh("singleton", 1, "data")
+        self.leaf_iter_vars.append(single)
+        self.all_iter_vars.append(single)
+        return single
 
     @primitive
     def reorder(self, *order: IterVar) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from autotune.runtime.compiled_model import CompiledModel
     from autotune.runtime.image import Binding, ModuleImage
     from autotune.schedule.schedule import Schedule
+    from autotune.sized_function import SizedFunction
     from autotune.target import Target
     from autotune.te.tensor import Tensor
 
@@ -125,10 +126,11 @@ def build(
     *,
     threads: int | None = None,
     name: str = "main",
-) -> Function:
+) -> Function | SizedFunction:
     """Compile a schedule; ``args`` are its tensors in the order of the call.
 
-    ``target`` is a CPU that this machine can stand in for, an OpenCL device ("opencl", "opencl:1"), a GPU of NVIDIA
+    A program with ``te.var`` compiles when it is called, for the sizes of the call; its ``te.var`` may be among
+    ``args``. ``target`` is a CPU that this machine can stand in for, an OpenCL device ("opencl", "opencl:1"), a GPU of NVIDIA
     ("cuda:sm_90"), or "interpreter": the reference that every other target is compared with, which runs any schedule,
     threads and barriers included, and finds accesses outside of a buffer. Code for a device that is not here can be
     read and saved, not called. Raises TargetError, LoweringError, BuildError.
@@ -136,10 +138,18 @@ def build(
     from autotune.codegen.backend import compile_schedule
 
     chosen = _target(target, threads)
-    code = compile_schedule(schedule, args, chosen)
-    lookups = placed_lookups(schedule, code)
-    image = image_of(code, chosen, name, lookups)
-    return Function(code, image, _runner(code, image, lookups))
+
+    def compiled(schedule: Schedule, args: Sequence[Tensor]) -> Function:
+        code = compile_schedule(schedule, args, chosen)
+        lookups = placed_lookups(schedule, code)
+        image = image_of(code, chosen, name, lookups)
+        return Function(code, image, _runner(code, image, lookups))
+
+    if schedule.open_outputs:
+        from autotune.sized_function import SizedFunction
+
+        return SizedFunction(schedule, args, compiled)
+    return compiled(schedule, args)
 
 
 def _target(target: Target | str, threads: int | None) -> Target:

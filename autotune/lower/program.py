@@ -18,6 +18,7 @@ from autotune.strides import aligned_strides
 from autotune.te.accesses import checked
 from autotune.te.depth import walks_deep
 from autotune.te.sequential import SequentialOp
+from autotune.te.sizes import SizeVar
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 from autotune.te.traversal import reads
 
@@ -122,11 +123,14 @@ def _argument_buffers(
 ) -> dict[Tensor, Buffer]:
     buffers: dict[Tensor, Buffer] = {}
     for tensor in args:
+        if isinstance(tensor, SizeVar):  # a size among the arguments of a program at its examples
+            continue
         if tensor in buffers:
             raise LoweringError(f"argument {tensor.name} is given twice")
         name = _argument_name(schedule, tensor, buffers)
-        buffers[tensor] = Buffer(name, tensor.shape, tensor.dtype, "argument", strides.get(name))
-    given = {(schedule[t], t.value_index) for t in args if t.op in schedule}
+        shape = schedule[tensor].op.shape if tensor.op in schedule else tensor.op.shape
+        buffers[tensor] = Buffer(name, shape, tensor.dtype, "argument", strides.get(name))
+    given = {(schedule[t], t.value_index) for t in buffers if t.op in schedule}
     for stage in order:
         if isinstance(stage.op, PlaceholderOp) or stage.is_output:
             for index in range(len(stage.op.dtypes)):

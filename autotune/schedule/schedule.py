@@ -15,6 +15,7 @@ from autotune.schedule.trace import Step, Trace
 from autotune.suggest import listing
 from autotune.te.expr import IterVar
 from autotune.te.sequential import SequentialOp
+from autotune.te.sizes import closed, open_sizes
 from autotune.te.tensor import ComputeOp, Operation, Tensor, post_order
 from autotune.te.traversal import ordered
 
@@ -35,6 +36,8 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
         self.stages: list[Stage] = []
         self._order: list[Stage] | None = None
         """What :meth:`order` found, until a stage computes something else."""
+        self.open_outputs: tuple[Operation, ...] = ()
+        """What was scheduled, where a call brings some of its sizes."""
         for op in post_order([op.output(0) for op in outputs]):
             self.add(op)
         for op in outputs:
@@ -163,6 +166,10 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
         self._stages[op] = stage
         self._order = None
 
+    def also(self, op: Operation, known: Operation) -> None:
+        """Let ``op`` name the stage of an operation that is known."""
+        self._stages[op] = self._stages[known]
+
     def redirect(self, reader: Stage, source: Stage, index: int, replacement: Any) -> None:
         """Let ``reader`` read ``replacement(indices)`` where it reads output ``index`` of ``source``."""
         assert isinstance(reader.op, ComputeOp)
@@ -201,4 +208,16 @@ def create_schedule(ops: Any) -> Schedule:
             outputs.append(op)
     if not outputs:
         raise ScheduleError("create_schedule needs at least one output")
-    return Schedule(outputs)
+    if not open_sizes([op.output(0) for op in outputs]):
+        return Schedule(outputs)
+    return _at_examples(outputs)
+
+
+def _at_examples(outputs: list[Operation]) -> Schedule:
+    """The schedule of a program with sizes that a call brings, at an example of each."""
+    made = closed(outputs)
+    schedule = Schedule([made[op] for op in outputs])
+    schedule.open_outputs = tuple(outputs)
+    for op, example in made.items():
+        schedule.also(op, example)
+    return schedule

@@ -15,8 +15,6 @@ from autotune.te.compat import (
     nearbyint,
     power,
     scan,
-    size_var,
-    var,
 )
 from autotune.te.evaluate import evaluate
 from autotune.te.expr import Expr, IterVar, Range, Var, cast, const
@@ -95,6 +93,8 @@ from autotune.te.reductions import (
     prod,
     sum,
 )
+from autotune.te.sizes import SizeVar, var
+from autotune.te.sizes import var as size_var
 from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 
 
@@ -113,6 +113,7 @@ __all__ = [
     "PlaceholderOp",
     "Range",
     "Select",
+    "SizeVar",
     "Tensor",
     "TensorIntrin",
     "Var",

@@ -9,22 +9,6 @@ from autotune.te.functions import pow as power
 from autotune.te.functions import round as nearbyint
 
 
-def var(name: str = "tindex", dtype: str = "int32") -> NoReturn:
-    """Raises ScheduleError: shapes are static.
-
-    >>> var("n")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    autotune.errors.ScheduleError: te.var: shapes are static here: pass the number itself ... (a trace replays on each)
-    """
-    raise ScheduleError(
-        f"te.var: shapes are static here: pass the number itself for {name!r} and build one schedule a shape "
-        f"(a trace replays on each)"
-    )
-
-
-size_var = var
-
-
 def extern(*_: Any, **__: Any) -> NoReturn:
     """Raises ScheduleError: external calls are operators of a graph."""
     raise ScheduleError(
@@ -60,6 +44,4 @@ __all__ = [
     "nearbyint",
     "power",
     "scan",
-    "size_var",
-    "var",
 ]

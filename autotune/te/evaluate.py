@@ -18,6 +18,7 @@ from autotune.te.dtypes import is_float
 from autotune.te.expr import Expr, Reduce, Var
 from autotune.te.sequential import SequentialOp
 from autotune.te.sequential_run import run_statements
+from autotune.te.sizes import closed, open_sizes, solved
 from autotune.te.tensor import ComputeOp, Epilogue, Operation, Tensor, post_order
 from autotune.te.values import value_of
 
@@ -31,6 +32,8 @@ def evaluate(tensors: Sequence[Tensor], inputs: Mapping[Tensor, Array]) -> list[
     Raises KeyError on a missing one, LoweringError for an index that leaves its tensor, and InputError for a wrong one
     among indices that are data.
     """
+    if open_sizes(tensors):
+        tensors, inputs = _closed(tensors, inputs)
     values: dict[tuple[Operation, int], Array] = {}
     for tensor, array in inputs.items():
         values[tensor.op, 0] = np.asarray(array)
@@ -47,6 +50,16 @@ def evaluate(tensors: Sequence[Tensor], inputs: Mapping[Tensor, Array]) -> list[
         elif (op, 0) not in values:
             raise KeyError(f"no array was given for placeholder {op.name}")
     return [values[t.op, t.value_index] for t in tensors]
+
+
+def _closed(
+    tensors: Sequence[Tensor], inputs: Mapping[Tensor, Array]
+) -> tuple[list[Tensor], dict[Tensor, Array]]:
+    """A program and its inputs with the sizes that the inputs have."""
+    sizes = solved([(tensor, np.shape(array)) for tensor, array in inputs.items()])
+    made = closed([t.op for t in tensors], sizes)
+    given = {made.get(t.op, t.op).output(0): array for t, array in inputs.items()}
+    return [made[t.op].output(t.value_index) for t in tensors], given
 
 
 MOST_POINTS = 1 << 24
@@ -110,7 +123,7 @@ def _filled(array: Array, shape: tuple[int, ...], dtype: str) -> Array:
 def _fold(reduction: Reduce, sources: tuple[Array, ...], data_rank: int) -> list[Array]:
     """Fold flattened reduction axes one element at a time through the reducer's own expressions."""
     data_shape = sources[0].shape[:data_rank]
-    flat = [s.reshape(*data_shape, -1) for s in sources]
+    flat = [s.reshape(*data_shape, math.prod(s.shape[data_rank:])) for s in sources]
     name = reduction.reducer.name
     if len(flat) == 1 and name in ("sum", "prod", "max", "min") and flat[0].shape[-1]:
         dtype = flat[0].dtype

@@ -119,24 +119,37 @@ class Var(Expr):
         self.dtype = dtype
 
 
+class Extent(int):
+    """A size that is known; ``value`` is the number, as programs for TVM read it."""
+
+    @property
+    def value(self) -> int:
+        """The number."""
+        return int(self)
+
+
 class Range(NamedTuple):
-    """``extent`` integers from ``min`` on."""
+    """``extent`` integers from ``min`` on; an extent that a call brings is an expression."""
 
     min: int
-    extent: int
+    extent: Any
 
 
 class IterVar(Var):
     """A loop variable with its domain ``[0, extent)`` shifted by ``start``.
 
-    ``kind`` is "data" (parallelisable), "reduce" or "thread".
+    ``kind`` is "data" (parallelisable), "reduce" or "thread". Where a call brings the extent, ``open_extent`` is
+    its expression, and ``extent`` the number for an example.
     """
 
-    __slots__ = ("extent", "kind", "start", "tag")
+    __slots__ = ("extent", "kind", "open_extent", "start", "tag")
 
-    def __init__(self, name: str, extent: int, kind: str, start: int = 0, tag: str = "") -> None:
+    def __init__(
+        self, name: str, extent: int, kind: str, start: int = 0, tag: str = "", open_extent: Expr | None = None
+    ) -> None:
         super().__init__(name)
         self.extent = extent
+        self.open_extent = open_extent
         self.kind = kind
         self.start = start
         self.tag = tag
@@ -144,7 +157,7 @@ class IterVar(Var):
     @property
     def dom(self) -> Range:
         """The domain: its first value and how many there are."""
-        return Range(self.start, self.extent)
+        return Range(self.start, self.extent if self.open_extent is None else self.open_extent)
 
     @property
     def var(self) -> IterVar:
@@ -421,6 +434,7 @@ __all__ = [
     "Const",
     "Expr",
     "ExprLike",
+    "Extent",
     "IterVar",
     "Not",
     "Range",

@@ -13,6 +13,7 @@ from autotune.te.expr import (
     Const,
     Expr,
     ExprLike,
+    Extent,
     IterVar,
     Reduce,
     Var,
@@ -21,21 +22,26 @@ from autotune.te.expr import (
     select,
 )
 from autotune.te.reductions import StartedReduce, without_start
+from autotune.te.sizes import SizeVar, is_size, size_of, variables
 from autotune.te.tensor import ComputeOp, Epilogue, PlaceholderOp, Tensor
 from autotune.te.traversal import nodes
 
 
-def _shape(shape: Any) -> tuple[int, ...]:
+def _shape(shape: Any) -> tuple[Any, ...]:
+    """Extents as they are given: numbers, and expressions of ``te.var``; raises TypeError for anything else."""
     dims = tuple(shape) if isinstance(shape, list | tuple) else (shape,)
-    result = []
-    for d in dims:
-        value = d.value if isinstance(d, Const) else d
-        if hasattr(value, "item"):
-            value = value.item()
-        if not isinstance(value, int) or value < 0:
-            raise TypeError(f"a shape has non-negative integers, got {d!r} in {dims!r}")
-        result.append(value)
-    return tuple(result)
+    return tuple(_extent(d, dims) for d in dims)
+
+
+def _extent(d: Any, dims: tuple[Any, ...]) -> Any:
+    value = d.value if isinstance(d, Const) else d
+    if is_size(value):
+        return value
+    if hasattr(value, "item"):
+        value = value.item()
+    if not isinstance(value, int) or value < 0:
+        raise TypeError(f"a shape has non-negative integers, got {d!r} in {dims!r}")
+    return Extent(value)
 
 
 def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder") -> Tensor:
@@ -44,7 +50,17 @@ def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder")
     >>> placeholder((4, 8), name="A")
     Tensor(A, shape=(4, 8), dtype=float32)
     """
-    return PlaceholderOp(name, _shape(shape), "float32" if dtype is None else dtype_named(dtype)).output(0)
+    dims = _shape(shape)
+    sizes = dims if variables(dims) else None
+    numbers = tuple(map(size_of, dims)) if sizes else dims
+    return PlaceholderOp(name, numbers, "float32" if dtype is None else dtype_named(dtype), sizes).output(0)
+
+
+def loop_over(name: str, extent: Any, start: int = 0, kind: str = "data") -> IterVar:
+    """A loop variable over an extent, which may be an expression of ``te.var``."""
+    if isinstance(extent, Expr):
+        return IterVar(name, size_of(extent), kind, start, open_extent=extent)
+    return IterVar(name, extent, kind, start)
 
 
 def _axis_names(fcompute: Callable[..., Any], rank: int, more: Sequence[str] = ()) -> list[str]:
@@ -75,12 +91,13 @@ def compute(
     """
     dims = _shape(shape)
     names = _axis_names(fcompute, len(dims), varargs_names or ())
-    axis = tuple(IterVar(n, d, "data") for n, d in zip(names, dims, strict=True))
+    axis = tuple(loop_over(n, d) for n, d in zip(names, dims, strict=True))
     result = fcompute(*axis)
     several = isinstance(result, list | tuple)
     body = tuple(as_expr(e) for e in (result if several else (result,)))
-    _check_body(name, body)
+    is_open = _check_body(name, body)
     op = ComputeOp(name, axis, tuple(map(without_start, body)), _start_of(name, body))
+    op.is_open = is_open or builtins.any(iv.open_extent is not None for iv in (*axis, *op.reduce_axis))
     op.tag, op.attrs = tag, MappingProxyType(dict(attrs or {}))
     return [op.output(i) for i in range(len(body))] if several else op.output(0)
 
@@ -94,20 +111,30 @@ def _start_of(name: str, body: tuple[Expr, ...]) -> Epilogue | None:
     return Epilogue(accumulator, first.reducer.combine((first.start,), (accumulator,))[0])
 
 
-def _check_body(name: str, body: tuple[Expr, ...]) -> None:
-    """A reduction is allowed at the top of a body only, the same one in all components."""
+def _check_body(name: str, body: tuple[Expr, ...]) -> bool:
+    """Whether a body has a ``te.var``; a reduction is at its top only, the same one in all components."""
+    is_open = False
     for expr in body:
-        parts = expr.sources if isinstance(expr, Reduce) else (expr,)
-        if builtins.any(isinstance(node, Reduce) for part in parts for node in nodes(part)):
-            raise TypeError(
-                f"{name}: a reduction must be the whole expression of a stage; "
-                "compute it in a stage of its own and read that"
-            )
+        for node in (n for part in _parts(expr) for n in nodes(part)):
+            is_open = is_open or isinstance(node, SizeVar)
+            if isinstance(node, Reduce):
+                raise TypeError(
+                    f"{name}: a reduction must be the whole expression of a stage; "
+                    "compute it in a stage of its own and read that"
+                )
     reductions = [e for e in body if isinstance(e, Reduce)]
     if reductions and (
         len(reductions) != len(body) or builtins.any(r.sources != body[0].sources for r in reductions)  # type: ignore[attr-defined]
     ):
         raise TypeError(f"{name}: all components of a tuple must come from one reduction")
+    return is_open
+
+
+def _parts(expr: Expr) -> tuple[Expr, ...]:
+    """What a reduction combines, and where it starts from; any other expression itself."""
+    if isinstance(expr, StartedReduce):
+        return (*expr.sources, expr.start)
+    return expr.sources if isinstance(expr, Reduce) else (expr,)
 
 
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:
@@ -117,10 +144,13 @@ def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:
     """
     if thread_tag:
         raise ValueError(f"reduce_axis {name}: thread_tag={thread_tag!r} belongs in the schedule: use bind")
-    low, high = (d.value if isinstance(d, Const) else int(d) for d in dom)
+    low, high = (d.value if isinstance(d, Const) else d for d in dom)
+    if is_size(high) and not isinstance(low, Expr):
+        return loop_over(name, high - int(low), int(low), "reduce")
+    low, high = int(low), int(high)
     if high < low:
         raise ValueError(f"reduce_axis {name}: empty domain ({low}, {high})")
-    return IterVar(name, int(high - low), "reduce", start=int(low))
+    return loop_over(name, Extent(high - low), low, "reduce")
 
 
 def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:

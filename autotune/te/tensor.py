@@ -25,6 +25,8 @@ class Operation:
     """A user's word for what the operation is; it changes nothing."""
     attrs: Mapping[str, Any] = MappingProxyType({})
     """A user's notes; they change nothing."""
+    is_open: bool = False
+    """Whether a call brings sizes of this operation; then ``shape`` and extents of axes are those of an example."""
 
     @property
     def reduce_axis(self) -> tuple[IterVar, ...]:
@@ -40,6 +42,16 @@ class Operation:
         return f"{self.name}.v{index}" if len(self.dtypes) > 1 else self.name
 
     @property
+    def sizes(self) -> tuple[Any, ...]:
+        """The shape, with expressions for extents that a call brings."""
+        return self.shape
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        """What an element is computed by."""
+        return ()
+
+    @property
     def input_tensors(self) -> tuple[Tensor, ...]:
         """The tensors that this operation reads, each once, in order of first use."""
         return ()
@@ -51,10 +63,18 @@ class Operation:
 class PlaceholderOp(Operation):
     """An input of the program."""
 
-    def __init__(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
+    def __init__(
+        self, name: str, shape: tuple[int, ...], dtype: str, sizes: tuple[Any, ...] | None = None
+    ) -> None:
         self.name = name
         self.shape = shape
         self.dtypes = (dtype,)
+        self._sizes = shape if sizes is None else sizes
+        self.is_open = sizes is not None
+
+    @property
+    def sizes(self) -> tuple[Any, ...]:
+        return self._sizes
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +108,14 @@ class ComputeOp(Operation):
         self._inputs: tuple[Tensor, ...] | None = None
 
     @property
+    def sizes(self) -> tuple[Any, ...]:
+        return tuple(iv.dom.extent for iv in self.axis) if self.is_open else self.shape
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        return self.body if self.epilogue is None else (*self.body, self.epilogue.body)
+
+    @property
     def reduction(self) -> Reduce | None:
         """The reduction at the top of the body, or None."""
         return self.body[0] if isinstance(self.body[0], Reduce) else None
@@ -102,8 +130,7 @@ class ComputeOp(Operation):
     def input_tensors(self) -> tuple[Tensor, ...]:
         if self._inputs is None:
             found: dict[Tensor, None] = {}
-            last = () if self.epilogue is None else (self.epilogue.body,)
-            for expr in (*self.body, *last):
+            for expr in self.expressions:
                 for read in reads(expr):
                     found.setdefault(read.tensor)
             self._inputs = tuple(found)
@@ -120,9 +147,9 @@ class Tensor:
         self.value_index = value_index
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents of the dimensions."""
-        return self.op.shape
+    def shape(self) -> tuple[Any, ...]:
+        """Extents of the dimensions: numbers, and expressions of ``te.var``."""
+        return self.op.sizes
 
     @property
     def ndim(self) -> int:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autotune.te.expr import Expr, ExprLike, IterVar
-from autotune.te.tensor import ComputeOp, Tensor
+from autotune.te.operations import compute
+from autotune.te.tensor import Tensor
 
 
 def elementwise(name: str, function: Callable[..., Expr], *operands: Any) -> Tensor:
@@ -16,11 +17,13 @@ def elementwise(name: str, function: Callable[..., Expr], *operands: Any) -> Ten
     """
     tensors = [o for o in operands if isinstance(o, Tensor)]
     shape = broadcast([t.shape for t in tensors])
-    axes = tuple(IterVar(f"ax{n}", extent, "data") for n, extent in enumerate(shape))
-    body = function(*(_element(o, axes) for o in operands))
-    op = ComputeOp(name, axes, (body,))
-    op.tag = "elemwise" if all(t.shape == shape for t in tensors) else "broadcast"
-    return op.output(0)
+    alike = all(_same(a, b) for t in tensors for a, b in zip(t.shape[::-1], shape[::-1], strict=False))
+    tag = "elemwise" if alike and all(t.ndim == len(shape) for t in tensors) else "broadcast"
+    names = [f"ax{n}" for n in range(len(shape))]
+    found: Tensor = compute(
+        shape, lambda *axes: function(*(_element(o, axes) for o in operands)), name, tag, varargs_names=names
+    )
+    return found
 
 
 def broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

@@ -92,13 +92,14 @@ class SizedFunction:
     def _compiled(self, sizes: dict[SizeVar, int]) -> Function:
         from autotune.schedule.schedule import create_schedule
 
-        made = closed([*self._outputs, *(t.op for t in self._tensors)], sizes)
         try:
+            made = closed([*self._outputs, *(t.op for t in self._tensors)], sizes)
             schedule = self._trace.apply(create_schedule([made[op] for op in self._outputs]))
             return self._build(schedule, [made[t.op].output(t.value_index) for t in self._tensors])
-        except (ScheduleError, LoweringError) as error:
+        except (ScheduleError, LoweringError, TypeError) as error:
             known = ", ".join(f"{v.name}={sizes[v]}" for v in self.sizes)
-            raise type(error)(f"for {known}: {error}") from error
+            kind = LoweringError if isinstance(error, LoweringError) else ScheduleError
+            raise kind(f"for {known}: {error}") from error
 
 
 def _integer(variable: SizeVar, value: Any) -> int:

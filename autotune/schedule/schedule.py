@@ -10,6 +10,7 @@ from autotune.schedule import rewrite
 from autotune.schedule.declare import KnobDeclarations
 from autotune.schedule.knob_value import KnobRecord
 from autotune.schedule.primitives.layout import LayoutPrimitives
+from autotune.schedule.sequential import AbsorbedStage
 from autotune.schedule.stage import Stage
 from autotune.schedule.trace import Step, Trace
 from autotune.suggest import listing
@@ -33,6 +34,7 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
         self._by_name: dict[str, Stage] = {}
         self._renamed: dict[Operation, Operation] = {}
         """Operations whose name another one had already, as they are called here."""
+        self._absorbed: dict[Operation, AbsorbedStage] = {}
         self.stages: list[Stage] = []
         self._order: list[Stage] | None = None
         """What :meth:`order` found, until a stage computes something else."""
@@ -54,6 +56,8 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
         if not isinstance(op, Operation):
             raise ScheduleError(f"expected a stage, a tensor, an operation or a name, got {key!r}")
         stage = self._stages.get(op)
+        if stage is None and op in self._absorbed:
+            return self._absorbed[op]  # type: ignore[return-value]  # it answers to little more than its name
         if stage is None:
             raise ScheduleError(
                 f"{op.name!r} is not part of this schedule; its stages: {', '.join(self._by_name)}"
@@ -148,6 +152,7 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
         stage = Stage(self, op)
         self._stages[op] = stage
         self._order = None
+        self._absorbed |= {inner: AbsorbedStage(inner.name, op.name) for inner in op.absorbed}
         if op.name in self._by_name:
             self._renamed[op] = rewrite.renamed(op, self.unique_name(op.name))
             self.replace_op(stage, self._renamed[op])
@@ -168,7 +173,10 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
 
     def also(self, op: Operation, known: Operation) -> None:
         """Let ``op`` name the stage of an operation that is known."""
-        self._stages[op] = self._stages[known]
+        if known in self._stages:
+            self._stages[op] = self._stages[known]
+        elif known in self._absorbed:
+            self._absorbed[op] = AbsorbedStage(op.name, self._absorbed[known].owner)
 
     def redirect(self, reader: Stage, source: Stage, index: int, replacement: Any) -> None:
         """Let ``reader`` read ``replacement(indices)`` where it reads output ``index`` of ``source``."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
 
 from autotune.errors import ScheduleError
 from autotune.te.sequential import SequentialOp
@@ -11,6 +12,25 @@ if TYPE_CHECKING:
     from autotune.schedule.stage import Stage
 
 _LANES = ("vectorized", "unrolled")
+
+
+@dataclass(frozen=True)
+class AbsorbedStage:
+    """A stage that is computed within the steps of a scan: there it is inlined, and that is all."""
+
+    name: str
+    owner: str
+
+    def compute_inline(self) -> None:
+        """What happens to it anyway."""
+
+    def __getattr__(self, step: str) -> NoReturn:
+        if step.startswith("__"):
+            raise AttributeError(step)
+        raise ScheduleError(
+            f"{step}: {self.name} is computed within the steps of {self.owner}, a sequential kernel whose statements "
+            f"are fixed; schedule {self.owner}, whose points can run in parallel"
+        )
 
 
 def check_sequential(step: str, stage: Stage) -> None:

@@ -14,7 +14,6 @@ from autotune.te.compat import (
     hybrid,
     nearbyint,
     power,
-    scan,
 )
 from autotune.te.evaluate import evaluate
 from autotune.te.expr import Expr, IterVar, Range, Var, cast, const
@@ -93,6 +92,7 @@ from autotune.te.reductions import (
     prod,
     sum,
 )
+from autotune.te.scan import ScanOp, scan
 from autotune.te.sizes import SizeVar, var
 from autotune.te.sizes import var as size_var
 from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
@@ -112,6 +112,7 @@ __all__ = [
     "Operation",
     "PlaceholderOp",
     "Range",
+    "ScanOp",
     "Select",
     "SizeVar",
     "Tensor",

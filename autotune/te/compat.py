@@ -17,14 +17,6 @@ def extern(*_: Any, **__: Any) -> NoReturn:
     )
 
 
-def scan(*_: Any, **__: Any) -> NoReturn:
-    """Raises ScheduleError: there are no loops that carry a state."""
-    raise ScheduleError(
-        "te.scan: loops that carry a state are not supported; unfold the steps into stages, or reduce with "
-        "te.comm_reducer"
-    )
-
-
 def hybrid(*_: Any, **__: Any) -> NoReturn:
     """Raises ScheduleError: there is no hybrid script."""
     raise ScheduleError("te.hybrid: hybrid script is not supported; write te.compute with te.if_then_else")
@@ -43,5 +35,4 @@ __all__ = [
     "hybrid",
     "nearbyint",
     "power",
-    "scan",
 ]

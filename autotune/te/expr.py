@@ -145,7 +145,13 @@ class IterVar(Var):
     __slots__ = ("extent", "kind", "open_extent", "start", "tag")
 
     def __init__(
-        self, name: str, extent: int, kind: str, start: int = 0, tag: str = "", open_extent: Expr | None = None
+        self,
+        name: str,
+        extent: int,
+        kind: str,
+        start: int = 0,
+        tag: str = "",
+        open_extent: Expr | None = None,
     ) -> None:
         super().__init__(name)
         self.extent = extent

@@ -9,6 +9,7 @@ what ``te.extern`` is in TVM, in our own loops: every backend compiles it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from autotune.te.expr import Expr, IterVar, cast
 from autotune.te.operations import maximum, reduce_axis
@@ -16,6 +17,8 @@ from autotune.te.reductions import max as te_max
 from autotune.te.statements import Statement, Steps
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 from autotune.te.traversal import reads
+
+S = TypeVar("S", bound="SequentialOp")
 
 Build = Callable[[Steps, Sequence[IterVar]], None]
 """Writes the statements of one point, for the values of the axes."""
@@ -90,6 +93,22 @@ def sequential(
     indices: without it those that data decide are settled as in :func:`autotune.te.compute`, and a store outside
     changes nothing.
     """
+    op = sequential_op(SequentialOp, shape, dtypes, inputs, build, names, apart=apart, length=length)
+    return [op.output(n) for n in range(len(dtypes))]
+
+
+def sequential_op(
+    kind: type[S],
+    shape: Sequence[int],
+    dtypes: Sequence[str],
+    inputs: Sequence[Tensor],
+    build: Build,
+    names: Sequence[str],
+    *,
+    apart: Mapping[int, int] | None = None,
+    length: int = 1,
+) -> S:
+    """The operation of a sequential kernel, of one of its kinds; the arguments are those of :func:`sequential`."""
     points = apart or {}
     axis = tuple(IterVar(f"p{n}", points.get(n, 1), "data") for n in range(len(shape)))
     results = tuple(
@@ -98,11 +117,11 @@ def sequential(
     steps = Steps(results)
     build(steps, axis)
     walked = reduce_axis((0, max(length, 1)), name="step")
-    seen = [cast(_seen(tensor, axis, walked), "int64") for tensor in inputs if 0 not in tensor.shape]
+    seen = [cast(_seen(tensor, axis, walked), "int64") for tensor in inputs if 0 not in tensor.op.shape]
     most = seen[0] if seen else cast(walked, "int64")
     for value in seen[1:]:
         most = maximum(most, value)
-    op = SequentialOp(
+    op = kind(
         tuple(names),
         axis,
         tuple(shape),
@@ -115,14 +134,14 @@ def sequential(
         keeps_inside,
     )
     _check(op)
-    return [op.output(n) for n in range(len(dtypes))]
+    return op
 
 
 def _seen(tensor: Tensor, axis: Sequence[IterVar], walked: IterVar) -> Expr:
     """An element as cost models see it read: along the axes that have its extents, and along the steps."""
     lead = len(axis) - tensor.ndim
     index: list[Expr | int] = []
-    for dim, extent in enumerate(tensor.shape):
+    for dim, extent in enumerate(tensor.op.shape):
         own = axis[lead + dim] if lead + dim >= 0 else None
         if own is not None and own.extent == extent:
             index.append(own)

@@ -92,13 +92,13 @@ def closed(outputs: Sequence[Operation], sizes: Sizes | None = None) -> dict[Ope
     At the examples, without ``sizes``, loop variables stay the ones of the program.
     """
     made: dict[Operation, Operation] = {}
-    closing = _Closing(made, sizes)
+    closing = Closing(made, sizes)
     for op in post_order([op.output(0) for op in outputs]):
         made[op] = op if closing.is_closed(op) else closing.operation(op)
     return made
 
 
-class _Closing:
+class Closing:
     """Makes the operations of a program with numbers for its sizes."""
 
     def __init__(self, made: dict[Operation, Operation], sizes: Sizes | None) -> None:
@@ -119,7 +119,7 @@ class _Closing:
         if isinstance(op, PlaceholderOp):
             return PlaceholderOp(op.name, tuple(size_of(d, self.sizes) for d in op.sizes), op.dtypes[0])
         assert isinstance(op, ComputeOp)
-        return self._compute(op)
+        return op.closed(self) or self._compute(op)
 
     def _compute(self, op: ComputeOp) -> ComputeOp:
         axis = tuple(self._axis(iv) for iv in op.axis)
@@ -161,9 +161,7 @@ class _Closing:
         return transform(expr, replace)
 
 
-def solved(
-    shapes: Sequence[tuple[Tensor, Sequence[int]]], named: Sizes | None = None
-) -> dict[SizeVar, int]:
+def solved(shapes: Sequence[tuple[Tensor, Sequence[int]]], named: Sizes | None = None) -> dict[SizeVar, int]:
     """The sizes for which tensors have these shapes, ``named`` ones given; raises InputError where there are none."""
     sizes: dict[SizeVar, int] = dict(named or {})
     pairs = [p for tensor, shape in shapes for p in _dimensions(tensor, shape)]
@@ -176,13 +174,16 @@ def solved(
             found = size_of(size, sizes)
             if found != extent:
                 known = ", ".join(f"{v.name}={sizes[v]}" for v in variables([size]))
-                raise InputError(f"{where} must be {size}" + (f" = {found} ({known})" if known else "") + f", got {extent}")
+                wanted = f"{size} = {found} ({known})" if known else f"{size}"
+                raise InputError(f"{where} must be {wanted}, got {extent}")
     return sizes
 
 
 def _dimensions(tensor: Tensor, shape: Sequence[int]) -> list[tuple[str, Any, int]]:
     if len(shape) != tensor.ndim:
-        raise InputError(f"{tensor.name} has {tensor.ndim} dimensions {tensor.shape}, got the shape {tuple(shape)}")
+        raise InputError(
+            f"{tensor.name} has {tensor.ndim} dimensions {tensor.shape}, got the shape {tuple(shape)}"
+        )
     return [
         (f"dimension {n} of {tensor.name}", size, extent)
         for n, (size, extent) in enumerate(zip(tensor.shape, shape, strict=True))
@@ -196,4 +197,4 @@ def _solution(size: Expr, unknown: SizeVar, extent: int, sizes: Mapping[SizeVar,
     return (extent - at[0]) // slope if slope else 0
 
 
-__all__ = ["SizeVar", "closed", "is_size", "open_sizes", "size_of", "solved", "var", "variables"]
+__all__ = ["Closing", "SizeVar", "closed", "is_size", "open_sizes", "size_of", "solved", "var", "variables"]

@@ -25,6 +25,8 @@ class Operation:
     """A user's word for what the operation is; it changes nothing."""
     attrs: Mapping[str, Any] = MappingProxyType({})
     """A user's notes; they change nothing."""
+    absorbed: tuple[Operation, ...] = ()
+    """Operations that are computed within this one, which no schedule has as stages."""
     is_open: bool = False
     """Whether a call brings sizes of this operation; then ``shape`` and extents of axes are those of an example."""
 
@@ -114,6 +116,10 @@ class ComputeOp(Operation):
     @property
     def expressions(self) -> tuple[Expr, ...]:
         return self.body if self.epilogue is None else (*self.body, self.epilogue.body)
+
+    def closed(self, closing: Any) -> ComputeOp | None:
+        """The operation with numbers for its sizes where it is made in its own way; see ``te.sizes``."""
+        return None
 
     @property
     def reduction(self) -> Reduce | None:

@@ -64,7 +64,9 @@ def signature(args: Sequence[Tensor]) -> str:
 
 def _operation(op: Operation, numbers: dict[Operation, int]) -> str:
     if op.is_open:
-        raise ScheduleError(f"{op.name} has sizes that a call brings (te.var); a program with a text has numbers")
+        raise ScheduleError(
+            f"{op.name} has sizes that a call brings (te.var); a program with a text has numbers"
+        )
     name = json.dumps(op.name, ensure_ascii=False)
     if not isinstance(op, ComputeOp):
         return f'placeholder({name}, {op.shape}, "{op.dtypes[0]}")'

@@ -7,10 +7,12 @@ when the code is loaded. See ``docs/library-kernels.md``.
 
 from __future__ import annotations
 
+from autotune.library.call import NUMBERS, call
 from autotune.library.registry import (
     OPERATIONS,
     LibraryKernel,
     address,
+    extern_symbol,
     kernel,
     kernels,
     library_symbols,
@@ -21,9 +23,12 @@ from autotune.library.registry import (
 )
 
 __all__ = [
+    "NUMBERS",
     "OPERATIONS",
     "LibraryKernel",
     "address",
+    "call",
+    "extern_symbol",
     "kernel",
     "kernels",
     "library_symbols",

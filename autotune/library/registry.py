@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import re
 from collections.abc import Callable, Iterable
@@ -12,7 +13,10 @@ from autotune import settings
 from autotune.errors import BuildError, UsageError
 from autotune.library import blas
 
-OPERATIONS = ("matmul",)
+EXTERN = "extern"
+"""The operation of functions that ``te.extern`` calls, of any arguments; they have no element type."""
+
+OPERATIONS = ("matmul", EXTERN)
 """Operations that a library kernel may be registered for."""
 
 Convention = Literal["layout", "fortran"]
@@ -42,6 +46,7 @@ def register(name: str, function: Any, *, operation: str = "matmul", dtype: str 
     A [m, k] and B [k, n], its signature is ``void(out*, a*, b*, int64* layout)``: pointers to the first elements of
     C, A and B, all of ``dtype``, and ``layout = (m, n, k, C's row step, 1, A's row step, 1, B's row step, 1)``, steps
     in elements. It stores all of C, calls from several threads at once, and must not raise. It must stay alive.
+    For "extern" it takes what the program passes it (``te.call_extern``), and has no ``dtype``.
     Raises UsageError for a name that is no lower-case identifier, an unknown operation, or no address.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name in ("tiles", blas.NAME):
@@ -52,7 +57,9 @@ def register(name: str, function: Any, *, operation: str = "matmul", dtype: str 
         raise UsageError(
             f"library kernel {name}: no operation {operation!r}; allowed: {', '.join(OPERATIONS)}"
         )
-    if dtype not in blas.FUNCTIONS:
+    if operation == EXTERN:
+        dtype = EXTERN
+    elif dtype not in blas.FUNCTIONS:
         raise UsageError(f"library kernel {name}: no dtype {dtype!r}; allowed: {', '.join(blas.FUNCTIONS)}")
     where = getattr(function, "address", None)
     if not isinstance(where, int) or not where:
@@ -99,6 +106,30 @@ def symbol(name: str, dtype: str) -> str:
     return f"{_PREFIX}{name}.{dtype}"
 
 
+def extern_symbol(function: Any) -> str:
+    """What object code calls a function of ``te.extern`` by: a registered name, or a function of this process alone.
+
+    Raises BuildError for a name that is not registered, UsageError for what has no address.
+    """
+    if isinstance(function, str):
+        return symbol(kernel(function, EXTERN).name, EXTERN)
+    where = _address_of(function)
+    name = f"at_{where:x}"
+    _REGISTERED[name, EXTERN] = LibraryKernel(name, EXTERN, EXTERN, "layout", lambda: _address_of(function))
+    return symbol(name, EXTERN)
+
+
+def _address_of(function: Any) -> int:
+    where = function if isinstance(function, int) else getattr(function, "address", None)
+    if where is None and isinstance(function, ctypes._CFuncPtr):
+        where = ctypes.cast(function, ctypes.c_void_p).value
+    if not isinstance(where, int) or where <= 0:
+        raise UsageError(
+            f"{function!r} has no address; make it with numba.cfunc, or give a function of ctypes or an address"
+        )
+    return where
+
+
 def library_symbols(names: Iterable[str]) -> tuple[str, ...]:
     """Those symbols that are library kernels, in order."""
     return tuple(sorted(n for n in names if n.startswith(_PREFIX)))
@@ -123,9 +154,11 @@ def _import_modules() -> None:
 
 
 __all__ = [
+    "EXTERN",
     "OPERATIONS",
     "LibraryKernel",
     "address",
+    "extern_symbol",
     "kernel",
     "kernels",
     "library_symbols",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from autotune.strides import dense_strides
-from autotune.te.expr import Expr, Var
+from autotune.te.expr import Const, Expr, Var
 from autotune.te.instructions import Step
 from autotune.te.traversal import children
 
@@ -193,6 +193,20 @@ class Intrinsic(Stmt):
     requires: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class External(Stmt):
+    """A call of a function from outside of the code, by the symbol under which it is found at load time.
+
+    ``arguments`` are loads of first elements, passed as pointers, and numbers, passed by value. The function may write
+    all elements of ``results`` and read all of ``inputs``.
+    """
+
+    symbol: str
+    arguments: tuple[Load | Const, ...]
+    results: tuple[Load, ...]
+    inputs: tuple[Load, ...]
+
+
 @dataclass(frozen=True)
 class LoopKernel:
     """One loop nest that runs between two barriers.
@@ -258,6 +272,8 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
         return (*stmt.indices, stmt.value)
     if isinstance(stmt, Prefetch):
         return stmt.indices
+    if isinstance(stmt, External):
+        return (*stmt.results, *stmt.inputs)
     return ()
 
 
@@ -330,6 +346,7 @@ __all__ = [
     "Allocate",
     "Barrier",
     "Buffer",
+    "External",
     "For",
     "If",
     "Intrinsic",

@@ -9,6 +9,7 @@ from autotune.lower.ir import (
     Allocate,
     Barrier,
     Buffer,
+    External,
     For,
     If,
     Intrinsic,
@@ -172,6 +173,8 @@ class _Walker:
             return self.walk(stmt.body, loops, conditions, time, names, pending, position)
         if isinstance(stmt, Prefetch | Barrier):
             return position
+        if isinstance(stmt, External):
+            raise NotAffine("a call of a function from outside, which nothing is known of")
         if isinstance(stmt, While):
             raise NotAffine("a loop that runs while a condition holds")
         assert isinstance(stmt, Store)

@@ -8,6 +8,7 @@ from autotune.lower.ir import (
     Allocate,
     Barrier,
     Buffer,
+    External,
     For,
     If,
     Intrinsic,
@@ -107,6 +108,8 @@ def _stmt(stmt: Stmt, depth: int, lines: list[str]) -> None:
         lines.append(f"{pad}barrier{note}")
     elif isinstance(stmt, Prefetch):
         lines.append(f"{pad}prefetch {_element(stmt.buffer, stmt.indices)}")
+    elif isinstance(stmt, External):
+        lines.append(f"{pad}{stmt.symbol}({', '.join(expr_text(a) for a in stmt.arguments)})")
     elif isinstance(stmt, Intrinsic):
         lines.append(f"{pad}{stmt.name}({', '.join(expr_text(o) for o in stmt.operands)})")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from autotune.errors import LoweringError
 from autotune.lower.inlining import Inlined, inlined_bodies
-from autotune.lower.ir import Buffer, For, LoopKernel, LoopProgram, Stmt, Store, loads, walk
+from autotune.lower.ir import Buffer, External, For, LoopKernel, LoopProgram, Stmt, Store, loads, walk
 from autotune.lower.linear import Simplifier, constant_form
 from autotune.lower.nest import NestBuilder
 from autotune.lower.partition import partition
@@ -187,5 +187,8 @@ def _kernel(stage: Stage, body: Stmt) -> LoopKernel:
             )
     outer = ("argument", "workspace")
     writes = {p.buffer: None for p in walk(body) if isinstance(p, Store) and p.buffer.scope in outer}
+    for part in walk(body):
+        if isinstance(part, External):
+            writes |= {load.buffer: None for load in part.results}
     reads = {n.buffer: None for n in loads(body) if n.buffer.scope in outer and n.buffer not in writes}
     return LoopKernel(stage.op.name, body, tiles, False, tuple(reads), tuple(writes))

@@ -9,6 +9,7 @@ from autotune.lower.ir import (
     Allocate,
     Barrier,
     Buffer,
+    External,
     For,
     If,
     Intrinsic,
@@ -79,7 +80,7 @@ def rewrite_stmt(stmt: Stmt, replace: Callable[[Expr], Expr | None]) -> Stmt:
             return sequence([]) if branch is None else rewrite_stmt(branch, replace)
         otherwise = None if stmt.otherwise is None else rewrite_stmt(stmt.otherwise, replace)
         return If(cond, rewrite_stmt(stmt.then, replace), otherwise)
-    if isinstance(stmt, Barrier):
+    if isinstance(stmt, Barrier | External):
         return stmt
     memo: dict[int, Expr] = {}
     if isinstance(stmt, Intrinsic):

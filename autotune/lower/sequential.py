@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from autotune.errors import InternalError
+from autotune.errors import InternalError, LoweringError
+from autotune.lower import ir
 from autotune.lower.ir import Allocate, Buffer, For, If, Let, Stmt, Store, While, sequence
 from autotune.lower.linear import Lin, constant_form
 from autotune.lower.translate import Place, Translator
-from autotune.te.expr import Expr
+from autotune.strides import dense_strides
+from autotune.te.expr import Const, Expr, const
 from autotune.te.sequential import SequentialOp
 from autotune.te.sequential_accesses import checked_statements
-from autotune.te.statements import Assign, Branch, Named, Repeat, RepeatWhile, Statement
+from autotune.te.statements import Assign, Branch, External, Named, Repeat, RepeatWhile, Statement
 from autotune.te.tensor import Tensor
 
 
@@ -67,7 +69,25 @@ class _Statements:
         if isinstance(node, Branch):
             otherwise = self.block(node.otherwise) if node.otherwise else None
             return If(self.value(node.cond), self.block(node.then), otherwise)
+        if isinstance(node, External):
+            return self._external(node)
         raise InternalError(f"no loop statement for {type(node).__name__}")
+
+    def _external(self, node: External) -> ir.External:
+        first = {t: self._first(t) for t in (*node.results, *node.inputs)}
+        arguments = tuple(a if isinstance(a, Const) else first[a] for a in node.arguments)
+        results, inputs = (tuple(first[t] for t in tensors) for tensors in (node.results, node.inputs))
+        return ir.External(node.symbol, arguments, results, inputs)
+
+    def _first(self, tensor: Tensor) -> ir.Load:
+        """The first element of a tensor, which must lie dense in memory."""
+        buffer = self.translator.place_of(tensor).buffers[tensor.value_index]
+        if buffer.strides != dense_strides(buffer.shape):
+            raise LoweringError(
+                f"{tensor.name} is an argument of te.extern, which takes dense tensors; its strides are "
+                f"{buffer.strides}: leave out storage_align"
+            )
+        return ir.Load(buffer, tuple(const(0) for _ in buffer.shape))
 
 
 __all__ = ["sequential_statement"]

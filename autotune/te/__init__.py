@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from autotune.te.compat import (
-    extern,
     gradient,
     hybrid,
     nearbyint,
@@ -18,6 +17,7 @@ from autotune.te.compat import (
 from autotune.te.evaluate import evaluate
 from autotune.te.expr import Expr, IterVar, Range, Var, cast, const
 from autotune.te.expr import select as Select
+from autotune.te.extern import ExternOp, call_extern, extern
 from autotune.te.functions import (
     abs,
     acos,
@@ -108,6 +108,7 @@ def create_schedule(ops: Any) -> Any:
 __all__ = [
     "ComputeOp",
     "Expr",
+    "ExternOp",
     "IterVar",
     "Operation",
     "PlaceholderOp",
@@ -134,6 +135,7 @@ __all__ = [
     "bitwise_not",
     "bitwise_or",
     "bitwise_xor",
+    "call_extern",
     "call_llvm_pure_intrin",
     "cast",
     "ceil",

@@ -9,14 +9,6 @@ from autotune.te.functions import pow as power
 from autotune.te.functions import round as nearbyint
 
 
-def extern(*_: Any, **__: Any) -> NoReturn:
-    """Raises ScheduleError: external calls are operators of a graph."""
-    raise ScheduleError(
-        "te.extern: a tensor expression has no calls of other libraries; write it as te.compute, or use a graph "
-        "operator whose dispatch a library serves"
-    )
-
-
 def hybrid(*_: Any, **__: Any) -> NoReturn:
     """Raises ScheduleError: there is no hybrid script."""
     raise ScheduleError("te.hybrid: hybrid script is not supported; write te.compute with te.if_then_else")
@@ -30,7 +22,6 @@ def gradient(*_: Any, **__: Any) -> NoReturn:
 
 
 __all__ = [
-    "extern",
     "gradient",
     "hybrid",
     "nearbyint",

@@ -27,7 +27,7 @@ from autotune.te.tensor import ComputeOp, Epilogue, PlaceholderOp, Tensor
 from autotune.te.traversal import nodes
 
 
-def _shape(shape: Any) -> tuple[Any, ...]:
+def shape_of(shape: Any) -> tuple[Any, ...]:
     """Extents as they are given: numbers, and expressions of ``te.var``; raises TypeError for anything else."""
     dims = tuple(shape) if isinstance(shape, list | tuple) else (shape,)
     return tuple(_extent(d, dims) for d in dims)
@@ -50,7 +50,7 @@ def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder")
     >>> placeholder((4, 8), name="A")
     Tensor(A, shape=(4, 8), dtype=float32)
     """
-    dims = _shape(shape)
+    dims = shape_of(shape)
     sizes = dims if variables(dims) else None
     numbers = tuple(map(size_of, dims)) if sizes else dims
     return PlaceholderOp(name, numbers, "float32" if dtype is None else dtype_named(dtype), sizes).output(0)
@@ -89,7 +89,7 @@ def compute(
     stay with the operation and change nothing. Returns a Tensor, or a list of them for a tuple. Raises TypeError when
     a reduction is not at the top.
     """
-    dims = _shape(shape)
+    dims = shape_of(shape)
     names = _axis_names(fcompute, len(dims), varargs_names or ())
     axis = tuple(loop_over(n, d) for n, d in zip(names, dims, strict=True))
     result = fcompute(*axis)

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from autotune.te.expr import Expr
+from autotune import library
+from autotune.te.expr import Const, Expr
 from autotune.te.sequential import SequentialOp
 from autotune.te.sequential_accesses import checked_statements
-from autotune.te.statements import Assign, Branch, Named, Repeat, RepeatWhile, Statement
-from autotune.te.tensor import Operation
+from autotune.te.statements import Assign, Branch, External, Named, Repeat, RepeatWhile, Statement
+from autotune.te.tensor import Operation, Tensor
 
 Array = np.ndarray[Any, Any]
 Values = dict[tuple[Operation, int], Array]
@@ -41,6 +42,11 @@ class _Run:
     def value(self, expr: Expr) -> Array:
         return np.asarray(self.evaluate(expr, self.env, self.memory))
 
+    def _given(self, argument: Tensor | Const) -> Any:
+        if isinstance(argument, Const):
+            return np.dtype(argument.dtype).type(argument.value)
+        return self.memory[argument.op, argument.value_index]
+
     def block(self, statements: Sequence[Statement]) -> None:
         for statement in statements:
             self.statement(statement)
@@ -60,6 +66,8 @@ class _Run:
                 self.block(node.body)
         elif isinstance(node, Branch):
             self.block(node.then if bool(self.value(node.cond)) else node.otherwise)
+        elif isinstance(node, External):
+            library.call(node.symbol, [self._given(a) for a in node.arguments])
         else:
             raise TypeError(f"unknown statement {type(node).__name__}")
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from autotune.te.expr import Expr, ExprLike, Var, as_expr, cast
+from autotune.te.expr import Const, Expr, ExprLike, Var, as_expr, cast
 from autotune.te.expr import select as te_select
 from autotune.te.tensor import PlaceholderOp, Tensor
 
@@ -123,6 +123,16 @@ class Branch(Statement):
         return (self.cond,)
 
 
+@dataclass(frozen=True, eq=False)
+class External(Statement):
+    """A call of a function outside of the program; tensors among the arguments are pointers to their first elements."""
+
+    symbol: str
+    arguments: tuple[Tensor | Const, ...]
+    results: tuple[Tensor, ...]
+    inputs: tuple[Tensor, ...]
+
+
 class Steps:
     """Writes down the statements of a kernel that stores to ``results``, in the order of the calls."""
 
@@ -188,6 +198,10 @@ class Steps:
             raise TypeError("otherwise() follows when() at once")
         self._add(Branch(last.cond, last.then, tuple(body)))
 
+    def call(self, call: External) -> None:
+        """A call of a function outside of the program."""
+        self._add(call)
+
     def finished(self) -> tuple[Statement, ...]:
         """What was written down."""
         return tuple(self._open[0])
@@ -225,4 +239,15 @@ class Cell:
         self.set(self.get() + value)
 
 
-__all__ = ["Assign", "Branch", "Cell", "Named", "Repeat", "RepeatWhile", "Statement", "Steps", "te_select"]
+__all__ = [
+    "Assign",
+    "Branch",
+    "Cell",
+    "External",
+    "Named",
+    "Repeat",
+    "RepeatWhile",
+    "Statement",
+    "Steps",
+    "te_select",
+]

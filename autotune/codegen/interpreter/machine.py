@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from autotune.codegen.interpreter.external import call_external
 from autotune.codegen.interpreter.threads import Thread
 from autotune.errors import InternalError
 from autotune.lower.ir import (
     Allocate,
     Barrier,
     Buffer,
+    External,
     For,
     If,
     Intrinsic,
@@ -110,6 +112,8 @@ class _Machine:
             self.run(stmt.body)
         elif isinstance(stmt, Intrinsic):
             self.run(stmt.body)
+        elif isinstance(stmt, External):
+            call_external(stmt, self.memory)
         elif not isinstance(stmt, Barrier | Prefetch):
             raise InternalError(f"unknown statement {type(stmt).__name__}")
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from autotune.codegen.interpreter.external import call_external
 from autotune.errors import InternalError, LoweringError
 from autotune.lower.ir import (
     Allocate,
     Barrier,
     Buffer,
+    External,
     For,
     If,
     Intrinsic,
@@ -82,6 +84,8 @@ class Thread:
                 yield
         elif isinstance(stmt, Intrinsic):
             yield from self.run(stmt.body)
+        elif isinstance(stmt, External):
+            call_external(stmt, self.memory)
         elif not isinstance(stmt, Prefetch):
             raise InternalError(f"unknown statement {type(stmt).__name__}")
 

@@ -7,10 +7,11 @@ from autotune.codegen.llvm.arithmetic import Arithmetic
 from autotune.codegen.llvm.block import ThreadBlock
 from autotune.codegen.llvm.types import Value, constant, scalar_type, type_of, vector
 from autotune.errors import BuildError
-from autotune.lower.ir import Buffer, Intrinsic
+from autotune.lower.ir import Buffer, External, Intrinsic, Load
 from autotune.lower.linear import Lin
 from autotune.te import instructions as te
 from autotune.te.dtypes import is_float
+from autotune.te.expr import Const
 
 
 class Instructions:
@@ -47,6 +48,20 @@ class Instructions:
         arguments = [("ptr", self._argument(node, argument)) for argument in call.arguments]
         self.code.lines.append("  " + self.code.call("void", f"@{call.symbol}", *arguments))
         self.code.held.clear()
+
+    def external(self, node: External) -> None:
+        """Call a function with pointers to first elements and numbers; raises BuildError on a device."""
+        if self.code.module.target.arch not in ("x86_64", "aarch64"):
+            raise BuildError("te.extern calls a function of the processor: build for target='host'")
+        arguments = [self._external_argument(argument) for argument in node.arguments]
+        self.code.lines.append("  " + self.code.call("void", f"@{node.symbol}", *arguments))
+        self.code.held.clear()
+
+    def _external_argument(self, argument: Load | Const) -> tuple[str, str]:
+        if isinstance(argument, Const):
+            return scalar_type(argument.dtype), constant(argument.value, argument.dtype)
+        form = self.addresses.form(argument, argument.buffer, argument.indices)
+        return "ptr", self.accesses.memory.pointer(argument.buffer, self.addresses.address(form))
 
     def _argument(self, node: Intrinsic, argument: te.Argument) -> str:
         if isinstance(argument, te.OperandPointer):

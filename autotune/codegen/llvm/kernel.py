@@ -112,6 +112,7 @@ class KernelEmitter:
             ir.Let: self._let,
             ir.If: self.flow.branch,
             ir.Intrinsic: self._intrinsic,
+            ir.External: self.instructions.external,
             ir.Prefetch: self._prefetch,
             ir.Barrier: self._barrier,
         }

@@ -14,6 +14,7 @@ from autotune.lower.ir import (
     Allocate,
     Barrier,
     Buffer,
+    External,
     For,
     If,
     Intrinsic,
@@ -59,6 +60,7 @@ class Statements:
             Intrinsic: lambda node: self.statement(node.body),
             Prefetch: lambda node: None,
             Barrier: self._barrier,
+            External: _no_call,
         }
 
     def statement(self, node: Stmt) -> None:
@@ -188,6 +190,10 @@ class Statements:
         """One is as good as two; alone there is nobody to wait for."""
         if self.together and (not self.code.lines or self.code.lines[-1].strip() != _MEET):
             self.code.line(_MEET)
+
+
+def _no_call(node: External) -> None:
+    raise BuildError("te.extern calls a function of the processor: build for target='host'")
 
 
 __all__ = ["Statements"]

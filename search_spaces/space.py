@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune import te
-from autotune.errors import KnobError
+from autotune.errors import KnobError, ScheduleError
 from autotune.schedule import legality
 from autotune.schedule.knob import Columns, Config, Knob, Value
 from autotune.suggest import did_you_mean
@@ -271,11 +271,18 @@ class Space:
     def apply(self, program: RegionProgram, config: Config) -> Schedule:
         """Schedule a fresh ``program`` of the workload, whose tensors are then arguments of the code.
 
-        Raises KnobError for an illegal configuration.
+        Raises KnobError for an illegal configuration, ScheduleError where the code would take its arguments, whose
+        values are compared with those of the program, in another layout.
         """
         checked = self.check(config)
         schedule: Schedule = te.create_schedule([tensor.op for tensor in program.outputs])
         self.recipe.steps(schedule, checked)
+        for tensor in program.args:
+            if tensor.op in schedule and schedule[tensor].op.shape != tensor.op.shape:
+                raise ScheduleError(
+                    f"transform_layout of {tensor.name}, an argument of the program: in a search arguments keep their "
+                    f"layout {tensor.op.shape}; transform a copy (cache_read, cache_write), or write the program so"
+                )
         return schedule
 
     def loop_nests(self, population: Population) -> Iterator[tuple[NDArray[np.intp], LoopNest]]:

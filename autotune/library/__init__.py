@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from autotune.library.call import NUMBERS, call
 from autotune.library.registry import (
+    EXTERN,
     OPERATIONS,
     LibraryKernel,
     address,
@@ -23,6 +24,7 @@ from autotune.library.registry import (
 )
 
 __all__ = [
+    "EXTERN",
     "NUMBERS",
     "OPERATIONS",
     "LibraryKernel",

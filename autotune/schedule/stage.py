@@ -47,7 +47,9 @@ class Stage(
 
     def env_threads(self, *_: Any) -> NoReturn:
         """Raises ScheduleError: TVM's way to open threads around a scan."""
-        raise ScheduleError("env_threads: scans are not supported; bind loops of each stage instead")
+        raise ScheduleError(
+            "env_threads: the steps of a scan run in one thread; bind loops of the scan's own stage instead"
+        )
 
     def rolling_buffer(self) -> NoReturn:
         """Raises ScheduleError: a buffer that keeps rows of earlier iterations."""

@@ -119,15 +119,6 @@ class Var(Expr):
         self.dtype = dtype
 
 
-class Extent(int):
-    """A size that is known; ``value`` is the number, as programs for TVM read it."""
-
-    @property
-    def value(self) -> int:
-        """The number."""
-        return int(self)
-
-
 class Range(NamedTuple):
     """``extent`` integers from ``min`` on; an extent that a call brings is an expression."""
 
@@ -440,7 +431,6 @@ __all__ = [
     "Const",
     "Expr",
     "ExprLike",
-    "Extent",
     "IterVar",
     "Not",
     "Range",

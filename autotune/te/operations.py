@@ -13,7 +13,6 @@ from autotune.te.expr import (
     Const,
     Expr,
     ExprLike,
-    Extent,
     IterVar,
     Reduce,
     Var,
@@ -41,7 +40,7 @@ def _extent(d: Any, dims: tuple[Any, ...]) -> Any:
         value = value.item()
     if not isinstance(value, int) or value < 0:
         raise TypeError(f"a shape has non-negative integers, got {d!r} in {dims!r}")
-    return Extent(value)
+    return int(value)
 
 
 def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder") -> Tensor:
@@ -150,7 +149,7 @@ def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:
     low, high = int(low), int(high)
     if high < low:
         raise ValueError(f"reduce_axis {name}: empty domain ({low}, {high})")
-    return loop_over(name, Extent(high - low), low, "reduce")
+    return loop_over(name, high - low, low, "reduce")
 
 
 def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:

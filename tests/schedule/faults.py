@@ -510,8 +510,6 @@ FAULTS: tuple[Fault, ...] = (
         lambda p: p[0].transform_layout(p[2], lambda i: [i]),
         lambda p: st(p, 2).split(i(p, 2), 2),
     ),
-    Fault("transform_layout", "output", c8, lambda p: p[0].transform_layout(p[3], lambda i: [i])),
-    Fault("transform_layout", "input", c8, lambda p: p[0].transform_layout(p[1], lambda i: [i])),
     Fault("transform_layout", "reduction", relu, lambda p: p[0].transform_layout(p[3], lambda i, j: [j, i])),
     Fault("transform_layout", "tuple", pair, lambda p: p[0].transform_layout(p[2], lambda i: [i])),
     Fault("transform_layout", "no_function", c8, lambda p: p[0].transform_layout(p[2], 4)),

@@ -59,20 +59,13 @@ def chain() -> tuple[Any, Any, Any]:
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "var": (
-        lambda: te.var("n"),
-        "te.var: shapes are static here: pass the number itself for 'n' and build one schedule a shape (a trace "
-        "replays on each)",
+    "hybrid": (
+        te.hybrid,
+        "te.hybrid: hybrid script is not supported; write te.compute with te.if_then_else",
     ),
-    "extern": (
-        lambda: te.extern((4,), [], lambda i, o: None),
-        "te.extern: a tensor expression has no calls of other libraries; write it as te.compute, or use a graph "
-        "operator whose dispatch a library serves",
-    ),
-    "scan": (
-        te.scan,
-        "te.scan: loops that carry a state are not supported; unfold the steps into stages, or reduce with "
-        "te.comm_reducer",
+    "gradient": (
+        te.gradient,
+        "te.gradient: not supported; export the training graph with its backward pass instead",
     ),
     "disable_predication": (
         lambda: chain()[0]["B"].split(chain()[2].op.axis[0], 4, disable_predication=True),
@@ -85,7 +78,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "env_threads": (
         lambda: chain()[0]["B"].env_threads([]),
-        "env_threads: scans are not supported; bind loops of each stage instead",
+        "env_threads: the steps of a scan run in one thread; bind loops of the scan's own stage instead",
     ),
 }
 

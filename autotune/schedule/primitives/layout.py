@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 
 from autotune.schedule import padding, rewrite
 from autotune.schedule.index_map import IndexMap, IndexMapLike
+from autotune.schedule.primitives.dataflow import DataflowPrimitives
 from autotune.schedule.trace import primitive
 from autotune.te.expr import IterVar
-from autotune.te.tensor import ComputeOp, Tensor
+from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 
 if TYPE_CHECKING:
-    pass
-
-
-from autotune.schedule.primitives.dataflow import DataflowPrimitives
+    from autotune.schedule.stage import Stage
 
 
 class LayoutPrimitives(DataflowPrimitives):
@@ -22,13 +20,14 @@ class LayoutPrimitives(DataflowPrimitives):
 
     @primitive
     def transform_layout(self, tensor: Tensor, index_map: IndexMapLike) -> Tensor:
-        """Store an intermediate stage in another layout: element ``i`` goes to ``index_map(i)``.
+        """Store a tensor in another layout: element ``i`` goes to ``index_map(i)``.
 
         TVM: transform_layout. Layout packing. Readers are rewritten; dimensions that the map does not divide are
-        padded with zeros. On a copy of a constant input (made by cache_read) the copy runs at compile time.
+        padded with zeros. On a copy of a constant input (made by cache_read) the copy runs at compile time. The caller
+        gives an input, and gets an output, in the new shape; what an input has for padding is not read.
 
         Args:
-            tensor: an intermediate tensor without loop steps; one that is reduced takes no padding.
+            tensor: an input, or a tensor without loop steps; one that is reduced takes no padding.
             index_map: a function of the indices, or the texts of the new indices over ``i0``, ``i1``, ...; each
                 index must appear as itself, or as quotient and remainder by one number.
 
@@ -59,17 +58,19 @@ class LayoutPrimitives(DataflowPrimitives):
             }
 
         Raises:
+            >>> outer, inner = s[C].split(s[C].op.axis[0], factor=4)
             >>> s.transform_layout(C, lambda i: [i // 4, i % 4])
             Traceback (most recent call last):
-            autotune.errors.ScheduleError: transform_layout: C is an output of the program
+            autotune.errors.ScheduleError: transform_layout: C has loop steps already; call transform_layout first
             stage C:
-              serial i in 0..8
+              serial i.outer in 0..2
+                serial i.inner in 0..4
         """
-        stage = self.untouched("transform_layout", tensor)
-        if stage.is_output:
-            raise stage.refuse("transform_layout", f"{stage.op.name} is an output of the program")
-        assert isinstance(stage.op, ComputeOp)
         mapping = IndexMap.of(index_map)
+        if isinstance(self[tensor].op, PlaceholderOp):
+            return self._input_in_layout(self[tensor], mapping)
+        stage = self.untouched("transform_layout", tensor)
+        assert isinstance(stage.op, ComputeOp)
         if stage.op.reduction is not None and mapping.pads(stage.op.shape):
             raise stage.refuse(
                 "transform_layout",
@@ -80,14 +81,24 @@ class LayoutPrimitives(DataflowPrimitives):
                 "transform_layout", f"{stage.op.name} has several outputs; cache_read one first"
             )
         new = rewrite.transformed(stage.op, mapping)
+        self._replace(stage, new, mapping)
+        stage.take_loops(new)
+        return new.output(0)
+
+    def _input_in_layout(self, stage: Stage, mapping: IndexMap) -> Tensor:
+        op = stage.op
+        new = PlaceholderOp(op.name, tuple(mapping.new_extents(op.shape)), op.dtypes[0])
+        self._replace(stage, new, mapping)
+        return new.output(0)
+
+    def _replace(self, stage: Stage, new: Operation, mapping: IndexMap) -> None:
+        """Let a stage be what is stored in another layout, and its readers find it there."""
         readers = self.readers_of(stage)
         self.replace_op(stage, new)
-        stage.take_loops(new)
         for reader in readers:
             # What is outside of the tensor as it was may be inside of its padding.
             self.replace_op(reader, rewrite.settled(reader.op))
             self.redirect(reader, stage, 0, lambda i: new.output(0)(*mapping.apply(i)))
-        return new.output(0)
 
     @primitive
     def pad_to_multiple(self, tensor: Tensor, axis: IterVar, factor: int) -> Tensor:

@@ -14,7 +14,7 @@ def axes_of_loops(
     relations: Sequence[Relation], loops: Mapping[IterVar, Expr]
 ) -> tuple[dict[Expr, Expr], list[Expr]]:
     """Values of all loop variables for those of the innermost ones, and conditions that a point lies in the domain."""
-    values: dict[Expr, Expr] = dict(loops)
+    values: dict[Expr, Expr] = dict(loops.items())
     conditions: list[Expr] = []
     for relation in reversed(relations):
         if isinstance(relation, Split):

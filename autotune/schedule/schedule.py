@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from autotune.errors import ScheduleError
 from autotune.schedule import rewrite
 from autotune.schedule.declare import KnobDeclarations
+from autotune.schedule.group import Group, group_between
 from autotune.schedule.knob_value import KnobRecord
 from autotune.schedule.primitives.layout import LayoutPrimitives
 from autotune.schedule.sequential import AbsorbedStage
@@ -141,11 +142,9 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
         """As in TVM; loops here always start at 0, so there is nothing to do."""
         return self
 
-    def create_group(self, *_: Any, **__: Any) -> NoReturn:
-        """Raises ScheduleError: TVM's way to move several stages at once."""
-        raise ScheduleError(
-            "create_group: groups are not supported; call compute_at on each stage of the group"
-        )
+    def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> Group:
+        """Stages from ``inputs`` to ``outputs``, to be placed together; raises ScheduleError where there are none."""
+        return group_between(self, outputs, inputs, include_inputs)
 
     def add(self, op: Operation, before: Stage | None = None, after: Stage | None = None) -> Stage:
         """Add a stage for an operation; where another one has its name, a number behind tells them apart."""

@@ -104,9 +104,11 @@ class Expr:
         return expr_text(self)
 
 
-def _arithmetic(op: str, a: Expr, b: ExprLike) -> Any:
+def _arithmetic(op: str, a: Expr, b: ExprLike) -> Expr:
     """``a op b``; a whole tensor answers for itself."""
-    return NotImplemented if hasattr(b, "value_index") else binary(op, a, b)
+    if hasattr(b, "value_index"):
+        return NotImplemented
+    return binary(op, a, b)
 
 
 class Var(Expr):

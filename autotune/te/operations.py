@@ -146,6 +146,12 @@ def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:
     low, high = (d.value if isinstance(d, Const) else d for d in dom)
     if is_size(high) and not isinstance(low, Expr):
         return loop_over(name, high - int(low), int(low), "reduce")
+    for bound in (low, high):
+        if isinstance(bound, Expr):
+            raise TypeError(
+                f"reduce_axis {name}: the bound {bound} depends on a loop; reduce over the largest domain, and say "
+                f"where= of its points to take"
+            )
     low, high = int(low), int(high)
     if high < low:
         raise ValueError(f"reduce_axis {name}: empty domain ({low}, {high})")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autotune.te.expr import Binary, Const, Expr, IterVar, Read, Reduce, binary, cast
@@ -74,10 +74,12 @@ def scan(
     that do not go together.
     """
     several = isinstance(update, list | tuple)
-    lists = [tuple(v) if isinstance(v, list | tuple) else (v,) for v in (init, update, state_placeholder)]
-    recurrence = Recurrence(*lists, within=())
+    first, then, before = (
+        tuple(v) if isinstance(v, list | tuple) else (v,) for v in (init, update, state_placeholder)
+    )
+    recurrence = Recurrence(first, then, before, within=())
     _check(name, recurrence)
-    recurrence = Recurrence(*lists, within=_within(recurrence))
+    recurrence = replace(recurrence, within=_within(recurrence))
     _check_steps(name, recurrence)
     count = len(recurrence.update)
     names = tuple(f"{name}.v{n}" if count > 1 else name for n in range(count))
@@ -291,7 +293,7 @@ class _Body:
         """An expression at a place; reads of states and of stages in the step become reads of what holds them."""
         placed = substitute(expr, at)
 
-        def replace(node: Expr) -> Expr | None:
+        def held(node: Expr) -> Expr | None:
             if not isinstance(node, Read):
                 return None
             source = node.tensor.op
@@ -306,7 +308,7 @@ class _Body:
                 return self._value(inner, dict(zip(source.axis, indices, strict=True)), t)
             return None
 
-        return transform(placed, replace)
+        return transform(placed, held)
 
     def _elements(self, count: int, body: Any) -> None:
         if count:

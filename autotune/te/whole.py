@@ -17,8 +17,7 @@ def elementwise(name: str, function: Callable[..., Expr], *operands: Any) -> Ten
     """
     tensors = [o for o in operands if isinstance(o, Tensor)]
     shape = broadcast([t.shape for t in tensors])
-    alike = all(_same(a, b) for t in tensors for a, b in zip(t.shape[::-1], shape[::-1], strict=False))
-    tag = "elemwise" if alike and all(t.ndim == len(shape) for t in tensors) else "broadcast"
+    tag = "elemwise" if len(tensors) == 1 else "broadcast"
     names = [f"ax{n}" for n in range(len(shape))]
     found: Tensor = compute(
         shape, lambda *axes: function(*(_element(o, axes) for o in operands)), name, tag, varargs_names=names

@@ -39,7 +39,7 @@ def test_whole_tensors() -> None:
     a, b = te.placeholder((4, 3), name="A"), te.placeholder((3,), name="B")
     c = (a + b) * 2 - b / 4
     assert (c.op.tag, c.shape) == ("broadcast", (4, 3))
-    assert (a * a).op.tag == "elemwise"
+    assert ((2 - a).op.tag, (a[0, 0] + b).shape) == ("elemwise", (3,))
     x, y = whole(4, 3), whole(3)
     np.testing.assert_array_equal(run(te.create_schedule(c.op), [a, b, c], x, y)[0], (x + y) * 2 - y / 4)
     with pytest.raises(ValueError, match=r"tensors of shapes \(4, 3\), \(4,\) do not go together"):
@@ -80,6 +80,33 @@ def test_a_stage_without_loops_gets_one() -> None:
     fused = s[b].fuse()
     assert tuple(s[b].leaf_iter_vars) == (fused,)
     assert run(s, [a, b], np.array(3, "float32"))[0] == 4
+
+
+def test_a_full_reduction_gets_a_data_loop() -> None:
+    a, k = te.placeholder((9,), name="A"), te.reduce_axis((0, 9), name="k")
+    b = te.compute((), lambda: te.sum(a[k], axis=k), name="B")
+    s = te.create_schedule(b.op)
+    outer, inner = s[b].split(s[b].fuse(*b.op.axis), nparts=20)
+    assert tuple(s[b].leaf_iter_vars) == (outer, inner, k)
+    x = whole(9)
+    assert run(s, [a, b], x)[0] == x.sum()
+    assert run(s.trace.apply(te.create_schedule(b.op)), [a, b], x)[0] == x.sum()
+
+
+def test_stages_of_a_group_move_together() -> None:
+    x = te.placeholder((8, 6), name="X")
+    x1 = te.compute((8, 6), lambda *i: x(*i) + 1, name="x1")
+    x2 = te.compute((8, 6), lambda *i: x1(*i) * 2, name="x2")
+    x3 = te.compute((8, 6), lambda *i: x2(*i) - 3, name="x3")
+    s = te.create_schedule(x3.op)
+    group = s.create_group(outputs=x2, inputs=x1, include_inputs=True)
+    assert [stage.op.name for stage in group.stages] == ["x1", "x2"]
+    group.compute_at(s[x3], x3.op.axis[0])
+    assert {s[t].attach_ivar for t in (x1, x2)} == {x3.op.axis[0]}
+    value = whole(8, 6)
+    np.testing.assert_array_equal(run(s, [x, x3], value)[0], (value + 1) * 2 - 3)
+    with pytest.raises(ScheduleError, match="create_group: no stage lies between x3 and x1"):
+        s.create_group(outputs=x1, inputs=x3)
 
 
 def test_an_input_that_nothing_reads() -> None:

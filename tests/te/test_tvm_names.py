@@ -72,10 +72,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "split: got an unexpected keyword argument 'disable_predication'; its arguments are: parent, factor, nparts, "
         "tail",
     ),
-    "create_group": (
-        lambda: chain()[0].create_group(outputs=[], inputs=[]),
-        "create_group: groups are not supported; call compute_at on each stage of the group",
-    ),
     "env_threads": (
         lambda: chain()[0]["B"].env_threads([]),
         "env_threads: the steps of a scan run in one thread; bind loops of the scan's own stage instead",

@@ -95,7 +95,7 @@ class LoopPrimitives(StageState):
 
         Args:
             order: loops of the stage, each directly inside the one before, all data or all reduction loops. None of a
-                stage without loops, which then gets one of a single iteration.
+                stage without data loops, which then gets one of a single iteration, outermost.
 
         Returns:
             The fused loop; its extent is the product.
@@ -161,11 +161,11 @@ class LoopPrimitives(StageState):
         return fused
 
     def _only_loop(self) -> IterVar:
-        """A loop of one iteration for a stage that has none."""
-        if self.leaf_iter_vars:
+        """A loop of one iteration for a stage without data loops."""
+        if any(iv.kind == "data" for iv in self.leaf_iter_vars):
             raise self.refuse("fuse", "name at least one loop")
         single = self.fresh("singleton", 1, "data")
-        self.leaf_iter_vars.append(single)
+        self.leaf_iter_vars.insert(0, single)
         self.all_iter_vars.append(single)
         return single
 

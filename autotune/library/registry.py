@@ -6,6 +6,7 @@ import ctypes
 import importlib
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -121,8 +122,9 @@ def extern_symbol(function: Any) -> str:
 
 def _address_of(function: Any) -> int:
     where = function if isinstance(function, int) else getattr(function, "address", None)
-    if where is None and isinstance(function, ctypes._CFuncPtr):
-        where = ctypes.cast(function, ctypes.c_void_p).value
+    if where is None:
+        with suppress(ctypes.ArgumentError):  # of what is no function of ctypes
+            where = ctypes.cast(function, ctypes.c_void_p).value
     if not isinstance(where, int) or where <= 0:
         raise UsageError(
             f"{function!r} has no address; make it with numba.cfunc, or give a function of ctypes or an address"

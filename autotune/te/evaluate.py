@@ -111,7 +111,7 @@ def _finished(
 ) -> Array:
     """What the epilogue makes of a reduction; ``env`` has the loops of the reduction too."""
     rank = len(op.axis)
-    outer = {axis: env[axis].reshape(env[axis].shape[:rank]) for axis in op.axis}
+    outer: dict[Expr, Array] = {axis: env[axis].reshape(env[axis].shape[:rank]) for axis in op.axis}
     value = value_of(epilogue.body, {**outer, epilogue.accumulator: accumulated}, values, {})
     return _filled(value, accumulated.shape, epilogue.body.dtype)
 

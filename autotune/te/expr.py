@@ -107,7 +107,7 @@ class Expr:
 def _arithmetic(op: str, a: Expr, b: ExprLike) -> Expr:
     """``a op b``; a whole tensor answers for itself."""
     if hasattr(b, "value_index"):
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]
     return binary(op, a, b)
 
 

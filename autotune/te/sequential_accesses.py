@@ -12,7 +12,7 @@ from autotune.te.expr import Expr, Var, binary, cast, compare, const, select
 from autotune.te.guards import ALWAYS, SOME, Cases, facts, is_static, under
 from autotune.te.intervals import Interval
 from autotune.te.sequential import SequentialOp
-from autotune.te.statements import Assign, Branch, Named, Repeat, RepeatWhile, Statement
+from autotune.te.statements import Assign, Branch, External, Named, Repeat, RepeatWhile, Statement
 from autotune.te.traversal import substitute
 
 _KNOWN: WeakKeyDictionary[SequentialOp, tuple[Statement, ...]] = WeakKeyDictionary()
@@ -66,6 +66,8 @@ class _Block:
         if isinstance(node, RepeatWhile):
             cond = self._settled([node.cond])[0]
             return [replace(node, cond=cond, body=self._inside(under(self.cases, [SOME])).checked(node.body))]
+        if isinstance(node, External):
+            return [node]
         assert isinstance(node, Branch), type(node)
         cond = self._resolved(node.cond)
         then, otherwise = (

@@ -68,7 +68,9 @@ def size_of(value: Any, sizes: Sizes | None = None) -> int:
     """The number that a size comes to, at the examples where no ``sizes`` are given."""
     if not isinstance(value, Expr):
         return int(value)
-    chosen: dict[Expr, Expr] = {v: const(v.example if sizes is None else sizes[v]) for v in variables([value])}
+    chosen: dict[Expr, Expr] = {
+        v: const(v.example if sizes is None else sizes[v]) for v in variables([value])
+    }
     found = substitute(value, chosen)
     assert isinstance(found, Const), found
     return int(found.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,12 @@ def test_the_program_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> Non
     c = np.zeros_like(a)
     space["gemm"](a, b, c)
     np.testing.assert_array_equal(c, a @ b)
+
+
+def test_the_examples_of_the_page_run() -> None:
+    found = doctest.testfile(str(PAGE), module_relative=False)
+    assert found.attempted > 20
+    assert found.failed == 0
 
 
 def test_reductions_take_a_condition() -> None:

@@ -130,7 +130,9 @@ def build(
     """Compile a schedule; ``args`` are its tensors in the order of the call.
 
     A program with ``te.var`` compiles when it is called, for the sizes of the call; its ``te.var`` may be among
-    ``args``. ``target`` is a CPU that this machine can stand in for, an OpenCL device ("opencl", "opencl:1"), a GPU of NVIDIA
+    ``args``.
+
+    ``target`` is a CPU that this machine can stand in for, an OpenCL device ("opencl", "opencl:1"), a GPU of NVIDIA
     ("cuda:sm_90"), or "interpreter": the reference that every other target is compared with, which runs any schedule,
     threads and barriers included, and finds accesses outside of a buffer. Code for a device that is not here can be
     read and saved, not called. Raises TargetError, LoweringError, BuildError.

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from autotune.schedule.index_map import IndexMap
 from autotune.schedule.relations import Relation, Split
-from autotune.te.accesses import checked
 from autotune.schedule.relayout import axes_of_loops
+from autotune.te.accesses import checked
 from autotune.te.expr import Compare, Expr, IterVar, Read, Reduce, Var, binary, const, select
 from autotune.te.sequential import SequentialOp
 from autotune.te.tensor import ComputeOp, Epilogue, Operation, PlaceholderOp, Tensor

@@ -93,7 +93,17 @@ def sequential(
     indices: without it those that data decide are settled as in :func:`autotune.te.compute`, and a store outside
     changes nothing.
     """
-    op = sequential_op(SequentialOp, shape, dtypes, inputs, build, names, apart=apart, length=length)
+    op = sequential_op(
+        SequentialOp,
+        shape,
+        dtypes,
+        inputs,
+        build,
+        names,
+        apart=apart,
+        length=length,
+        keeps_inside=keeps_inside,
+    )
     return [op.output(n) for n in range(len(dtypes))]
 
 
@@ -107,6 +117,7 @@ def sequential_op(
     *,
     apart: Mapping[int, int] | None = None,
     length: int = 1,
+    keeps_inside: bool = False,
 ) -> S:
     """The operation of a sequential kernel, of one of its kinds; the arguments are those of :func:`sequential`."""
     points = apart or {}

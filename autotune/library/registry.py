@@ -23,6 +23,8 @@ OPERATIONS = ("matmul", EXTERN)
 Convention = Literal["layout", "fortran"]
 _PREFIX = "autotune_library_"
 _REGISTERED: dict[tuple[str, str], LibraryKernel] = {}
+_BY_ADDRESS: dict[str, Any] = {}
+"""Functions without a name that code calls, by symbol; they stay alive as long as the process."""
 
 
 @dataclass(frozen=True)
@@ -115,9 +117,9 @@ def extern_symbol(function: Any) -> str:
     if isinstance(function, str):
         return symbol(kernel(function, EXTERN).name, EXTERN)
     where = _address_of(function)
-    name = f"at_{where:x}"
-    _REGISTERED[name, EXTERN] = LibraryKernel(name, EXTERN, EXTERN, "layout", lambda: _address_of(function))
-    return symbol(name, EXTERN)
+    name = symbol(f"at_{where:x}", EXTERN)
+    _BY_ADDRESS[name] = function
+    return name
 
 
 def _address_of(function: Any) -> int:
@@ -139,6 +141,8 @@ def library_symbols(names: Iterable[str]) -> tuple[str, ...]:
 
 def address(of: str) -> int:
     """Address of the kernel behind a symbol; raises BuildError where there is none in this process."""
+    if of in _BY_ADDRESS:
+        return _address_of(_BY_ADDRESS[of])
     name, _, dtype = of.removeprefix(_PREFIX).partition(".")
     return kernel(name, dtype).address()
 

@@ -45,7 +45,7 @@ class Access:
     @property
     def extent(self) -> int:
         """How many elements there are."""
-        return self.tensor.shape[self.dim]
+        return self.tensor.op.shape[self.dim]
 
     def verdict(self, cases: Cases, boxes: Boxes) -> Verdict:
         """Whether the index stays inside in all cases; raises LoweringError where it does not."""

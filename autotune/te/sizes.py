@@ -38,10 +38,10 @@ def var(name: str = "tindex", dtype: str = "int32") -> SizeVar:
     The function compiles once for each combination of sizes, and keeps the latest. Raises ScheduleError for a type
     that is no integer.
 
-    >>> from autotune.te import compute, placeholder
-    >>> n = var("n")
-    >>> A = placeholder((n, 4), name="A")
-    >>> compute((n,), lambda i: A[i, 0] + A[n - 1, 3], name="B")
+    >>> from autotune import te
+    >>> n = te.var("n")
+    >>> A = te.placeholder((n, 4), name="A")
+    >>> te.compute((n,), lambda i: A[i, 0] + A[n - 1, 3], name="B")
     Tensor(B, shape=(n,), dtype=float32)
     """
     if is_float(dtype) or dtype == "bool":

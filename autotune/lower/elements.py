@@ -64,12 +64,17 @@ class Elements:
                 new = tuple(self.translator.value(s, values, memo) for s in reduction.sources)
                 stmt = stores(acc.buffers, acc.indices(index), list(reduction.reducer.combine(old, new)))
         if self.with_origins:
-            axes = frame.op.axis + (frame.op.reduce_axis if mode in ("all", "update") else ())
-            origin = Origin(frame.op.name, mode, tuple(values[axis].expr() for axis in axes))
-            for each in walk(stmt):
-                if isinstance(each, Store):
-                    each.origin = origin
+            self._mark(frame, mode, acc.level if mode in ("init", "update") else out.level, stmt)
         return self.guarded(frame, mode, stmt)
+
+    def _mark(self, frame: Frame, mode: str, level: int, stmt: Stmt) -> None:
+        """Tell the stores of an element what they are part of."""
+        values = frame.axis_values()
+        axes = frame.op.axis + (frame.op.reduce_axis if mode in ("all", "update") else ())
+        instance = tuple(values[axis].expr() for axis in axes)
+        stores = [each for each in walk(stmt) if isinstance(each, Store)]
+        for component, store in enumerate(stores):
+            store.origin = Origin(frame.op.name, mode, instance, component, level)
 
     def guarded(self, frame: Frame, mode: str, stmt: Stmt) -> Stmt:
         """A statement under the conditions that are left for ``mode``."""

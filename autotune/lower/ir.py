@@ -127,12 +127,16 @@ class If(Stmt):
 class Origin:
     """The statement instance that a store belongs to: a stage, a part of its computation, values of its axes.
 
-    ``part`` is "all", or for reductions "init", "update", "load" and "store" of the accumulators.
+    ``part`` is "all", or for reductions "init", "update", "load" and "store" of the accumulators and "fold" of a partial
+    sum into them. ``component`` counts the outputs of the stage, ``level`` the folds between the accumulators and the
+    stage's own result.
     """
 
     stage: str
     part: str
     instance: tuple[Expr, ...]
+    component: int = 0
+    level: int = 0
 
 
 @dataclass(slots=True)

@@ -330,7 +330,7 @@ class NestBuilder:
         if self._promotes_at(frame, at):
             if not self._is_tile(frame, out):
                 return self._promoted(frame, at, out, "init", "store")
-            out = Place(out.buffers, out.starts, registers=out)
+            out = Place(out.buffers, out.starts, registers=out, level=out.level)
         init = self._nest(frame.branch(), at, "init", out)
         return sequence([init, self._nest(frame.branch(), at, "update", out)])
 
@@ -358,8 +358,8 @@ class NestBuilder:
         )
 
     def _in_parts(self, frame: Frame) -> bool:
-        """Whether sums are made of partial sums; not for the verifier, to whom an update is one of a schedule."""
-        return not (self.threads or self.elements.with_origins) and is_long_sum(frame.stage)
+        """Whether sums are made of partial sums."""
+        return not self.threads and is_long_sum(frame.stage)
 
     def _partial_sums(self, frame: Frame, at: int, total: Place, first: int, count: int, size: int) -> Stmt:
         """Iterations of a reduction loop: every ``size`` of them have registers of their own."""
@@ -374,7 +374,8 @@ class NestBuilder:
 
     def _partial_sum(self, frame: Frame, at: int, total: Place, first: Lin, count: int) -> Stmt:
         buffers = tuple(Buffer(f"{b.name}.part", b.shape, b.dtype, "local") for b in total.buffers)
-        place = Place(total.buffers, total.starts, registers=Place(buffers, total.starts))
+        parts = Place(buffers, total.starts, level=total.level + 1)
+        place = Place(total.buffers, total.starts, registers=parts, level=total.level)
         stmts = [
             self._nest(frame.branch(), at, "init", place),
             self._counted(frame, at, "update", place, first, count),
@@ -389,7 +390,7 @@ class NestBuilder:
         for iv in starting:
             self.threads[frame.stage.kind_of(iv)] = Var(iv.name), frame.extent(iv)
             self.simplifier.declare(self.threads[frame.stage.kind_of(iv)][0], 0, frame.extent(iv) - 1)
-        place = self._accumulators(frame, out)
+        place = self._accumulators(frame, out, out.level)
         own = place.registers
         assert own is not None
         reduction = self.bodies[frame.stage][0]
@@ -404,7 +405,7 @@ class NestBuilder:
         return body
 
     def _promoted(self, frame: Frame, at: int, out: Place, start: str, end: str) -> Stmt:
-        place = self._accumulators(frame, out)
+        place = self._accumulators(frame, out, out.level + (end == "fold"))
         assert place.registers is not None
         stmts = [
             self._nest(frame.branch(), at, start, place),
@@ -413,8 +414,8 @@ class NestBuilder:
         ]
         return _allocated(place.registers.buffers, sequence(stmts))
 
-    def _accumulators(self, frame: Frame, out: Place) -> Place:
-        """The place with accumulators for all elements that the loops from here on compute."""
+    def _accumulators(self, frame: Frame, out: Place, level: int) -> Place:
+        """The place with accumulators for all elements that the loops from here on compute; ``level`` is theirs."""
         boxes = frame.boxes()
         tile: Region = [boxes[axis] for axis in frame.op.axis]
         shape = tuple(size for _, size in tile)
@@ -423,8 +424,8 @@ class NestBuilder:
             dtypes = [e.dtype for e in self.bodies[frame.stage]]
         named = zip(out.buffers, dtypes, strict=True)
         buffers = tuple(Buffer(f"{b.name}.acc", shape, dtype, "local") for b, dtype in named)
-        registers = Place(buffers, tuple(low for low, _ in tile))
-        return Place(out.buffers, out.starts, registers)
+        registers = Place(buffers, tuple(low for low, _ in tile), level=level)
+        return Place(out.buffers, out.starts, registers, out.level)
 
 
 def _allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
+from autotune.errors import LoweringError
 from autotune.lower.ir import (
     Allocate,
     Barrier,
@@ -24,8 +25,12 @@ from autotune.lower.ir import (
     While,
     is_thread_axis,
     operands,
+    walk,
 )
 from autotune.te.expr import Binary, Cast, Compare, Const, Expr, Not, Read, Select, Var
+
+WHOLE = ("int32", "int64")
+"""Types of index arithmetic, which is taken to stay in range; that of narrower ones wraps."""
 
 
 class NotAffine(Exception):
@@ -38,7 +43,9 @@ Names = dict[Expr, str | None]
 
 def affine(expr: Expr, names: Names) -> str:
     """An index expression as isl text; raises NotAffine."""
-    if isinstance(expr, Const) and isinstance(expr.value, int):
+    if expr.dtype not in WHOLE:
+        raise NotAffine(expr.dtype)
+    if isinstance(expr, Const):
         return str(int(expr.value))
     if isinstance(expr, Var):
         text = names.get(expr)
@@ -47,80 +54,135 @@ def affine(expr: Expr, names: Names) -> str:
     if isinstance(expr, Cast):
         return affine(expr.a, names)
     if isinstance(expr, Binary):
-        a = affine(expr.a, names)
-        b = affine(expr.b, names)
-        if expr.op in ("+", "-"):
-            return f"({a} {expr.op} {b})"
-        if expr.op == "*" and isinstance(expr.b, Const):
-            return f"({b} * {a})"
-        if expr.op == "*" and isinstance(expr.a, Const):
-            return f"({a} * {b})"
-        if expr.op in ("//", "%") and isinstance(expr.b, Const) and int(expr.b.value) > 0:
-            return f"floor({a} / {b})" if expr.op == "//" else f"(({a}) mod {b})"
-        if expr.op in ("min", "max"):
-            return f"{expr.op}({a}, {b})"
+        return _arithmetic(expr, affine(expr.a, names), affine(expr.b, names))
     raise NotAffine(type(expr).__name__)
 
 
+def _arithmetic(expr: Binary, a: str, b: str) -> str:
+    if expr.op in ("+", "-"):
+        return f"({a} {expr.op} {b})"
+    if expr.op == "*" and isinstance(expr.b, Const):
+        return f"({b} * {a})"
+    if expr.op == "*" and isinstance(expr.a, Const):
+        return f"({a} * {b})"
+    if expr.op in ("//", "%") and isinstance(expr.b, Const) and int(expr.b.value) > 0:
+        return f"floor({a} / {b})" if expr.op == "//" else f"(({a}) mod {b})"
+    if expr.op in ("min", "max"):
+        return f"{expr.op}({a}, {b})"
+    raise NotAffine(expr.op)
+
+
 def condition(expr: Expr, names: Names) -> str:
-    """A condition as isl text; one that is not affine may hold or not, which is "true" here."""
-    try:
-        return _condition(expr, names)
-    except NotAffine:
-        return "true"
-
-
-def _condition(expr: Expr, names: Names) -> str:
+    """A condition as isl text; raises NotAffine."""
     if isinstance(expr, Const):
         return "true" if expr.value else "false"
     if isinstance(expr, Compare):
         op = {"==": "=", "!=": "!="}.get(expr.op, expr.op)
         return f"({affine(expr.a, names)} {op} {affine(expr.b, names)})"
     if isinstance(expr, Binary) and expr.op in ("and", "or"):
-        return f"({_condition(expr.a, names)} {expr.op} {_condition(expr.b, names)})"
+        return f"({condition(expr.a, names)} {expr.op} {condition(expr.b, names)})"
     if isinstance(expr, Not):
-        return f"(not {_condition(expr.a, names)})"
+        return f"(not {condition(expr.a, names)})"
     raise NotAffine(type(expr).__name__)
 
 
 @dataclass(frozen=True)
+class Test:
+    """Where something is evaluated, as isl text; it may be evaluated in fewer places unless that is ``exact``."""
+
+    text: str = "true"
+    exact: bool = True
+
+    def branch(self, expr: Expr, names: Names, *, taken: bool) -> Test:
+        """The same inside of a branch on a condition."""
+        if taken and isinstance(expr, Binary) and expr.op == "and":
+            return self.branch(expr.a, names, taken=True).branch(expr.b, names, taken=True)
+        try:
+            text = condition(expr, names)
+        except NotAffine:
+            return replace(self, exact=False)
+        if not taken:
+            text = f"(not {text})"
+        return replace(self, text=text if self.text == "true" else f"({self.text} and {text})")
+
+
+ALWAYS = Test()
+
+
+@dataclass(frozen=True)
 class Access:
-    """An element of a buffer, read where ``condition`` holds."""
+    """An element of a buffer, touched where ``test`` says.
+
+    ``around`` are the loops around its allocation: each of their iterations has memory of its own.
+    """
 
     buffer: Buffer
     index: tuple[str, ...]
-    condition: str
+    test: Test = ALWAYS
+    around: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Point:
+    """A place in a program: the loops around (names and kinds, outermost first), when it is reached, names known.
+
+    ``bound`` are names of values that are not affine, with the place where each is computed; ``memory`` has, for each
+    local buffer, the loops around its allocation.
+    """
+
+    loops: tuple[tuple[str, str], ...] = ()
+    conditions: tuple[str, ...] = ("true",)
+    time: tuple[str, ...] = ()
+    names: Names = field(default_factory=dict)
+    bound: Mapping[Expr, tuple[Expr, Point]] = field(default_factory=dict)
+    memory: Mapping[Buffer, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def domain(self) -> str:
+        """The iterations in which the place is reached."""
+        return " and ".join(dict.fromkeys(self.conditions))
+
+    def access(self, buffer: Buffer, indices: tuple[Expr, ...], test: Test = ALWAYS) -> Access:
+        """An element that is touched here; raises NotAffine."""
+        if buffer.scope in ("local", "shared") and buffer not in self.memory:
+            raise LoweringError(f"verify: {buffer.name} is used outside of its allocation")
+        index = tuple(affine(i, self.names) for i in indices)
+        return Access(buffer, index, test, self.memory.get(buffer, ()))
 
 
 @dataclass
 class Instance:
-    """All executions of one store: name, loops around it, and what it touches."""
+    """All executions of one store."""
 
     name: str
     origin: Origin
-    loops: tuple[tuple[str, str], ...]
-    """Name and kind of each loop, outermost first."""
-    domain: str
-    time: tuple[str, ...]
+    at: Point
     instance: tuple[str, ...]
     write: Access
-    reads: tuple[Access, ...]
+    store: Store
+
+    @property
+    def loops(self) -> tuple[tuple[str, str], ...]:
+        """Name and kind of each loop around, outermost first."""
+        return self.at.loops
 
 
 @dataclass
 class Extraction:
-    """The instances of a program, and what could not be expressed."""
+    """The stores of a program, what else it evaluates, and what could not be expressed."""
 
     instances: list[Instance] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
+    evaluated: list[tuple[Point, Expr]] = field(default_factory=list)
+    """Values of names and addresses of prefetches that read memory, each where it is computed."""
     barriers: bool = False
+    kernels: int = 0
 
 
 def extract(program: LoopProgram) -> Extraction:
-    """All store instances of a program that was lowered with origins."""
-    result = Extraction()
-    for number, kernel in enumerate(program.kernels):
-        _Walker(result).walk(kernel.body, (), ("true",), (str(number),), {}, (), 0)
+    """All store instances of a program that was lowered with origins; kernels of constants run before the others."""
+    result = Extraction(kernels=len(program.kernels))
+    for number, kernel in enumerate(sorted(program.kernels, key=lambda kernel: not kernel.hoisted)):
+        _Walker(result).walk(kernel.body, Point(time=(str(number),)), 0)
     return result
 
 
@@ -128,130 +190,131 @@ class _Walker:
     def __init__(self, result: Extraction) -> None:
         self.result = result
 
-    def walk(
-        self,
-        stmt: Stmt,
-        loops: tuple[tuple[str, str], ...],
-        conditions: tuple[str, ...],
-        time: tuple[str, ...],
-        names: Names,
-        pending: tuple[Access, ...],
-        position: int,
-    ) -> int:
+    def walk(self, stmt: Stmt, at: Point, position: int) -> int:
         """Visit a statement at a position among its siblings; returns the next position."""
         if isinstance(stmt, Seq):
             for part in stmt.stmts:
-                position = self.walk(part, loops, conditions, time, names, pending, position)
+                position = self.walk(part, at, position)
             return position
         if isinstance(stmt, For):
-            if is_thread_axis(stmt.kind) and any(isinstance(p, Barrier) for p in _parts(stmt)):
-                self.result.barriers = True
-            name = f"v{len(loops)}"
-            inside = (*conditions, f"0 <= {name} < {stmt.extent}")
-            step = (*time, str(position), name)
-            self.walk(
-                stmt.body, (*loops, (name, stmt.kind)), inside, step, {**names, stmt.var: name}, pending, 0
-            )
+            self._loop(stmt, at, position)
             return position + 1
         if isinstance(stmt, Let):
-            try:
-                value: str | None = affine(stmt.value, names)
-            except NotAffine:
-                value = None
-            more = () if value is not None else tuple(self._reads((stmt.value,), names))
-            bound = {**names, stmt.var: value}
-            return self.walk(stmt.body, loops, conditions, time, bound, pending + more, position)
+            return self.walk(stmt.body, self._named(stmt, at, position), position)
         if isinstance(stmt, If):
-            cond = self._branch(stmt, names)
-            more = pending + tuple(self._reads((stmt.cond,), names))
-            position = self.walk(stmt.then, loops, (*conditions, cond), time, names, more, position)
-            if stmt.otherwise is not None:
-                negated = (*conditions, f"(not {cond})")
-                position = self.walk(stmt.otherwise, loops, negated, time, names, more, position)
+            return self._branch(stmt, at, position)
+        if isinstance(stmt, Allocate):
+            return self.walk(stmt.body, _allocated(stmt.buffer, at), position)
+        if isinstance(stmt, Intrinsic):
+            return self.walk(stmt.body, at, position)
+        if isinstance(stmt, Prefetch):
+            here = replace(at, time=(*at.time, str(position)))
+            self.result.evaluated += [(here, index) for index in stmt.indices]
             return position
-        if isinstance(stmt, Allocate | Intrinsic):
-            return self.walk(stmt.body, loops, conditions, time, names, pending, position)
-        if isinstance(stmt, Prefetch | Barrier):
+        if isinstance(stmt, Barrier):
             return position
         if isinstance(stmt, External):
             raise NotAffine("a call of a function from outside, which nothing is known of")
         if isinstance(stmt, While):
             raise NotAffine("a loop that runs while a condition holds")
         assert isinstance(stmt, Store)
-        self._store(stmt, loops, conditions, (*time, str(position)), names, pending)
+        self._store(stmt, replace(at, time=(*at.time, str(position))))
         return position + 1
 
-    def _branch(self, stmt: If, names: Names) -> str:
-        """The condition of a branch: which side stores must be known."""
+    def _loop(self, stmt: For, at: Point, position: int) -> None:
+        if is_thread_axis(stmt.kind) and any(isinstance(part, Barrier) for part in walk(stmt)):
+            self.result.barriers = True
+        name = f"v{len(at.loops)}"
+        inside = replace(
+            at,
+            loops=(*at.loops, (name, stmt.kind)),
+            conditions=(*at.conditions, f"0 <= {name} < {stmt.extent}"),
+            time=(*at.time, str(position), name),
+            names={**at.names, stmt.var: name},
+        )
+        self.walk(stmt.body, inside, 0)
+
+    def _named(self, stmt: Let, at: Point, position: int) -> Point:
         try:
-            return _condition(stmt.cond, names)
+            return replace(at, names={**at.names, stmt.var: affine(stmt.value, at.names)})
+        except NotAffine:
+            here = replace(at, time=(*at.time, str(position)))
+            self.result.evaluated.append((here, stmt.value))
+            bound = {**at.bound, stmt.var: (stmt.value, here)}
+            return replace(at, names={**at.names, stmt.var: None}, bound=bound)
+
+    def _branch(self, stmt: If, at: Point, position: int) -> int:
+        """Both sides of a branch: which of them stores must be known."""
+        try:
+            test = condition(stmt.cond, at.names)
         except NotAffine as error:
             raise NotAffine("a branch on a condition that is not affine") from error
+        position = self.walk(stmt.then, replace(at, conditions=(*at.conditions, test)), position)
+        if stmt.otherwise is not None:
+            other = replace(at, conditions=(*at.conditions, f"(not {test})"))
+            position = self.walk(stmt.otherwise, other, position)
+        return position
 
-    def _store(
-        self,
-        stmt: Store,
-        loops: tuple[tuple[str, str], ...],
-        conditions: tuple[str, ...],
-        time: tuple[str, ...],
-        names: Names,
-        pending: tuple[Access, ...],
-    ) -> None:
+    def _store(self, stmt: Store, at: Point) -> None:
         if stmt.origin is None:
             raise NotAffine("statements of a sequential kernel, which store where data decide")
         try:
-            write = Access(stmt.buffer, tuple(affine(i, names) for i in stmt.indices), "true")
+            write = at.access(stmt.buffer, stmt.indices)
         except NotAffine as error:
             raise NotAffine(f"a store of {stmt.buffer.name} at an index that is not affine") from error
-        reads = (*pending, *self._reads((*stmt.indices, stmt.value), names))
-        instance = tuple(affine(i, names) for i in stmt.origin.instance)
+        instance = tuple(affine(i, at.names) for i in stmt.origin.instance)
         name = f"S{len(self.result.instances)}"
-        domain = " and ".join(dict.fromkeys(conditions))
-        self.result.instances.append(Instance(name, stmt.origin, loops, domain, time, instance, write, reads))
-
-    def _reads(self, exprs: tuple[Expr, ...], names: Names) -> Iterator[Access]:
-        for expr in exprs:
-            for node, cond in guarded(expr, names, lambda n: isinstance(n, Load)):
-                assert isinstance(node, Load)
-                try:
-                    index = tuple(affine(i, names) for i in node.indices)
-                except NotAffine:
-                    self.result.skipped.append(f"a read of {node.buffer.name} at an index that is not affine")
-                    continue
-                yield Access(node.buffer, index, cond)
+        self.result.instances.append(Instance(name, stmt.origin, at, instance, write, stmt))
 
 
-def guarded(expr: Expr, names: Names, wanted: Callable[[Expr], bool]) -> Iterator[tuple[Expr, str]]:
-    """Nodes of a kind, each with the condition of the if_then_else expressions around it."""
-    seen: set[tuple[int, str]] = set()
+def _allocated(buffer: Buffer, at: Point) -> Point:
+    """Inside of an allocation: memory that the threads of a block share is one for all of them."""
+    shared = buffer.scope == "shared"
+    around = tuple(
+        name for name, kind in at.loops if not (shared and kind.startswith(("threadIdx.", "vthread")))
+    )
+    return replace(at, memory={**at.memory, buffer: around})
 
-    def go(node: Expr, cond: str) -> Iterator[tuple[Expr, str]]:
-        if (id(node), cond) in seen:
-            return
-        seen.add((id(node), cond))
+
+def guarded(
+    expr: Expr, names: Names, wanted: Callable[[Expr], bool], test: Test = ALWAYS
+) -> Iterator[tuple[Expr, Test]]:
+    """Nodes of a kind, each with where it is evaluated: the if_then_else expressions around it decide that."""
+    seen: set[tuple[int, Test]] = set()
+    stack = [(expr, test)]
+    while stack:
+        node, where = stack.pop()
+        if (id(node), where) in seen:
+            continue
+        seen.add((id(node), where))
         if wanted(node):
-            yield node, cond
+            yield node, where
         if isinstance(node, Select):
-            yield from go(node.cond, cond)
-            test = condition(node.cond, names)
-            other = "true" if test == "true" else f"(not {test})"
-            yield from go(node.a, _both(cond, test))
-            yield from go(node.b, _both(cond, other))
-            return
-        for child in node.indices if isinstance(node, Read) else operands(node):
-            yield from go(child, cond)
-
-    yield from go(expr, "true")
+            stack.append((node.cond, where))
+            stack.append((node.a, where.branch(node.cond, names, taken=True)))
+            stack.append((node.b, where.branch(node.cond, names, taken=False)))
+        else:
+            stack += [(part, where) for part in (node.indices if isinstance(node, Read) else operands(node))]
 
 
-def _both(a: str, b: str) -> str:
-    return b if a == "true" else a if b == "true" else f"({a} and {b})"
+def loads_of(at: Point, expr: Expr) -> Iterator[tuple[Load, Test]]:
+    """The loads of an expression that is evaluated at a point, each with where that is so."""
+    for node, test in guarded(expr, at.names, lambda n: isinstance(n, Load)):
+        assert isinstance(node, Load)
+        yield node, test
 
 
-def _parts(stmt: Stmt) -> Iterator[Stmt]:
-    from autotune.lower.ir import walk
-
-    return walk(stmt)
-
-
-__all__ = ["Access", "Extraction", "Instance", "NotAffine", "affine", "condition", "extract", "guarded"]
+__all__ = [
+    "ALWAYS",
+    "Access",
+    "Extraction",
+    "Instance",
+    "NotAffine",
+    "Point",
+    "Test",
+    "affine",
+    "condition",
+    "extract",
+    "guarded",
+    "loads_of",
+]

@@ -3,53 +3,104 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import LoweringError
-from autotune.lower.inlining import inlined_bodies
-from autotune.lower.ir import Buffer, LoopProgram
-from autotune.lower.polyhedra import Access, Extraction, Instance, NotAffine, affine, guarded
-from autotune.schedule.schedule import Schedule
+from autotune.lower.cells import Cells
+from autotune.lower.ir import Buffer
+from autotune.lower.polyhedra import Access, Extraction, Instance, NotAffine, Point, loads_of
+from autotune.lower.values import Needed, compare
 from autotune.schedule.stage import Stage
-from autotune.te.dtypes import is_float
-from autotune.te.expr import Expr, Read
-from autotune.te.tensor import ComputeOp, PlaceholderOp
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A read: of a store, of a value that gets a name, of an address to prefetch, or of an output at the end.
+
+    ``needed`` is what must be found; None where anything that was stored will do.
+    """
+
+    name: str
+    at: Point
+    access: Access
+    cell: str | None
+    instance: Instance | None = None
+    finishes: bool = False
+    """Whether a reduction that is read must be complete."""
+
+    @property
+    def loops(self) -> tuple[tuple[str, str], ...]:
+        """Name and kind of each loop around, outermost first."""
+        return self.at.loops
 
 
 class Relations:
     """Statements, times and accesses of one program as isl unions."""
 
-    def __init__(
-        self, isl: Any, context: Any, schedule: Schedule, program: LoopProgram, extraction: Extraction
-    ) -> None:
+    def __init__(self, isl: Any, context: Any, cells: Cells, extraction: Extraction) -> None:
         self.isl = isl
         self.context = context
-        self.schedule = schedule
+        self.cells = cells
         self.instances = extraction.instances
-        self.skipped = list(extraction.skipped)
         self.by_name = {i.name: i for i in self.instances}
-        self.components = self.component_numbers()
+        self.skipped: list[str] = []
+        self.readers: list[Reader] = []
+        for instance in self.instances:
+            self._compare(instance)
+        self._evaluated(extraction.evaluated)
+        self.kernels = extraction.kernels
+        self.ends = [self._end(number, *output) for number, output in enumerate(cells.outputs)]
+        self.reader_of = {reader.name: reader for reader in (*self.readers, *self.ends)}
         self.buffers: dict[Buffer, str] = {}
-        self.outputs = outputs(schedule, program)
-        self.written = {i.write.buffer for i in self.instances}
-        self.bodies, self.epilogues = inlined_bodies(schedule.order())
-        depth = max([len(i.time) for i in self.instances], default=1)
-        self.depth = depth
-        self.kernels = len(program.kernels)
-        self.times = self._times()
+        self.depth = max(len(where.at.time) for where in (*self.instances, *self.readers, *self.ends))
+        self.times = self.relation(
+            [self.piece(each, f"T[{', '.join(self._padded(each.at.time))}]") for each in self._everything()]
+        )
         self.moments = isl.MultiUnionPwAff.from_union_map(self.times)
 
-    def component_numbers(self) -> dict[str, int]:
-        """Which output of its stage each statement stores: the stores of a tuple follow one another."""
-        seen: dict[tuple[str, str], int] = {}
-        result = {}
-        for i in self.instances:
-            key = (i.origin.stage, i.origin.part)
-            count = len(self.schedule.stage_named(i.origin.stage).op.dtypes)
-            result[i.name] = seen.get(key, 0) % count
-            seen[key] = seen.get(key, 0) + 1
-        return result
+    def _everything(self) -> Iterable[Instance | Reader]:
+        return (*self.instances, *self.readers, *self.ends)
+
+    def _padded(self, time: Sequence[str]) -> list[str]:
+        return [*time, *["0"] * (self.depth - len(time))]
+
+    def of(self, name: str) -> Instance | Reader:
+        """The store or the read of a name."""
+        return self.by_name.get(name) or self.reader_of[name]
+
+    # -- reads -----------------------------------------------------------------------------------------------
+
+    def _compare(self, instance: Instance) -> None:
+        found = compare(self.isl, self.context, self.cells, instance)
+        self.skipped += found.skipped
+        for needed in found.needed:
+            self._add(instance.at, needed, instance)
+
+    def _add(self, at: Point, needed: Needed, instance: Instance | None) -> None:
+        finishes = needed.cell is not None and not needed.accumulates
+        moment = Point(at.loops, (*at.conditions, needed.access.test.text), needed.time)
+        name = f"R{len(self.readers)}"
+        self.readers.append(Reader(name, moment, needed.access, needed.cell, instance, finishes))
+
+    def _evaluated(self, found: Iterable[tuple[Point, Any]]) -> None:
+        """Reads of what gets a name, wherever the name is used, and of addresses of prefetches."""
+        for at, expr in found:
+            for load, test in loads_of(at, expr):
+                try:
+                    access = at.access(load.buffer, load.indices, test)
+                except NotAffine:
+                    self.skipped.append(f"a read of {load.buffer.name} at an index that is not affine")
+                    continue
+                self._add(at, Needed(access, at.time, None), None)
+
+    def _end(self, number: int, buffer: Buffer, stage: Stage, component: int) -> Reader:
+        axes = tuple(f"i{d}" for d in range(len(stage.op.shape)))
+        bounds = tuple(f"0 <= {axis} < {extent}" for axis, extent in zip(axes, stage.op.shape, strict=True))
+        at = Point(tuple((axis, "") for axis in axes), ("true", *bounds), (str(self.kernels),))
+        cell = f"{self.cells.finished_tag(stage, component)}[{', '.join(axes)}]"
+        return Reader(f"END{number}", at, Access(buffer, axes), cell, finishes=True)
 
     # -- isl texts -------------------------------------------------------------------------------------------
 
@@ -57,27 +108,32 @@ class Relations:
         """The union of the given pieces."""
         return self.isl.UnionMap("{ " + "; ".join(parts) + " }", context=self.context)
 
-    def piece(self, instance: Instance, target: str, condition: str = "true") -> str:
-        """Text of ``S[loops] -> target`` over the domain of a statement."""
-        loops = ", ".join(name for name, _ in instance.loops)
-        return f"{instance.name}[{loops}] -> {target} : {instance.domain} and {condition}"
+    def piece(self, what: Instance | Reader, target: str) -> str:
+        """Text of ``S[loops] -> target`` over the domain of a statement or a read."""
+        loops = ", ".join(name for name, _ in what.loops)
+        return f"{what.name}[{loops}] -> {target} : {what.at.domain}"
 
     def element(self, access: Access) -> str:
         """Text of an element of a buffer."""
         name = self.buffers.setdefault(access.buffer, f"B{len(self.buffers)}")
-        return f"{name}[{', '.join(access.index)}]"
+        return f"{name}[{', '.join((*access.around, *access.index))}]"
 
-    def _times(self) -> Any:
-        """When each statement instance runs; reading the outputs comes last."""
-        parts = []
-        for i in self.instances:
-            padded = [*i.time, *["0"] * (self.depth - len(i.time))]
-            parts.append(self.piece(i, f"T[{', '.join(padded)}]"))
-        for number, (_, stage, _) in enumerate(self.outputs):
-            axes = [f"i{d}" for d in range(len(stage.op.shape))]
-            zeros = [str(self.kernels), *["0"] * (self.depth - 1)]
-            parts.append(f"END{number}[{', '.join(axes)}] -> T[{', '.join(zeros)}] : {box(axes, stage)}")
-        return self.relation(parts)
+    def touches(self, what: Iterable[Instance | Reader]) -> Any:
+        """Statements and reads -> the element that each touches."""
+        return self.relation([self.piece(each, self.element(_access(each))) for each in what])
+
+    def cells_of(self, what: Iterable[Instance | Reader]) -> Any:
+        """Stores -> the cells that they leave behind, reads -> those that they need."""
+        return self.relation([self.piece(each, self._cell(each)) for each in what])
+
+    def _cell(self, what: Instance | Reader) -> str:
+        cell = self.cells.stored(what) if isinstance(what, Instance) else what.cell
+        assert cell is not None
+        return cell
+
+    def parts(self, *names: str) -> list[Instance]:
+        """The stores of some parts of computations."""
+        return [i for i in self.instances if i.origin.part in names]
 
     def flow(self, reads: Any, writes: Any) -> Any:
         """The last write before each read.
@@ -89,72 +145,10 @@ class Relations:
         info = info.set_must_source(writes.detect_equalities())
         return info.set_schedule_map(self.times).compute_flow()
 
-    def elements_of(self, instances: Sequence[Instance], *, whole: bool = False) -> Any:
-        """Statement -> element of its stage; with ``whole`` the point of the reduction domain too."""
-        parts = []
-        for i in instances:
-            stage = self.schedule.stage_named(i.origin.stage)
-            rank = len(i.instance) if whole else len(stage.op.shape)
-            tag = f"{self.tag(stage)}r{self.components[i.name]}" if whole else self.tag(stage)
-            parts.append(self.piece(i, f"{tag}[{', '.join(i.instance[:rank])}]"))
-        return self.relation(parts)
-
-    def tag(self, stage: Stage) -> str:
-        return f"E{self.schedule.stages.index(stage)}"
-
-    def required(self, *, strict: bool = False) -> Any:
-        """Statement -> elements of computed stages that the tensor expressions read there.
-
-        With ``strict`` only where none may be left out: an integer product with zero is folded.
-        """
-        parts = []
-        for i in self.instances:
-            stage = self.schedule.stage_named(i.origin.stage)
-            op = stage.op
-            assert isinstance(op, ComputeOp)
-            exprs: tuple[Expr, ...] = ()
-            if i.origin.part in ("all", "update"):
-                exprs = self.bodies[stage]
-            elif i.origin.part == "store" and stage in self.epilogues:
-                exprs = (self.epilogues[stage],)
-            axes: dict[Expr, str | None] = dict(zip(op.axis + op.reduce_axis, i.instance, strict=False))
-            for expr in exprs:
-                for read, condition in guarded(expr, axes, lambda n: isinstance(n, Read)):
-                    assert isinstance(read, Read)
-                    source = self.schedule[read.tensor]
-                    if isinstance(source.op, PlaceholderOp) or (strict and not is_float(expr.dtype)):
-                        continue
-                    try:
-                        index = [affine(e, axes) for e in read.indices]
-                    except NotAffine:
-                        continue
-                    parts.append(self.piece(i, f"{self.tag(source)}[{', '.join(index)}]", condition))
-        for number, (_, stage, _) in enumerate(self.outputs):
-            axes_text = [f"i{d}" for d in range(len(stage.op.shape))]
-            element = f"{self.tag(stage)}[{', '.join(axes_text)}]"
-            parts.append(f"END{number}[{', '.join(axes_text)}] -> {element} : {box(axes_text, stage)}")
-        return self.relation(parts)
-
-    def all_points(self, stage: Stage, readers: Any) -> Any:
-        """Reader -> every point of the reduction whose result it reads."""
-        op = stage.op
-        assert isinstance(op, ComputeOp)
-        tag = self.tag(stage)
-        axes = [f"i{d}" for d in range(len(op.axis))]
-        reduce = [f"r{d}" for d in range(len(op.reduce_axis))]
-        bounds = [
-            f"{a.start} <= {name} < {a.start + a.extent}"
-            for a, name in zip(op.reduce_axis, reduce, strict=True)
-        ]
-        points = [
-            f"{tag}[{', '.join(axes)}] -> {tag}r{n}[{', '.join(axes + reduce)}] : {' and '.join(bounds)}"
-            for n in range(len(op.dtypes))
-        ]
-        return readers.apply_range(self.relation(points))
-
     # -- messages --------------------------------------------------------------------------------------------
 
     def maps(self, union: Any) -> list[Any]:
+        """The maps of a union, one a pair of tuples."""
         maps: list[Any] = []
         union.foreach_map(maps.append)
         return maps
@@ -162,28 +156,21 @@ class Relations:
     def wrong(self, what: str, witness: Any) -> LoweringError:
         """The error, with one counterexample and the statements by their stages."""
         text = str(witness.sample() if hasattr(witness, "sample") else witness)
-        for name, instance in sorted(self.by_name.items(), key=lambda item: -len(item[0])):
-            text = text.replace(f"{name}[", f"{instance.origin.stage}.{instance.origin.part}[")
-        for number, stage in reversed(list(enumerate(self.schedule.stages))):
-            text = re.sub(rf"\bE{number}(r\d+)?\[", f"{stage.op.name}[", text)
+        text = re.sub(r"\b([SR]\d+|END\w+)\[", lambda found: f"{self._title(found[1])}[", text)
+        stages = self.cells.schedule.stages
+        text = re.sub(r"\bE(\d+)c\d+(?:v|a\d+)p?\[", lambda found: f"{stages[int(found[1])].op.name}[", text)
         return LoweringError(f"verify: {what}: {text}")
 
-
-def box(axes: Sequence[str], stage: Stage) -> str:
-    bounds = [f"0 <= {axis} < {extent}" for axis, extent in zip(axes, stage.op.shape, strict=True)]
-    return " and ".join(bounds) or "true"
-
-
-def outputs(schedule: Schedule, program: LoopProgram) -> list[tuple[Buffer, Stage, int]]:
-    names: Mapping[str, Buffer] = {b.name: b for b in program.arguments}
-    found = []
-    for op in schedule.outputs:
-        stage = schedule[op]
-        for index in range(len(op.dtypes)):
-            buffer = names.get(op.output(index).name)
-            if buffer is not None:
-                found.append((buffer, stage, index))
-    return found
+    def _title(self, name: str) -> str:
+        found = self.of(name)
+        instance = found.instance if isinstance(found, Reader) else found
+        if instance is not None:
+            return f"{instance.origin.stage}.{instance.origin.part}"
+        return "END" if name.startswith("END") else "a read"
 
 
-__all__ = ["Relations", "box", "outputs"]
+def _access(what: Instance | Reader) -> Access:
+    return what.write if isinstance(what, Instance) else what.access
+
+
+__all__ = ["Reader", "Relations"]

@@ -15,7 +15,6 @@ from autotune.lower.ir import (
     Intrinsic,
     Let,
     Load,
-    Origin,
     Prefetch,
     Seq,
     Stmt,
@@ -95,7 +94,7 @@ def rewrite_stmt(stmt: Stmt, replace: Callable[[Expr], Expr | None]) -> Stmt:
     origin = stmt.origin
     if origin is not None:
         instance = tuple(rewrite_expr(i, replace, memo) for i in origin.instance)
-        origin = Origin(origin.stage, origin.part, instance)
+        origin = replace_fields(origin, instance=instance)
     return Store(stmt.buffer, indices, rewrite_expr(stmt.value, replace, memo), origin)
 
 

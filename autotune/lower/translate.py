@@ -17,12 +17,14 @@ from autotune.te.traversal import children, rebuild
 class Place:
     """Where the values of a stage are while its readers run: one buffer an output, from ``starts`` on.
 
-    ``registers`` holds the accumulators of a running reduction.
+    ``registers`` holds the accumulators of a running reduction, ``level`` counts the folds of partial sums between these
+    values and the stage's own.
     """
 
     buffers: tuple[Buffer, ...]
     starts: tuple[Lin, ...]
     registers: Place | None = None
+    level: int = 0
 
     def indices(self, index: list[Lin]) -> tuple[Expr, ...]:
         """Buffer indices of an element."""

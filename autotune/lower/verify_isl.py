@@ -12,15 +12,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from autotune.errors import LoweringError, MissingExtraError
+from autotune.lower.accumulations import Accumulations
+from autotune.lower.cells import Cells
+from autotune.lower.concurrency import Concurrency, check_overwriting
 from autotune.lower.ir import Buffer, LoopProgram
 from autotune.lower.overwriting import overwriting
-from autotune.lower.polyhedra import Access, Instance, NotAffine, extract
+from autotune.lower.polyhedra import Extraction, Instance, NotAffine, extract
 from autotune.lower.program import lower_schedule
-from autotune.lower.relations import Relations, box
+from autotune.lower.relations import Reader, Relations
 from autotune.schedule.pipelining import reductions_ahead
 from autotune.schedule.schedule import Schedule
-from autotune.schedule.stage import Stage
-from autotune.te.tensor import ComputeOp, Tensor
+from autotune.te.depth import walks_deep
+from autotune.te.tensor import Tensor
 
 MAX_OPERATIONS = 6_000_000
 """Steps of isl that a proof may take, some seconds: the same programs are judged on every machine."""
@@ -82,8 +85,10 @@ def load_isl() -> Any:
     return islpy
 
 
+@walks_deep
 def prove(isl: Any, schedule: Schedule, program: LoopProgram, *, limit: int = MAX_OPERATIONS) -> Verified:
     """The proof for a program that was lowered with origins, in at most ``limit`` steps; see :func:`verify`."""
+    cells = Cells(schedule, program)
     try:
         extraction = extract(program)
     except NotAffine as error:
@@ -101,7 +106,7 @@ def prove(isl: Any, schedule: Schedule, program: LoopProgram, *, limit: int = MA
     context = isl.Context()
     context.set_max_operations(limit)
     try:
-        return _Proof(isl, context, schedule, program, extraction).run(overwriting(program))
+        return _Proof(isl, context, cells, extraction).run(overwriting(program))
     except isl.Error:
         if not _exhausted(isl, context):
             raise
@@ -118,190 +123,73 @@ def _exhausted(isl: Any, context: Any) -> bool:
     return False
 
 
-class _Proof(Relations):
+class _Proof:
     """The checks, one after another."""
 
+    def __init__(self, isl: Any, context: Any, cells: Cells, extraction: Extraction) -> None:
+        self.isl = isl
+        self.context = context
+        self.cells = cells
+        self.extraction = extraction
+        self.r = Relations(isl, context, cells, extraction)
+
     def run(self, overwriting: Sequence[tuple[Buffer, Buffer]] = ()) -> Verified:
-        """All checks, of ``overwriting`` pairs of an output and an input too; raises LoweringError at the first that
-        fails."""
-        writes = self.relation([self.piece(i, self.element(i.write)) for i in self.instances])
-        reads = self.relation(
-            [
-                self.piece(i, self.element(read), read.condition)
-                for i in self.instances
-                for read in i.reads
-                if read.buffer in self.written
-            ]
-            + self._end_reads()
-        )
-        flow = self.flow(reads, writes)
+        """All checks, of ``overwriting`` pairs of an output and an input too.
+
+        Raises LoweringError at the first that fails.
+        """
+        self._check_inputs()
+        for each in (*self.r.instances, *self.r.readers):
+            self._check_bounds(each)
+        sources = self._sources()
+        self._check_elements(sources)
+        Accumulations(self.r, sources).check()
+        Concurrency(self.r).check(sources)
+        for output, source in overwriting:
+            check_overwriting(self.r, output, source)
+        status: Status = "not affine" if self.r.skipped else "proven"
+        reason = "; ".join(dict.fromkeys(self.r.skipped))
+        return Verified(status, reason, len(self.r.instances), len(self.r.maps(sources)))
+
+    def _check_inputs(self) -> None:
+        for instance in self.r.instances:
+            if instance.write.buffer in self.cells.inputs:
+                raise LoweringError(f"verify: the input {instance.write.buffer.name} is stored to")
+
+    def _check_bounds(self, each: Instance | Reader) -> None:
+        """Each index is inside of its buffer."""
+        access = each.write if isinstance(each, Instance) else each.access
+        pairs = zip(access.index, access.buffer.shape, strict=True)
+        outside = " or ".join(f"{index} < 0 or {index} >= {extent}" for index, extent in pairs)
+        if not outside:
+            return
+        loops = ", ".join(name for name, _ in each.loops)
+        text = f"{{ {each.name}[{loops}] : {each.at.domain} and ({outside}) }}"
+        found = self.isl.Set(text, context=self.context)
+        if found.is_empty():
+            return
+        buffer = access.buffer
+        if not access.test.exact:
+            self.r.skipped.append(f"a read of {buffer.name} that a condition on values keeps inside of it")
+            return
+        verb = "stores outside of" if isinstance(each, Instance) else "reads outside of"
+        raise self.r.wrong(f"a statement {verb} {buffer.name}, which is {list(buffer.shape)}", found)
+
+    def _sources(self) -> Any:
+        """Reader -> the statement that wrote what it reads, for all but reads of inputs."""
+        readers = [r for r in (*self.r.readers, *self.r.ends) if r.access.buffer not in self.cells.inputs]
+        flow = self.r.flow(self.r.touches(readers), self.r.touches(self.r.instances))
         missing = flow.get_must_no_source()
         if not missing.is_empty():
-            raise self.wrong("a value is read that nothing stored before", missing)
-        sources = flow.get_must_dependence().reverse()  # reader -> the statement that wrote what it reads
-        self._check_elements(sources)
-        self._check_carried(sources)
-        self._check_reductions(sources)
-        for output, source in overwriting:
-            self._check_overwriting(output, source)
-        status: Status = "not affine" if self.skipped else "proven"
-        reason = "; ".join(dict.fromkeys(self.skipped))
-        return Verified(status, reason, len(self.instances), len(self.maps(sources)))
-
-    def _end_reads(self) -> list[str]:
-        parts = []
-        for number, (buffer, stage, _) in enumerate(self.outputs):
-            axes = tuple(f"i{d}" for d in range(len(stage.op.shape)))
-            target = self.element(Access(buffer, axes, "true"))
-            parts.append(f"END{number}[{', '.join(axes)}] -> {target} : {box(axes, stage)}")
-        return parts
+            raise self.r.wrong("a value is read that nothing stored before", missing)
+        return flow.get_must_dependence().reverse()
 
     def _check_elements(self, sources: Any) -> None:
-        """Each read finds the element that the expression names, and accumulators are those of the same element."""
-        own = self._own(sources)
-        elements = self.elements_of(self.instances)
-        actual = sources.subtract(own).apply_range(elements)
-        required = self.required()
-        if not actual.is_subset(required):
-            raise self.wrong("another element is read than the expression names", actual.subtract(required))
-        strict = self.required(strict=True)
-        if not strict.is_subset(actual):
-            raise self.wrong("an element that the expression reads is not read", strict.subtract(actual))
-        if not own.apply_range(elements).is_subset(elements):
-            raise self.wrong(
-                "an accumulator holds another element", own.apply_range(elements).subtract(elements)
-            )
-
-    def _own(self, sources: Any) -> Any:
-        """Reads of a statement from statements of its own stage: accumulators."""
-        parts = [
-            m
-            for m in self.maps(sources)
-            if self._stage_of(m.get_tuple_name(self.isl.dim_type.in_))
-            == self._stage_of(m.get_tuple_name(self.isl.dim_type.out))
-        ]
-        union = self.relation([])
-        for part in parts:
-            union = union.union(self.isl.UnionMap.from_map(part))
-        return union
-
-    def _stage_of(self, name: str) -> str:
-        found = self.by_name.get(name)
-        return name if found is None else found.origin.stage
-
-    def _check_carried(self, sources: Any) -> None:
-        """Iterations of a parallel or vectorized loop do not read what others of them wrote."""
-        for m in self.maps(sources):
-            sink = self.by_name.get(m.get_tuple_name(self.isl.dim_type.in_))
-            source = self.by_name.get(m.get_tuple_name(self.isl.dim_type.out))
-            if sink is None or source is None or sink.time[0] != source.time[0]:
-                continue
-            folded = (
-                sink.origin.part == source.origin.part == "update"
-                and sink.origin.stage == source.origin.stage
-            )
-            for depth, ((_, kind), (_, other)) in enumerate(zip(sink.loops, source.loops, strict=False)):
-                place = 1 + 2 * depth
-                if sink.time[place] != source.time[place]:
-                    break  # from here on in different loops
-                if kind == other == "parallel" or (kind == other == "vectorized" and not folded):
-                    carried = self._different(m, depth)
-                    if not carried.is_empty():
-                        raise self.wrong(f"a {kind} loop carries a dependence", carried)
-
-    def _check_overwriting(self, output: Buffer, source: Buffer) -> None:
-        """No element of the source is read once the output is stored there, or by who may run at the same time."""
-        places = {
-            buffer: [
-                self.piece(i, f"A[{_address(access)}]", access.condition)
-                for i in self.instances
-                for access in (i.write, *i.reads)
-                if access.buffer is buffer
-            ]
-            for buffer in (output, source)
-        }
-        both = self.relation(places[source]).apply_range(self.relation(places[output]).reverse())
-        late = both.lex_gt_at_multi_union_pw_aff(self.moments)
-        if not late.is_empty():
-            raise self.wrong(f"{source.name} is read where {output.name} has overwritten it", late)
-        for m in self.maps(both):
-            reader, writer = (
-                self.by_name[m.get_tuple_name(side)]
-                for side in (self.isl.dim_type.in_, self.isl.dim_type.out)
-            )
-            for depth, ((_, kind), (_, other)) in enumerate(zip(reader.loops, writer.loops, strict=False)):
-                if reader.time[: 2 + 2 * depth] != writer.time[: 2 + 2 * depth]:
-                    break  # from here on in different loops
-                if kind == other and kind in ("parallel", "vectorized"):
-                    carried = self._different(m, depth)
-                    if not carried.is_empty():
-                        raise self.wrong(f"{source.name} is read beside who overwrites it", carried)
-
-    def _different(self, m: Any, depth: int) -> Any:
-        """Pairs that agree in all loops outside of ``depth`` and differ there."""
-        kinds = self.isl.dim_type
-        equal = m
-        for d in range(depth):
-            equal = equal.equate(kinds.in_, d, kinds.out, d)
-        return equal.subtract(equal.equate(kinds.in_, depth, kinds.out, depth))
-
-    def _check_reductions(self, sources: Any) -> None:
-        """Every finished reduction was updated once for each point of its domain since its start value."""
-        for stage in dict.fromkeys(self.schedule.stage_named(i.origin.stage) for i in self.instances):
-            op = stage.op
-            assert isinstance(op, ComputeOp)
-            if op.reduction is None or any(axis.extent == 0 for axis in op.reduce_axis):
-                continue
-            mine = [i for i in self.instances if i.origin.stage == op.name]
-            inits = [i for i in mine if i.origin.part == "init"]
-            updates = [i for i in mine if i.origin.part == "update"]
-            element = self.elements_of(mine)
-            readers = self.required().intersect_range(element.range())
-            self._check_updates(stage, readers, inits, updates)
-            copies = [i for i in mine if i.origin.part == "store"]
-            if copies:
-                written = self.elements_of(copies).domain()
-                self._check_copies(sources.intersect_range(written), readers, updates)
-
-    def _check_updates(
-        self, stage: Stage, readers: Any, inits: list[Instance], updates: list[Instance]
-    ) -> None:
-        start = self.flow(readers, self.elements_of(inits))
-        if not start.get_must_no_source().is_empty():
-            raise self.wrong("a reduction is read that was never started", start.get_must_no_source())
-        started = start.get_must_dependence().reverse()  # reader -> its start
-        update_elements = self.elements_of(updates)
-        same = readers.apply_range(update_elements.reverse())  # reader -> updates of what it reads
-        begun = self.elements_of(inits).apply_range(update_elements.reverse())
-        later = begun.lex_lt_at_multi_union_pw_aff(self.moments)  # start -> updates of its element after it
-        between = same.lex_gt_at_multi_union_pw_aff(self.moments).intersect(started.apply_range(later))
-        points = self.elements_of(updates, whole=True)
-        done = between.apply_range(points)
-        wanted = self.all_points(stage, readers)
-        if not wanted.is_subset(done):
-            raise self.wrong("a reduction is read before it is finished", wanted.subtract(done))
-        # The update of a point is unique for a reader: no two updates agree in reader and point.
-        pairs = between.reverse().range_product(points)
-        if not pairs.is_injective():
-            raise LoweringError(
-                f"verify: a point of the reduction {stage.op.name} is added twice before it is read"
-            )
-
-    def _check_copies(self, sources: Any, readers: Any, updates: list[Instance]) -> None:
-        """The copy of an accumulator that is read was made after its last update."""
-        update_of = self.elements_of(updates).reverse()
-        copied = self.elements_of([i for i in self.instances if i.origin.part == "store"])
-        later = copied.apply_range(update_of).lex_lt_at_multi_union_pw_aff(self.moments)
-        earlier = readers.apply_range(update_of).lex_gt_at_multi_union_pw_aff(self.moments)
-        late = earlier.intersect(sources.apply_range(later))
-        if not late.is_empty():
-            raise self.wrong("a reduction is read from a copy made before it was finished", late)
-
-
-def _address(access: Access) -> str:
-    """Where an element lies, counted in elements."""
-    terms = zip(access.buffer.strides, access.index, strict=True)
-    return " + ".join(f"{stride} * ({index})" for stride, index in terms) or "0"
+        """Each read finds the element that the expression names, an accumulator that of its own element."""
+        needed = self.r.cells_of([r for r in (*self.r.readers, *self.r.ends) if r.cell is not None])
+        found = sources.intersect_domain(needed.domain()).apply_range(self.r.cells_of(self.r.instances))
+        if not found.is_subset(needed):
+            raise self.r.wrong("another element is read than the expression names", found.subtract(needed))
 
 
 __all__ = ["MAX_OPERATIONS", "Verified", "load_isl", "prove", "verify"]

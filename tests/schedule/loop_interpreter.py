@@ -11,6 +11,7 @@ values that the property tests use.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -222,14 +223,21 @@ class _Text:
             self.stmt(stmt.body, depth)
 
 
-def run_program(program: LoopProgram, arrays: dict[str, Any]) -> dict[str, Any]:
-    """Values of all arguments after the kernels ran; ``arrays`` are the inputs by name."""
+def run_program(
+    program: LoopProgram, arrays: dict[str, Any], in_place: Sequence[tuple[Buffer, Buffer]] = ()
+) -> dict[str, Any]:
+    """Values of all arguments after the kernels ran; ``arrays`` are the inputs by name.
+
+    Pairs of an output and an input that are ``in_place`` are one memory.
+    """
     memory: dict[int, list[Any]] = {}
     for buffer in (*program.arguments, *program.workspaces):
         memory[id(buffer)] = [POISON] * buffer.elements
         if buffer.name in arrays:
             for place, value in zip(_places(buffer), arrays[buffer.name].ravel().tolist(), strict=True):
                 memory[id(buffer)][place] = value
+    for output, source in in_place:
+        memory[id(output)] = memory[id(source)]
     for kernel in program.kernels:
         text = _Text({})
         outer = (*program.arguments, *program.workspaces)

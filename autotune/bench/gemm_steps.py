@@ -250,8 +250,7 @@ def _loops(step: Steps) -> str:
     from autotune.lower.printer import program_text
     from autotune.lower.program import lower_schedule
 
-    # As the verifier sees them: without the partial sums of long ones, which no step is about.
-    return program_text(lower_schedule(*scheduled(step, 64), with_origins=True))
+    return program_text(lower_schedule(*scheduled(step, 64)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Proof that reductions are complete when they are read: every point of the domain once, in one chain of accumulators."""
+"""Proof that reductions are complete when they are read: each point of the domain once, in one chain of accumulators."""
 
 from __future__ import annotations
 
@@ -81,7 +81,11 @@ class Accumulations:
         """Every finished reduction was updated once for each point of its domain, and for nothing else."""
         points = self.r.relation([self.r.piece(i, self.r.cells.point(i)) for i in updates])
         done = added.apply_range(points)
-        finished = [reader for reader in self.readers if reader.finishes and reader.instance not in self.r.parts("fold")]
+        finished = [
+            reader
+            for reader in self.readers
+            if reader.finishes and reader.instance not in self.r.parts("fold")
+        ]
         stages = dict.fromkeys(self.r.cells.schedule.stage_named(i.origin.stage) for i in self.stores)
         domains = self.r.relation([piece for stage in stages for piece in self.r.cells.points(stage)])
         wanted = self.r.cells_of(finished).apply_range(domains)

@@ -80,7 +80,10 @@ class Cells:
         """Pieces of ``cell -> point``: all points of the domain of each element."""
         axes = [f"i{d}" for d in range(len(stage.op.axis))]
         reduce = [f"r{d}" for d in range(len(stage.op.reduce_axis))]
-        bounds = [f"{a.start} <= {r} < {a.start + a.extent}" for a, r in zip(stage.op.reduce_axis, reduce, strict=True)]
+        bounds = [
+            f"{a.start} <= {r} < {a.start + a.extent}"
+            for a, r in zip(stage.op.reduce_axis, reduce, strict=True)
+        ]
         tags = [self.tag(stage, component, 0) for component in range(len(stage.op.dtypes))]
         where = " and ".join(bounds) or "true"
         return [f"{tag}[{', '.join(axes)}] -> {tag}p[{', '.join(axes + reduce)}] : {where}" for tag in tags]

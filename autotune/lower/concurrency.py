@@ -53,7 +53,10 @@ class Concurrency:
                 continue
             clash = different(self.r.isl, m, depth)
             if not clash.is_empty():
-                self._refuse(self._harmful(clash, store, other), f"a {kind} loop stores where others of it read or store")
+                self._refuse(
+                    self._harmful(clash, store, other),
+                    f"a {kind} loop stores where others of it read or store",
+                )
 
     def _harmful(self, clash: Any, store: Any, other: Any) -> Any:
         """Clashes but for those of the same finished element, which is computed twice."""
@@ -111,7 +114,9 @@ def check_overwriting(r: Relations, output: Buffer, source: Buffer) -> None:
 
     Raises LoweringError where the two must not be one memory.
     """
-    read, stored = (r.relation([r.piece(e, f"A[{_address(a)}]") for e, a in _accesses(r, b)]) for b in (source, output))
+    read, stored = (
+        r.relation([r.piece(e, f"A[{_address(a)}]") for e, a in _accesses(r, b)]) for b in (source, output)
+    )
     both = read.apply_range(stored.reverse())
     late = both.lex_gt_at_multi_union_pw_aff(r.moments)
     if not late.is_empty():
@@ -128,7 +133,7 @@ def check_overwriting(r: Relations, output: Buffer, source: Buffer) -> None:
 def _accesses(r: Relations, buffer: Buffer) -> Iterator[tuple[Instance | Reader, Access]]:
     for each in (*r.instances, *r.readers):
         access = each.write if isinstance(each, Instance) else each.access
-        if access.buffer is buffer:
+        if access.buffer is buffer and each.at.time[0] not in r.hoisted:
             yield each, access
 
 
@@ -138,4 +143,4 @@ def _address(access: Access) -> str:
     return " + ".join(f"{stride} * ({index})" for stride, index in terms) or "0"
 
 
-__all__ = ["check_overwriting", "Concurrency", "different", "unordered"]
+__all__ = ["Concurrency", "check_overwriting", "different", "unordered"]

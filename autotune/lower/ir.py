@@ -127,9 +127,9 @@ class If(Stmt):
 class Origin:
     """The statement instance that a store belongs to: a stage, a part of its computation, values of its axes.
 
-    ``part`` is "all", or for reductions "init", "update", "load" and "store" of the accumulators and "fold" of a partial
-    sum into them. ``component`` counts the outputs of the stage, ``level`` the folds between the accumulators and the
-    stage's own result.
+    ``part`` is "all", or for reductions "init", "update", "load" and "store" of the accumulators and "fold" of a
+    partial sum into them. ``component`` counts the outputs of the stage, ``level`` the folds between the accumulators
+    and the stage's own result.
     """
 
     stage: str

@@ -176,12 +176,15 @@ class Extraction:
     """Values of names and addresses of prefetches that read memory, each where it is computed."""
     barriers: bool = False
     kernels: int = 0
+    hoisted: frozenset[str] = frozenset()
+    """Times of the kernels that run before all others, while compiling."""
 
 
 def extract(program: LoopProgram) -> Extraction:
-    """All store instances of a program that was lowered with origins; kernels of constants run before the others."""
-    result = Extraction(kernels=len(program.kernels))
-    for number, kernel in enumerate(sorted(program.kernels, key=lambda kernel: not kernel.hoisted)):
+    """All store instances of a program that was lowered with origins."""
+    hoisted = frozenset(str(number) for number, kernel in enumerate(program.kernels) if kernel.hoisted)
+    result = Extraction(kernels=len(program.kernels), hoisted=hoisted)
+    for number, kernel in enumerate(program.kernels):
         _Walker(result).walk(kernel.body, Point(time=(str(number),)), 0)
     return result
 
@@ -306,6 +309,7 @@ def loads_of(at: Point, expr: Expr) -> Iterator[tuple[Load, Test]]:
 
 __all__ = [
     "ALWAYS",
+    "WHOLE",
     "Access",
     "Extraction",
     "Instance",

@@ -50,7 +50,7 @@ class Relations:
         for instance in self.instances:
             self._compare(instance)
         self._evaluated(extraction.evaluated)
-        self.kernels = extraction.kernels
+        self.kernels, self.hoisted = extraction.kernels, extraction.hoisted
         self.ends = [self._end(number, *output) for number, output in enumerate(cells.outputs)]
         self.reader_of = {reader.name: reader for reader in (*self.readers, *self.ends)}
         self.buffers: dict[Buffer, str] = {}

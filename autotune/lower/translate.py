@@ -17,8 +17,8 @@ from autotune.te.traversal import children, rebuild
 class Place:
     """Where the values of a stage are while its readers run: one buffer an output, from ``starts`` on.
 
-    ``registers`` holds the accumulators of a running reduction, ``level`` counts the folds of partial sums between these
-    values and the stage's own.
+    ``registers`` holds the accumulators of a running reduction, ``level`` counts the folds of partial sums between
+    these values and the stage's own.
     """
 
     buffers: tuple[Buffer, ...]

@@ -15,7 +15,7 @@ from autotune.errors import LoweringError, MissingExtraError
 from autotune.lower.accumulations import Accumulations
 from autotune.lower.cells import Cells
 from autotune.lower.concurrency import Concurrency, check_overwriting
-from autotune.lower.ir import Buffer, LoopProgram
+from autotune.lower.ir import Buffer, For, LoopProgram, Stmt, Store, loads, walk
 from autotune.lower.overwriting import overwriting
 from autotune.lower.polyhedra import Extraction, Instance, NotAffine, extract
 from autotune.lower.program import lower_schedule
@@ -73,7 +73,7 @@ def verify(
     """
     isl = load_isl()
     program = lower_schedule(schedule, args, constants=constants, strides=strides, with_origins=True)
-    return prove(isl, schedule, program)
+    return prove(isl, schedule, program, constants=constants)
 
 
 def load_isl() -> Any:
@@ -86,8 +86,16 @@ def load_isl() -> Any:
 
 
 @walks_deep
-def prove(isl: Any, schedule: Schedule, program: LoopProgram, *, limit: int = MAX_OPERATIONS) -> Verified:
+def prove(
+    isl: Any,
+    schedule: Schedule,
+    program: LoopProgram,
+    *,
+    constants: frozenset[str] = frozenset(),
+    limit: int = MAX_OPERATIONS,
+) -> Verified:
     """The proof for a program that was lowered with origins, in at most ``limit`` steps; see :func:`verify`."""
+    _check_kernels(program, constants)
     cells = Cells(schedule, program)
     try:
         extraction = extract(program)
@@ -112,6 +120,30 @@ def prove(isl: Any, schedule: Schedule, program: LoopProgram, *, limit: int = MA
             raise
         count = len(extraction.instances)
         return Verified("too large", f"{count} stores, not judged within {limit} steps of isl")
+
+
+def _check_kernels(program: LoopProgram, constants: frozenset[str]) -> None:
+    """Kernels run all their tiles; those that run while compiling read and store what nothing else stores."""
+    for kernel in program.kernels:
+        body = kernel.body
+        if kernel.tiles != (body.extent if isinstance(body, For) and body.kind == "parallel" else 1):
+            raise LoweringError(
+                f"verify: kernel {kernel.name} runs {kernel.tiles} tiles, its loop has another extent"
+            )
+    before = [kernel for kernel in program.kernels if kernel.hoisted]
+    late = {buffer for kernel in program.kernels if not kernel.hoisted for buffer in _stored(kernel.body)}
+    late |= {buffer for buffer in program.arguments if buffer.name not in constants}
+    for kernel in before:
+        for buffer in (*_stored(kernel.body), *(load.buffer for load in loads(kernel.body))):
+            if buffer in late:
+                raise LoweringError(
+                    f"verify: kernel {kernel.name} runs before the others, but uses {buffer.name}"
+                )
+
+
+def _stored(body: Stmt) -> set[Buffer]:
+    """The buffers that a statement stores to."""
+    return {part.buffer for part in walk(body) if isinstance(part, Store)}
 
 
 def _exhausted(isl: Any, context: Any) -> bool:

@@ -41,9 +41,16 @@ def append(record: Path, first: int, tally: Any) -> None:
 
 
 def run(
-    module: str, kind: Callable[..., T], first: int, count: int, block: int, workers: int, record: Path, *options: Any
+    module: str,
+    kind: Callable[..., T],
+    first: int,
+    count: int,
+    block: int,
+    workers: int,
+    record: Path,
+    *options: Any,
 ) -> list[T]:
-    """Run the blocks of seeds that the record lacks by ``work`` of a module beside this one; returns the tallies of all, in order.
+    """Run the blocks of seeds that the record lacks by ``work`` of a module here; returns the tallies of all, in order.
 
     ``kind`` makes a tally of its fields; a process that crashes is one of its ``findings``.
     """
@@ -60,7 +67,9 @@ def run(
                 append(record, start, kind(findings=[f"seeds {start}..: the process ended with {code}"]))
             finished = sum(1 for s, _ in ahead if s in read(record, kind))
             if finished % 20 == 0:
-                print(f"{finished} of {len(ahead)} blocks after {time.monotonic() - started:.0f} s", flush=True)
+                print(
+                    f"{finished} of {len(ahead)} blocks after {time.monotonic() - started:.0f} s", flush=True
+                )
     done = read(record, kind)
     return [done[start] for start, _ in ahead]
 

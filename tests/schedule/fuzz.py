@@ -12,25 +12,22 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import re
-import subprocess
-import sys
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from autotune.errors import LoweringError
-from autotune.lower import verify
+from autotune.lower import lower_schedule, program_text, verify
 from autotune.lower.verify_isl import Verified
 from autotune.schedule import PRIMITIVES
 from tests.codegen.opencl_device import installed
+from tests.schedule import blocks
+from tests.schedule.blocks import counts
 from tests.schedule.three_ways import Case, check, describe, minimised, random_case
 
-ROOT = Path(__file__).parent.parent.parent
 BLOCK = 50
 FIRST = 1_000_000
 THREADS_EVERY = 8
@@ -71,17 +68,13 @@ class Tally:
         lines = [
             f"{self.programs} programs, {sum(self.primitives.values())} steps; "
             f"{self.refused} further steps were refused, {self.dropped} did not lower",
-            f"{len(self.primitives)} primitives: {_counts(self.primitives)}",
+            f"{len(self.primitives)} primitives: {counts(self.primitives)}",
             f"never applied: {', '.join(missing) or 'none'}",
-            f"language: {_counts(self.language)}",
-            f"proofs by isl: {sum(self.proofs.values())}: {_counts(self.proofs) or 'none'}",
+            f"language: {counts(self.language)}",
+            f"proofs by isl: {sum(self.proofs.values())}: {counts(self.proofs)}",
             f"findings: {len(self.findings)}",
         ]
         return "\n".join([*lines, *self.findings])
-
-
-def _counts(counter: Counter[str]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in counter.most_common())
 
 
 def run_block(first: int, count: int, *, prove_every: int) -> Tally:
@@ -108,8 +101,12 @@ def run_block(first: int, count: int, *, prove_every: int) -> Tally:
 
 def _prove(case: Case, seed: int, tally: Tally) -> None:
     schedule, args = case.schedule()
+    options: dict[str, Any] = {"constants": case.constants, "strides": dict(case.strides)}
     try:
-        verdict: Verified = verify(schedule, args, constants=case.constants)
+        verdict: Verified = verify(schedule, args, **options)
+        marked = lower_schedule(schedule, args, **options, with_origins=True)
+        if program_text(marked) != program_text(case.lowered()):
+            raise LoweringError("other loops are proved than those that run")
     except LoweringError as error:
         tally.proofs["wrong"] += 1
         tally.findings.append(f"seed {seed}: {error}\n\n{describe(case)}")
@@ -117,73 +114,17 @@ def _prove(case: Case, seed: int, tally: Tally) -> None:
     tally.proofs[verdict.status] += 1
 
 
-def read_record(record: Path) -> dict[int, Tally]:
-    """The blocks of a record by their first seed; a line cut short by an interruption does not count."""
-    found = {}
-    for line in record.read_text(encoding="utf-8").splitlines() if record.exists() else ():
-        try:
-            data = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        tally = Tally(**data["tally"])
-        for name in ("primitives", "language", "proofs"):
-            setattr(tally, name, Counter(getattr(tally, name)))
-        found[int(data["first"])] = tally
-    return found
-
-
-def _append(record: Path, first: int, tally: Tally) -> None:
-    with record.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"first": first, "tally": vars(tally)}) + "\n")
-
-
 def work(record: str, first: int, count: int, prove_every: int) -> None:
     """Run a block, and add it to a record: what a process of a campaign does."""
-    _append(Path(record), first, run_block(first, count, prove_every=prove_every))
+    blocks.append(Path(record), first, run_block(first, count, prove_every=prove_every))
 
 
 def campaign(programs: int, workers: int, record: Path, *, prove_every: int, first: int = FIRST) -> Tally:
     """Run the blocks that the record lacks; returns the counts of all."""
-    blocks = [
-        (start, min(BLOCK, first + programs - start)) for start in range(first, first + programs, BLOCK)
-    ]
-    done = read_record(record)
-    waiting = iter([block for block in blocks if block[0] not in done])
-    running: dict[int, subprocess.Popen[bytes]] = {}
-    started = time.monotonic()
-    while _fill(running, waiting, workers, record, prove_every):
-        time.sleep(0.05)
-        for start in [s for s, process in running.items() if process.poll() is not None]:
-            code = running.pop(start).returncode
-            if code:
-                _append(record, start, Tally(findings=[f"seeds {start}..: the process ended with {code}"]))
-            done = read_record(record)
-            if len(done) % 20 == 0:
-                total = sum(done[s].programs for s, _ in blocks if s in done)
-                print(f"{total} programs after {time.monotonic() - started:.0f} s", flush=True)
     result = Tally()
-    done = read_record(record)
-    for start, _ in blocks:
-        result.add(done[start])
+    for tally in blocks.run("fuzz", Tally, first, programs, BLOCK, workers, record, prove_every):
+        result.add(tally)
     return result
-
-
-def _fill(
-    running: dict[int, subprocess.Popen[bytes]],
-    waiting: Iterator[tuple[int, int]],
-    workers: int,
-    record: Path,
-    prove_every: int,
-) -> bool:
-    """Start processes until ``workers`` run; False when none runs any more."""
-    while len(running) < workers:
-        block = next(waiting, None)
-        if block is None:
-            break
-        # No forks of this process: threads of an OpenCL driver that it has used would be missing there.
-        what = f"from tests.schedule import fuzz; fuzz.work({str(record)!r}, {block[0]}, {block[1]}, {prove_every})"
-        running[block[0]] = subprocess.Popen([sys.executable, "-c", what], cwd=ROOT)
-    return bool(running)
 
 
 def main() -> None:

@@ -38,8 +38,8 @@ from tests.schedule.three_ways import Case, all_outputs, random_case
 
 BLOCK = 20
 FIRST = 9_000_000
-MUTANTS = 12
-"""Mutants that are made of one program."""
+MUTANTS = 24
+"""Mutations that are tried on one program; about half of them have something to change."""
 SHORT = 4
 """Steps of a partial sum in every other program: those of random programs seldom have more than in one."""
 
@@ -158,7 +158,7 @@ def run_block(first: int, count: int) -> Tally:
 
 
 def _mutate(case: Case, schedule: Any, program: LoopProgram, seed: int, tally: Tally) -> None:
-    verdict = _verdict(schedule, program)
+    verdict = _verdict(case, schedule, program)
     tally.programs[verdict.split(":")[0]] += 1
     if verdict.startswith("refused"):
         tally.findings.append(f"seed {seed}: {verdict}\n{case.text()}\n{program_text(program)}")
@@ -168,15 +168,15 @@ def _mutate(case: Case, schedule: Any, program: LoopProgram, seed: int, tally: T
     for _ in range(MUTANTS):
         mutant = random_mutant(rng, program)
         if mutant is not None:
-            _judge(judge, schedule, mutant, seed, tally)
+            _judge(judge, case, schedule, mutant, seed, tally)
 
 
-def _judge(judge: Judge, schedule: Any, mutant: Mutant, seed: int, tally: Tally) -> None:
+def _judge(judge: Judge, case: Case, schedule: Any, mutant: Mutant, seed: int, tally: Tally) -> None:
     fault = judge.fault(mutant.program)
     tally.mutants["wrong" if fault else "equivalent"] += 1
     if not fault:
         return
-    verdict = _verdict(schedule, mutant.program)
+    verdict = _verdict(case, schedule, mutant.program)
     tally.wrong[verdict.split(":")[0]] += 1
     tally.kinds[mutant.kind] += 1
     if verdict == "proven":
@@ -184,9 +184,9 @@ def _judge(judge: Judge, schedule: Any, mutant: Mutant, seed: int, tally: Tally)
         tally.findings.append(f"seed {seed}: proven, but {fault}; {mutant.kind}: {mutant.text}\n{text}")
 
 
-def _verdict(schedule: Any, program: LoopProgram) -> str:
+def _verdict(case: Case, schedule: Any, program: LoopProgram) -> str:
     try:
-        return prove(load_isl(), schedule, program).status
+        return prove(load_isl(), schedule, program, constants=case.constants).status
     except LoweringError as error:
         return f"refused: {error}"
 
@@ -200,7 +200,6 @@ def campaign(wrong: int, workers: int, record: Path, *, first: int = FIRST) -> T
     """Run blocks until ``wrong`` mutants are wrong; those of the record count."""
     total, start = Tally(), first
     while total.wrong.total() < wrong:
-        # About five of six mutants are wrong.
         programs = max(BLOCK, (wrong - total.wrong.total()) // MUTANTS)
         for tally in blocks.run("mutants", Tally, start, programs, BLOCK, workers, record):
             total.add(tally)

@@ -49,7 +49,8 @@ def random_mutant(rng: random.Random, program: LoopProgram) -> Mutant | None:
         return None
     text, changed = change
     kernels = list(program.kernels)
-    kernels[number] = with_fields(kernels[number], body=changed)
+    tiles = changed.extent if isinstance(changed, For) and changed.kind == "parallel" else 1
+    kernels[number] = with_fields(kernels[number], body=changed, tiles=tiles)
     return Mutant(kind, text, with_fields(program, kernels=tuple(kernels)))
 
 
@@ -59,7 +60,9 @@ def _kernels_swapped(rng: random.Random, program: LoopProgram) -> Mutant | None:
     kernels = list(program.kernels)
     at = rng.randrange(len(kernels) - 1)
     kernels[at : at + 2] = kernels[at + 1], kernels[at]
-    return Mutant("kernels swapped", f"{kernels[at].name} first", with_fields(program, kernels=tuple(kernels)))
+    return Mutant(
+        "kernels swapped", f"{kernels[at].name} first", with_fields(program, kernels=tuple(kernels))
+    )
 
 
 # -- statements ----------------------------------------------------------------------------------------------
@@ -146,7 +149,9 @@ def _branch_dropped(rng: random.Random, stmt: Stmt) -> Stmt | None:
 def _kind(rng: random.Random, stmt: Stmt) -> Stmt | None:
     if not isinstance(stmt, For):
         return None
-    return with_fields(stmt, kind=rng.choice([k for k in ("serial", "parallel", "vectorized") if k != stmt.kind]))
+    return with_fields(
+        stmt, kind=rng.choice([k for k in ("serial", "parallel", "vectorized") if k != stmt.kind])
+    )
 
 
 def _allocated_outside(rng: random.Random, stmt: Stmt) -> Stmt | None:
@@ -299,7 +304,9 @@ def _buffer_of_load(rng: random.Random, node: Expr, around: Around) -> Expr | No
 def _operator(rng: random.Random, node: Expr, around: Around) -> Expr | None:
     if not isinstance(node, Binary) or node.dtype == "bool":
         return None
-    return Binary(rng.choice([op for op in ("+", "-", "*", "min", "max") if op != node.op]), node.a, node.b, node.dtype)
+    return Binary(
+        rng.choice([op for op in ("+", "-", "*", "min", "max") if op != node.op]), node.a, node.b, node.dtype
+    )
 
 
 def _operand(rng: random.Random, node: Expr, around: Around) -> Expr | None:
@@ -326,7 +333,9 @@ def _constant(rng: random.Random, node: Expr, around: Around) -> Expr | None:
 def _comparison(rng: random.Random, node: Expr, around: Around) -> Expr | None:
     if not isinstance(node, Compare):
         return None
-    return Compare(rng.choice([op for op in ("<", "<=", ">", ">=", "==", "!=") if op != node.op]), node.a, node.b)
+    return Compare(
+        rng.choice([op for op in ("<", "<=", ">", ">=", "==", "!=") if op != node.op]), node.a, node.b
+    )
 
 
 def _selected(rng: random.Random, node: Expr, around: Around) -> Expr | None:

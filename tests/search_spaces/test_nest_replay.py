@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from autotune import te
 from autotune.errors import KnobError, LoweringError, ScheduleError
-from autotune.lower import LoopProgram, lower_schedule
+from autotune.lower import LoopProgram, lower_schedule, partial_sums
 from autotune.lower import program as lowering
 from autotune.lower.ir import For, Stmt, Store, sub_statements
 from autotune.schedule import Schedule, Stage, Trace
@@ -41,8 +42,9 @@ FACTORS = (1, 2, 3, 4, 7, 16)
 
 @pytest.fixture(autouse=True)
 def _uncut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loops are cut at conditions by a pass of its own, after they are made of the schedule."""
+    """Loops as they are made of the schedule: it does not tell where conditions and long sums cut them."""
     monkeypatch.setattr(lowering, "partition", lambda stmt: stmt)
+    monkeypatch.setattr(partial_sums, "LONGEST", sys.maxsize)
 
 
 def lowered_nests(program: LoopProgram) -> dict[str, Nest]:

@@ -1,4 +1,4 @@
-"""Proof that reductions are complete when they are read: each point of the domain once, in one chain of accumulators."""
+"""Proof that reductions are complete when they are read: each point of the domain once, in one chain of stores."""
 
 from __future__ import annotations
 

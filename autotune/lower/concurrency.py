@@ -63,7 +63,8 @@ class Concurrency:
         cell = other.cell if isinstance(other, Reader) else self.r.cells.stored(other)
         if store.origin.part not in ("all", "store") or cell is None:
             return clash
-        if isinstance(other, Instance) and other.origin.part not in ("all", "store"):
+        finished = other.finishes if isinstance(other, Reader) else other.origin.part in ("all", "store")
+        if not finished:
             return clash
         same = self.r.cells_of([store]).apply_range(self.r.cells_of([other]).reverse())
         return self.r.isl.UnionMap.from_map(clash).subtract(same)

@@ -233,6 +233,17 @@ class LoopKernel:
         return tuple(dict.fromkeys(self.reads + self.writes))
 
 
+def kernel_of(name: str, body: Stmt) -> LoopKernel:
+    """A kernel with what follows from its body: tiles, and the buffers from outside that it reads and writes."""
+    tiles = body.extent if isinstance(body, For) and body.kind == "parallel" else 1
+    outer = ("argument", "workspace")
+    parts = list(walk(body))
+    writes = {p.buffer: None for p in parts if isinstance(p, Store) and p.buffer.scope in outer}
+    writes |= {load.buffer: None for p in parts if isinstance(p, External) for load in p.results}
+    reads = {n.buffer: None for n in loads(body) if n.buffer.scope in outer and n.buffer not in writes}
+    return LoopKernel(name, body, tiles, False, tuple(reads), tuple(writes))
+
+
 @dataclass(frozen=True)
 class LoopProgram:
     """All kernels of a schedule, in order; ``arguments`` in the caller's order, ``outputs`` among them."""
@@ -369,6 +380,7 @@ __all__ = [
     "has_thread_axes",
     "is_block_axis",
     "is_thread_axis",
+    "kernel_of",
     "loads",
     "nodes",
     "operands",

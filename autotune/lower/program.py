@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from autotune.errors import LoweringError
 from autotune.lower.inlining import Inlined, inlined_bodies
-from autotune.lower.ir import Buffer, External, For, LoopKernel, LoopProgram, Stmt, Store, loads, walk
+from autotune.lower.ir import Buffer, For, LoopKernel, LoopProgram, Stmt, kernel_of, walk
 from autotune.lower.linear import Simplifier, constant_form
 from autotune.lower.nest import NestBuilder
 from autotune.lower.partition import partition
@@ -178,17 +178,10 @@ def _checked(op: ComputeOp) -> Inlined:
 
 
 def _kernel(stage: Stage, body: Stmt) -> LoopKernel:
-    tiles = body.extent if isinstance(body, For) and body.kind == "parallel" else 1
     for number, part in enumerate(walk(body)):
         if isinstance(part, For) and part.kind == "parallel" and number:
             raise LoweringError(
                 f"loop {part.var.name} of stage {stage.op.name} is parallel but not the outermost loop; "
                 f"reorder it outwards or fuse it with the loops around it"
             )
-    outer = ("argument", "workspace")
-    writes = {p.buffer: None for p in walk(body) if isinstance(p, Store) and p.buffer.scope in outer}
-    for part in walk(body):
-        if isinstance(part, External):
-            writes |= {load.buffer: None for load in part.results}
-    reads = {n.buffer: None for n in loads(body) if n.buffer.scope in outer and n.buffer not in writes}
-    return LoopKernel(stage.op.name, body, tiles, False, tuple(reads), tuple(writes))
+    return kernel_of(stage.op.name, body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from autotune.errors import LoweringError
@@ -54,17 +55,28 @@ class Relations:
         self.ends = [self._end(number, *output) for number, output in enumerate(cells.outputs)]
         self.reader_of = {reader.name: reader for reader in (*self.readers, *self.ends)}
         self.buffers: dict[Buffer, str] = {}
-        self.depth = max(len(where.at.time) for where in (*self.instances, *self.readers, *self.ends))
-        self.times = self.relation(
-            [self.piece(each, f"T[{', '.join(self._padded(each.at.time))}]") for each in self._everything()]
-        )
-        self.moments = isl.MultiUnionPwAff.from_union_map(self.times)
+        self.depth = max(len(each.at.time) for each in self._everything())
 
     def _everything(self) -> Iterable[Instance | Reader]:
         return (*self.instances, *self.readers, *self.ends)
 
-    def _padded(self, time: Sequence[str]) -> list[str]:
-        return [*time, *["0"] * (self.depth - len(time))]
+    @cached_property
+    def times(self) -> Any:
+        """Stores and reads -> when they happen."""
+        return self.relation([self._time(each) for each in self._everything()] + [self._first()])
+
+    @cached_property
+    def moments(self) -> Any:
+        """The times as a function."""
+        return self.isl.MultiUnionPwAff.from_union_map(self.times)
+
+    def _time(self, what: Instance | Reader) -> str:
+        padded = [*what.at.time, *["0"] * (self.depth - len(what.at.time))]
+        return self.piece(what, f"T[{', '.join(padded)}]")
+
+    def _first(self) -> str:
+        """Before everything, so that a program in which nothing runs has times too."""
+        return f"BEGIN[] -> T[{', '.join(['-1'] * self.depth)}]"
 
     def of(self, name: str) -> Instance | Reader:
         """The store or the read of a name."""

@@ -81,6 +81,10 @@ class Comparison:
     def run(self) -> None:
         """Compare; raises LoweringError where the store computes something else."""
         store, origin = self.instance.store, self.instance.origin
+        if store.value.dtype != store.buffer.dtype:
+            raise LoweringError(
+                f"verify: a value of type {store.value.dtype} is stored to {store.buffer.name}"
+            )
         wanted = self._expected()
         try:
             try:
@@ -262,10 +266,12 @@ class Comparison:
                 self._fail(a, e, test)
             self.skipped.append(f"a read of {a.buffer.name} at an index that is not affine")
             return
+        if a.dtype != e.dtype:
+            self._fail(a, e, test)
         if e in self.markers:
             cell = self.cells.accumulator(self.instance, int(e.name), self.markers[e])  # type: ignore[attr-defined]
             self.needed[Needed(access, at.time, cell, accumulates=not self._finishes(e))] = None
-        elif not isinstance(e, Read) or a.dtype != e.dtype:
+        elif not isinstance(e, Read):
             self._fail(a, e, test)
         elif self.cells.is_input(e.tensor):
             if a.buffer is not self.cells.input_of(e.tensor):

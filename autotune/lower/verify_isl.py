@@ -15,7 +15,7 @@ from autotune.errors import LoweringError, MissingExtraError
 from autotune.lower.accumulations import Accumulations
 from autotune.lower.cells import Cells
 from autotune.lower.concurrency import Concurrency, check_overwriting
-from autotune.lower.ir import Buffer, For, LoopProgram, Stmt, Store, loads, walk
+from autotune.lower.ir import Buffer, LoopKernel, LoopProgram, kernel_of
 from autotune.lower.overwriting import overwriting
 from autotune.lower.polyhedra import Extraction, Instance, NotAffine, extract
 from autotune.lower.program import lower_schedule
@@ -123,27 +123,22 @@ def prove(
 
 
 def _check_kernels(program: LoopProgram, constants: frozenset[str]) -> None:
-    """Kernels run all their tiles; those that run while compiling read and store what nothing else stores."""
-    for kernel in program.kernels:
-        body = kernel.body
-        if kernel.tiles != (body.extent if isinstance(body, For) and body.kind == "parallel" else 1):
-            raise LoweringError(
-                f"verify: kernel {kernel.name} runs {kernel.tiles} tiles, its loop has another extent"
-            )
-    before = [kernel for kernel in program.kernels if kernel.hoisted]
-    late = {buffer for kernel in program.kernels if not kernel.hoisted for buffer in _stored(kernel.body)}
+    """Kernels say what they touch, and run all their tiles; those that run while compiling need nothing of others."""
+    late = {buffer for kernel in program.kernels if not kernel.hoisted for buffer in kernel.writes}
     late |= {buffer for buffer in program.arguments if buffer.name not in constants}
-    for kernel in before:
-        for buffer in (*_stored(kernel.body), *(load.buffer for load in loads(kernel.body))):
-            if buffer in late:
-                raise LoweringError(
-                    f"verify: kernel {kernel.name} runs before the others, but uses {buffer.name}"
-                )
+    for kernel in program.kernels:
+        true = kernel_of(kernel.name, kernel.body)
+        if kernel.tiles != true.tiles:
+            raise _wrong_kernel(kernel, f"runs {kernel.tiles} tiles, its loop has {true.tiles}")
+        if set(kernel.writes) != set(true.writes) or set(kernel.buffers) != set(true.buffers):
+            raise _wrong_kernel(kernel, "touches other buffers than it says")
+        for buffer in kernel.buffers:
+            if kernel.hoisted and buffer in late:
+                raise _wrong_kernel(kernel, f"runs before the others, but uses {buffer.name}")
 
 
-def _stored(body: Stmt) -> set[Buffer]:
-    """The buffers that a statement stores to."""
-    return {part.buffer for part in walk(body) if isinstance(part, Store)}
+def _wrong_kernel(kernel: LoopKernel, problem: str) -> LoweringError:
+    return LoweringError(f"verify: kernel {kernel.name} {problem}")
 
 
 def _exhausted(isl: Any, context: Any) -> bool:

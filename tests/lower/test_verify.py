@@ -17,6 +17,7 @@ from autotune.lower.ir import For, If, LoopProgram, Seq, Stmt, Store
 from autotune.lower.verify_isl import prove
 from autotune.schedule import Schedule
 from autotune.te.expr import Binary, const
+from tests.schedule.mutations import with_body
 from tests.schedule.test_further_primitives import WORKS, gpu_matmul
 from tests.schedule.three_ways import random_case
 
@@ -90,7 +91,7 @@ def damaged(schedule: Schedule, change: Callable[[Stmt], Stmt | None]) -> str:
     """What the proof says of the program with its statements changed."""
     program = lower_schedule(schedule, arguments(schedule), with_origins=True)
     prove(islpy, schedule, program)  # sound before
-    kernels = tuple(replace(k, body=rewritten(k.body, change)) for k in program.kernels)
+    kernels = tuple(with_body(k, rewritten(k.body, change)) for k in program.kernels)
     return refused(schedule, replace(program, kernels=kernels))
 
 
@@ -158,7 +159,7 @@ def test_an_update_made_twice() -> None:
     twice = part("update", lambda stmt: Seq((stmt, stmt)))
     s = tiled()
     program = lower_schedule(s, arguments(s), with_origins=True)
-    kernels = tuple(replace(k, body=rewritten(k.body, twice)) for k in program.kernels)
+    kernels = tuple(with_body(k, rewritten(k.body, twice)) for k in program.kernels)
     assert "is added twice before it is read" in refused(s, replace(program, kernels=kernels))
 
 
@@ -173,7 +174,7 @@ def test_a_region_that_is_one_element_off() -> None:
         moved = tuple(Binary("+", i, const(1), "int64") for i in stmt.origin.instance)
         return replace(stmt, origin=replace(stmt.origin, instance=moved))
 
-    assert damaged(s, part("all", shifted)) == "another element is read than the expression names"
+    assert damaged(s, part("all", shifted)) == "another value is stored than the expression names"
 
 
 def test_a_parallel_loop_with_a_dependence() -> None:
@@ -246,5 +247,5 @@ def test_a_copy_made_before_the_last_update() -> None:
             return Seq((parts[0], parts[2], parts[1]))
         return None
 
-    wanted = "a reduction is read from a copy made before it was finished"
+    wanted = "a reduction is read elsewhere than where it was left"
     assert damaged(rows(3, 4)[0], too_early) == wanted

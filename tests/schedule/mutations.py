@@ -14,11 +14,13 @@ from autotune.lower.ir import (
     If,
     Let,
     Load,
+    LoopKernel,
     LoopProgram,
     Seq,
     Stmt,
     Store,
     expressions,
+    kernel_of,
     nodes,
     sequence,
     walk,
@@ -49,9 +51,14 @@ def random_mutant(rng: random.Random, program: LoopProgram) -> Mutant | None:
         return None
     text, changed = change
     kernels = list(program.kernels)
-    tiles = changed.extent if isinstance(changed, For) and changed.kind == "parallel" else 1
-    kernels[number] = with_fields(kernels[number], body=changed, tiles=tiles)
+    kernels[number] = with_body(kernels[number], changed)
     return Mutant(kind, text, with_fields(program, kernels=tuple(kernels)))
+
+
+def with_body(kernel: LoopKernel, body: Stmt) -> LoopKernel:
+    """A kernel of another body, which says of itself what is true of that."""
+    made = kernel_of(kernel.name, body)
+    return with_fields(made, hoisted=kernel.hoisted, in_order=kernel.in_order)
 
 
 def _kernels_swapped(rng: random.Random, program: LoopProgram) -> Mutant | None:
@@ -368,4 +375,4 @@ _EXPRESSIONS: dict[str, ExpressionChange] = {
 
 KINDS = (*_STATEMENTS, *_STORES, *_EXPRESSIONS, "kernels swapped")
 
-__all__ = ["KINDS", "Mutant", "random_mutant"]
+__all__ = ["KINDS", "Mutant", "random_mutant", "with_body"]

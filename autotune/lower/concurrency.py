@@ -42,7 +42,7 @@ class Concurrency:
 
     def _check_conflicts(self, loop: tuple[int, tuple[str, ...], str]) -> None:
         depth, time, kind = loop
-        inside = [each for each in (*self.r.instances, *self.r.readers) if _inside(each, time)]
+        inside = [each for each in self.r.accesses if _inside(each, time)]
         stores = [each for each in inside if isinstance(each, Instance)]
         written = {store.write.buffer for store in stores}
         touched = [each for each in inside if isinstance(each, Instance) or each.access.buffer in written]
@@ -132,7 +132,7 @@ def check_overwriting(r: Relations, output: Buffer, source: Buffer) -> None:
 
 
 def _accesses(r: Relations, buffer: Buffer) -> Iterator[tuple[Instance | Reader, Access]]:
-    for each in (*r.instances, *r.readers):
+    for each in r.accesses:
         access = each.write if isinstance(each, Instance) else each.access
         if access.buffer is buffer and each.at.time[0] not in r.hoisted:
             yield each, access

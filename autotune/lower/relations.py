@@ -57,8 +57,13 @@ class Relations:
         self.buffers: dict[Buffer, str] = {}
         self.depth = max(len(each.at.time) for each in self._everything())
 
-    def _everything(self) -> Iterable[Instance | Reader]:
-        return (*self.instances, *self.readers, *self.ends)
+    @property
+    def accesses(self) -> list[Instance | Reader]:
+        """All stores, and all reads but those of the outputs at the end."""
+        return [*self.instances, *self.readers]
+
+    def _everything(self) -> list[Instance | Reader]:
+        return [*self.accesses, *self.ends]
 
     @cached_property
     def times(self) -> Any:

@@ -120,7 +120,8 @@ class Comparison:
         origin, first = self.instance.origin, body[0]
         stage = self.cells.schedule.stage_named(origin.stage)
         if part == "store" and epilogue is not None:
-            return substitute(epilogue, {stage.op.epilogue.accumulator: self._accumulators(first, 0)[0]})
+            last = stage.op.epilogue  # type: ignore[attr-defined]
+            return substitute(epilogue, {last.accumulator: self._accumulators(first, 0)[0]})
         if part in ("load", "store"):
             return self._accumulators(first, origin.level)[origin.component]
         if part == "all" and not isinstance(first, Reduce):

@@ -2,7 +2,8 @@
 
 Nothing of bound inference, simplification or remainders is trusted: the loops are taken as they will run, the last
 write before each read is computed exactly (Feautrier, 1991; isl's implementation by Verdoolaege, 2010), and compared
-with what the tensor expressions say must be read. For affine programs.
+with what the tensor expressions say must be read. What stores say of themselves (:class:`autotune.lower.ir.Origin`) is
+not trusted either: their values are compared with the expressions. For affine programs.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ Status = Literal["proven", "not affine", "too large", "threads", "ahead"]
 class Verified:
     """What became of a proof that found no error.
 
-    "proven": every flow dependence. "not affine": every one but those of the reads that ``reason`` names, whose
-    index is not an affine function of the loops; nothing, where a branch or a store is not affine. "too large": isl
-    did not finish within MAX_OPERATIONS steps.
+    "proven": all that :func:`verify` lists. "not affine": all but what ``reason`` names, reads at an index that is no
+    affine function of the loops and values whose integers were rearranged; nothing, where a branch or a store is not
+    affine. "too large": isl did not finish within MAX_OPERATIONS steps.
     "threads": threads wait for one another at barriers, which only the interpreter judges. "ahead": so are reductions
     of which an element may be started for a later iteration before it is read in this one. The counts are 0 where
     nothing was proved.
@@ -64,12 +65,15 @@ def verify(
 ) -> Verified:
     """Prove that the loops of a schedule compute what its stages say, in an order that respects every dependence.
 
-    For each read of a stage: the value read is the last one stored there before, it is that of the element which the
-    tensor expression names, and it is finished: a reduction has been updated once for each point of its domain since
-    its start value. Every output element is stored. A parallel or vectorized loop carries no dependence (other than a
-    reduction folded across lanes). Nothing is read of an input after an output that may be the same memory
-    (:mod:`autotune.lower.overwriting`) was stored there. Raises LoweringError with a counterexample, MissingExtraError
-    without islpy.
+    The loops are those that code generators get, partial sums included. Every store computes what its expression says,
+    every access is inside of its buffer, and each read finds the last value stored there before, of the element that
+    the expression names. A reduction that is read was updated once for each point of its domain, and for nothing else,
+    since its start value, each time from where the step before left it. Every output element is stored, no input is.
+    Iterations of a parallel, vectorized or thread loop neither read nor store what others of them store (other than
+    lanes of a folded reduction, and elements that are computed twice). Nothing is read of an input after an output that
+    may be the same memory was stored there: :mod:`autotune.lower.overwriting` decides which may, here it is checked on
+    the same loops. An intrinsic is taken to do what the loops in its place do. Raises LoweringError with a
+    counterexample, MissingExtraError without islpy.
     """
     isl = load_isl()
     program = lower_schedule(schedule, args, constants=constants, strides=strides, with_origins=True)
@@ -166,7 +170,7 @@ class _Proof:
         Raises LoweringError at the first that fails.
         """
         self._check_inputs()
-        for each in (*self.r.instances, *self.r.readers):
+        for each in self.r.accesses:
             self._check_bounds(each)
         sources = self._sources()
         self._check_elements(sources)
@@ -203,8 +207,12 @@ class _Proof:
         raise self.r.wrong(f"a statement {verb} {buffer.name}, which is {list(buffer.shape)}", found)
 
     def _sources(self) -> Any:
-        """Reader -> the statement that wrote what it reads, for all but reads of inputs."""
-        readers = [r for r in (*self.r.readers, *self.r.ends) if r.access.buffer not in self.cells.inputs]
+        """Reader -> the statement that wrote what it reads, for all but what is meant to come from an input."""
+        readers = [
+            reader
+            for reader in (*self.r.readers, *self.r.ends)
+            if reader.cell is not None or reader.access.buffer not in self.cells.inputs
+        ]
         flow = self.r.flow(self.r.touches(readers), self.r.touches(self.r.instances))
         missing = flow.get_must_no_source()
         if not missing.is_empty():

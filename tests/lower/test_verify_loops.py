@@ -239,6 +239,26 @@ def test_a_value_that_nothing_stores_at_all_is_found() -> None:
     )
 
 
+def test_an_input_in_place_of_a_stage_is_found() -> None:
+    a = te.placeholder((8,), name="A")
+    b = te.compute((8,), lambda i: a[i] + 1.0, name="B")
+    s = te.create_schedule(te.compute((8,), lambda i: b[i] * 2.0, name="C").op)
+
+    program = lower_schedule(s, arguments(s), with_origins=True)
+
+    def from_input(node: Expr) -> Expr | None:
+        stale = isinstance(node, Load) and node.buffer.name == "B"
+        return Load(program.arguments[0], node.indices) if stale else None  # type: ignore[attr-defined]
+
+    def unread(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, Store) and stmt.buffer.name == "C":
+            return replace(stmt, value=rewrite_expr(stmt.value, from_input, {}))
+        return with_parts(stmt, unread)
+
+    kernels = tuple(with_body(k, unread(k.body)) for k in program.kernels)
+    assert reason(s, replace(program, kernels=kernels)) == "a value is read that nothing stored before"
+
+
 def test_an_accumulator_that_iterations_share_is_found() -> None:
     """A parallel loop whose accumulator is allocated around it."""
 

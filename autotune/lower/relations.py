@@ -20,7 +20,7 @@ from autotune.schedule.stage import Stage
 class Reader:
     """A read: of a store, of a value that gets a name, of an address to prefetch, or of an output at the end.
 
-    ``needed`` is what must be found; None where anything that was stored will do.
+    ``cell`` is what must be found; None where anything that was stored will do.
     """
 
     name: str

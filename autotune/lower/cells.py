@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autotune.errors import LoweringError
+from autotune.lower.inlining import inlined_bodies
 from autotune.lower.ir import Buffer, LoopProgram
 from autotune.lower.polyhedra import Instance
-from autotune.lower.inlining import inlined_bodies
+from autotune.lower.program import as_checked
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.te.expr import Reduce
@@ -19,7 +20,7 @@ class Cells:
 
     def __init__(self, schedule: Schedule, program: LoopProgram) -> None:
         self.schedule = schedule
-        self.bodies, self.epilogues = inlined_bodies(schedule.order())
+        self.bodies, self.epilogues = inlined_bodies(schedule.order(), source=as_checked)
         self.arguments = {buffer.name: buffer for buffer in program.arguments}
         if len(self.arguments) != len(program.arguments):
             raise LoweringError("verify: two arguments have one name")

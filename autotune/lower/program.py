@@ -41,7 +41,7 @@ def lower_schedule(
     """
     order = schedule.order()
     arguments = _argument_buffers(schedule, args, order, strides or {})
-    bodies, epilogues = inlined_bodies(order, source=_checked)
+    bodies, epilogues = inlined_bodies(order, source=as_checked)
     live = [s for s in order if s.attach_type != "inline"]
     for stage in live:
         _check_attachment(stage, live)
@@ -171,7 +171,7 @@ def _root_place(stage: Stage, arguments: Mapping[Tensor, Buffer], workspaces: li
     return Place(tuple(buffers), tuple(constant_form(0) for _ in stage.op.shape))
 
 
-def _checked(op: ComputeOp) -> Inlined:
+def as_checked(op: ComputeOp) -> Inlined:
     """What an operation computes, its indices inside of the tensors that it reads."""
     known = checked(op)
     return known.body, known.epilogue

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from autotune.errors import UsageError
 from autotune.runtime.image import DispatchInfo, TensorSpec
 from autotune.runtime.recording import Recording
-from autotune.runtime.requests import Request
+from autotune.runtime.request import Request
 
 Inputs = Sequence[Any] | Mapping[str, Any]
 

@@ -21,7 +21,8 @@ from autotune.errors import DeviceMemoryError, DeviceTimeoutError, UsageError
 from autotune.runtime.counted import from_metadata, parts
 from autotune.runtime.hal.errors import again
 from autotune.runtime.program_request import Arrays, LoadedProgram, RequestMemory, Submitted
-from autotune.runtime.requests import Request, Requests, check_timeout
+from autotune.runtime.request import Request, check_timeout
+from autotune.runtime.requests import Requests
 
 Answer = list[NDArray[Any]]
 
@@ -183,10 +184,10 @@ class InFlight:
             if self._waiting:
                 self._starter.submit(self._advance)
             if error is None:
-                request.succeed(parts(outputs, self._counted) if self._counted else outputs)
+                request.set_result(parts(outputs, self._counted) if self._counted else outputs)
             else:
                 # A copy: others have the same error, and the frames of who raises it would keep their memory.
-                request.fail(_late(request) or again(error))
+                request.set_exception(_late(request) or again(error))
 
         def interrupt() -> None:
             for _, submission in list(waiting.submitted):
@@ -201,7 +202,7 @@ class InFlight:
             self._give_back(memory)
         request = waiting.request
         if request.running() or request.set_running_or_notify_cancel():
-            request.fail(error)
+            request.set_exception(error)
 
     def _give_back(self, memory: RequestMemory) -> None:
         """Keep it for the next request, or give it to others that need it more."""

@@ -26,7 +26,7 @@ from autotune.runtime.device import HOST_MEMORY, Memory, address_of, no_memory
 from autotune.runtime.image import DispatchInfo, ModuleImage, TensorSpec
 from autotune.runtime.instance import Instance, closed
 from autotune.runtime.recording import Recording, StepRecording, boundaries, spent
-from autotune.runtime.requests import Request
+from autotune.runtime.request import Request
 from autotune.runtime.streams import Streams
 from autotune.runtime.verify import verify
 from autotune.target import Target

@@ -23,7 +23,7 @@ from autotune.runtime.in_flight import Answer, InFlight
 from autotune.runtime.program_request import LoadedProgram, Submitted
 from autotune.runtime.recorded_runs import recorded_runs
 from autotune.runtime.recording import Recording
-from autotune.runtime.requests import Request
+from autotune.runtime.request import Request
 from autotune.runtime.verify_program import verify_program
 
 _MAX_RUNS = 1_000_000

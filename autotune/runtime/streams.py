@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from autotune.errors import DeviceTimeoutError, UsageError
 from autotune.runtime import layout
-from autotune.runtime.requests import Request, Requests, check_timeout
+from autotune.runtime.request import Request, check_timeout
+from autotune.runtime.requests import Requests
 
 _LOOK_S = 0.05
 """Whoever waits for room looks so often, as nothing tells of requests that were cancelled."""
@@ -72,8 +73,8 @@ class Streams:
     def _await_room(self, timeout: float | None) -> None:
         end = None if timeout is None else monotonic() + timeout
         box: SimpleQueue[None] = SimpleQueue()
-        self._waiters.append(box)
         try:
+            self._waiters.append(box)
             while self._room() < 1:
                 left = _LOOK_S if end is None else min(_LOOK_S, end - monotonic())
                 if left <= 0:
@@ -84,7 +85,8 @@ class Streams:
                 with suppress(Empty):
                     box.get(timeout=left)
         finally:
-            self._waiters.remove(box)
+            with suppress(ValueError):
+                self._waiters.remove(box)
 
     def _counted(self, call: Call[_Result]) -> Call[_Result]:
         """The call, counted as running while it does."""

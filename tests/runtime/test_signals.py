@@ -3,105 +3,20 @@
 from __future__ import annotations
 
 import os
-import random
-import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
+from collections.abc import Callable
+from concurrent.futures import as_completed, wait
+from types import FrameType
+from typing import Any
 
+import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
-
-# Runs until it was interrupted often enough. The signal raises only inside of `interrupted`, once in each.
-CHILD = """
-import faulthandler, itertools, os, signal, sys, threading
-import numpy as np
 from autotune.runtime.module import Module
-from autotune.runtime.pool import pool_of
+from autotune.runtime.request import Request
+from tests.runtime.interrupts import ROOT, hammered
 from tests.runtime.kernels import chain
-
-faulthandler.dump_traceback_later(300, exit=True)
-armed, count = False, 0
-
-def handler(number, frame):
-    global armed, count
-    if armed:
-        armed = False
-        count += 1
-        raise KeyboardInterrupt
-
-def interrupted(function, *arguments):
-    global armed
-    try:
-        armed = True
-        function(*arguments)
-        armed = False
-    except (KeyboardInterrupt, RuntimeError) as error:
-        # The standard library's threads are started under its own locks: "cannot release un-acquired lock".
-        assert isinstance(error, KeyboardInterrupt) or "lock" in str(error), error
-
-X = np.arange(64, dtype=np.int64)
-WIDE = np.arange(128, dtype=np.int64)[::2]
-OUT = np.zeros(64, np.int64)
-
-def right(module):
-    assert module(X)[0].tolist() == (X + 3).tolist()
-
-signal.signal(signal.SIGINT, handler)
-image = chain(3, 64)
-modules = [Module(image, threads) for threads in (1, 2, 3)]
-calls = [
-    lambda m: m(X),
-    lambda m: m(X, out=[OUT]),
-    lambda m: m(WIDE),
-    lambda m: m.run({"x": X}),
-    lambda m: m.time([X], repeat=3),
-    lambda m: m.timeline([X]),
-    lambda m: m.submit(X),
-    lambda m: m.submit_all([(X,), (X,)]),
-    lambda m: m.submit(X).result(60),
-]
-print("ready", flush=True)
-for turn, call in enumerate(itertools.cycle(calls)):
-    if count >= int(sys.argv[1]):
-        break
-    module = modules[turn // 50 % 3]
-    interrupted(lambda: [call(module) for _ in range(10)])
-    right(module)
-    if turn % 100 == 0:
-        interrupted(pool_of(module.threads).stop)  # and is started while signals come in
-    if turn % 40 == 0:
-        other = Module(image, module.threads)
-        interrupted(other.close)
-        other.close()
-        thread = threading.Thread(target=right, args=(module,))
-        thread.start()
-        thread.join()
-for module in modules:
-    right(module)
-print("answers after", count, flush=True)
-# A thread whose start was interrupted never begins (CPython leaves its lock taken): the end would wait for it.
-os._exit(0)
-"""
-
-
-def hammered(signals: int) -> int:
-    """How many signals a child counted inside of calls that runs until there were so many; it gets more outside
-    of them."""
-    command = [sys.executable, "-c", CHILD, str(signals)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-        while child.poll() is None:
-            child.send_signal(signal.SIGINT)
-            time.sleep(random.random() * 4e-4)
-        answer, _, count = child.stdout.read().rpartition(" ")
-        assert answer == "answers after"
-        return int(count)
-
 
 # What is on its way when a process forks, is interrupted, and ends.
 WAYS_TO_END = """
@@ -161,3 +76,69 @@ def test_a_process_forks_is_interrupted_and_ends_with_requests_on_their_way() ->
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
 def test_a_module_answers_after_thousands_of_signals() -> None:
     assert hammered(3000) >= 3000  # a turn may count up to three
+
+
+def interrupted(step: int, call: Callable[[], object]) -> bool:
+    """Whether a call came to an operation of that number, and was interrupted there."""
+    passed = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal passed
+        frame.f_trace_opcodes = True
+        passed += event == "opcode"
+        if passed == step:
+            raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(None)
+    return False
+
+
+WAITS: dict[str, Callable[[Request[Any]], object]] = {
+    "result": lambda request: request.result(0),
+    "exception": lambda request: request.exception(0),
+    "done": Request.done,
+    "callback": lambda request: request.add_done_callback(Request.done),
+    "cancel": Request.cancel,
+    "wait": lambda request: wait([request], 0),
+    "as_completed": lambda request: next(as_completed([request], 0)),
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_a_wait_that_is_interrupted_anywhere_holds_up_nobody(name: str) -> None:
+    with Module(chain(1, 1, body="await"), 1, streams=1) as module:
+        step, more = 1, True
+        while more:
+            x = np.zeros(1, np.int64)
+            request = module.submit(x)
+            while not request.running():
+                pass
+            try:
+                more = interrupted(step, lambda: WAITS[name](request))
+            except TimeoutError:
+                more = False
+            except RuntimeError as error:  # of an event of the standard library, interrupted twice
+                assert "lock" in str(error), error
+            finally:
+                x[0] = 5
+            # Nobody looks at the first again: what it left taken stays so.
+            assert module.submit(np.ones(1, np.int64)).result(20)[0][0] == 1, step
+            step += 1
+    assert step > 2
+
+
+def test_a_submission_that_is_interrupted_anywhere_holds_up_nobody() -> None:
+    x = np.arange(64, dtype=np.int64)
+    with Module(chain(1, 64), 1, streams=1) as module:
+        step = 1
+        while interrupted(step, lambda: module.submit(x)):
+            assert module.submit(x).result(20)[0][0] == 1, step
+            step += 1
+    assert step > 100

@@ -17,7 +17,7 @@ from autotune.runtime import layout
 from autotune.runtime.device import Memory, address_of
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.module import Module
-from autotune.runtime.requests import Request
+from autotune.runtime.request import Request
 from tests.runtime.kernels import chain
 
 X = np.arange(64, dtype=np.int64)

@@ -7,11 +7,13 @@ does for the deque of Blumofe and Leiserson, because tiles are known in advance)
 workers are fast (``balance``).
 
 A command row says how many commands of the program must be done before it starts (``AWAIT``): the last
-that it depends on, and all before that. A worker that finds nothing left of a command says so
-(``waiting``) and goes on; it waits where it comes to a command that depends on what others are still at.
+that it depends on, and all before that. A worker that finds nothing left of a command says how many of its tiles it
+ran (``waiting``) and goes on; it waits where it comes to a command that depends on tiles that others are still at.
 Arriving and waiting apart are the "fuzzy barrier" of Gupta (ASPLOS 1989): where a command depends on the one before
-it they are a barrier, and where it does not, nobody waits for the others' last tiles. All workers go in the
-same order, so that one counter a worker does for the dependency counts of a graph.
+it they are a barrier, and where it does not, nobody waits for the others' last tiles. What is counted are tiles, not
+workers: one that is not there, as the system gives it no core, costs nothing where its tiles are done by others. Tiles
+that nobody has begun are run by those who would sleep else. A worker that comes late finds that the commands' tiles are
+claimed, or the run over.
 
 Commands ``ALONE`` run on worker 0: single tiles that depend on one another. Worker 0 is the thread that calls.
 
@@ -19,6 +21,8 @@ Written in the subset of Python that ``translate`` turns into LLVM IR; ``native`
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from autotune.runtime.addresses import at, shares_of, worker_at
 from autotune.runtime.atomics import (
@@ -39,8 +43,8 @@ from autotune.runtime.layout import (
     ADDRESSES,
     ALONE,
     ARRIVE,
-    ARRIVED,
     AWAIT,
+    BASE,
     BEGIN,
     CANCELLED,
     CLAIMED,
@@ -84,7 +88,23 @@ from autotune.runtime.layout import (
 )
 from autotune.runtime.mutex import lock, try_lock, unlock
 from autotune.runtime.translate.functions import native
-from autotune.runtime.waiting import EVERYBODY, arrive, await_arrivals, await_run, begin_run
+from autotune.runtime.waiting import (
+    EVERYBODY,
+    add_done,
+    arrive,
+    await_run,
+    begin_run,
+    end_run,
+    enter,
+    is_done,
+    leave,
+    sleep_until_done,
+    spin_until_done,
+)
+
+_LAST: Final = 1
+_REST: Final = 2
+"""Ways to take tiles."""
 
 
 @native
@@ -102,7 +122,7 @@ def _apply_patches(program: int) -> None:
 def _stopped(request: int) -> bool:
     """Whether what has not begun is left out: the request was cancelled, or is late.
 
-    Workers may see it at different tiles: they go on from barrier to barrier all the same.
+    Workers may see it at different tiles: they claim all tiles and go on from barrier to barrier all the same.
     """
     deadline = load(at(request, DEADLINE_NS))
     if deadline and clock_ns() > deadline:
@@ -132,59 +152,107 @@ def _run_alone(program: int, workers: int, events: int) -> None:
 
 
 @native
-def _units(left: int, mine: int, theirs: int, leave: int) -> int:
+def _wanted(left: int, mine: int, theirs: int, leaves: int) -> int:
     """How many of the units left in a range to claim at a time; ``theirs`` is 0 where the range is one's own.
 
     Of another's, half of what thief and owner are done with at the same time, where the owner has half a unit to
     finish first. That may be none, where the owner alone is done sooner, if tiles may be left to it.
     """
     if theirs:
-        return max(((2 * left + 3) * mine // (2 * (mine + theirs)) + 1) // 2, 1 - leave)
+        return max(((2 * left + 3) * mine // (2 * (mine + theirs)) + 1) // 2, 1 - leaves)
     return (left + 2) // 3
 
 
 @native
+def _units_between(begin: int, end: int, unit: int) -> int:
+    """In how many units a range is claimed."""
+    return (end - begin + unit - 1) // unit
+
+
+@native
+def _units_of(state: int, workers: int, command: int) -> int:
+    """In how many units a command is claimed; 0 where worker 0 runs it alone."""
+    shares, tiles, unit = shares_of(state, workers), load(at(command, TILES)), load(at(command, UNIT))
+    units = 0
+    if load(at(command, ALONE)) == 0:
+        for owner in range(workers):
+            units += _units_between(
+                first_tile(shares, tiles, owner), first_tile(shares, tiles, owner + 1), unit
+            )
+    return units
+
+
+@native
 def _claim_range(
-    counter: int, claims: int, begin: int, end: int, mine: int, theirs: int, command: int, scratch: int
+    counter: int,
+    claims: int,
+    begin: int,
+    end: int,
+    mine: int,
+    theirs: int,
+    command: int,
+    kernel: int,
+    scratch: int,
+    event: int,
+    leaves: int,
 ) -> int:
-    """Run chunks of one worker's range until nothing is left to claim; returns how many tiles.
+    """Run chunks of one worker's range until nothing is left to claim; returns how many units.
 
     Chunks become smaller towards the end (guided self-scheduling, Polychronopoulos and Kuck 1987). ``mine`` and
-    ``theirs`` are the shares of thief and owner, ``theirs`` 0 for the owner itself.
+    ``theirs`` are the shares of thief and owner, ``theirs`` 0 for the owner itself. Where ``kernel`` is 0 tiles are
+    claimed and not run.
 
     ``claims`` is what the counter says while nothing of the range is claimed. It may say less: then nobody was here
-    yet. Or it says more than the range has units: then somebody is at a later command, as nothing is left of this.
+    yet, and nothing is left to an owner that may be anywhere. Or it says more than the range has units: then somebody
+    is at a later command, as nothing is left of this.
     """
-    kernel = load(at(command, KERNEL))
-    table = load(at(command, TABLE))
-    unit, leave = load(at(command, UNIT)), load(at(command, LEAVE))
-    units = (end - begin + unit - 1) // unit
-    done = 0
+    table, unit = load(at(command, TABLE)), load(at(command, UNIT))
+    units = _units_between(begin, end, unit)
+    ran = 0
     seen = load_relaxed(counter)
     claimed = max(seen, claims) - claims
     while claimed < units:
-        wanted = _units(units - claimed, mine, theirs, leave)
+        wanted = _wanted(units - claimed, mine, theirs, leaves if seen >= claims else 0)
         if wanted == 0:
             break
         before = compare_exchange(counter, seen, claims + claimed + wanted)
         if before == seen:
             first, last = begin + claimed * unit, min(begin + (claimed + wanted) * unit, end)
-            call_kernel(kernel, table, first, last, scratch)
-            done += last - first
+            if kernel:
+                call_kernel(kernel, table, first, last, scratch)
+            ran += wanted
+            if event:
+                _count_tiles(event, last - first, theirs)
             before = load_relaxed(counter)
         seen = before
         claimed = max(seen, claims) - claims
-    return done
+    return ran
 
 
 @native
-def _run_tiles(
-    state: int, worker: int, workers: int, claims: int, command: int, scratch: int, event: int
+def _count_tiles(event: int, tiles: int, stolen: int) -> None:
+    """Note tiles that were run."""
+    store(at(event, TILES_RUN), load(at(event, TILES_RUN)) + tiles)
+    if stolen:
+        store(at(event, TILES_STOLEN), load(at(event, TILES_STOLEN)) + tiles)
+    store(at(event, END), clock_ns())
+
+
+@native
+def take_tiles(
+    state: int, worker: int, workers: int, number: int, command: int, scratch: int, event: int, mode: int
 ) -> None:
-    """This worker's part of one command: its own range first, then its neighbours'."""
-    shares = shares_of(state, workers)
+    """This worker's part of one command: its own range first, then its neighbours'.
+
+    The program is not touched after others were told, where ``mode`` is ``_LAST``: the worker leaves the run. ``_REST``
+    leaves no tiles to others.
+    """
+    shares, units = shares_of(state, workers), _units_of(state, workers, command)
     tiles, mine = load(at(command, TILES)), share_of(shares, worker)
-    total = 0
+    request = load(at(load(at(state, PROGRAM)), REQUEST))
+    kernel = 0 if _stopped(request) else load(at(command, KERNEL))
+    leaves = 0 if mode == _REST else load(at(command, LEAVE))
+    ran = 0
     for distance in range(workers):
         owner = worker + distance
         if owner >= workers:
@@ -192,21 +260,69 @@ def _run_tiles(
         counter = at(worker_at(state, owner), CLAIMED)
         begin, end = first_tile(shares, tiles, owner), first_tile(shares, tiles, owner + 1)
         theirs = share_of(shares, owner) if distance else 0
-        done = _claim_range(counter, claims, begin, end, mine, theirs, command, scratch)
-        total += done
-        if event and distance:
-            store(at(event, TILES_STOLEN), load(at(event, TILES_STOLEN)) + done)
-    if event:
-        store(at(event, TILES_RUN), total)
+        ran += _claim_range(
+            counter, number * CLAIMS, begin, end, mine, theirs, command, kernel, scratch, event, leaves
+        )
+    if mode == _LAST:
+        leave(state, worker)
+    if ran:
+        add_done(state, worker, workers, number, ran, units)
 
 
 @native
-def _run_on_caller(command: int, scratch: int, event: int) -> None:
+def _run_on_caller(command: int, request: int, scratch: int, event: int) -> None:
     """All of a command that only worker 0 runs."""
     tiles = load(at(command, TILES))
-    call_kernel(load(at(command, KERNEL)), load(at(command, TABLE)), 0, tiles, scratch)
+    if not _stopped(request):
+        call_kernel(load(at(command, KERNEL)), load(at(command, TABLE)), 0, tiles, scratch)
+        if event:
+            store(at(event, TILES_RUN), tiles)
     if event:
-        store(at(event, TILES_RUN), tiles)
+        store(at(event, END), clock_ns())
+
+
+@native
+def _await_command(
+    state: int, worker: int, workers: int, number: int, command: int, scratch: int, event: int, run: int
+) -> bool:
+    """Wait until a command is done; False where the run is over meanwhile, which worker 0 alone ends.
+
+    Who waits is not inside the run. Before it sleeps it runs what is left.
+    """
+    units = _units_of(state, workers, command)
+    if is_done(state, workers, number, units):
+        return True
+    if worker:
+        leave(state, worker)
+    if not spin_until_done(state, worker, workers, number, units):
+        if units:
+            if worker and not enter(state, worker, run):
+                return False
+            take_tiles(state, worker, workers, number, command, scratch, event, _REST)
+            if worker:
+                leave(state, worker)
+        sleep_until_done(state, workers, number, units)
+    inside: bool = worker == 0 or enter(state, worker, run)
+    return inside
+
+
+@native
+def _await_commands(
+    state: int, worker: int, workers: int, first: int, last: int, scratch: int, run: int
+) -> bool:
+    """Wait until some commands of the program are done; False where the run is over meanwhile."""
+    program = load(at(state, PROGRAM))
+    base, events = load(at(state, BASE)), load(at(state, EVENTS))
+    command = at(load(at(program, COMMANDS)), first * COMMAND_SLOTS)
+    for step in range(first, last):
+        awaited: bool = load(at(command, ALONE)) == 0 or (worker != 0 and load(at(command, ARRIVE)) != 0)
+        event = at(events, (step * workers + worker) * EVENT_SLOTS) if events else 0
+        if awaited and not _await_command(
+            state, worker, workers, base + step + 1, command, scratch, event, run
+        ):
+            return False
+        command = at(command, COMMAND_SLOTS)
+    return True
 
 
 @native
@@ -218,15 +334,15 @@ def _say_met(events: int, workers: int, first: int, last: int) -> None:
 
 
 @native
-def run_share(state: int, worker: int, workers: int) -> None:
-    """One worker's walk over the commands of the pool's current program.
+def run_share(state: int, worker: int, workers: int, run: int) -> None:
+    """One worker's walk over the commands of the pool's current program; all but worker 0 have entered the run.
 
-    Once all have arrived for the last time, the caller may return and free the program: the others must
-    not touch program or events after that.
+    They leave it before they say what they ran of the last command that they share: the caller may return then and free
+    the program.
     """
     program = load(at(state, PROGRAM))
     events = load(at(state, EVENTS))
-    before = load(at(worker_at(state, worker), ARRIVED))
+    base = load(at(state, BASE))
     command = load(at(program, COMMANDS))
     scratch = load(at(program, SCRATCH)) + worker * load(at(program, SCRATCH_STRIDE))
     event = at(events, worker * EVENT_SLOTS) if events else 0
@@ -234,35 +350,33 @@ def run_share(state: int, worker: int, workers: int) -> None:
     shared, met = load(at(program, SHARED)), 0
     count = shared if worker else load(at(program, COUNT))
     for step in range(count):
-        number = before + step + 1
-        alone, arriving = load(at(command, ALONE)), load(at(command, ARRIVE))
+        alone = load(at(command, ALONE))
         if worker == 0 or not alone:
             wait = load(at(command, AWAIT))
             if wait > met:
-                await_arrivals(state, worker, workers, before + wait)
+                if not _await_commands(state, worker, workers, met, wait, scratch, run):
+                    return
                 if event and worker == 0:
                     _say_met(events, workers, met, wait)
                 met = wait
             if event:
-                store(at(event, BEGIN), clock_ns())
                 store(at(event, TILES_RUN), 0)
                 store(at(event, TILES_STOLEN), 0)
-            if _stopped(request):
-                pass
-            elif alone:
-                _run_on_caller(command, scratch, event)
+                now = clock_ns()
+                store(at(event, BEGIN), now)
+                store(at(event, END), now)
+            if alone:
+                _run_on_caller(command, request, scratch, event)
+                if load(at(command, ARRIVE)):
+                    arrive(state, base + step + 1)
             else:
-                _run_tiles(state, worker, workers, number * CLAIMS, command, scratch, event)
-            if event:
-                store(at(event, END), clock_ns())
+                mode = _LAST if worker and step == shared - 1 else 0
+                take_tiles(state, worker, workers, base + step + 1, command, scratch, event, mode)
         if event:
             event = at(event, workers * EVENT_SLOTS)
         command = at(command, COMMAND_SLOTS)
-        if arriving:
-            arrive(state, worker, workers, number)
     if worker == 0:
-        if shared > met:
-            await_arrivals(state, worker, workers, before + shared)
+        _await_commands(state, worker, workers, met, shared, scratch, run)
         if events:
             _say_met(events, workers, met, count)
 
@@ -277,25 +391,40 @@ def _fork(state: int, program: int, events: int) -> None:
 
 
 @native
+def _join(state: int, program: int, workers: int) -> None:
+    """Wait until nobody else is in the run: program and events are the caller's again."""
+    end_run(state, workers)
+    store(at(state, BASE), load(at(state, BASE)) + load(at(program, COUNT)))
+
+
+@native
 def serve(state: int, worker: int, workers: int) -> None:
-    """Body of a worker thread: take part in every run until the pool stops.
+    """Body of a worker thread: take part in runs until the pool stops, in each that is there when it looks.
 
     It ends at once where another thread is this worker already: a start that was interrupted is made again.
     """
     own = worker_at(state, worker)
     if compare_exchange(at(own, SERVED), 0, 1):
         return
-    # No run begins before all workers are counted: none is missed after this.
     seen = load_acquire(at(state, GENERATION))
     fetch_add(at(state, SERVING), 1)
     while True:
-        seen += 1
-        await_run(state, worker, seen)
-        if load(at(state, STOP)):
+        seen = await_run(state, worker, seen)
+        if load_acquire(at(state, STOP)):
             break
-        run_share(state, worker, workers)
+        if seen % 2 and enter(state, worker, seen):
+            run_share(state, worker, workers, seen)
     store_release(at(own, SERVED), 0)
     fetch_add(at(state, SERVING), -1)
+
+
+@native
+def _sample_rows(program: int, workers: int) -> int:
+    """Event rows for a run that is sampled: nobody has run tiles yet, and who does not come runs none."""
+    rows = load(at(program, SAMPLE))
+    for row in range(load(at(program, COUNT)) * workers):
+        store(at(rows, row * EVENT_SLOTS + TILES_RUN), 0)
+    return rows
 
 
 @native
@@ -316,9 +445,10 @@ def _run_together(program: int, workers: int, repeats: int, times: int, events: 
             due = sample_due(state, program, workers)
             rows = _events_of(program, workers, run, events)
             if due and not rows:
-                rows = load(at(program, SAMPLE))
+                rows = _sample_rows(program, workers)
             _fork(state, program, rows)
-            run_share(state, 0, workers)
+            run_share(state, 0, workers, 0)
+            _join(state, program, workers)
             if due:
                 learn(state, program, workers, rows)
             if times:
@@ -354,13 +484,13 @@ def stop(state: int, patience_ns: int) -> None:
         if clock_ns() > deadline:
             return
         yield_processor()
-    store(at(state, STOP), 1)
+    store_release(at(state, STOP), 1)
     while load_acquire(at(state, SERVING)):
-        fetch_add(at(state, GENERATION), 1)  # once more for whoever came in between
+        fetch_add(at(state, GENERATION), 2)  # once more for whoever came in between; it is no run
         unpark(at(state, GENERATION), EVERYBODY)
         yield_processor()
     store(at(state, STOP), 0)
     unlock(at(state, TURN))
 
 
-__all__ = ["execute", "run_share", "serve", "stop"]
+__all__ = ["execute", "run_share", "serve", "stop", "take_tiles"]

@@ -48,9 +48,11 @@ TABLE: Final = 1  # address of its pointer table
 TILES: Final = 2
 UNIT: Final = 3  # tiles are claimed by so many
 AWAIT: Final = 4  # how many commands of the program must be done before this one starts
-ARRIVE: Final = 5  # 1: all workers say when they are done with this command and those before it
+ARRIVE: Final = (
+    5  # 1: worker 0, who alone runs it, says when it is done with this command and those before it
+)
 ALONE: Final = 6  # 1: worker 0 runs all of it
-LEAVE: Final = 7  # 1: all workers wait before it and behind it, so that one may leave tiles to their owner
+LEAVE: Final = 7  # 1: all wait before it and behind it, so that a worker may leave tiles to their owner
 COMMAND_SLOTS: Final = 8
 
 # Patch row.
@@ -108,24 +110,30 @@ TENSOR_SLOTS: Final = 5
 
 # Pool state.
 LINE: Final = 16
-GENERATION: Final = 0  # counts runs; workers wait for it to change
+GENERATION: Final = (
+    0  # odd during a run, and larger by two from one to the next; workers wait for it to change
+)
 PROGRAM: Final = 1  # address of the program of this run
 EVENTS: Final = 2  # address of the event rows, 0 for none
 STOP: Final = 3
 SPIN_NS: Final = 4  # how long a worker that waits spins at most, before it sleeps
 TURN: Final = 5  # mutex: whoever has it has the workers for a run
 SERVING: Final = 6  # how many workers wait for runs or take part in one
+BASE: Final = 7  # commands of the runs before: numbers of commands go on from it
 PARKED: Final = LINE  # how many workers sleep until the next run
-SLEEPERS: Final = LINE + 1  # how many sleep until others arrive
-WOKEN: Final = LINE + 2  # the arrival whose sleepers were woken last: the word that they sleep on
+SLEEPERS: Final = LINE + 1  # how many sleep until others are done with something
+WOKEN: Final = LINE + 2  # counts how often those were woken: the word that they sleep on
 WORKERS: Final = 2 * LINE  # start of the workers' own slots
 WORKER_SLOTS: Final = 2 * LINE
 CLAIMS: Final = 1 << 16  # more than a worker's range of a command has units
-ARRIVED: Final = 0  # counts the commands that this worker is done with
-PATIENCE_NS: Final = 1  # how long it spins now; private to the worker
-CLAIMED: Final = (
-    LINE  # the command that was claimed from last, as ARRIVED counts, times CLAIMS; plus units claimed
+RING: Final = 8  # so many commands that workers share may be in progress at a time
+DONE: Final = (
+    0  # a ring: at a command's number modulo RING, the number times CLAIMS, plus units that this worker ran
 )
+INSIDE: Final = RING  # 1 while the worker may read the program: the run does not end meanwhile
+PATIENCE_NS: Final = RING + 1  # how long it spins now; private to the worker
+ARRIVED: Final = RING + 2  # of worker 0: the last command that it alone ran and that others wait for
+CLAIMED: Final = LINE  # the command that was claimed from last times CLAIMS; plus units claimed
 SERVED: Final = LINE + 1  # 1 while a thread is this worker
 
 # Shares, after the workers' own slots; nobody writes them during a run.
@@ -137,7 +145,7 @@ WHOLE: Final = 1 << 30  # all tiles of a command
 
 # Event row of one worker and one command; times in ns of the monotonic clock.
 BEGIN: Final = 0
-END: Final = 1  # the worker found no more tiles
+END: Final = 1  # the end of its last tile
 MET: Final = 2  # the caller knew all workers done with the command; worker 0 only
 TILES_RUN: Final = 3
 TILES_STOLEN: Final = 4  # of these, from another worker's range

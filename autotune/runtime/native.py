@@ -22,7 +22,7 @@ from autotune.target import Target
 
 _WORD = ctypes.c_void_p  # ctypes passes an int as this type in half the time of c_int64
 _ENTRY_POINTS = (calls.call, calls.run, calls.join, calls.close, indices.check, source.serve, source.stop)
-_SHARED = (source.execute, source.run_share)
+_SHARED = (source.execute, source.run_share, source.take_tiles)
 """What several entry points run: each once in the code, because inlined twice it takes longer to compile."""
 
 

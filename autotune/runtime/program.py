@@ -41,6 +41,13 @@ class _Waits:
     shared: int
 
     @property
+    def arriving(self) -> frozenset[int]:
+        """Those that worker 0 runs alone and that others wait for: the last before each command that these share."""
+        awaited = {wait for wait, alone in zip(self.awaited, self.alone, strict=True) if not alone}
+        before = ([number for number in range(wait) if self.alone[number]][-1:] for wait in awaited)
+        return frozenset(number for last in before for number in last)
+
+    @property
     def between(self) -> frozenset[int]:
         numbers = [number for number, alone in enumerate(self.alone) if not alone]
         awaited = [*(self.awaited[number] for number in numbers), self.shared]
@@ -156,12 +163,15 @@ class ProgramBuilder:
             for i, d in enumerate(self._dispatches)
         ]
         shared_before = [0, *accumulate((0 if a else i + 1 for i, a in enumerate(alone)), max)]
-        awaited = [shared_before[d] if a else d for d, a in zip(after, alone, strict=True)]
+        awaited = [
+            shared_before[d] if a else max(d, i + 1 - layout.RING)
+            for i, (d, a) in enumerate(zip(after, alone, strict=True))
+        ]
         return _Waits(alone, awaited, shared_before[-1])
 
     def _write_rows(self, memory: NDArray[np.int64], at: int, table: int, waits: _Waits) -> None:
         """One row a command."""
-        arriving, between = {*waits.awaited, waits.shared}, waits.between
+        arriving, between = waits.arriving, waits.between
         for index, dispatch in enumerate(self._dispatches):
             row = memory[at + index * layout.COMMAND_SLOTS :]
             row[layout.KERNEL] = dispatch.kernel
@@ -169,7 +179,7 @@ class ProgramBuilder:
             row[layout.TILES] = dispatch.tiles
             row[layout.UNIT] = max(1, dispatch.tiles // (self._workers * _UNITS_A_WORKER))
             row[layout.AWAIT] = waits.awaited[index]
-            row[layout.ARRIVE] = index + 1 in arriving
+            row[layout.ARRIVE] = index in arriving
             row[layout.ALONE] = waits.alone[index]
             row[layout.LEAVE] = index in between
             table += 8 * len(dispatch.table)

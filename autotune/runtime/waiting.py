@@ -10,27 +10,30 @@ Shared-Memory Multiprocessor": a wait that ends while the worker spins says that
 own, and from then on it spins for as long as it may; one that ends asleep, that they may be waiting for this
 very core, and it spins for a quarter of the time. A pool of more workers than cores does not spin.
 
-**Arrivals.** Each worker has a counter of its own, ``ARRIVED``, of the commands that it is done with: with two workers
-that costs one cache-line transfer, and a shared counter would cost two. All workers arrive at the same numbers, one
-after another. Who sleeps until all have come to a number does so on ``WOKEN``, the last number whose sleepers were
-woken; ``SLEEPERS`` counts them.
+**Commands.** Nobody waits for workers, but for tiles: a command is done when all units of its tiles are, whoever ran
+them. Each worker says in a ring of its own, ``DONE``, how many it ran of a command; with two workers that costs one
+cache-line transfer, and a shared counter would cost two. A worker that ran none says nothing, and may be anywhere: not
+yet woken, or off its core. An entry of a later command in the same place says that this one is done, as who runs the
+later one has waited for all that are ``RING`` before it. Who sleeps until a command is done does so on ``WOKEN``,
+which counts; ``SLEEPERS`` says how many do.
 
-    a worker arrives                            a worker goes to sleep
-    1. ARRIVED[own] = arrival                   a. SLEEPERS += 1
+    a worker has run units                      a worker goes to sleep
+    1. DONE[own] += units                       a. SLEEPERS += 1
     2. if SLEEPERS:                             b. seen = WOKEN
-    3.     if all of ARRIVED >= arrival:        c. unless all of ARRIVED >= awaited:
-    4.         WOKEN = arrival, wake all        d.     sleep if WOKEN is still ``seen``, then again from b
+    3.     if all units are done:               c. unless all units are done:
+    4.         WOKEN += 1, wake all             d.     sleep if WOKEN is still ``seen``, then again from b
 
-No wake-up is lost. 1, 2, 3, a and c are sequentially consistent: all workers see them in one order. Take the worker
-whose 1 for the number that is awaited is the last. If it read 0 at 2, that was before the sleeper's a, and so the
-sleeper finds all arrived at c. Otherwise it finds all arrived at 3, and comes to 4. A sleeper that reads ``WOKEN``
-after that sees this number or a later one; one that has read it before does not fall asleep at d, as the value is
-another, or does so before 4 and is woken by it. Who is woken by an earlier number sleeps again. ``WOKEN`` never returns
-to an earlier value: each worker is done with 4 before it arrives at the next number, and nobody finds all arrived at
-that before.
+No wake-up is lost. 1 to 4 and a to c are sequentially consistent: all workers see them in one order. Take the worker
+whose 1 makes the command done. If it read 0 at 2, that was before the sleeper's a, and so the sleeper finds the command
+done at c. Otherwise it finds it done at 3, and comes to 4. A sleeper that reads ``WOKEN`` after that finds the command
+done at c; one that has read it before does not fall asleep at d, as the value is another, or does so before 4 and is
+woken by it. Who is woken for another command sleeps again.
 
-**Runs.** Idle workers sleep on ``GENERATION``, the number of the run, and ``PARKED`` counts them. The order is the
-same, with the addition to ``GENERATION`` in the place of 1.
+**Runs.** Idle workers sleep on ``GENERATION``, and ``PARKED`` counts them; the order is the same, with the addition to
+``GENERATION`` in the place of 1. A worker may come late to a run, and to none of its tiles, when the caller has
+returned and freed the program. So it reads the program only ``INSIDE``: it sets that and then looks whether the run is
+still there; who ends the run changes ``GENERATION`` and then waits until nobody is inside. Of these two at least one
+sees the other. A worker that waits for others is not inside, and needs nothing but the pool's own memory.
 """
 
 from __future__ import annotations
@@ -46,10 +49,21 @@ from autotune.runtime.atomics import (
     park,
     pause,
     store,
-    store_release,
     unpark,
 )
-from autotune.runtime.layout import ARRIVED, GENERATION, PARKED, PATIENCE_NS, SLEEPERS, SPIN_NS, WOKEN
+from autotune.runtime.layout import (
+    ARRIVED,
+    CLAIMS,
+    DONE,
+    GENERATION,
+    INSIDE,
+    PARKED,
+    PATIENCE_NS,
+    RING,
+    SLEEPERS,
+    SPIN_NS,
+    WOKEN,
+)
 from autotune.runtime.translate.functions import native
 
 EVERYBODY = 0x7FFFFFFF
@@ -75,11 +89,47 @@ def _awaited(counter: int, value: int, patience_ns: int) -> bool:
 
 
 @native
-def _awaited_here(state: int, worker: int, counter: int, value: int) -> bool:
-    """Spin until a counter has come to a value, for as long as this worker's patience lasts, and adapt that."""
+def _done_at(state: int, worker: int, number: int) -> int:
+    """Address of what a worker says of a command."""
+    return at(worker_at(state, worker), DONE + number % RING)
+
+
+@native
+def is_done(state: int, workers: int, number: int, units: int) -> bool:
+    """Whether all units of a command were run; of one that worker 0 runs alone, where ``units`` is 0."""
+    if units == 0:
+        return load_ordered(at(worker_at(state, 0), ARRIVED)) >= number
+    worker, left = 0, units
+    while worker < workers and left > 0:
+        left -= max(0, load_ordered(_done_at(state, worker, number)) - number * CLAIMS)
+        worker += 1
+    return left <= 0
+
+
+@native
+def _done_in_time(state: int, workers: int, number: int, units: int, patience_ns: int) -> bool:
+    """Spin until a command is done; False when patience ends first."""
+    deadline = 0
+    while patience_ns:
+        for _ in range(_SPINS_PER_CLOCK):
+            if is_done(state, workers, number, units):
+                return True
+            pause()
+        now = clock_ns()
+        if deadline == 0:
+            deadline = now + patience_ns
+        elif now >= deadline:
+            break
+    done: bool = is_done(state, workers, number, units)
+    return done
+
+
+@native
+def spin_until_done(state: int, worker: int, workers: int, number: int, units: int) -> bool:
+    """Spin until a command is done, for as long as this worker's patience lasts, and adapt that."""
     own = at(worker_at(state, worker), PATIENCE_NS)
     patience, most = load(own), load(at(state, SPIN_NS))
-    awake = _awaited(counter, value, patience)
+    awake: bool = _done_in_time(state, workers, number, units, patience)
     adapted = most if awake else max(patience // 4, most // _LEAST_SHARE)
     if adapted != patience:
         store(own, adapted)
@@ -87,43 +137,57 @@ def _awaited_here(state: int, worker: int, counter: int, value: int) -> bool:
 
 
 @native
-def _all_arrived(state: int, workers: int, arrival: int) -> bool:
-    """Whether every worker has come to a number."""
-    worker = 0
-    while worker < workers and load_ordered(at(worker_at(state, worker), ARRIVED)) >= arrival:
-        worker += 1
-    return worker == workers
-
-
-@native
-def _sleep_until_met(state: int, workers: int, arrival: int) -> None:
-    """Sleep until every worker has come to a number."""
+def sleep_until_done(state: int, workers: int, number: int, units: int) -> None:
+    """Sleep until a command is done."""
     fetch_add(at(state, SLEEPERS), 1)
     woken = at(state, WOKEN)
-    seen = load_acquire(woken)
-    while seen < arrival and not _all_arrived(state, workers, arrival):
+    seen = load_ordered(woken)
+    while not is_done(state, workers, number, units):
         park(woken, seen)
-        seen = load_acquire(woken)
+        seen = load_ordered(woken)
     fetch_add(at(state, SLEEPERS), -1)
 
 
 @native
-def arrive(state: int, worker: int, workers: int, arrival: int) -> None:
-    """Say that a worker has come to a number."""
-    exchange(at(worker_at(state, worker), ARRIVED), arrival)
-    if load_ordered(at(state, SLEEPERS)) and _all_arrived(state, workers, arrival):
-        store_release(at(state, WOKEN), arrival)
-        unpark(at(state, WOKEN), EVERYBODY)
+def _wake(state: int) -> None:
+    """Let those who sleep look again."""
+    fetch_add(at(state, WOKEN), 1)
+    unpark(at(state, WOKEN), EVERYBODY)
 
 
 @native
-def await_arrivals(state: int, worker: int, workers: int, arrival: int) -> None:
-    """Wait until every worker has come to a number."""
-    for other in range(workers):
-        theirs = at(worker_at(state, other), ARRIVED)
-        if load_acquire(theirs) < arrival and not _awaited_here(state, worker, theirs, arrival):
-            _sleep_until_met(state, workers, arrival)
-            return
+def add_done(state: int, worker: int, workers: int, number: int, ran: int, units: int) -> None:
+    """Say that a worker has run some more units of a command, which has ``units`` in all."""
+    own = _done_at(state, worker, number)
+    exchange(own, max(load(own), number * CLAIMS) + ran)
+    if load_ordered(at(state, SLEEPERS)) and is_done(state, workers, number, units):
+        _wake(state)
+
+
+@native
+def arrive(state: int, number: int) -> None:
+    """Say that worker 0 is done with a command that it runs alone."""
+    exchange(at(worker_at(state, 0), ARRIVED), number)
+    if load_ordered(at(state, SLEEPERS)):
+        _wake(state)
+
+
+@native
+def enter(state: int, worker: int, run: int) -> bool:
+    """Keep a run from ending until this worker leaves it; False where it is over."""
+    exchange(at(worker_at(state, worker), INSIDE), 1)
+    if load_ordered(at(state, GENERATION)) == run:
+        return True
+    leave(state, worker)
+    return False
+
+
+@native
+def leave(state: int, worker: int) -> None:
+    """Let a run end, as far as this worker is concerned."""
+    exchange(at(worker_at(state, worker), INSIDE), 0)
+    if load_ordered(at(state, SLEEPERS)):
+        _wake(state)
 
 
 @native
@@ -135,13 +199,52 @@ def begin_run(state: int) -> None:
 
 
 @native
-def await_run(state: int, worker: int, run: int) -> None:
-    """Wait until the run of that number begins."""
+def end_run(state: int, workers: int) -> None:
+    """Let nobody enter the run any more, and wait until all have left it."""
+    fetch_add(at(state, GENERATION), 1)
+    for worker in range(1, workers):
+        inside = at(worker_at(state, worker), INSIDE)
+        spins = _SPINS_PER_CLOCK
+        while spins and load_ordered(inside):
+            pause()
+            spins -= 1
+        if load_ordered(inside):
+            _sleep_until_left(state, inside)
+
+
+@native
+def _sleep_until_left(state: int, inside: int) -> None:
+    """Sleep until a worker has left a run."""
+    fetch_add(at(state, SLEEPERS), 1)
+    woken = at(state, WOKEN)
+    seen = load_ordered(woken)
+    while load_ordered(inside):
+        park(woken, seen)
+        seen = load_ordered(woken)
+    fetch_add(at(state, SLEEPERS), -1)
+
+
+@native
+def await_run(state: int, worker: int, seen: int) -> int:
+    """Wait until ``GENERATION`` is another one than was seen; returns that."""
     generation, patience = at(state, GENERATION), load(at(worker_at(state, worker), PATIENCE_NS))
-    while not _awaited(generation, run, patience):
+    while not _awaited(generation, seen + 1, patience):
         fetch_add(at(state, PARKED), 1)
-        park(generation, run - 1)
+        park(generation, seen)
         fetch_add(at(state, PARKED), -1)
+    return load_acquire(generation)
 
 
-__all__ = ["EVERYBODY", "arrive", "await_arrivals", "await_run", "begin_run"]
+__all__ = [
+    "EVERYBODY",
+    "add_done",
+    "arrive",
+    "await_run",
+    "begin_run",
+    "end_run",
+    "enter",
+    "is_done",
+    "leave",
+    "sleep_until_done",
+    "spin_until_done",
+]

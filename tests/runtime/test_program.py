@@ -29,11 +29,11 @@ def column(program: Program, field: int) -> list[int]:
     [
         ([], [], [], 0),
         ([1, 1, 1], [0, 0, 0], [0, 0, 0], 0),
-        ([8], [0], [1], 1),
-        ([8, 8], [0, 1], [1, 1], 2),
-        ([1, 8], [0, 1], [1, 1], 2),
-        ([8, 1], [0, 1], [1, 0], 1),
-        ([1, 1, 8, 1, 1, 8, 1, 1], [0, 0, 2, 3, 3, 5, 6, 6], [0, 1, 1, 0, 1, 1, 0, 0], 6),
+        ([8], [0], [0], 1),
+        ([8, 8], [0, 1], [0, 0], 2),
+        ([1, 8], [0, 1], [1, 0], 2),
+        ([8, 1], [0, 1], [0, 0], 1),
+        ([1, 1, 8, 1, 1, 8, 1, 1], [0, 0, 2, 3, 3, 5, 6, 6], [0, 1, 0, 0, 1, 0, 0, 0], 6),
     ],
 )
 def test_workers_meet_before_and_after_parallel_commands(
@@ -51,13 +51,13 @@ def test_workers_meet_before_and_after_parallel_commands(
 @pytest.mark.parametrize(
     ("after", "awaited", "arriving", "alone"),
     [
-        ([0, 1, 2, 3], [0, 1, 2, 3], [1, 1, 1, 1], [0, 0, 1, 0]),  # each depends on the one before
-        ([0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0]),  # nobody waits before the end
-        ([0, 0, 2, 2], [0, 0, 2, 2], [0, 1, 0, 1], [0, 0, 0, 0]),  # the single tile runs beside the last
+        ([0, 1, 2, 3], [0, 1, 2, 3], [0, 0, 1, 0], [0, 0, 1, 0]),  # each depends on the one before
+        ([0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]),  # nobody waits before the end
+        ([0, 0, 2, 2], [0, 0, 2, 2], [0, 0, 0, 0], [0, 0, 0, 0]),  # the single tile runs beside the last
         (
             [0, 1, 0, 3],
             [0, 1, 1, 3],
-            [1, 0, 1, 1],
+            [0, 0, 0, 0],
             [0, 0, 0, 0],
         ),  # it waits for what the one before waits for
     ],
@@ -72,6 +72,14 @@ def test_commands_wait_for_what_they_depend_on(
     assert column(program, layout.AWAIT) == awaited
     assert column(program, layout.ARRIVE) == arriving
     assert column(program, layout.ALONE) == alone
+
+
+def test_no_more_commands_are_in_progress_than_the_ring_has_places() -> None:
+    buffer = ProgramBuilder(2, 0, 0)
+    for _ in range(layout.RING + 4):
+        buffer.dispatch(0, [], 8, 0, after=0)
+    awaited = column(buffer.finish(), layout.AWAIT)
+    assert awaited == [0] * layout.RING + [1, 2, 3, 4]
 
 
 def test_tables_follow_one_another_and_patches_point_into_them() -> None:

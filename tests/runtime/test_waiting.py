@@ -117,21 +117,61 @@ OPERATIONS = {
 }
 
 
-def _take_part(machine: Machine, worker: int, workers: int, runs: int, barriers: int) -> None:
-    """What a worker does in some runs, without the tiles."""
-    arrival = 0
-    for run in range(1, runs + 1):
-        if worker == 0:
+UNITS = 3
+BARRIERS = 3
+
+
+class Program:
+    """Commands of some units that depend on one another, one run after another; freed between runs."""
+
+    def __init__(self, machine: Machine, workers: int) -> None:
+        self.machine, self.workers = machine, workers
+        self.claimed: defaultdict[int, int] = defaultdict(int)
+        self.ran: defaultdict[int, int] = defaultdict(int)
+        self.readable = False
+
+    def call(self, runs: int) -> None:
+        """Worker 0's part."""
+        for run in range(runs):
+            self.readable = True
             waiting.begin_run(STATE)
-        else:
-            waiting.await_run(STATE, worker, run)
-        for barrier in range(barriers):
-            arrival += 1
-            waiting.arrive(STATE, worker, workers, arrival)
-            if worker == 0 or barrier < barriers - 1:
-                waiting.await_arrivals(STATE, worker, workers, arrival)
-                places = [at(worker_at(STATE, other), layout.ARRIVED) for other in range(workers)]
-                assert min(machine.memory[place] for place in places) >= arrival
+            self._walk(0, run * BARRIERS, 0)
+            self._await(0, (run + 1) * BARRIERS, 0)
+            waiting.end_run(STATE, self.workers)
+            self.readable = False
+
+    def serve(self, worker: int, runs: int) -> None:
+        """Another worker's part, in runs that are there when it looks."""
+        seen = 0
+        while seen < 2 * runs:
+            seen = waiting.await_run(STATE, worker, seen)
+            entered = seen % 2 and waiting.enter(STATE, worker, seen)
+            if entered and self._walk(worker, seen // 2 * BARRIERS, seen):
+                waiting.leave(STATE, worker)
+
+    def _walk(self, worker: int, base: int, run: int) -> bool:
+        for number in range(base + 1, base + BARRIERS + 1):
+            if number > base + 1 and not self._await(worker, number - 1, run):
+                return False
+            self._take(worker, number)
+        return True
+
+    def _take(self, worker: int, number: int) -> None:
+        assert self.readable, "the program was freed"
+        ran = 0
+        while self.machine.fetch_add(-8 * number, 1) < UNITS:
+            self.ran[number] += 1
+            ran += 1
+        if ran:
+            waiting.add_done(STATE, worker, self.workers, number, ran, UNITS)
+
+    def _await(self, worker: int, number: int, run: int) -> bool:
+        if worker:
+            waiting.leave(STATE, worker)
+        if not waiting.spin_until_done(STATE, worker, self.workers, number, UNITS):
+            waiting.sleep_until_done(STATE, self.workers, number, UNITS)
+        assert self.ran[number] == UNITS, "not done"
+        return worker == 0 or waiting.enter(STATE, worker, run)
 
 
 @pytest.mark.parametrize("spin_ns", [0, 1])
@@ -141,22 +181,63 @@ def test_no_wakeup_is_lost_in_random_orders_of_operations(
 ) -> None:
     monkeypatch.setattr(waiting, "_SPINS_PER_CLOCK", 1)
     monkeypatch.setattr(waiting, "pause", lambda: None)
+    runs = 2
     for seed in range(100):
         machine = Machine(seed)
         for name, operation in OPERATIONS.items():
-            monkeypatch.setattr(waiting, name, operation.__get__(machine))
+            monkeypatch.setattr(waiting, name, operation.__get__(machine), raising=False)
         machine.memory[at(STATE, layout.SPIN_NS)] = spin_ns
-        failed: list[AssertionError] = []
+        program, failed = Program(machine, workers), list[AssertionError]()
 
-        def body(worker: int, machine: Machine = machine, failed: list[AssertionError] = failed) -> None:
+        def body(worker: int, program: Program = program, failed: list[AssertionError] = failed) -> None:
             try:
-                _take_part(machine, worker, workers, 2, 3)
+                program.serve(worker, runs) if worker else program.call(runs)
             except AssertionError as error:
                 failed.append(error)
 
-        machine.run([lambda worker=worker: body(worker) for worker in range(workers)])
-        assert not failed
+        def pool(body: Callable[[int], None] = body, machine: Machine = machine) -> None:
+            body(0)
+            machine.fetch_add(at(STATE, layout.GENERATION), 2)  # wakes those who never came: they find no run
+            machine.unpark(at(STATE, layout.GENERATION), waiting.EVERYBODY)
+
+        machine.run([pool, *(lambda worker=worker: body(worker) for worker in range(1, workers))])
+        assert not failed, (seed, failed)
         assert machine.memory[at(STATE, layout.SLEEPERS)] == 0
+
+
+def test_a_worker_that_never_comes_costs_nothing() -> None:
+    # Worker 1 counts as serving, but no thread is it: it is on no core for ever.
+    team = pool.ThreadPool(2)
+    team._state[layout.SERVING] = 1
+    x, outputs = np.arange(64, dtype=np.int64), list[np.ndarray]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("autotune.runtime.instance.pool_of", lambda count: team)
+        module = Module(chain(40, 64, body="mirror"), 2)
+
+    def call() -> None:
+        for run in range(20):
+            outputs.append(module(x + run)[0])
+
+    caller = threading.Thread(target=call, daemon=True)
+    caller.start()
+    caller.join(20)
+    assert not caller.is_alive(), "the caller waits for a worker that has none of its tiles"
+    assert [output.tolist() for output in outputs] == [(x + run + 40).tolist() for run in range(20)]
+    # And when it does come, it takes part.
+    team._state[layout.SERVING] = 0
+    events = [module.timeline([x]) for _ in range(50)]
+    assert team.serving == 1
+    assert all(sum(event.tiles for event in run) == 40 * 64 for run in events)
+    module.close()
+    team.stop()
+
+
+def test_workers_that_come_late_find_no_program_that_was_freed() -> None:
+    # More workers than cores: most come when the run is over, and the program's memory another's.
+    x = np.arange(64, dtype=np.int64)
+    for length in range(1, 150):
+        with Module(chain(length, 64, body="mirror"), 8) as module:
+            assert module(x)[0].tolist() == (x + length if length % 2 == 0 else x[::-1] + length).tolist()
 
 
 @pytest.mark.parametrize("spin_ns", [0, 1, 2000, 100_000])
@@ -188,17 +269,17 @@ def test_workers_that_take_their_time_meet(
 def test_patience_shrinks_by_waits_that_end_asleep_and_returns_with_one_that_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    machine, counter, patience = Machine(0), 8, at(worker_at(STATE, 1), layout.PATIENCE_NS)
+    machine, patience = Machine(0), at(worker_at(STATE, 1), layout.PATIENCE_NS)
     for name, operation in OPERATIONS.items():
-        monkeypatch.setattr(waiting, name, operation.__get__(machine))
+        monkeypatch.setattr(waiting, name, operation.__get__(machine), raising=False)
     monkeypatch.setattr(waiting, "pause", lambda: None)
     machine.memory[at(STATE, layout.SPIN_NS)] = machine.memory[patience] = 64
     seen = []
 
     def body() -> None:
-        for arrived in (0, 0, 0, 1, 0):
-            machine.memory[counter] = arrived
-            seen.append((waiting._awaited_here(STATE, 1, counter, 1), machine.memory[patience]))
+        for ran in (0, 0, 0, 1, 0):
+            machine.memory[waiting._done_at(STATE, 0, 1)] = ran * (layout.CLAIMS + 1)
+            seen.append((waiting.spin_until_done(STATE, 1, 2, 1, 1), machine.memory[patience]))
 
     machine.run([body])
     assert seen == [(False, 16), (False, 4), (False, 2), (True, 64), (False, 16)]

@@ -102,6 +102,11 @@ class Memory:
         """Aligned memory to write to; ``use`` says what for."""
         return allocate_pages(nbytes)
 
+    def shares(self, nbytes: int, workers: int) -> tuple[NDArray[np.uint8], int]:
+        """Scratch memory of ``nbytes`` for each worker, and how many bytes it is from one's to the next one's."""
+        whole = scratch_bytes([nbytes], workers)
+        return self.allocate(whole, "scratch memory"), whole // workers
+
     def constants(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         """Dense, aligned arrays of these values, which are only read; see :func:`constant_places`.
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.runtime import layout
-from autotune.runtime.device import HOST_MEMORY, Memory, address_of, allocate, scratch_bytes
+from autotune.runtime.device import HOST_MEMORY, Memory, address_of, allocate
 
 _UNITS_A_WORKER = 16
 _SMALL_BYTES = 1 << 16
@@ -114,9 +114,8 @@ class ProgramBuilder:
     def finish(self, checks: NDArray[np.int64] | None = None) -> Program:
         """Lay everything out in one piece of memory, but the check rows; raises nothing, records no more."""
         dispatches = self._dispatches
-        nbytes = scratch_bytes((d.scratch_bytes for d in dispatches), self._workers)
-        stride = nbytes // self._workers
-        scratch = self._memory.allocate(nbytes, "scratch memory")
+        largest = max((d.scratch_bytes for d in dispatches), default=0)
+        scratch, stride = self._memory.shares(largest, self._workers)
         rows_at = layout.HEADER_SLOTS
         tables_at = rows_at + len(dispatches) * layout.COMMAND_SLOTS
         patches_at = tables_at + sum(len(d.table) for d in dispatches)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 
 import llvmlite.binding as llvm
@@ -78,6 +79,7 @@ _BODIES = {
     " store volatile i64 1, ptr %to",
     "nothing": "",
 }
+_TO_SCRATCH = "%p = getelementptr i64, ptr %scratch, i64 {}\n store i64 %i, ptr %p\n store i64 %i, ptr %to"
 
 
 @cache
@@ -132,6 +134,16 @@ def image(
         arena_bytes=arena_bytes,
         **rest,  # type: ignore[arg-type]
     )
+
+
+def writes_scratch(element: int, scratch_bytes: int, tiles: int) -> ModuleImage:
+    """One command that writes an element of its scratch memory in every tile."""
+    vector = binding("output", tiles)
+    made = image(
+        [("nothing", vector, vector, tiles)], outputs=(spec("y", tiles),), scratch_bytes=scratch_bytes
+    )
+    code = compile_ir(_LOOP.format(name="k0", body=_TO_SCRATCH.format(element)))
+    return replace(made, objects=(code,))
 
 
 def chain(length: int, elements: int, tiles: int | None = None, body: str = "increment"):

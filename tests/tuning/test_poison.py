@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,10 +15,12 @@ from autotune import library
 from autotune.database import Outcome
 from autotune.target import Target
 from autotune.tuning.measure import worker
+from autotune.tuning.measure.fenced_module import FencedModule
 from autotune.tuning.measure.fences import Fences
 from cost_models import analytic
 from search_spaces.space import Space
 from search_spaces.spaces import space_for
+from tests.runtime.kernels import writes_scratch
 from tests.search_spaces import workloads as make
 
 M, K, N = 37, 23, 50
@@ -137,6 +140,45 @@ def test_a_candidate_that_computes_something_else_while_it_is_timed_is_found(
     end = measured(space, **{name: value for name, value in WHOLE.items() if name in space.names})
     assert end["outcome"] == "wrong_result"
     assert kernel.calls > 1, "the first run was right"
+
+
+def test_a_candidate_that_computes_nothing_after_some_runs_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # It leaves what the first runs wrote, which is right: only a run on memory without that shows it.
+    space = space_for(make.matmul(M, K, N, relu=False), TARGET)
+    ran, run, sample = [], FencedModule.run, FencedModule.sample
+
+    def runs_until_timed(self: FencedModule) -> None:
+        if not ran:
+            run(self)
+
+    def timed(self: FencedModule, runs: int) -> Any:
+        ran.append(runs)
+        return sample(self, runs)
+
+    monkeypatch.setattr(FencedModule, "run", runs_until_timed)
+    monkeypatch.setattr(FencedModule, "sample", timed)
+    end = measured(space)
+    assert ran, "the first runs were right"
+    assert (end["outcome"], "latency" in end) == ("wrong_result", False)
+
+
+SHARED = [(1, 8), (1, 40), (2, 8), (2, 40), (2, 128), (3, 40), (3, 4096)]
+
+
+@pytest.mark.parametrize("elements_past", [0, 1])
+@pytest.mark.parametrize(("threads", "nbytes"), SHARED)
+def test_an_element_past_a_workers_share_of_scratch_memory_is_found(
+    threads: int, nbytes: int, elements_past: int
+) -> None:
+    # Each tile writes the last element of its worker's share, or the one behind.
+    made = writes_scratch(nbytes // 8 - 1 + elements_past, nbytes, tiles=8)
+    running = FencedModule(replace(made, target=replace(made.target, threads=threads)), [])
+    running.run()
+    harm = "wrote beside its scratch memory, up to 8 bytes behind their end" if elements_past else ""
+    assert running.harm() == harm
+    running.close()
 
 
 def test_memory_between_fences_is_as_it_was_asked_for() -> None:

@@ -25,6 +25,9 @@ class Running(Protocol):
     def outputs(self) -> Sequence[Array]:
         """What the last run wrote."""
 
+    def forget(self) -> None:
+        """Put a pattern in the place of all that it wrote."""
+
     def harm(self) -> str:
         """What was written that must not be, or nothing."""
 
@@ -52,6 +55,11 @@ class Confined:
         self.sample = self._running.sample
         found = zip(self._running.outputs(), gaps, strict=True) if gaps else ()
         self._gaps = [None if gap is None else (gap, output[gap]) for output, gap in found]
+
+    def run_again(self) -> None:
+        """Once more, without timing it, after all that runs have left in memory is gone."""
+        self._running.forget()
+        self.run()
 
     def error(self, reference: Sequence[Array]) -> float:
         """The relative error of what the last run wrote."""

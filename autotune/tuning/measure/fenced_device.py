@@ -42,6 +42,14 @@ class FencedDevice(Device):
         )
         return next(filter(None, (piece.harm() for piece in pieces)), "")
 
+    def forget(self) -> None:
+        """Put the pattern in the place of all that was written."""
+        for _, buffer, original in self._pieces:
+            if original is None:
+                whole = np.empty(buffer.nbytes, np.uint8)
+                fill(whole)
+                self._copy(host_buffer(whole), buffer)
+
     def release(self) -> None:
         """Free all memory and the queues; the device itself stays open."""
         for queue in (self.compute, self.transfers):
@@ -66,6 +74,10 @@ class FencedRun(DeviceRun):
     def __init__(self, image: ModuleImage, device: Device, inputs: Sequence[Array]) -> None:
         self._fenced = FencedDevice(device)
         super().__init__(image, self._fenced, inputs)
+
+    def forget(self) -> None:
+        """Put a pattern in the place of all that it wrote."""
+        self._fenced.forget()
 
     def harm(self) -> str:
         """What was written beside its memory, or where it must only read; or nothing."""

@@ -34,6 +34,10 @@ class FencedModule:
         """The arrays that it writes."""
         return self._outputs
 
+    def forget(self) -> None:
+        """Put a pattern in the place of all that it wrote."""
+        self._fences.forget()
+
     def harm(self) -> str:
         """What was written beside its memory, or where it must only read; or nothing."""
         return self._fences.harm()

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.graph.ir import Array
-from autotune.runtime.device import ALIGNMENT, Memory, address_of
+from autotune.runtime.device import ALIGNMENT, Memory, address_of, round_up
 
 ZONE = 4096
 """Bytes of a zone: a row too many of most tiles ends within it."""
@@ -55,6 +55,20 @@ class Fences(Memory):
         """Memory that may be written, filled with the pattern of its zones."""
         return self._fenced(nbytes, use, None)
 
+    def shares(self, nbytes: int, workers: int) -> tuple[NDArray[np.uint8], int]:
+        """Scratch memory with zones around the share of each worker, which begin right behind its last byte."""
+        stride = round_up(nbytes + 2 * ZONE, 2 * ALIGNMENT)
+        memory = _aligned(stride * workers)
+        for worker in range(workers):
+            self._watch("scratch memory", memory[worker * stride :][: nbytes + 2 * ZONE])
+        return memory[ZONE:], stride
+
+    def forget(self) -> None:
+        """Put the pattern in the place of all that was written."""
+        for piece in self._pieces:
+            if piece.original is None:
+                fill(piece.whole)
+
     def constants(self, arrays: Sequence[Array]) -> list[Array]:
         """Copies that must not be written."""
         return [self.copy(array, "constants") for array in arrays]
@@ -76,12 +90,19 @@ class Fences(Memory):
         return next(filter(None, (piece.harm() for piece in self._pieces)), "")
 
     def _fenced(self, nbytes: int, use: str, original: NDArray[np.uint8] | None) -> NDArray[np.uint8]:
-        memory = np.empty(nbytes + 2 * ZONE + ALIGNMENT, np.uint8)
-        start = -address_of(memory) % ALIGNMENT
-        whole = memory[start : start + nbytes + 2 * ZONE]
+        return self._watch(use, _aligned(nbytes + 2 * ZONE), original)
+
+    def _watch(
+        self, use: str, whole: NDArray[np.uint8], original: NDArray[np.uint8] | None = None
+    ) -> NDArray[np.uint8]:
         fill(whole, original)
         self._pieces.append(Piece(use, whole, original))
         return whole[ZONE:-ZONE]
+
+
+def _aligned(nbytes: int) -> NDArray[np.uint8]:
+    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
+    return memory[-address_of(memory) % ALIGNMENT :][:nbytes]
 
 
 def fill(whole: NDArray[np.uint8], original: NDArray[np.uint8] | None = None) -> None:

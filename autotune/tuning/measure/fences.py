@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.graph.ir import Array
-from autotune.runtime.device import ALIGNMENT, Memory, address_of, round_up
+from autotune.rounding import round_up
+from autotune.runtime.device import ALIGNMENT, Memory, address_of
 
 ZONE = 4096
 """Bytes of a zone: a row too many of most tiles ends within it."""

@@ -96,7 +96,7 @@ from autotune.runtime.waiting import (
     begin_run,
     end_run,
     enter,
-    is_done,
+    is_done_soon,
     leave,
     sleep_until_done,
     spin_until_done,
@@ -173,12 +173,13 @@ def _units_between(begin: int, end: int, unit: int) -> int:
 def _units_of(state: int, workers: int, command: int) -> int:
     """In how many units a command is claimed; 0 where worker 0 runs it alone."""
     shares, tiles, unit = shares_of(state, workers), load(at(command, TILES)), load(at(command, UNIT))
+    if load(at(command, ALONE)):
+        return 0
+    if unit == 1:
+        return tiles
     units = 0
-    if load(at(command, ALONE)) == 0:
-        for owner in range(workers):
-            units += _units_between(
-                first_tile(shares, tiles, owner), first_tile(shares, tiles, owner + 1), unit
-            )
+    for owner in range(workers):
+        units += _units_between(first_tile(shares, tiles, owner), first_tile(shares, tiles, owner + 1), unit)
     return units
 
 
@@ -290,7 +291,7 @@ def _await_command(
     Who waits is not inside the run. Before it sleeps it runs what is left.
     """
     units = _units_of(state, workers, command)
-    if is_done(state, workers, number, units):
+    if is_done_soon(state, workers, number, units):
         return True
     if worker:
         leave(state, worker)

@@ -107,6 +107,16 @@ def is_done(state: int, workers: int, number: int, units: int) -> bool:
 
 
 @native
+def is_done_soon(state: int, workers: int, number: int, units: int) -> bool:
+    """Whether a command is done within a moment, in which nobody needs to leave the run."""
+    spins = _SPINS_PER_CLOCK
+    while spins and not is_done(state, workers, number, units):
+        pause()
+        spins -= 1
+    return spins > 0
+
+
+@native
 def _done_in_time(state: int, workers: int, number: int, units: int, patience_ns: int) -> bool:
     """Spin until a command is done; False when patience ends first."""
     deadline = 0
@@ -243,7 +253,7 @@ __all__ = [
     "begin_run",
     "end_run",
     "enter",
-    "is_done",
+    "is_done_soon",
     "leave",
     "sleep_until_done",
     "spin_until_done",

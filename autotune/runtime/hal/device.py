@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ class DeviceInfo:
 
     ``space`` is its memory space: devices of one space use each other's buffers without a copy. ``cores`` are workers
     of a CPU device or compute units; ``core_ids`` on which cores of this machine it runs, if it has no processors
-    of its own; ``caches`` are sizes by level; ``target`` is what to compile for it.
+    of its own; ``caches`` are sizes by level; ``find_target`` tells what to compile for it, which may load a compiler.
     """
 
     name: str
@@ -45,7 +46,12 @@ class DeviceInfo:
     space: str
     caches: Mapping[int, int] = field(default_factory=dict)
     core_ids: tuple[int, ...] = ()
-    target: Target | None = None
+    find_target: Callable[[], Target] | None = field(default=None, compare=False)
+
+    @cached_property
+    def target(self) -> Target | None:
+        """What to compile for it; None where nothing can be. A model that is compiled already runs without it."""
+        return None if self.find_target is None else self.find_target()
 
 
 class Device:

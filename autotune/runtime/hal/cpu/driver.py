@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from autotune.hardware import cache_sizes, device_name, usable_memory
 from autotune.runtime.hal.buffer import HOST_SPACE
@@ -53,7 +54,7 @@ def _info(name: str, cores: tuple[int, ...]) -> DeviceInfo:
         space=HOST_SPACE,
         caches=cache_sizes(),
         core_ids=cores,
-        target=Target.detect(workers),
+        find_target=partial(Target.detect, workers),
     )
 
 

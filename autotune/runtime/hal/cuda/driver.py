@@ -45,7 +45,7 @@ def _info(name: str, number: int) -> DeviceInfo:
         memory_bytes=int(cuda.call("cuDeviceTotalMem", device)),
         space=_space(number),
         caches={2: cuda.attribute(device, "L2_CACHE_SIZE")},
-        target=target,
+        find_target=lambda: target,
     )
 
 

@@ -59,7 +59,7 @@ def _info(name: str, number: int) -> DeviceInfo:
         # OpenCL says how large one cache is and not which: before the memory of a GPU that is its second.
         caches=cache_sizes() if on_cpu else {2: cached} if cached else {},
         core_ids=core_ids() if on_cpu else (),  # its threads are bound to none of them
-        target=target,
+        find_target=lambda: target,
     )
 
 

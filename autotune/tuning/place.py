@@ -145,27 +145,21 @@ def place(
     where :func:`autotune.compile` finds it by the same devices; the placement that is there already is measured again,
     beside what the search finds. With the ``aim`` "throughput" as many requests as possible are to be answered in a
     second, ``in_flight`` at a time (by default one more than there are devices), there and on the first device; the
-    result is not stored.
+    result is stored for later searches of the same aim, and :func:`autotune.compile` takes it as a placement only.
 
     Raises UsageError for devices that are not there, fewer than two, or one twice, and for another aim, PlacementError
     where no placement fits into their memory; and what compiling and the devices raise.
     """
     from autotune.compiler.dividing import imported, on_one_device
     from autotune.database.opening import opened
-    from autotune.tuning.api import with_database
 
     wanted = aim_of(aim, in_flight, len(devices))
     infos = known_devices()
     names = _checked(devices, infos)
     graph = on_one_device(imported(model, shapes))
 
-    def run(store: Database | None) -> PlacementReport:
-        return _Job(graph, names, infos, wanted, store, job, tolerance, seed, progress).run()
-
-    if not wanted.stored:
-        return with_database(database, run)[0]
     with opened(database) as store:
-        return run(store)
+        return _Job(graph, names, infos, wanted, store, job, tolerance, seed, progress).run()
 
 
 def _checked(devices: Sequence[str], infos: Mapping[str, DeviceInfo]) -> tuple[str, ...]:
@@ -194,7 +188,7 @@ class _Job:
         self.aim = aim
         self.database = database
         self.job = job
-        self.key = placement_key(graph, devices, infos)
+        self.key = aim.key(placement_key(graph, devices, infos))
         self.tolerance = tolerance
         self.seed = seed
         self.progress = progress
@@ -230,7 +224,7 @@ class _Job:
             for (placing, _), placement in zip(chosen, placements, strict=True)
         ]
         measured, accepted = self._measured(chosen, placements, programs)
-        if aim.stored and self.database is not None:
+        if self.database is not None:
             self._store(self.database, measured, accepted)
         by_device = {name: aim.seconds(costs, self._on(n, costs)) for n, name in enumerate(self.devices)}
         return PlacementReport(
@@ -274,7 +268,7 @@ class _Job:
 
     def _kept(self, costs: PlacementCosts) -> Placing | None:
         """What the database has, if it is of this aim."""
-        if not self.aim.stored or self.database is None:
+        if self.database is None:
             return None
         found = self.database.placement(self.key)
         return None if found is None else costs.placing(found.placement)

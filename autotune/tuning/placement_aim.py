@@ -3,6 +3,7 @@ answered in a second."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 
@@ -32,10 +33,11 @@ class PlacementAim:
         """One of :data:`AIMS`."""
         return AIMS[bool(self.in_flight)]
 
-    @property
-    def stored(self) -> bool:
-        """Whether the database keeps what is found: placements in it are for one run after another."""
-        return not self.in_flight
+    def key(self, placement_key: str) -> str:
+        """The key by which the database has what is found: a placement for throughput is none for one run."""
+        if not self.in_flight:
+            return placement_key
+        return hashlib.sha256(f"{placement_key} {self.in_flight} in flight".encode()).hexdigest()
 
     def seconds(self, costs: PlacementCosts, placing: Placing) -> float:
         """What is expected of a placement: of a run, or from one answer to the next."""

@@ -11,17 +11,21 @@ import pytest
 
 import autotune
 from autotune.cli.main import run as run_cli
+from autotune.compiler.dividing import imported, on_one_device
 from autotune.compiler.makespan import Task
 from autotune.compiler.throughput import throughput
+from autotune.database import Database
 from autotune.errors import UsageError
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.hal.rates import DeviceRates
 from autotune.tuning.measure.in_flight import keep_in_flight
 from autotune.tuning.place import place
 from autotune.tuning.placement_aim import PlacementAim, aim_of
+from autotune.tuning.placement_answer import placement_key
 from autotune.tuning.placement_costs import DeviceCosts, PlacementCosts, Unit
 from autotune.tuning.placement_search import search_placements
 from autotune.tuning.placement_stages import chain_stages, staged
+from autotune.tuning.placing import known_devices
 from tests.graph.graphs import small_convnet
 
 two_devices = pytest.mark.skipif(len(core_ids()) < 2, reason="one core is no two devices")
@@ -134,8 +138,15 @@ def test_stages_are_searched_from_the_command_line(tmp_path, capsys):
     path = tmp_path / "placement.json"
     model = "zoo:tiny_cnn"
     command = ["place", model, "--devices", "cpu:0,cpu:1", "--aim", "throughput", "-o", str(path), "--json"]
-    assert run_cli(command) == 0
+    assert run_cli([*command, "--db", str(tmp_path / "new.db")]) == 0
     report = json.loads(capsys.readouterr().out)
+    with Database(tmp_path / "new.db", read_only=True) as database:
+        graph, infos = on_one_device(imported(model, None)), known_devices()
+        of_one_run = placement_key(graph, ["cpu:0", "cpu:1"], infos)
+        assert database.placements(of_one_run) == []
+        kept = database.placements(aim_of("throughput", None, 2).key(of_one_run))
+        assert [dict(each.placement) for each in kept] == [each["placement"] for each in report["measured"]]
+        assert [each.won for each in kept].index(True) == report["accepted"]
     assert (report["aim"], report["in_flight"]) == ("throughput", 3)
     assert report["measured"][0]["alone_seconds"] is None
     assert all(each["alone_seconds"] > 0 for each in report["measured"][1:])

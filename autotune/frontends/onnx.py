@@ -8,7 +8,8 @@ so are, to any depth, ONNX operators that are unknown here but have a definition
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -313,7 +314,16 @@ class _Importer:
             self.reader.read,
             self.lists.apart,
             self.expansion,
+            self._on_device,
         )
+
+    @contextmanager
+    def _on_device(self, device: str) -> Iterator[None]:
+        around, self.device = self.device, device or self.device
+        try:
+            yield
+        finally:
+            self.device = around
 
     def _import_definition(self, proto: Any) -> None:
         """The nodes that ONNX defines an operator by, in the place of its node."""

@@ -17,7 +17,7 @@ from autotune.errors import GraphError, ModelImportError, UnknownParameterError
 from autotune.frontends.onnx_budget import MAX_PARTS, check_count, check_evaluated
 from autotune.frontends.onnx_nodes import OnnxNode
 from autotune.frontends.onnx_scope import Importing, graphs_of
-from autotune.graph.ir import ABSENT, Graph, TensorType
+from autotune.graph.ir import ABSENT, Graph, Node, TensorType
 from autotune.graph.ops.loop import NAME, loop_node
 
 CONTROL = ("If", "Loop", "Scan")
@@ -243,6 +243,7 @@ class _Repeated:
         ends = [int(self._end(i)) for i in range(len(self.scanned) + self._collected())]
         ends[len(self.scanned) : len(self.scanned)] = [0] * (len(scanned) - len(self.scanned))
         outputs = [f"{prefix}result{i}" for i in range(len(results))]
+        device = self._device_of(nodes)
         loop = loop_node(
             [*initial, *scanned, *captured],
             outputs,
@@ -252,8 +253,20 @@ class _Repeated:
             trips=trips,
             from_end=ends,
         )
-        model.append(NAME, list(loop.inputs), outputs, loop.attrs, self.node.name)
+        with model.on_device(device):
+            model.append(NAME, list(loop.inputs), outputs, loop.attrs, self.node.name)
         return [v for i, v in enumerate(outputs) if not active or i != len(self.initial)]
+
+    def _device_of(self, nodes: Sequence[Node]) -> str:
+        """The device that all nodes of a step name: one loop runs on one device."""
+        found = sorted({node.device for node in nodes})
+        if len(found) > 1:
+            named = ", ".join(device or "no device" for device in found)
+            raise self.node.fail(
+                f"the nodes of its body name several devices ({named}), and a loop runs on one of them\n"
+                f"  name one for all of the body, or let the steps be at most {MAX_STANDING}"
+            )
+        return found[0] if found else ""
 
     def _declare(self, prefix: str) -> _Inputs:
         """Values that stand for what a step takes."""

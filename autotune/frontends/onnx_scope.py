@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from autotune.errors import ModelImportError
+from autotune.frontends.onnx_affinity import devices_within
 from autotune.frontends.onnx_budget import Expansion
 from autotune.graph.ir import ABSENT, Array, Attr, Node, TensorType
 
@@ -40,6 +41,8 @@ class Importing:
     apart: Callable[[], AbstractContextManager[list[Node]]]
     """A context in which nodes are added to a list of their own."""
     expansion: Expansion
+    on_device: Callable[[str], AbstractContextManager[None]]
+    """A context in which nodes are put on a device; for "" on that of the node that is imported."""
 
     def alias(self, value: str, name: str) -> None:
         """Give a value another name."""
@@ -66,9 +69,11 @@ class Importing:
         results = [names.get(value.name, value.name) for value in graph.output]
         protos = [renamed(node, names, prefix) for node in graph.node]
         self.read.update(results, *(names_of(proto) for proto in protos))
-        for proto in protos:
+        devices = devices_within(graph, prefix.rstrip("."))
+        for original, proto in zip(graph.node, protos, strict=True):
             self.expansion.add(prefix)
-            self.import_node(proto)
+            with self.on_device(devices.within(original)):
+                self.import_node(proto)
         return results
 
 

@@ -6,7 +6,14 @@ import traceback
 from dataclasses import dataclass
 
 from autotune.database.records import Latency, Outcome
-from autotune.errors import AutotuneError, KnobError, LoweringError, ScheduleError
+from autotune.errors import (
+    AutotuneError,
+    DeviceMemoryError,
+    DeviceTimeoutError,
+    KnobError,
+    LoweringError,
+    ScheduleError,
+)
 from autotune.workers.process import Died
 
 
@@ -37,6 +44,10 @@ def of_exception(error: BaseException, *, running: bool) -> Measurement:
         return Measurement(Outcome.ILLEGAL, message=_first_line(error))
     if isinstance(error, MemoryError):
         return Measurement(Outcome.OUT_OF_MEMORY, message="out of memory: more than it may take")
+    if isinstance(error, DeviceMemoryError):
+        return Measurement(Outcome.OUT_OF_MEMORY, message=_first_line(error))
+    if isinstance(error, DeviceTimeoutError):
+        return Measurement(Outcome.TIMEOUT, message=_first_line(error))
     outcome = Outcome.CRASHED if running else Outcome.COMPILE_ERROR
     if isinstance(error, AutotuneError):
         return Measurement(outcome, message=_first_line(error))

@@ -14,13 +14,25 @@ _GREEDY, _LOOKS = 256 << 20, 10
 """Who has taken so many bytes, and took more within the last looks, would have gone on."""
 
 
-def address_space(pid: int | str = "self") -> int:
-    """Bytes of a process's address space; 0 where the system does not tell."""
+def address_space() -> int:
+    """Bytes of this process's address space; 0 where the system does not tell."""
     try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[0])
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
     except (OSError, ValueError, IndexError):
         return 0
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def taken_memory(pid: int) -> int:
+    """Bytes of memory that a process has of its own; 0 where the system does not tell.
+
+    Of its address space most may be reserved only: stacks and heaps of threads take gigabytes of that on many cores.
+    """
+    try:
+        _, resident, shared, *_ = Path(f"/proc/{pid}/statm").read_text().split()
+    except (OSError, ValueError):
+        return 0
+    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
 
 
 def killed_for_memory() -> int:
@@ -61,12 +73,12 @@ class Appetite:
         self._pid = pid
         self._allowed = allowed
         self._kills = kills
-        self._begin = address_space(pid)
+        self._begin = taken_memory(pid)
         self._seen = [self._begin]
 
     def look(self) -> None:
         """Take note of what it holds now."""
-        self._seen.append(address_space(self._pid))
+        self._seen.append(taken_memory(self._pid))
 
     def of_death(self, *, killed: bool) -> str:
         """Why memory was what ended it, or nothing; ``killed`` if by a SIGKILL that was not ours."""
@@ -85,4 +97,4 @@ class Appetite:
         return f"it had taken {taken / 2**30:.1f} GiB{limit}" if taken >= least else ""
 
 
-__all__ = ["Appetite", "address_space", "allowance", "killed_for_memory"]
+__all__ = ["Appetite", "address_space", "allowance", "killed_for_memory", "taken_memory"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import selectors
@@ -22,6 +23,10 @@ from autotune.workers.memory import Appetite, killed_for_memory
 
 _LINES = 12
 """So many lines of what a worker wrote last go into an error."""
+PAUSES_S = (0.5, 2.0, 8.0)
+"""Before each further attempt to start a worker that was killed while it started, or that the system refused."""
+_ABOUT_THE_COMMAND = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.E2BIG)
+"""Of these refusals none passes."""
 _LOOK_S = 0.1
 """How often it is looked how much memory a worker holds that works at a request."""
 
@@ -34,17 +39,32 @@ def python_module(name: str) -> tuple[str, ...]:
 class Died(Exception):
     """The worker did not answer a request; the text says how it ended.
 
-    ``timed_out``: we ended it, because it hung; ``out_of_memory``: it took all that it may take; ``stderr``: the
-    last lines that it wrote there.
+    ``timed_out``: we ended it, because it hung; ``out_of_memory``: it took all that it may take; ``killed``: by a
+    signal that was not ours; ``stderr``: the last lines that it wrote there.
     """
 
     def __init__(
-        self, message: str, *, timed_out: bool = False, out_of_memory: bool = False, stderr: str = ""
+        self,
+        message: str,
+        *,
+        timed_out: bool = False,
+        out_of_memory: bool = False,
+        killed: bool = False,
+        stderr: str = "",
     ) -> None:
         super().__init__(message)
         self.stderr = stderr
         self.timed_out = timed_out
         self.out_of_memory = out_of_memory
+        self.killed = killed
+
+
+class _Refused(Exception):
+    """The system made no process; ``passes`` where it may make one later."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(error.strerror or str(error))
+        self.passes = error.errno not in _ABOUT_THE_COMMAND
 
 
 @dataclass
@@ -77,8 +97,9 @@ class WorkerProcess:
     """Starts a worker on first use, and again after it died.
 
     It has started when it has answered ``greeting``, a request that loads what it needs: that is never part
-    of the time of a request after it. The worker has a process group of its own, so that Ctrl-C in a terminal
-    reaches only us. ``name`` and ``error`` are for when no worker can be started.
+    of the time of a request after it. One that is killed while it starts, or that the system has no room for, is
+    started again after each of the ``pauses`` (seconds). The worker has a process group of its own, so that Ctrl-C in a
+    terminal reaches only us. ``name`` and ``error`` are for when no worker can be started.
     """
 
     def __init__(
@@ -90,6 +111,7 @@ class WorkerProcess:
         greeting: Mapping[str, Any] | None = None,
         name: str = "measuring worker",
         error: type[AutotuneError] = MeasureError,
+        pauses: Sequence[float] = PAUSES_S,
     ) -> None:
         self.name = name
         self.error = error
@@ -99,7 +121,8 @@ class WorkerProcess:
         self._start_s = start_s
         self._live: _Live | None = None
         self._calling = threading.Lock()
-        self._closed = False
+        self._pauses = tuple(pauses)
+        self._closed = threading.Event()
         self.starts = 0
 
     def start(self) -> None:
@@ -146,35 +169,66 @@ class WorkerProcess:
         return answer
 
     def _start(self) -> _Live:
-        if self._closed:
-            raise self.error(f"the {self.name} is closed")
-        kills = killed_for_memory()
-        stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        process = subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            env={**os.environ, **self._environment, PARENT: str(os.getpid())},
-            process_group=0,
+        """A worker that is ready, at the first attempt or after a pause; raises ``error``."""
+        begin, pauses = time.monotonic(), iter(self._pauses)
+        while True:
+            try:
+                return self._attempt()
+            except (Died, _Refused) as failure:
+                passes = failure.passes if isinstance(failure, _Refused) else failure.killed
+                pause = next(pauses, None) if passes else None
+                if pause is None:
+                    raise self._given_up(failure, time.monotonic() - begin, passes=passes) from failure
+                self._closed.wait(pause)
+
+    def _given_up(self, failure: Exception, seconds: float, *, passes: bool) -> AutotuneError:
+        text = f"cannot start the {self.name}: {failure}"
+        if not passes or not self._pauses:
+            return self.error(text)
+        return self.error(
+            f"{text}\n  {len(self._pauses) + 1} attempts failed in {seconds:.1f} s: see whether memory or processes "
+            "run out on this machine, or who kills them; then the same command goes on from here"
         )
-        if process.stdin is None or process.stdout is None:
-            raise self.error(f"the {self.name} has no pipes")
-        self._live = live = _Live(process, process.stdin, process.stdout, stderr, kills)
+
+    def _attempt(self) -> _Live:
+        """Start a process and have it get ready; raises Died, _Refused, and ``error`` when this is closed."""
+        live = self._live = self._process()
         self.starts += 1
-        if self._closed:  # closed by another thread while the process was made
+        if self._closed.is_set():  # closed by another thread while the process was made
             self.kill()
-            raise self.error(f"the {self.name} is closed")
-        try:
-            hello = self._read(live, self._start_s)
-            if hello is not None and self._greeting is not None:
-                hello = self._ask(live, self._greeting, self._start_s, "getting ready")
-        except Died as death:
-            raise self.error(f"cannot start the {self.name}: {death}") from death
+            raise self._too_late()
+        hello = self._read(live, self._start_s)
+        if hello is not None and self._greeting is not None:
+            hello = self._ask(live, self._greeting, self._start_s, "getting ready")
         if hello is None:
             self.kill()
             raise self.error(f"the {self.name} did not get ready in {self._start_s:g} s")
         return live
+
+    def _process(self) -> _Live:
+        if self._closed.is_set():
+            raise self._too_late()
+        kills = killed_for_memory()
+        with contextlib.ExitStack() as undo:
+            try:
+                stderr = undo.enter_context(tempfile.TemporaryFile())
+                process = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    env={**os.environ, **self._environment, PARENT: str(os.getpid())},
+                    process_group=0,
+                )
+            except OSError as error:
+                raise _Refused(error) from error
+            undo.pop_all()  # the file lives as long as the process
+        if process.stdin is None or process.stdout is None:
+            raise self.error(f"the {self.name} has no pipes")
+        return _Live(process, process.stdin, process.stdout, stderr, kills)
+
+    def _too_late(self) -> AutotuneError:
+        return self.error(f"the {self.name} is closed")
 
     def _read(self, live: _Live, timeout_s: float) -> dict[str, Any] | None:
         """The next line, or None when time is up; raises Died at end of file."""
@@ -211,10 +265,10 @@ class WorkerProcess:
         self.kill()
         how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
         text = ": ".join([f"the worker died ({how})", *words.splitlines()[-1:]])
-        killed = code == -signal.SIGKILL
-        if live.appetite is not None and (why := live.appetite.of_death(killed=killed)):
-            return Died(f"out of memory: {why}; {text}", out_of_memory=True, stderr=words)
-        return Died(text, stderr=words)
+        killed = code is not None and code < 0
+        if live.appetite is not None and (why := live.appetite.of_death(killed=code == -signal.SIGKILL)):
+            return Died(f"out of memory: {why}; {text}", out_of_memory=True, killed=killed, stderr=words)
+        return Died(text, killed=killed, stderr=words)
 
     def kill(self) -> None:
         """End the process at once; the next call starts another."""
@@ -224,7 +278,7 @@ class WorkerProcess:
 
     def close(self) -> None:
         """End the process and refuse to start another; a call that waits in another thread ends too."""
-        self._closed = True
+        self._closed.set()
         live = self._live
         if live is not None:
             live.process.kill()  # its caller reads the end of its answers: closing the pipe would wake nobody

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import mmap
 import os
 import sys
 import time
@@ -14,6 +15,7 @@ import numpy as np
 from autotune.workers.serve import serve
 
 PREPARED: list[str] = []
+_KEPT: list[mmap.mmap] = []
 
 
 def build(request: dict[str, Any]) -> dict[str, Any]:
@@ -63,6 +65,10 @@ def behave(how: str) -> None:
         os.kill(os.getpid(), 11)
     elif how == "hang":
         time.sleep(1000)
+    elif how.startswith("reserves"):  # address space, as stacks and heaps of many threads do, and no memory
+        _KEPT.append(mmap.mmap(-1, 900 << 20))
+        time.sleep(0.3)
+        behave(how.removeprefix("reserves, "))
     elif how == "exit":
         os._exit(3)
     elif how == "noise":

@@ -16,10 +16,10 @@ import psutil
 import pytest
 
 from autotune.database import Outcome
-from autotune.errors import MeasureError, NoReferenceError
+from autotune.errors import DeviceMemoryError, DeviceTimeoutError, MeasureError, NoReferenceError
 from autotune.tuning.measure.interface import BuiltOption, Candidate
 from autotune.tuning.measure.pool import Limits, ProcessPool
-from autotune.tuning.outcome import Measurement
+from autotune.tuning.outcome import Measurement, of_exception
 
 HERE = Path(__file__).parent
 RUN = "import runpy, sys; sys.path.insert(0, sys.argv[1]); runpy.run_path(sys.argv[2], run_name='__main__')"
@@ -58,6 +58,8 @@ def test_results_come_back_in_order(pool: ProcessPool) -> None:
         ({"run": "exit"}, Outcome.CRASHED, "the worker died (exit code 3)"),
         ({"run": "hang"}, Outcome.TIMEOUT, "running took longer than 0.5 s"),
         ({"run": "abort"}, Outcome.CRASHED, "the worker died (SIGABRT)"),
+        ({"run": "reserves, hang"}, Outcome.TIMEOUT, "running took longer than 0.5 s"),
+        ({"run": "reserves, abort"}, Outcome.CRASHED, "the worker died (SIGABRT)"),
         ({"run": "greedy"}, Outcome.OUT_OF_MEMORY, "out of memory"),
         ({"run": "wrong"}, Outcome.WRONG_RESULT, "relative error 0.5"),
     ],
@@ -105,7 +107,8 @@ def test_a_worker_that_does_not_get_ready_is_no_candidates_failure(monkeypatch: 
     with (
         closing(ProcessPool(1, dataclasses.replace(LIMITS, start_s=0.6), FAKE)) as pool,
         pytest.raises(
-            MeasureError, match=r"cannot start the measuring worker: getting ready took longer than 0.6 s"
+            MeasureError,
+            match=r"the measuring worker(: getting ready took longer than| did not get ready in) 0.6 s",
         ),
     ):
         pool.build([candidate()])
@@ -198,3 +201,11 @@ def test_no_worker_outlives_a_killed_parent(tmp_path: Path) -> None:
     parent.wait()
     _, alive = psutil.wait_procs(children, timeout=10)
     assert alive == []
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [(DeviceTimeoutError("late"), Outcome.TIMEOUT), (DeviceMemoryError("full"), Outcome.OUT_OF_MEMORY)],
+)
+def test_what_a_device_says_is_the_outcome(error: Exception, outcome: Outcome) -> None:
+    assert of_exception(error, running=True) == Measurement(outcome, message=str(error))

@@ -1,6 +1,10 @@
+import errno
+import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,3 +55,87 @@ def test_closing_ends_a_call_that_another_thread_waits_for(wait: float) -> None:
     worker.close()
     thread.join(30)
     assert len(ends) == 1
+
+
+DIES_AT_FIRST = """
+import os, pathlib, signal, sys
+attempts = pathlib.Path(sys.argv[1])
+with attempts.open("a") as file:
+    file.write("x")
+if len(attempts.read_text()) < int(sys.argv[2]):
+    if sys.argv[3] == "ready":
+        print("{}", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+print("{}", flush=True)
+for line in sys.stdin:
+    print("{}", flush=True)
+"""
+
+
+@pytest.mark.parametrize("moment", ["at once", "ready"])
+def test_a_worker_that_is_killed_while_it_starts_is_started_again(moment: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", DIES_AT_FIRST, str(tmp_path / "attempts"), "3", moment]
+    worker = WorkerProcess(command, greeting={"do": "warm_up"}, pauses=(0.01, 0.01, 0.01))
+    assert worker.call({}, 60.0, "working") == {}
+    assert worker.starts == 3
+    worker.close()
+
+
+def test_a_worker_that_is_killed_each_time_is_a_clear_end(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", DIES_AT_FIRST, str(tmp_path / "attempts"), "99", "at once"]
+    worker = WorkerProcess(command, pauses=(0.01, 0.01))
+    with pytest.raises(MeasureError) as caught:
+        worker.call({}, 60.0, "working")
+    first, second = str(caught.value).splitlines()
+    assert first == "cannot start the measuring worker: the worker died (SIGKILL)"
+    assert second.startswith("  3 attempts failed in ")
+    assert second.endswith("then the same command goes on from here")
+    assert worker.starts == 3
+
+
+def test_the_system_may_have_no_room_for_a_worker_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusals = [OSError(errno.EAGAIN, "Resource temporarily unavailable"), OSError(errno.ENOMEM, "no memory")]
+    make = subprocess.Popen
+
+    def popen(*given: Any, **more: Any) -> Any:
+        if refusals:
+            raise refusals.pop()
+        return make(*given, **more)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    worker = WorkerProcess([sys.executable, "-c", ECHO], pauses=(0.01, 0.01))
+    assert worker.call({"n": 1}, 60.0, "echoing") == {"n": 1}
+    worker.close()
+    refusals += [OSError(errno.EMFILE, "Too many open files")] * 9
+    worker = WorkerProcess([sys.executable, "-c", ECHO], pauses=(0.01, 0.01))
+    with pytest.raises(
+        MeasureError, match=r"^cannot start the measuring worker: Too many open files\n  3 attempts"
+    ):
+        worker.start()
+
+
+def test_a_command_that_is_not_there_is_one_error(tmp_path: Path) -> None:
+    worker = WorkerProcess([str(tmp_path / "nothing")], pauses=(600.0,))
+    with pytest.raises(MeasureError, match=r"^cannot start the measuring worker: No such file or directory$"):
+        worker.start()
+
+
+def test_closing_ends_a_pause(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", DIES_AT_FIRST, str(tmp_path / "attempts"), "99", "at once"]
+    worker = WorkerProcess(command, pauses=(600.0,))
+    ends: list[str] = []
+
+    def start() -> None:
+        try:
+            worker.start()
+        except MeasureError as error:
+            ends.append(str(error))
+
+    thread = threading.Thread(target=start, daemon=True)
+    thread.start()
+    while not worker.starts:
+        time.sleep(0.01)
+    time.sleep(0.3)
+    worker.close()
+    thread.join(60)
+    assert ends == ["the measuring worker is closed"]

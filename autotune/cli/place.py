@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from autotune.cli.echo import echo
+from autotune.cli.long_job import long_job
 from autotune.cli.options import (
     EPILOG_DATABASE,
     announce,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 @shape_option
 @seed_option
 @json_option
+@long_job
 def command(
     model: str,
     devices: str,

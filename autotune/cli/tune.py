@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import click
 
 from autotune.cli.echo import echo
+from autotune.cli.long_job import long_job
 from autotune.cli.options import (
     EPILOG_DATABASE,
     database_option,
@@ -77,6 +77,7 @@ DEFAULT_BUDGET = "10m"
 )
 @verify_option
 @json_option
+@long_job
 def command(
     model: str,
     budget: str | None,
@@ -96,10 +97,9 @@ def command(
 ) -> int:
     """Search faster schedules for all workloads of MODEL.
 
-    Every measured run is stored. Ctrl-C ends the search and keeps the best so far; the same command
-    continues a job that was stopped or killed. With --json each event is one JSON line.
+    Every measured run is stored. Ctrl-C, SIGTERM and SIGHUP end the search and keep the best so far; the same
+    command continues a job that was stopped or killed. With --json each event is one JSON line.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stopped job reports, as with Ctrl-C
     echo(f"tuning {model}: reading the model", err=True)  # before what follows is imported
     from autotune.cli.main import INTERRUPTED
     from autotune.lower.verify_isl import load_isl

@@ -1,0 +1,94 @@
+"""Jobs as shells, terminals and services end them, or stop to read them: each is a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import onnx
+import onnx.parser
+import pytest
+
+ROOT = str(Path(__file__).parents[2])
+
+
+def started(database: Path, *more: str, prepare: Callable[[], object] | None = None) -> subprocess.Popen[str]:
+    """A job that tunes a product of matrices, whose output is piped."""
+    text = """<ir_version: 8, opset_import: ["" : 18]>
+    product (float[8, 16] x) => (float[8, 8] y) <float[16, 8] w = {%s}> { y = MatMul(x, w) }"""
+    model = database.parent / "product.onnx"
+    onnx.save(onnx.parser.parse_model(text % ", ".join(["0.5"] * 128)), model)
+    command = [sys.executable, "-m", "autotune.cli.main", "tune", str(model), "--json", "--threads", "1"]
+    return subprocess.Popen(
+        [*command, "--db", str(database), *more],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": ROOT, "AUTOTUNE_HOME": str(database.parent)},
+        preexec_fn=prepare,
+    )
+
+
+def read_until(job: subprocess.Popen[str], event: str) -> Sequence[dict[str, object]]:
+    """The events of a job up to the first of a kind."""
+    assert job.stdout is not None
+    seen = []
+    for line in job.stdout:
+        seen.append(json.loads(line))
+        if seen[-1]["event"] == event:
+            return seen
+    raise AssertionError(job.stderr.read() if job.stderr else "")
+
+
+def runs(database: Path) -> int:
+    with closing(sqlite3.connect(database)) as opened:
+        return int(opened.execute("SELECT count(*) FROM runs").fetchone()[0])
+
+
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGTERM"])
+def test_a_signal_ends_a_job_as_ctrl_c_does(name: str, tmp_path: Path) -> None:
+    database = tmp_path / "tuning.db"
+    with started(database, "--trials", "100000") as job:
+        read_until(job, "measured")
+        job.send_signal(getattr(signal, name))
+        job.send_signal(getattr(signal, name))  # as shells and terminals do
+        events = read_until(job, "finished")
+        assert job.wait() == 130
+    assert events[-1]["stopped"] is True
+    assert runs(database) == events[-1]["trials"] > 0
+    with closing(sqlite3.connect(database)) as opened:
+        assert opened.execute("SELECT DISTINCT state FROM jobs").fetchall() == [("stopped",)]
+
+
+def test_a_job_under_nohup_goes_on(tmp_path: Path) -> None:
+    def ignore() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    with started(tmp_path / "tuning.db", "--trials", "6", prepare=ignore) as job:
+        read_until(job, "measured")
+        job.send_signal(signal.SIGHUP)
+        events = read_until(job, "finished")
+        assert job.wait() == 0
+    assert (events[-1]["stopped"], events[-1]["trials"]) == (False, 6)
+
+
+def test_a_job_goes_on_when_nobody_reads_its_output(tmp_path: Path) -> None:
+    database = tmp_path / "tuning.db"
+    with started(database, "--trials", "6") as job:
+        read_until(job, "started")
+        assert job.stdout is not None
+        assert job.stderr is not None
+        job.stdout.close()
+        said = job.stderr.read()
+        assert job.wait() == 0, said
+    assert "nobody reads the output any more; the job goes on" in said
+    assert runs(database) == 6
+    with closing(sqlite3.connect(database)) as opened:
+        assert opened.execute("SELECT state FROM jobs").fetchall() == [("done",)]

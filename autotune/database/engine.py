@@ -20,8 +20,10 @@ import sqlalchemy
 from sqlalchemy import FromClause, event
 from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from autotune.database.address import DatabaseAddress
+from autotune.database.same_file import note_file
 from autotune.errors import MissingExtraError
 
 _ALIVE = {
@@ -110,13 +112,16 @@ def _file(path: Path, timeout: float, read_only: bool, immutable: bool) -> Engin
         where = where.set(database=name, query={"mode": "ro", **flags, "uri": "true"})
     engine = sqlalchemy.create_engine(where, connect_args={"timeout": timeout})
     engine.dialect.statement_compiler = _FileCompiler
-    event.listen(engine, "connect", _prepare_read if read_only else partial(_prepare_write, timeout))
+    event.listen(engine, "connect", _prepare_read if read_only else partial(_prepare_write, path, timeout))
     event.listen(engine, "begin", _begin)
     return engine
 
 
-def _prepare_write(timeout: float, connection: sqlite3.Connection, _record: object) -> None:
+def _prepare_write(
+    path: Path, timeout: float, connection: sqlite3.Connection, record: ConnectionPoolEntry
+) -> None:
     """WAL lets readers work beside a writer; FULL syncs each commit: a power cut loses no run."""
+    note_file(path, record.info)
     connection.isolation_level = None  # transactions start in _begin, not at the first write
     _use_wal(connection, timeout)
     for pragma in ("synchronous=FULL", "foreign_keys=ON"):

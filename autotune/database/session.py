@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from autotune.database import engine, failures
 from autotune.database.address import DatabaseAddress
+from autotune.database.same_file import SameFile
 from autotune.errors import DatabaseError
 
 T = TypeVar("T")
@@ -51,6 +52,7 @@ class Session:
         self._timeout = timeout
         self._lent = engine.lent(address, timeout=timeout, read_only=read_only)
         self._engine = self._lent.engine
+        self._file = None if address.path is None or read_only else SameFile(address.path)
 
     def close(self) -> None:
         """Give all connections back."""
@@ -75,11 +77,11 @@ class Session:
         return self._patiently(attempt)
 
     def write(self, work: Work[T], done: Work[T | None] = lambda connection: None) -> T:
-        """What ``work`` says, in one transaction that is stored when this returns.
+        """What ``work`` says, in one transaction that is stored when this returns, in the file that the address names.
 
         If the answer of a server got lost, nobody knows whether the transaction was stored: ``done`` then
         looks, and gives what ``work`` would have said, or None to run it again. Without ``done``, ``work`` must
-        be harmless to repeat.
+        be harmless to repeat. Raises DatabaseError where the file was removed or replaced meanwhile.
         """
         if self.read_only:
             raise DatabaseError(f"the database {self.address} was opened for reading only")
@@ -89,11 +91,24 @@ class Session:
         def attempt() -> T:
             nonlocal again
             first, again = not again, True
-            with writer.begin() as connection:
-                known = None if first else done(connection)
-                return work(connection) if known is None else known
+            with writer.connect() as connection:
+                try:
+                    with connection.begin():
+                        known = None if first else done(connection)
+                        result = work(connection) if known is None else known
+                except DBAPIError:
+                    self._check_file(connection)  # of which SQLite says something else
+                    raise
+                self._check_file(connection)
+                return result
 
+        if self._file is not None:
+            self._file.check_before()
         return self._patiently(attempt)
+
+    def _check_file(self, connection: Connection) -> None:
+        if self._file is not None:
+            self._file.check(connection)
 
     def _patiently(self, attempt: Callable[[], T]) -> T:
         pauses: Iterator[float] | None = None

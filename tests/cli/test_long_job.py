@@ -16,6 +16,8 @@ import onnx
 import onnx.parser
 import pytest
 
+from autotune.database import Database
+
 ROOT = str(Path(__file__).parents[2])
 
 
@@ -92,3 +94,26 @@ def test_a_job_goes_on_when_nobody_reads_its_output(tmp_path: Path) -> None:
     assert runs(database) == 6
     with closing(sqlite3.connect(database)) as opened:
         assert opened.execute("SELECT state FROM jobs").fetchall() == [("done",)]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_job_whose_database_is_gone_ends_and_says_where_its_rows_are(
+    replaced: bool, tmp_path: Path
+) -> None:
+    database = tmp_path / "tuning.db"
+    with started(database, "--trials", "100000") as job:
+        read_until(job, "measured")
+        if replaced:
+            Database(tmp_path / "other.db").close()
+            os.replace(tmp_path / "other.db", database)
+        else:
+            database.unlink()
+        out, said = job.communicate()
+        assert job.returncode == 1, said
+    happened = "was replaced by another file" if replaced else "was removed"
+    assert f"error: the database {database} {happened} while it was in use" in said
+    rescued = tmp_path / "tuning.rescued.db"
+    assert f"all of its rows are in {rescued}" in said
+    measured = 1 + sum(json.loads(line)["event"] == "measured" for line in out.splitlines())
+    assert runs(rescued) in (measured, measured + 1)  # the last one is stored, and not reported
+    assert "Traceback" not in said

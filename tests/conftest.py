@@ -25,6 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ[environment_name("machine")] = "table"
     os.environ[environment_name("defaults")] = "anew"
     os.environ[HOME] = tempfile.mkdtemp(prefix="autotune-tests-")  # of fixtures that several tests share
+    os.environ[environment_name("locks")] = os.environ[HOME]  # no test waits for jobs beside it
     config.add_cleanup(lambda folder=os.environ[HOME]: shutil.rmtree(folder, ignore_errors=True))
 
 

@@ -11,6 +11,7 @@ from autotune import settings
 from autotune.calibration import core, memory, workers
 from autotune.calibration.probe import Probe, Times
 from autotune.errors import MeasureError
+from autotune.machine_lock import Measuring
 from autotune.target import Target
 from cost_models import analytic, calibrated
 from cost_models.calibrated import Calibration
@@ -53,7 +54,8 @@ def ensure(target: Target, say: Callable[[str], None]) -> None:
         with _alone(path.parent):
             if calibrated.find(target, fresh=True) is None:
                 say("measuring this machine, once: some seconds")
-                calibrated.keep(target, calibrate())
+                with Measuring("measure the machine for the cost model", say):
+                    calibrated.keep(target, calibrate())
                 analytic.forget()
     except OSError as error:
         say(f"this machine is not measured, as {path.parent} cannot be written: {error.strerror}")

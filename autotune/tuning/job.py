@@ -21,6 +21,7 @@ from autotune.database.goal import Objective, goals_of, searched
 from autotune.database.query import Miss
 from autotune.database.records import JobRow, Run, WorkloadRow
 from autotune.errors import DatabaseError
+from autotune.machine_lock import Measuring
 from autotune.passes.options import Option
 from autotune.schedule.knob import Config
 from autotune.target import Target
@@ -128,8 +129,13 @@ class Job:
     def run(self) -> Report:
         """Tune; Ctrl-C ends the search early and keeps the best so far.
 
-        Raises DatabaseError and MeasureError; a failing candidate is a row in the database.
+        Jobs that measure on the same machine take turns with it: of the time budget only what passes before its first
+        turn is not counted. Raises DatabaseError and MeasureError; a failing candidate is a row in the database.
         """
+        with Measuring(f"tune {self.model}", self.progress.preparing) as machine:
+            return self._run(machine)
+
+    def _run(self, machine: Measuring) -> Report:
         cost_model = OnlineModel(self.prior)
         tasks = [self._task(subject, cost_model) for subject in self.subjects]
         self._register()
@@ -150,7 +156,7 @@ class Job:
             describe=self._describer(row),
             measured=self._listener(row, status),
             left_out=lambda task: self._say(status, status.phase, f"{task.name}: {task.no_reference}"),
-            before_turn=self._before_turn(status),
+            before_turn=self._before_turn(status, machine),
             say=lambda text: self._say(status, "search", text),
             reader=None if self.whole is None else InModelReader(sites, self.whole),
             plan_search=plan_search,
@@ -159,8 +165,10 @@ class Job:
             batch=self.options.batch,
         )
         self._rule_out(sites)
+        machine.say = partial(self._wait, status)
         try:
-            with self.database.session.telling(lambda text: self._wait(status, text)):
+            answers = "the database answers again"
+            with self.database.session.telling(lambda text: self._wait(status, text or answers)):
                 return self._work(loop, status, row)
         finally:
             self.progress.close()
@@ -303,13 +311,15 @@ class Job:
 
         return measured
 
-    def _before_turn(self, status: Status) -> Callable[[], None]:
-        """Compares as soon as all defaults were read, and now and then during a long search: options that are far
-        behind get no more trials, and a job that is killed leaves what it has found."""
+    def _before_turn(self, status: Status, machine: Measuring) -> Callable[[], None]:
+        """Let other jobs of the machine have a turn; compare as soon as all defaults were read, and now and then during
+        a long search: options that are far behind get no more trials, and a job that is killed leaves what it found.
+        """
         due = 0.0 if status.sites.several and not self._is_short else _EARLIEST_S
 
         def before_turn() -> None:
             nonlocal due
+            machine.offer()
             begin = status.meter.session_s
             if begin < due or status.sites.untried:
                 return
@@ -360,9 +370,9 @@ class Job:
         self.progress.phase(status)
 
     def _wait(self, status: Status, text: str) -> None:
-        """Say that the database does not answer, and when it does again; the phase stays what it is."""
+        """Say what is waited for; the phase stays what it is."""
         before = status.note
-        self._say(status, status.phase, text or "the database answers again")
+        self._say(status, status.phase, text)
         status.note = before
 
     def _whole_model(self, status: Status, least_s: float) -> Gain | None:

@@ -12,6 +12,7 @@ import numpy as np
 from autotune.compiler.program_memory import IN_FLIGHT, shortage
 from autotune.database.records import PlacementReading, Ratio
 from autotune.errors import PlacementError
+from autotune.machine_lock import Measuring
 from autotune.passes.device_rules import DeviceRules
 from autotune.passes.preference import TOLERANCE
 from autotune.runtime.hal.driver import open_device
@@ -194,6 +195,13 @@ class _Job:
         self.progress = progress
 
     def propose(self) -> Proposal | None:
+        with self._measuring():
+            return self._propose()
+
+    def _measuring(self) -> Measuring:
+        return Measuring(f"place {self.graph.name}", self.progress)
+
+    def _propose(self) -> Proposal | None:
         _, costs, found = self._searched()
         best = found[0].placing
         expected = costs.throughput(best, self.aim.in_flight)
@@ -216,6 +224,10 @@ class _Job:
         return alone, costs, found
 
     def run(self) -> PlacementReport:
+        with self._measuring():
+            return self._run()
+
+    def _run(self) -> PlacementReport:
         aim, (alone, costs, found) = self.aim, self._searched()
         chosen = self._chosen(found, costs)
         placements = [self._placement(placing, costs) for placing, _ in chosen]

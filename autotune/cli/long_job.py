@@ -12,7 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from types import FrameType
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -67,16 +70,17 @@ class _Lasting(io.FileIO):
         super().__init__(descriptor, "wb", closefd=False)
         self._tell_lost: Callable[[], None] | None = lost
 
-    def write(self, data: object) -> int:  # type: ignore[override]  # as wide as a buffer may be
+    def write(self, data: Buffer) -> int:
+        """Write, and drop what nobody reads any more."""
         try:
-            return super().write(data)  # type: ignore[arg-type]
+            return super().write(data)
         except OSError as error:
             if error.errno not in _NOBODY_READS:
                 raise
         tell, self._tell_lost = self._tell_lost, None
         if tell is not None:
             tell()
-        return memoryview(data).nbytes  # type: ignore[arg-type]
+        return memoryview(data).nbytes
 
 
 @contextmanager

@@ -117,7 +117,7 @@ def _in_graph(graph: Any, origin: str, node_names: Mapping[str, str]) -> NamedDe
 
 def _called(node: Any) -> str:
     """A node by its first result: names of nodes need not differ."""
-    return next(filter(None, node.output), node.name)
+    return str(next(filter(None, node.output), node.name))
 
 
 def _one_device(what: str, own: str, values: Mapping[str, str]) -> str:

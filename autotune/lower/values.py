@@ -6,7 +6,7 @@ is trusted: isl decides whether indices and conditions are the same in every ite
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,6 +100,38 @@ class Comparison:
                 f"verify: another value is stored than the expression names: {error}"
             ) from error
 
+        self._add_unneeded()
+
+    def _add_unneeded(self) -> None:
+        """Reads that decide nothing are made all the same: operands of a product with zero, or of ``a or true``."""
+        known = {(needed.access.buffer, needed.access.index) for needed in self.needed}
+        for load, test in self._made():
+            try:
+                access = self.instance.at.access(load.buffer, load.indices, test)
+            except NotAffine:
+                self.skipped.append(f"a read of {load.buffer.name} at an index that is not affine")
+                continue
+            if (access.buffer, access.index) not in known:
+                self.needed[Needed(access, self.instance.at.time, None)] = None
+
+    def _made(self) -> Iterator[tuple[Load, Test]]:
+        """All loads of the store, each with where it is evaluated."""
+        stack, seen = [(self.instance.store.value, ALWAYS)], set[tuple[int, Test]]()
+        while stack:
+            node, test = stack.pop()
+            if (id(node), test) in seen or self.facts.never(test.text):
+                continue
+            seen.add((id(node), test))
+            if isinstance(node, Load):
+                yield node, test
+            if not isinstance(node, Select):
+                stack += [(part, test) for part in operands(node)]
+                continue
+            stack.append((node.cond, test))
+            cond = self._undecided(node.cond, test)
+            for side, taken in ((node.a, True), (node.b, False)):
+                stack.append((side, test.branch(cond, self.names, taken=taken)))
+
     def _restart(self) -> None:
         self.needed.clear()
         self.skipped.clear()
@@ -179,8 +211,8 @@ class Comparison:
                 return node, at
 
     def _taken(self, node: Select, test: Test) -> Expr | None:
-        verdict = self._verdict(node.cond, test)
-        return None if verdict is None else node.a if verdict else node.b
+        cond = self._undecided(node.cond, test)
+        return (node.a if cond.value else node.b) if isinstance(cond, Const) else None
 
     def _verdict(self, cond: Expr, test: Test) -> bool | None:
         """What a condition is in every iteration; None where it varies or is not affine."""

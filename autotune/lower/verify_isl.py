@@ -208,11 +208,13 @@ class _Proof:
 
     def _sources(self) -> Any:
         """Reader -> the statement that wrote what it reads, for all but what is meant to come from an input."""
-        readers = [
-            reader
-            for reader in (*self.r.readers, *self.r.ends)
-            if reader.cell is not None or reader.access.buffer not in self.cells.inputs
-        ]
+        certain = [r for r in (*self.r.readers, *self.r.ends) if r.cell is not None or r.access.test.exact]
+        readers = [r for r in certain if r.cell is not None or r.access.buffer not in self.cells.inputs]
+        for doubtful in (r for r in self.r.readers if r not in certain):
+            if doubtful.access.buffer not in self.cells.inputs:
+                self.r.skipped.append(
+                    f"a read of {doubtful.access.buffer.name} that a condition on values leaves out"
+                )
         flow = self.r.flow(self.r.touches(readers), self.r.touches(self.r.instances))
         missing = flow.get_must_no_source()
         if not missing.is_empty():

@@ -15,7 +15,7 @@ from autotune.lower.ir import Allocate, For, If, Let, Load, LoopProgram, Seq, St
 from autotune.lower.rewrite import rewrite_expr, with_parts
 from autotune.lower.verify_isl import prove
 from autotune.schedule import Schedule
-from autotune.te.expr import Binary, Expr, const
+from autotune.te.expr import Binary, Compare, Expr, const
 from tests.schedule.mutations import with_body
 
 islpy = pytest.importorskip("islpy")
@@ -90,6 +90,13 @@ def blocked() -> Schedule:
     ko, ki = s[c].split(k, 4)
     s[c].reorder(ko, i, j, ki)
     return s
+
+
+def test_conditions_that_always_hold_may_be_left_out() -> None:
+    """Those of values too, beside one of indices that decides."""
+    a = te.placeholder((8,), name="A")
+    b = te.compute((8,), lambda i: te.if_then_else(te.any(a[i] < 1.0, i >= 0), a[i], 2.0), name="B")
+    assert verify(te.create_schedule(b.op), [a, b]).status == "proven"
 
 
 def test_programs_with_two_outputs_are_proved() -> None:
@@ -216,6 +223,25 @@ def test_another_operation_is_found() -> None:
 
     s = doubled()
     assert reason(s, changed(s, stores(subtracted))) == "another value is stored than the expression names"
+
+
+def test_a_read_that_decides_nothing_is_inside_of_its_buffer() -> None:
+    """``A[i] < 1 or true`` reads A all the same."""
+    a = te.placeholder((8,), name="A")
+
+    def value(i: Expr) -> Expr:
+        always = i % 3 + i // 3 * 3 >= i
+        return te.if_then_else(te.any(a[i] < 1.0, always), a[i], 2.0)
+
+    s = te.create_schedule(te.compute((8,), value, name="B").op)
+
+    def beyond(node: Expr) -> Expr | None:
+        if isinstance(node, Compare) and isinstance(node.a, Load):
+            return Compare(node.op, Load(node.a.buffer, (shifted(node.a.indices[0]),)), node.b)
+        return None
+
+    moved = stores(lambda stmt: replace(stmt, value=rewrite_expr(stmt.value, beyond, {})))
+    assert reason(s, changed(s, moved)) == "a statement reads outside of A, which is [8]"
 
 
 def test_an_input_that_is_stored_to_is_found() -> None:

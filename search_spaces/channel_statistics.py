@@ -106,7 +106,7 @@ def _adds_up_places(op: ComputeOp, output: ComputeOp) -> bool:
 def channel_space(family: str, workload: Workload, target: Target, sums: tuple[str, ...]) -> Space:
     """The schedules of a channels-last normalisation with these sums."""
     lanes = lanes_of(workload, target)
-    recipe = ChannelRecipe(workload, family, lanes, target.l2_bytes, sums)
+    recipe = ChannelRecipe(workload, family, lanes, target.l2_bytes, sums=sums)
     knobs, rule = rows_knobs(recipe, target)
     batch, first, *rest = recipe.output.shape[:-1]
     most = max(1, min(16 * target.threads, first, first * math.prod(rest) // _LEAST_PLACES))

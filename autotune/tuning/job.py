@@ -94,6 +94,7 @@ class Options:
 
     ``time_model``: the whole model is timed untuned and tuned at the end. ``objective`` names what the search minimises
     (:func:`autotune.database.goal.searched`). ``transfer``: searches begin with what was found for near workloads.
+    ``least`` candidates are measured where starting took the whole time of the budget.
     """
 
     sampler: SamplerLike = GUIDED
@@ -102,6 +103,7 @@ class Options:
     time_model: bool = True
     objective: str = Objective.LATENCY.value
     transfer: bool = True
+    least: int = 0
 
 
 @dataclass
@@ -163,6 +165,7 @@ class Job:
             warm_start=self._found_near,
             job=row.id,
             batch=self.options.batch,
+            least=self.options.least,
         )
         self._rule_out(sites)
         machine.say = partial(self._wait, status)

@@ -103,6 +103,8 @@ class TuningLoop:
     """What was found for workloads near that of a task: asked once, when it gets its first turn."""
     job: str = ""
     batch: int = 8
+    least: int = 0
+    """So many candidates are measured where starting took the whole time of the budget."""
     waiting: list[tuple[Turn, Built]] = field(default_factory=list)
     """Those that are to be read inside the model."""
     _pace_s: float = 0.0
@@ -267,8 +269,10 @@ class TuningLoop:
 
     @property
     def _is_over(self) -> bool:
-        """Whether the budget is spent. A job whose start took all of its time still measures one candidate."""
-        return self.meter.spent and (self.meter.trials_left < 1 or any(task.known for task in self.tasks))
+        """Whether the budget is spent, and the least number of candidates measured."""
+        if not self.meter.spent:
+            return False
+        return self.meter.trials_left < 1 or sum(len(task.known) for task in self.tasks) >= self.least
 
     def _is_late(self) -> bool:
         """Whether time is left only to read what waits now inside the model, not for another batch."""

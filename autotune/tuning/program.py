@@ -123,7 +123,7 @@ def tune_schedule(
 
     begun = time.monotonic()
     _check_arguments(function, args)
-    limit, options = Budget.of(budget), Options(sampler, seed)
+    limit, options = Budget.of(budget), Options(sampler, seed, least=1)
     factory(sampler, OnlineModel(None), options.batch)  # an unknown sampler is noticed before workers start
     chosen = runnable(Target.parse(target, threads))
     builders = builders_for(chosen, allow_oversubscription=allow_oversubscription)

@@ -51,7 +51,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
 """Files that are mutated, and the tests next to them."""
 
 COPIED = ("autotune", "search_spaces", "cost_models", "tests", "pyproject.toml", "README.md", "docs")
-SLOWER, SECONDS = 5.0, 30.0
+SLOWER, SECONDS = 3.0, 20.0
 """A mutant whose tests take so many times as long as without it, and so many seconds more, is caught."""
 
 
@@ -187,8 +187,12 @@ def _usual(file: str) -> float:
 
 
 def check(seed: int) -> Line:
-    """Run one mutant: "caught", "survived", or "equivalent" with the reason."""
-    mutant = draw(seed)
+    """Draw a mutant and judge it."""
+    return judge(draw(seed))
+
+
+def judge(mutant: Mutant) -> Line:
+    """Run the tests next to a mutant: "caught", "survived", or "equivalent" with the reason."""
     said = {"file": mutant.file, "line": mutant.line, "before": mutant.before, "after": mutant.after}
     reason = EQUIVALENT.get((mutant.file, mutant.before, mutant.after))
     if reason is not None:

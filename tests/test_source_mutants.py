@@ -1,0 +1,37 @@
+"""A sample of the mutants of our own source: the tests next to a file notice what is wrong in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.source_mutants import ROOT, Mutant, draw, judge
+
+WRONG = {
+    "nothing is stolen": (
+        "autotune/runtime/executor.py",
+        "for distance in range(workers):",
+        "for distance in range(1):",
+    ),
+    "a part of an artifact may be any": (
+        "autotune/runtime/archive.py",
+        "if sum(entry.file_size for entry in entries) > total:",
+        "if False:",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", sorted(WRONG))
+def test_faults_are_caught(fault: str) -> None:
+    file, before, after = WRONG[fault]
+    source = (ROOT / file).read_text(encoding="utf-8")
+    assert source.count(before) == 1
+    line = judge(Mutant(file, "", 0, before, after, source.replace(before, after)))
+    assert line["verdict"] == "caught"
+
+
+def test_mutants_mean_something_else_and_stay_the_same() -> None:
+    for seed in range(10):
+        mutant = draw(seed)
+        assert mutant == draw(seed)
+        assert mutant.code != (ROOT / mutant.file).read_text(encoding="utf-8")
+        assert mutant.before != mutant.after

@@ -208,18 +208,24 @@ class _Proof:
 
     def _sources(self) -> Any:
         """Reader -> the statement that wrote what it reads, for all but what is meant to come from an input."""
-        certain = [r for r in (*self.r.readers, *self.r.ends) if r.cell is not None or r.access.test.exact]
-        readers = [r for r in certain if r.cell is not None or r.access.buffer not in self.cells.inputs]
-        for doubtful in (r for r in self.r.readers if r not in certain):
-            if doubtful.access.buffer not in self.cells.inputs:
-                self.r.skipped.append(
-                    f"a read of {doubtful.access.buffer.name} that a condition on values leaves out"
-                )
-        flow = self.r.flow(self.r.touches(readers), self.r.touches(self.r.instances))
+        stored = [
+            reader
+            for reader in (*self.r.readers, *self.r.ends)
+            if reader.cell is not None or reader.access.buffer not in self.cells.inputs
+        ]
+        doubtful = [reader for reader in stored if reader.cell is None and not reader.access.test.exact]
+        for reader in doubtful:
+            if not self._flow([reader]).get_must_no_source().is_empty():
+                name = reader.access.buffer.name
+                self.r.skipped.append(f"a read of {name} that only a condition on values leaves out")
+        flow = self._flow([reader for reader in stored if reader not in doubtful])
         missing = flow.get_must_no_source()
         if not missing.is_empty():
             raise self.r.wrong("a value is read that nothing stored before", missing)
         return flow.get_must_dependence().reverse()
+
+    def _flow(self, readers: Sequence[Reader]) -> Any:
+        return self.r.flow(self.r.touches(readers), self.r.touches(self.r.instances))
 
     def _check_elements(self, sources: Any) -> None:
         """Each read finds the element that the expression names, an accumulator that of its own element."""

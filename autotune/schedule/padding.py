@@ -52,7 +52,8 @@ def padded(stage: Stage, axis: IterVar, extent: int, unique_name: Callable[[str]
 
 def crop(op: ComputeOp, wide: ComputeOp) -> ComputeOp:
     """The operation that copies the part of a padded one that is asked for."""
-    return ComputeOp(op.name, op.axis, tuple(wide.output(i)(*op.axis) for i in range(len(op.body))))
+    axes = tuple(IterVar(axis.name, axis.extent, axis.kind, axis.start) for axis in op.axis)  # the wide one has its own
+    return ComputeOp(op.name, axes, tuple(wide.output(i)(*axes) for i in range(len(op.body))))
 
 
 def _padded_copy(tensor: Tensor, shape: list[int], unique_name: Callable[[str], str]) -> ComputeOp:

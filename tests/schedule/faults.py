@@ -510,7 +510,12 @@ FAULTS: tuple[Fault, ...] = (
         lambda p: p[0].transform_layout(p[2], lambda i: [i]),
         lambda p: st(p, 2).split(i(p, 2), 2),
     ),
-    Fault("transform_layout", "reduction", relu, lambda p: p[0].transform_layout(p[3], lambda i, j: [j, i])),
+    Fault(
+        "transform_layout",
+        "reduction",
+        relu,
+        lambda p: p[0].transform_layout(p[3], lambda i, j: [j, i // 5, i % 5]),
+    ),
     Fault("transform_layout", "tuple", pair, lambda p: p[0].transform_layout(p[2], lambda i: [i])),
     Fault("transform_layout", "no_function", c8, lambda p: p[0].transform_layout(p[2], 4)),
     Fault("transform_layout", "raises", c8, lambda p: p[0].transform_layout(p[2], lambda i: [i["x"]])),

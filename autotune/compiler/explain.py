@@ -45,8 +45,8 @@ class Compilation:
         if growth <= 1:
             return ""
         return (
-            f"good for magnitudes up to {largest_input(growth):.0e} of what convolutions and products read (Winograd's or "
-            "Strassen's algorithm); NaN and infinities reach whole tiles: --finite leaves these out"
+            f"good for magnitudes up to {largest_input(growth):.0e} of what convolutions and products read "
+            "(Winograd's or Strassen's algorithm); NaN and infinities reach whole tiles: --finite leaves these out"
         )
 
     @property

@@ -52,7 +52,9 @@ def padded(stage: Stage, axis: IterVar, extent: int, unique_name: Callable[[str]
 
 def crop(op: ComputeOp, wide: ComputeOp) -> ComputeOp:
     """The operation that copies the part of a padded one that is asked for."""
-    axes = tuple(IterVar(axis.name, axis.extent, axis.kind, axis.start) for axis in op.axis)  # the wide one has its own
+    axes = tuple(
+        IterVar(axis.name, axis.extent, axis.kind, axis.start) for axis in op.axis
+    )  # the wide one has its own
     return ComputeOp(op.name, axes, tuple(wide.output(i)(*axes) for i in range(len(op.body))))
 
 

@@ -98,5 +98,7 @@ def test_the_range_is_said_where_it_is_one(tmp_path: Path, capsys: pytest.Captur
     artifact.save(done.image, tmp_path / "c.atm")
     assert cli.run(["explain", str(tmp_path / "c.atm")]) == 0
     assert ", for magnitudes up to 3e+36; " in capsys.readouterr().out
-    assert done.range_line.startswith("good for magnitudes up to 3e+36 of what convolutions and products read")
+    assert done.range_line.startswith(
+        "good for magnitudes up to 3e+36 of what convolutions and products read"
+    )
     assert compile_in_detail(convolution(), threads=1, finite=True).range_line == ""

@@ -61,7 +61,7 @@ def _in_use(axis: IterVar, lanes: int) -> float:
 
 
 def _gathered(op: ComputeOp, axis: IterVar) -> bool:
-    """Whether a vector along an axis is gathered from an operand that is not worth packing."""
+    """Return whether a vector along an axis is gathered from an operand that is not worth packing."""
     moved = [form for form in read_forms(op) if axis.name in form.axes]
     strided = [form for form in moved if _line(form) != axis.name]
     return bool(strided) and not (len(moved) == 1 and _packed(op, moved[0]))
@@ -74,7 +74,7 @@ def _line(form: ReadForm) -> str | None:
 
 
 def _packed(op: ComputeOp, form: ReadForm) -> bool:
-    """Whether a read is of a matrix that is used often, and that panels may be made of."""
+    """Return whether a read is of a matrix that is used often, and that panels may be made of."""
     points = math.prod(axis.extent for axis in (*op.axis, *op.reduce_axis))
     singles = [form.single(dim) for dim, extent in enumerate(form.tensor.shape) if extent > 1]
     return None not in singles and points >= _REUSE * math.prod(form.tensor.shape)

@@ -49,7 +49,7 @@ class ProgramRegion:
 
     @property
     def nest(self) -> bool:
-        """Whether it is one nest without a reduction, which other nests may be computed in."""
+        """Return whether it is one nest without a reduction, which other nests may be computed in."""
         recipe = None if self.space is None else self.space.recipe
         return isinstance(recipe, FlatRecipe) and not recipe.plain
 
@@ -152,7 +152,7 @@ class Division:
         return [producer for producer in found if isinstance(producer.op, ComputeOp)]
 
     def _may_join(self, producer: Stage, stages: list[Stage]) -> bool:
-        """Whether nobody but ``stages`` needs a stage of one tensor, and loops may compute it anywhere."""
+        """Return whether nobody but ``stages`` needs a stage of one tensor, and loops may compute it anywhere."""
         op = producer.op
         if (
             producer.is_output
@@ -164,7 +164,7 @@ class Division:
         return all(reader in stages for reader in self.s.readers_of(producer))
 
     def _recomputed(self, stage: Stage) -> bool:
-        """Whether an elementwise stage is read once, or costs next to nothing."""
+        """Return whether an elementwise stage is read once, or costs next to nothing."""
         op = stage.computed("automatic")
         if op.reduction is not None:
             return False
@@ -214,7 +214,7 @@ def _points(stage: Stage) -> int:
 
 
 def _one_by_one(reader: Stage, producer: Stage, schedule: Schedule) -> bool:
-    """Whether a reader takes the element of its own indices, and no other."""
+    """Return whether a reader takes the element of its own indices, and no other."""
     op = reader.computed("automatic")
     found = [read for expr in op.body for read in reads(expr) if schedule[read.tensor] is producer]
     return producer.op.shape == op.shape and all(

@@ -87,7 +87,7 @@ def _vector(op: ComputeOp) -> str:
 
 
 def _slides(shape: TileShape) -> bool:
-    """Whether a window of the reduction moves over some operand."""
+    """Return whether a window of the reduction moves over some operand."""
     return any(len(terms) > 1 for read in shape.reads for terms in read.dims)
 
 

@@ -91,7 +91,7 @@ class _Threads:
         return stmt  # a barrier
 
     def _is_divided(self, stmt: Stmt) -> bool:
-        """Whether the threads' loop is inside of a statement, not around it."""
+        """Return whether the threads' loop is inside of a statement, not around it."""
         if any(self.meets(part) for part in walk(stmt)):
             if isinstance(stmt, While | Intrinsic):
                 raise BuildError(f"threads of {self.loop.kind} meet inside of {type(stmt).__name__}")

@@ -146,7 +146,7 @@ def _check_keys(proto: Any, origin: str) -> None:
 
 
 def _is_ours(key: str) -> bool:
-    """Whether a key was meant for us: it begins with our name, or is nearly our key."""
+    """Return whether a key was meant for us: it begins with our name, or is nearly our key."""
     folded = key.strip().lower().replace("_", ".").replace("-", ".")
     return folded.partition(".")[0] == _OURS or SequenceMatcher(None, folded, KEY).ratio() > _ALIKE
 

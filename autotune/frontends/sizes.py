@@ -152,7 +152,7 @@ def unknown_name_message(origin: str, name: str, declared: Declared) -> str:
 
 
 def _fits(shape: Sequence[int], declared: Sequence[int | str] | None) -> bool:
-    """Whether an input declared so can have a shape."""
+    """Return whether an input declared so can have a shape."""
     if declared is None:
         return all(size > 0 for size in shape)
     pairs = zip(declared, shape, strict=False)
@@ -181,7 +181,7 @@ def open_shapes_message(origin: str, inputs: Declared) -> str:
 
 
 def _only_batch(name: str, shape: Sequence[int | str] | None) -> bool:
-    """Whether an input's one open size is the first of several, and called like a batch."""
+    """Return whether an input's one open size is the first of several, and called like a batch."""
     if shape is None or len(shape) < 2 or any(isinstance(extent, str) for extent in shape[1:]):
         return False
     return str(shape[0]).lower() in (*_BATCH_NAMES, f"{name}.0".lower())

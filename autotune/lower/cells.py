@@ -33,7 +33,7 @@ class Cells:
         return [(buffer, *pair) for buffer, pair in zip(program.outputs, pairs, strict=True)]
 
     def is_input(self, tensor: Tensor) -> bool:
-        """Whether a tensor is computed by nobody."""
+        """Return whether a tensor is computed by nobody."""
         return isinstance(self.schedule[tensor].op, PlaceholderOp)
 
     def input_of(self, tensor: Tensor) -> Buffer:
@@ -46,7 +46,7 @@ class Cells:
         return f"E{self.schedule.stages.index(stage)}c{component}{kind}"
 
     def reduces(self, stage: Stage) -> bool:
-        """Whether the elements of a stage are accumulators when they are read."""
+        """Return whether the elements of a stage are accumulators when they are read."""
         assert isinstance(stage.op, ComputeOp)
         return isinstance(self.bodies[stage][0], Reduce) and stage not in self.epilogues
 

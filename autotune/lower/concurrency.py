@@ -90,12 +90,12 @@ def unordered(one: Instance | Reader, other: Instance | Reader) -> Iterator[tupl
 
 
 def _inside(each: Instance | Reader, start: tuple[str, ...]) -> bool:
-    """Whether a statement or a read happens inside of the loop that starts at a time."""
+    """Return whether a statement or a read happens inside of the loop that starts at a time."""
     return len(each.at.time) > len(start) and each.at.time[: len(start)] == start
 
 
 def _folded(one: Instance | Reader, other: Instance | Reader, kind: str) -> bool:
-    """Whether both belong to updates of one reduction, whose vector lanes are folded."""
+    """Return whether both belong to updates of one reduction, whose vector lanes are folded."""
     first, second = (each.instance if isinstance(each, Reader) else each for each in (one, other))
     if first is None or second is None or first.origin.stage != second.origin.stage:
         return False

@@ -358,7 +358,7 @@ class NestBuilder:
         )
 
     def _in_parts(self, frame: Frame) -> bool:
-        """Whether sums are made of partial sums."""
+        """Return whether sums are made of partial sums."""
         return not self.threads and is_long_sum(frame.stage)
 
     def _partial_sums(self, frame: Frame, at: int, total: Place, first: int, count: int, size: int) -> Stmt:

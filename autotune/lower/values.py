@@ -54,7 +54,7 @@ class Facts:
     known: dict[str, bool] = field(default_factory=dict)
 
     def never(self, text: str) -> bool:
-        """Whether a condition holds in no iteration."""
+        """Return whether a condition holds in no iteration."""
         if text not in self.known:
             loops = ", ".join(name for name, _ in self.at.loops)
             found = self.isl.Set(f"{{ [{loops}] : {self.at.domain} and {text} }}", context=self.context)
@@ -227,7 +227,7 @@ class Comparison:
         return False if self.facts.never(f"{test.text} and {text}") else None
 
     def _same_index(self, a: Expr, e: Expr, test: Test) -> bool:
-        """Whether both are index arithmetic and agree; raises where they are and differ."""
+        """Return whether both are index arithmetic and agree; raises where they are and differ."""
         if not self._same_type(a, e) or is_float(a.dtype):
             return False
         try:
@@ -323,7 +323,7 @@ class Comparison:
             self.needed[Needed(access, at.time, self.cells.finished(e.tensor, index))] = None
 
     def _finishes(self, marker: Expr) -> bool:
-        """Whether a reduction is read that must be complete: by an epilogue, or a partial sum that is folded."""
+        """Return whether a reduction is read that must be complete: by an epilogue, or a partial sum that is folded."""
         origin = self.instance.origin
         stage = self.cells.schedule.stage_named(origin.stage)
         last = origin.part == "store" and stage in self.cells.epilogues

@@ -98,15 +98,15 @@ class Request(Future[_Result]):
             interrupt()
 
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Return whether it has ended."""
         return bool(self._outcome)
 
     def running(self) -> bool:
-        """Whether it has begun and not ended."""
+        """Return whether it has begun and not ended."""
         return self._fate.get("begin") == "run" and not self._outcome
 
     def cancelled(self) -> bool:
-        """Whether it ended without a result because it was cancelled."""
+        """Return whether it ended without a result because it was cancelled."""
         return bool(self._outcome) and "cancelled" in self._fate.values()
 
     def result(self, timeout: float | None = None) -> _Result:
@@ -176,7 +176,7 @@ class Request(Future[_Result]):
         self._settle(None, exception if self._over() else CancelledError())
 
     def _over(self) -> bool:
-        """Whether it ends before anybody cancelled it: then nobody can any more."""
+        """Return whether it ends before anybody cancelled it: then nobody can any more."""
         return self._fate.setdefault("end", "over") != "cancelled"
 
     def _awaited(self, timeout: float | None) -> tuple[Any, BaseException | None]:

@@ -96,7 +96,7 @@ def _done_at(state: int, worker: int, number: int) -> int:
 
 @native
 def is_done(state: int, workers: int, number: int, units: int) -> bool:
-    """Whether all units of a command were run; of one that worker 0 runs alone, where ``units`` is 0."""
+    """Return whether all units of a command were run; of one that worker 0 runs alone, where ``units`` is 0."""
     if units == 0:
         return load_ordered(at(worker_at(state, 0), ARRIVED)) >= number
     worker, left = 0, units
@@ -108,7 +108,7 @@ def is_done(state: int, workers: int, number: int, units: int) -> bool:
 
 @native
 def is_done_soon(state: int, workers: int, number: int, units: int) -> bool:
-    """Whether a command is done within a moment, in which nobody needs to leave the run."""
+    """Return whether a command is done within a moment, in which nobody needs to leave the run."""
     spins = _SPINS_PER_CLOCK
     while spins and not is_done(state, workers, number, units):
         pause()
@@ -121,10 +121,8 @@ def _done_in_time(state: int, workers: int, number: int, units: int, patience_ns
     """Spin until a command is done; False when patience ends first."""
     deadline = 0
     while patience_ns:
-        for _ in range(_SPINS_PER_CLOCK):
-            if is_done(state, workers, number, units):
-                return True
-            pause()
+        if is_done_soon(state, workers, number, units):
+            return True
         now = clock_ns()
         if deadline == 0:
             deadline = now + patience_ns

@@ -88,7 +88,7 @@ class IndexMap:
         return tuple(_extent(text, shape) for text in self.texts)
 
     def pads(self, shape: Sequence[int]) -> bool:
-        """Whether the new layout has elements that ``shape`` does not have."""
+        """Return whether the new layout has elements that ``shape`` does not have."""
         return math.prod(self.new_extents(shape)) != math.prod(shape)
 
     @property

@@ -77,7 +77,7 @@ class StageState:
         return self.op.output(0)
 
     def computes(self, tensor: Tensor) -> bool:
-        """Whether a tensor is one of this stage's; it may be part of no schedule."""
+        """Return whether a tensor is one of this stage's; it may be part of no schedule."""
         return tensor.op in self.schedule and self.schedule[tensor] is self
 
     def loop_named(self, name: str) -> IterVar:

@@ -135,7 +135,7 @@ class Reads:
         return low >= 0 and high < read.tensor.shape[dim]
 
     def _stays(self, read: Read, dim: int, cases: Cases) -> bool:
-        """Whether an index stays inside wherever it is read."""
+        """Return whether an index stays inside wherever it is read."""
         access = Access(self.stage, "reads", read.tensor, read.indices, dim, read.indices[dim])
         stays = access.verdict(cases, self.boxes) == "inside"
         if not stays and ALWAYS[0] in cases:

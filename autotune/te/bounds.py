@@ -48,7 +48,7 @@ class Access:
         return self.tensor.op.shape[self.dim]
 
     def verdict(self, cases: Cases, boxes: Boxes) -> Verdict:
-        """Whether the index stays inside in all cases; raises LoweringError where it does not."""
+        """Return whether the index stays inside in all cases; raises LoweringError where it does not."""
         low, high = interval(self.index, boxes)
         if low >= 0 and high < self.extent:
             return "inside"

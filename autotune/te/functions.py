@@ -334,7 +334,7 @@ def ceildiv(a: ExprLike, b: ExprLike) -> Expr:
 
 
 def isfinite(x: ExprLike) -> Expr:
-    """Whether x is neither an infinity nor NaN."""
+    """Return whether x is neither an infinity nor NaN."""
     value = as_expr(x)
     return compare("<", abs(value), const(inf, value.dtype)) if is_float(value.dtype) else const(True)
 

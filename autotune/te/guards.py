@@ -105,7 +105,7 @@ def _merged(a: Cases, b: Cases) -> Cases:
 
 
 def is_static(expr: Expr, names: Container[Expr]) -> bool:
-    """Whether an expression depends on variables of ``names`` alone, not on what is in memory."""
+    """Return whether an expression depends on variables of ``names`` alone, not on what is in memory."""
     return all(node in names if isinstance(node, Var) else not isinstance(node, Read) for node in nodes(expr))
 
 

@@ -78,7 +78,7 @@ def _either(cond: Interval, a: Interval, b: Interval) -> Interval:
 
 
 def _compared(op: str, a: Interval, b: Interval) -> Interval:
-    """Whether a comparison holds for none, some or all of the values."""
+    """Return whether a comparison holds for none, some or all of the values."""
     if op in ("==", "!="):
         if a[1] < b[0] or b[1] < a[0]:
             return (int(op == "!="),) * 2

@@ -111,7 +111,7 @@ def _start_of(name: str, body: tuple[Expr, ...]) -> Epilogue | None:
 
 
 def _check_body(name: str, body: tuple[Expr, ...]) -> bool:
-    """Whether a body has a ``te.var``; a reduction is at its top only, the same one in all components."""
+    """Return whether a body has a ``te.var``; a reduction is at its top only, the same one in all components."""
     is_open = False
     for expr in body:
         for node in (n for part in _parts(expr) for n in nodes(part)):

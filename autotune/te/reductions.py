@@ -73,7 +73,7 @@ def _started(reducer: Reducer, values: tuple[Expr, ...], axes: tuple[IterVar, ..
 
 
 def _is_value(axis: Any) -> bool:
-    """Whether what stands in the place of an axis is a second value to combine."""
+    """Return whether what stands in the place of an axis is a second value to combine."""
     if isinstance(axis, IterVar):
         return axis.kind != "reduce"
     return isinstance(axis, Expr)

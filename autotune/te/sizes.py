@@ -58,7 +58,7 @@ def variables(exprs: Iterable[Any]) -> list[SizeVar]:
 
 
 def is_size(value: Any) -> bool:
-    """Whether a shape may have this expression: arithmetic of sizes and numbers."""
+    """Return whether a shape may have this expression: arithmetic of sizes and numbers."""
     return isinstance(value, Expr) and all(
         isinstance(node, SizeVar | Const | Binary | Cast) for node in nodes(value)
     )

@@ -269,7 +269,7 @@ class TuningLoop:
 
     @property
     def _is_over(self) -> bool:
-        """Whether the budget is spent, and the least number of candidates measured."""
+        """Return whether the budget is spent, and the least number of candidates measured."""
         if not self.meter.spent:
             return False
         return self.meter.trials_left < 1 or sum(len(task.known) for task in self.tasks) >= self.least

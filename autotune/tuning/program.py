@@ -80,7 +80,7 @@ class TunedSchedule:
 
 
 def reads_slower(report: Report) -> bool:
-    """Whether the last comparison of a job read what it found slower than the default."""
+    """Return whether the last comparison of a job read what it found slower than the default."""
     return report.gain is not None and report.gain.ratio.median > 1
 
 

@@ -72,7 +72,7 @@ def _is_virtual(loop: For) -> bool:
 
 
 def _meets(stmt: Stmt) -> bool:
-    """Whether threads meet at a statement, or start."""
+    """Return whether threads meet at a statement, or start."""
     return isinstance(stmt, Barrier) or (isinstance(stmt, For) and stmt.kind in THREADS)
 
 

@@ -27,7 +27,7 @@ class ThreadBlock(Protocol):
         """A pointer to memory of all threads for a buffer in scope "shared"; None where it is like other memory."""
 
     def store(self, node: Store, accesses: Accesses) -> bool:
-        """Whether a store became instructions of the block's own."""
+        """Return whether a store became instructions of the block's own."""
 
     def multiply(self, node: Intrinsic, step: MatrixMultiply, accesses: Accesses) -> None:
         """A product of tensor cores, by the threads of a warp together."""

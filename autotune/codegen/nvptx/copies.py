@@ -26,7 +26,7 @@ class Copies:
         self._started = False
 
     def started(self, node: Store, accesses: Accesses) -> bool:
-        """Whether a store is a copy that this started."""
+        """Return whether a store is a copy that this started."""
         load, code = node.value, self.code
         if node.buffer not in self.ahead or not isinstance(load, Load):
             return False

@@ -103,7 +103,7 @@ MAX_EVALUATED_STEPS = 1 << 12
 
 
 def is_evaluable(op: str, attrs: Attrs) -> bool:
-    """Whether evaluating an operator of constants takes no longer than its operands and results explain."""
+    """Return whether evaluating an operator of constants takes no longer than its operands and results explain."""
     if op != NAME:
         return True
     return cast(int, attrs["trips"]) * steps_of(body_of(cast(str, attrs["body"]))) <= MAX_EVALUATED_STEPS

@@ -1,14 +1,14 @@
-"""Every Python block of the documentation runs as it stands there, those of a page one after another.
+"""Run every Python block of the documentation as it stands there, those of a page one after another.
 
-What a page says of a user's own files is there (``FILES``), hours of tuning are a few trials, and a page whose optional
-package is missing here is skipped. The README's blocks are run by ``test_readme`` and ``test_project``, those of
-``primitives.md``, which is made from docstrings, by ``schedule/test_documentation``.
+A user's own files exist (``FILES``), hours of tuning are a few trials, and a page whose optional package is missing
+here is skipped. ``primitives.md`` is generated from docstrings, which ``schedule/test_documentation`` runs.
 """
 
 from __future__ import annotations
 
 import doctest
 import re
+import runpy
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +19,7 @@ import onnx
 import pytest
 
 import autotune
+from autotune.frontends import zoo
 from autotune.frontends.model_builder import ModelBuilder
 
 ROOT = Path(__file__).parent.parent
@@ -28,7 +29,7 @@ NEEDS = {"pytorch.md": "torch"}
 
 
 def pages() -> list[Path]:
-    found = sorted((ROOT / "docs").rglob("*.md"))
+    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
     return [page for page in found if page.name not in ELSEWHERE and BLOCK.search(page.read_text("utf-8"))]
 
 
@@ -75,6 +76,7 @@ def files_of_replay() -> None:
 FILES: Mapping[str, Callable[[], Any]] = {
     "artifacts.md": lambda: autotune.compile("zoo:mlp", threads=2, allow_oversubscription=True).save("model.atm"),
     "indexing.md": lambda: onnx.save(nonzero(), "nonzero.onnx"),
+    "python.md": lambda: onnx.save(zoo.load("tiny_cnn"), "model.onnx"),
     "pytorch.md": lambda: autotune.Database("tuning.db").close(),
     "replay.md": files_of_replay,
     "sizes.md": files_of_sizes,
@@ -95,7 +97,7 @@ def shortly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("shortly")
-@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT / "docs")))
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if page.name in NEEDS:
         pytest.importorskip(NEEDS[page.name])
@@ -124,3 +126,41 @@ def run_examples(block: str, names: dict[str, Any], where: str) -> None:
 
 def test_every_page_that_is_run_elsewhere_is_there() -> None:
     assert {path.name for path in (ROOT / "docs").rglob("*.md")} >= ELSEWHERE | {*FILES} | {*NEEDS}
+
+
+def links(page: Path) -> list[str]:
+    """Return the files that a page links to, relative to its folder."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    return [link for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text) if "://" not in link]
+
+
+def test_links_lead_to_files() -> None:
+    documents = [*ROOT.glob("*.md"), ROOT / "results" / "README.md", *(ROOT / "docs").rglob("*.md")]
+    missing = [
+        f"{page.name}: {link}"
+        for page in documents
+        for link in links(page)
+        if not (page.parent / link).exists()
+    ]
+    assert missing == []
+
+
+def test_the_index_lists_every_page_once() -> None:
+    index = ROOT / "docs" / "index.md"
+    listed = [link for link in links(index) if not link.startswith("..")]
+    there = {str(page.relative_to(index.parent)) for page in index.parent.rglob("*.md")}
+    contributing = {str(Path("contributing") / Path(link).name) for link in links(ROOT / "CONTRIBUTING.md")}
+    assert sorted(listed) == sorted(there - contributing - {"index.md"})
+
+
+def test_the_chart_shows_the_tables() -> None:
+    chart = runpy.run_path(str(ROOT / "docs" / "chart.py"))
+    assert chart["CHART"].read_text(encoding="utf-8") == chart["chart"](), "run: python docs/chart.py"
+
+
+def test_the_front_door_is_short() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(readme.splitlines()) <= 120
+    release = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")[2]
+    assert release.startswith("[0.1.0]")
+    assert len(re.findall(r"^- ", release, re.M)) <= 60

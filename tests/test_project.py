@@ -100,33 +100,20 @@ def test_extras_bring_what_is_imported() -> None:
         assert any(line.startswith(package) for line in project["optional-dependencies"][extra]), extra
 
 
-def readme_blocks() -> list[str]:
-    """The README's Python blocks that stand on their own; those that tune a user's file do not."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    assert blocks
-    return [b for b in blocks if "tuning.db" not in b]
-
-
-@pytest.mark.parametrize("block", readme_blocks(), ids=lambda b: b.splitlines()[-1])
-def test_readme_code_runs(block: str) -> None:
-    python(block)
-
-
 def command_rows() -> dict[str, str]:
-    """The README's table of commands: name to description."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    """Return the table of commands of its page: name to description."""
+    text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
     return dict(re.findall(r"^\| `autotune (\w+)[^|]*\|(.*)\|$", text, re.MULTILINE))
 
 
-def test_readme_shows_every_command() -> None:
+def test_the_page_shows_every_command() -> None:
     from autotune.cli.main import COMMANDS
 
     assert set(command_rows()) == set(COMMANDS)
 
 
 @pytest.mark.parametrize("name", command_rows())
-def test_readme_options_and_subcommands_exist(name: str) -> None:
+def test_options_and_subcommands_of_the_page_exist(name: str) -> None:
     import click
 
     from autotune.cli.main import cli
@@ -139,14 +126,6 @@ def test_readme_options_and_subcommands_exist(name: str) -> None:
     assert set(re.findall(r"`(--[a-z-]+)", described)) <= options
     if isinstance(command, click.Group):
         assert set(re.findall(r"`([a-z][a-z0-9-]*)`", described)) == set(command.list_commands(context))
-
-
-def test_readme_links_lead_somewhere() -> None:
-    for document in (ROOT / "README.md", ROOT / "results" / "README.md"):
-        text = document.read_text(encoding="utf-8")
-        for link in re.findall(r"\]\(([^)#]+)\)", text):
-            if "://" not in link:
-                assert (document.parent / link).exists(), f"{document.name}: {link}"
 
 
 def test_packages_ship_their_type_marker() -> None:

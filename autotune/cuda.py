@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 @cache
 def driver() -> Any:
-    """The package, with the driver started; raises MissingExtraError without it, DeviceError without a driver."""
+    """Return the package, with the driver started; raises MissingExtraError without it, DeviceError
+    without a driver."""
     try:
         from cuda.bindings import driver as found
     except ImportError as error:
@@ -74,13 +75,13 @@ def count() -> int:
 
 
 def attribute(device: Any, name: str) -> int:
-    """A number that the driver knows of a device, by the name of its ``CUdevice_attribute``."""
+    """Return a number that the driver knows of a device, by the name of its ``CUdevice_attribute``."""
     key = getattr(driver().CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
     return int(call("cuDeviceGetAttribute", key, device))
 
 
 def target_of(device: Any) -> Target:
-    """The latest kind of code that a device runs; raises TargetError for older ones."""
+    """Return the latest kind of code that a device runs; raises TargetError for older ones."""
     from autotune.target import NVIDIA, Target
 
     capability = 10 * attribute(device, "COMPUTE_CAPABILITY_MAJOR") + attribute(

@@ -19,7 +19,7 @@ _MOST_DEPTH = 200
 
 
 def printable(text: str) -> str:
-    r"""A text in which nothing moves the cursor, changes colours or hides what stands there.
+    r"""Return a text in which nothing moves the cursor, changes colours or hides what stands there.
 
     >>> print(printable("a\x1b[31mb"))
     a\x1b[31mb
@@ -28,7 +28,7 @@ def printable(text: str) -> str:
 
 
 def file_name(text: str, otherwise: str = "graph") -> str:
-    """A name for a file or folder that stays where it is put, and is short enough; equal texts have equal names.
+    """Return a name for a file or folder that stays where it is put, and is short enough; equal texts have equal names.
 
     >>> file_name("encoder/layer 1"), file_name(".."), file_name("")
     ('encoder_layer_1', '__', 'graph')
@@ -45,7 +45,7 @@ def file_name(text: str, otherwise: str = "graph") -> str:
 
 
 def parse_json(text: str | bytes, **hooks: Any) -> Any:
-    """The value of a JSON text, with the hooks of ``json.loads``.
+    """Return the value of a JSON text, with the hooks of ``json.loads``.
 
     Raises ValueError for what is no JSON, or nests so deep that whoever goes through it might not come back.
     """

@@ -109,7 +109,7 @@ class Function:
         self._runner.call(tuple(map(take, self._inputs)), [*map(take, self._outputs)])
 
     def time(self, *arrays: Any, repeat: int = 10) -> Any:
-        """Nanoseconds of each of ``repeat`` runs, int64 [repeat]."""
+        """Return nanoseconds of each of ``repeat`` runs, int64 [repeat]."""
         self._check_number(arrays)
         return self._runner.time([arrays[i] for i in self._inputs], repeat)
 
@@ -155,7 +155,7 @@ def build(
 
 
 def _target(target: Target | str, threads: int | None) -> Target:
-    """The target that is named, if code for it can be made here."""
+    """Return the target that is named, if code for it can be made here."""
     from autotune.target import Target
 
     if target == INTERPRETER:
@@ -186,7 +186,8 @@ def _runner(code: DispatchCode, image: ModuleImage, lookups: Sequence[PlacedLook
 def image_of(
     code: DispatchCode, target: Target, name: str, lookups: Sequence[PlacedLookup] = ()
 ) -> ModuleImage:
-    """A module of one dispatch: its arguments are the module's, workspaces lie one behind the other in the arena.
+    """Return a module of one dispatch: its arguments are the module's, workspaces lie one behind the
+    other in the arena.
 
     It checks the indices of ``lookups``.
     """

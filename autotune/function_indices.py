@@ -28,7 +28,7 @@ class PlacedLookup:
 
 
 def placed_lookups(schedule: Schedule, code: DispatchCode) -> list[PlacedLookup]:
-    """The lookups of a program whose indices the code has in memory as a whole.
+    """Return the lookups of a program whose indices the code has in memory as a whole.
 
     They are those of the program as it was written: what a schedule copies into a cache is the same indices.
     """
@@ -46,7 +46,7 @@ def placed_lookups(schedule: Schedule, code: DispatchCode) -> list[PlacedLookup]
 
 
 def _buffer_of(schedule: Schedule, lookup: Lookup, code: DispatchCode) -> int | None:
-    """The number of the buffer that holds the indices as they were written, if there is one."""
+    """Return the number of the buffer that holds the indices as they were written, if there is one."""
     tensor = lookup.indices
     stage = schedule[tensor]
     whole = all(side == (0, extent - 1) for side, extent in zip(lookup.box, tensor.shape, strict=True))
@@ -60,7 +60,7 @@ def _buffer_of(schedule: Schedule, lookup: Lookup, code: DispatchCode) -> int | 
 
 
 def index_checks(lookups: Sequence[PlacedLookup], bindings: Sequence[Binding]) -> Iterator[IndexCheck]:
-    """The same as checks of a module; ``bindings`` are those of the buffers."""
+    """Yield the same as checks of a module; ``bindings`` are those of the buffers."""
     for placed in sorted(lookups, key=lambda one: one.kernel):
         lookup = placed.lookup
         width = np.dtype(lookup.indices.dtype).itemsize

@@ -32,7 +32,7 @@ class Runner(Protocol):
         """Run once; raises InputError for arrays that do not fit, and for indices out of range."""
 
     def time(self, inputs: Arrays, repeat: int) -> Any:
-        """Nanoseconds of each run, int64 [repeat]."""
+        """Return nanoseconds of each run, int64 [repeat]."""
 
 
 class ModelRunner:
@@ -58,7 +58,7 @@ class MissingDevice:
 
     @property
     def model(self) -> NoReturn:
-        """Raises TargetError."""
+        """Raise TargetError."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
@@ -69,11 +69,11 @@ class MissingDevice:
         )
 
     def call(self, inputs: Arrays, outputs: Arrays) -> NoReturn:
-        """Raises TargetError."""
+        """Raise TargetError."""
         self._refuse()
 
     def time(self, inputs: Arrays, repeat: int) -> NoReturn:
-        """Raises TargetError."""
+        """Raise TargetError."""
         self._refuse()
 
 
@@ -88,7 +88,7 @@ class InterpreterRunner:
 
     @property
     def model(self) -> NoReturn:
-        """Raises UsageError."""
+        """Raise UsageError."""
         raise UsageError(
             f"{self._name!r} was built for the interpreter, which runs no module: call the function, or build it for "
             "another target"

@@ -14,7 +14,7 @@ from autotune.suggest import counted
 
 
 def usable_cores() -> int:
-    """Cores that this process may use: affinity mask and cgroup quotas respected.
+    """Return cores that this process may use: affinity mask and cgroup quotas respected.
 
     A quota of 1.5 counts as one core: two workers would both be halted for a quarter of the time.
     """
@@ -38,14 +38,14 @@ def check_threads(threads: int, *, allow_oversubscription: bool) -> None:
 
 
 def usable_memory() -> int:
-    """Bytes of memory that this process may use at most: the machine's, or what its cgroups leave it."""
+    """Return bytes of memory that this process may use at most: the machine's, or what its cgroups leave it."""
     limit = memory_limit()
     return _memory() if limit is None else min(_memory(), limit)
 
 
 @cache
 def _memory() -> int:
-    """Bytes of memory of this machine."""
+    """Return bytes of memory of this machine."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not Linux
@@ -56,7 +56,7 @@ def _memory() -> int:
 
 @cache
 def cache_sizes() -> Mapping[int, int]:
-    """Data and unified cache sizes by level, from sysfs; empty where the kernel does not tell."""
+    """Return data and unified cache sizes by level, from sysfs; empty where the kernel does not tell."""
     sizes: dict[int, int] = {}
     for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         try:
@@ -79,7 +79,7 @@ def architecture() -> str:
 
 @cache
 def device_name() -> str:
-    """The processor's own name, for provenance and the key."""
+    """Return the processor's own name, for provenance and the key."""
     name = _first_processor().get("model name")
     if name:
         return " ".join(name.split())
@@ -104,7 +104,7 @@ _FLAGS = {
 
 @cache
 def instruction_sets() -> frozenset[str]:
-    """Instruction sets that this processor has and the system lets processes use, by LLVM's names.
+    """Return the instruction sets that this processor has and the system lets processes use, by LLVM's names.
 
     Empty where the system does not tell: what /proc/cpuinfo says is read, as Linux has it.
     """

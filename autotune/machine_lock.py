@@ -105,7 +105,7 @@ class Measuring:
 
 
 def _opened() -> tuple[int, int]:
-    """Both files; raises OSError."""
+    """Return both files; raises OSError."""
     named = settings.current().locks
     folder = Path(named) if named else _SHARED if _SHARED.is_dir() else Path(tempfile.gettempdir())
     first = _open(folder / _NAMES[0])
@@ -117,7 +117,8 @@ def _opened() -> tuple[int, int]:
 
 
 def _open(path: Path) -> int:
-    """A file that all users may lock. In a shared folder the system may refuse to make what another user has made."""
+    """Return a file that all users may lock. In a shared folder the system may refuse to make what
+    another user has made."""
     flags = os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
     for _ in range(2):
         try:

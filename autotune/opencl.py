@@ -20,7 +20,7 @@ _KINDS = {"gpu": 4, "accelerator": 8, "cpu": 2}
 
 
 def pyopencl() -> Any:
-    """The package; raises MissingExtraError where it is not installed."""
+    """Return the package; raises MissingExtraError where it is not installed."""
     try:
         import pyopencl
     except ImportError as error:
@@ -33,7 +33,7 @@ def pyopencl() -> Any:
 
 @cache
 def devices() -> tuple[Any, ...]:
-    """All devices of all platforms: GPUs, accelerators, then CPUs; raises MissingExtraError."""
+    """Return all devices of all platforms: GPUs, accelerators, then CPUs; raises MissingExtraError."""
     cl = pyopencl()
     try:
         platforms = cl.get_platforms()
@@ -49,7 +49,7 @@ def devices() -> tuple[Any, ...]:
 
 
 def _level() -> str:
-    """The instruction set of this machine's processor.
+    """Return the instruction set of this machine's processor.
 
     Whatever the machine counts as by the settings: the driver's own functions are compiled for the processor.
     """
@@ -67,7 +67,8 @@ def _devices_of(platform: Any) -> list[Any]:
 
 
 def device(name: str) -> Any:
-    """The device that ``opencl`` (the first) or ``opencl:NUMBER`` means; raises TargetError, MissingExtraError."""
+    """Return the device that ``opencl`` (the first) or ``opencl:NUMBER`` means; raises TargetError,
+    MissingExtraError."""
     every = devices()
     number = name.removeprefix("opencl").removeprefix(":") or "0"
     if not every:
@@ -81,12 +82,12 @@ def device(name: str) -> Any:
 
 
 def kind(of: Any) -> str:
-    """Whether a device is a "gpu", an "accelerator" or a "cpu"."""
+    """Return whether a device is a "gpu", an "accelerator" or a "cpu"."""
     return next((name for name, bit in _KINDS.items() if of.type & bit), "accelerator")
 
 
 def description(of: Any) -> str:
-    """A device's processor, and which driver runs it: "AMD EPYC, by PoCL 3.0-rc2 (OpenCL 3.0)"."""
+    """Return a device's processor, and which driver runs it: "AMD EPYC, by PoCL 3.0-rc2 (OpenCL 3.0)"."""
     name, platform = str(of.name).strip(), str(of.platform.version).strip()
     standard = " ".join(platform.split()[:2])  # "OpenCL 3.0", and then whatever the driver likes
     if "PoCL" in platform:
@@ -119,7 +120,7 @@ def target_of(of: Any) -> Target:
 
 
 def target_named(name: str) -> Target:
-    """The target of ``opencl`` or ``opencl:NUMBER``; raises TargetError, MissingExtraError."""
+    """Return the target of ``opencl`` or ``opencl:NUMBER``; raises TargetError, MissingExtraError."""
     return target_of(device(name))
 
 

@@ -30,7 +30,7 @@ _WORDS = 256
 
 
 def options(device: Any, source: str) -> list[str]:
-    """Options to build a program with on a device of any driver."""
+    """Return options to build a program with on a device of any driver."""
     found = ["-cl-std=CL1.2", "-w"]
     if _is_pocl(device) and "barrier(" in source:
         found.append("-cl-opt-disable")
@@ -67,12 +67,12 @@ def name_processor(device: Any, level: str) -> bool:
 
 @cache
 def _kept(level: str) -> ctypes.Array[ctypes.c_char]:
-    """The name in memory that stays as long as the process."""
+    """Return the name in memory that stays as long as the process."""
     return ctypes.create_string_buffer(level.encode())
 
 
 def _text(memory: int, address: int) -> bytes:
-    """The text at an address, empty where there is none to read."""
+    """Return the text at an address, empty where there is none to read."""
     try:
         return os.pread(memory, 64, address).split(b"\0", 1)[0]
     except (OSError, OverflowError):

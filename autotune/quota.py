@@ -27,7 +27,7 @@ class _Hierarchy(NamedTuple):
 
 
 def cpu_quota(root: Path = Path("/")) -> float | None:
-    """Cores' worth of time that this process may use, such as 1.5; None without a limit.
+    """Return cores' worth of time that this process may use, such as 1.5; None without a limit.
 
     ``root`` is where the files of the system are.
     """
@@ -35,7 +35,7 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
 
 
 def memory_limit(root: Path = Path("/")) -> int | None:
-    """Bytes that this process and those of its groups may use together; None without a limit.
+    """Return bytes that this process and those of its groups may use together; None without a limit.
 
     ``root`` is where the files of the system are.
     """
@@ -43,7 +43,7 @@ def memory_limit(root: Path = Path("/")) -> int | None:
 
 
 def _least(root: Path, controller: str, read: Callable[[Path, int], _Limit | None]) -> _Limit | None:
-    """The least limit of the groups that this process is in."""
+    """Return the least limit of the groups that this process is in."""
     try:
         memberships = (root / "proc/self/cgroup").read_text()
         limited = _limited(root, memberships, controller)
@@ -55,7 +55,7 @@ def _least(root: Path, controller: str, read: Callable[[Path, int], _Limit | Non
 
 @lru_cache(maxsize=16)
 def _limited(root: Path, memberships: str, controller: str) -> tuple[tuple[Path, int], ...]:
-    """The folders of the groups that limit a process of such memberships, with the version of their interface.
+    """Return the folders of the groups that limit a process of such memberships, with the version of their interface.
 
     They are looked for once: limits change while a process runs, where groups are mounted does not.
     """
@@ -69,7 +69,7 @@ def _limited(root: Path, memberships: str, controller: str) -> tuple[tuple[Path,
 
 
 def _membership(line: str, controller: str) -> tuple[int, PurePosixPath] | None:
-    """Version and group of a line ``number:controllers:group``; None for a tree without that controller."""
+    """Return the version and group of a line ``number:controllers:group``; None for a tree without that controller."""
     _, controllers, group = line.split(":", 2)
     if controllers and controller not in controllers.split(","):
         return None
@@ -91,7 +91,7 @@ def _hierarchy(line: str, root: Path, controller: str) -> _Hierarchy | None:
 
 
 def _folders(hierarchy: _Hierarchy, group: PurePosixPath | None) -> Iterator[Path]:
-    """The folder of the process's group and those of the groups that hold it, as far as they are mounted."""
+    """Yield the folder of the process's group and those of the groups that hold it, as far as they are mounted."""
     inside = PurePosixPath()
     if group and group.is_relative_to(hierarchy.root) and ".." not in group.parts:
         inside = group.relative_to(hierarchy.root)

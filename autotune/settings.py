@@ -46,7 +46,7 @@ class Settings:
         return cls(**{k: os.environ[v] for k, v in names.items() if v in os.environ})
 
     def home_path(self) -> Path:
-        """The folder of the default database and the cost models (not created here)."""
+        """Return the folder of the default database and the cost models (not created here)."""
         if self.home:
             return Path(self.home)
         import platformdirs
@@ -54,7 +54,7 @@ class Settings:
         return Path(platformdirs.user_data_dir("autotune", appauthor=False))
 
     def cache_path(self) -> Path:
-        """The folder of what can be worked out again (not created here)."""
+        """Return the folder of what can be worked out again (not created here)."""
         if self.home:
             return Path(self.home) / "cache"
         import platformdirs
@@ -72,7 +72,7 @@ def environment_name(field: str) -> str:
 
 
 def current() -> Settings:
-    """The settings of this process, from its environment now."""
+    """Return the settings of this process, from its environment now."""
     return Settings.from_environment()
 
 

@@ -66,11 +66,11 @@ class SizedFunction:
         self.specialized(*values)(*self._arrays(values))
 
     def time(self, *values: Any, repeat: int = 10) -> Any:
-        """Nanoseconds of each of ``repeat`` runs with these sizes, int64 [repeat]."""
+        """Return nanoseconds of each of ``repeat`` runs with these sizes, int64 [repeat]."""
         return self.specialized(*values).time(*self._arrays(values), repeat=repeat)
 
     def specialized(self, *values: Any) -> Function:
-        """The function for the sizes of these arguments."""
+        """Return the function for the sizes of these arguments."""
         sizes = self._sizes_of(values)
         key = tuple(sizes[v] for v in self.sizes)
         with self._lock:

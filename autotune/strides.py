@@ -8,7 +8,7 @@ from math import gcd
 
 
 def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Row-major strides in elements.
+    """Return the row-major strides in elements.
 
     >>> dense_strides((2, 3, 4))
     (12, 4, 1)
@@ -22,7 +22,7 @@ def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def aligned_strides(shape: Sequence[int], alignments: Mapping[int, tuple[int, int]]) -> tuple[int, ...]:
-    """Row-major strides in elements, padded so that ``stride % factor == offset`` where asked.
+    """Return the row-major strides in elements, padded so that ``stride % factor == offset`` where asked.
 
     >>> aligned_strides((4, 6), {0: (8, 1)})
     (9, 1)
@@ -39,7 +39,7 @@ def aligned_strides(shape: Sequence[int], alignments: Mapping[int, tuple[int, in
 
 
 def strided_runs(shape: Sequence[int], strides: Sequence[int]) -> Iterator[tuple[int, int, int, int]]:
-    """A strided value as (first element, number of runs, elements from one to the next, elements of each).
+    """Yield a strided value as (first element, number of runs, elements from one to the next, elements of each).
 
     >>> list(strided_runs((2, 3), (3, 1))), list(strided_runs((2, 3), (8, 1)))
     ([(0, 1, 0, 6)], [(0, 2, 8, 3)])
@@ -70,7 +70,8 @@ def periodic_runs(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, in
 def reshaped_strides(
     shape: Sequence[int], strides: Sequence[int], reshaped: Sequence[int]
 ) -> tuple[int, ...] | None:
-    """Strides in elements that let the memory of ``shape`` be read as ``reshaped``; None where it must be copied.
+    """Return strides in elements that let the memory of ``shape`` be read as ``reshaped``; None where it
+    must be copied.
 
     Dimensions may be split as one likes; those that become one must follow each other without a gap. It is
     NumPy's rule for reshaping without a copy. Dimensions of extent 1 get the stride of a row-major array.
@@ -102,7 +103,7 @@ def reshaped_strides(
 
 
 def _runs(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """Extent and innermost stride of each longest row of dimensions without a gap between them."""
+    """Return the extent and innermost stride of each longest row of dimensions without a gap between them."""
     runs: list[tuple[int, int]] = []
     for extent, stride in zip(shape, strides, strict=True):
         if extent == 1:

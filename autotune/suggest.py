@@ -8,7 +8,7 @@ _SIMILAR = 0.6
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like ``name``, whatever the case; None if none is like it.
+    """Return the known name that is most like ``name``, whatever the case; None if none is like it.
 
     A beginning of one name alone counts as that name.
 
@@ -36,7 +36,7 @@ def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
 
 
 def listing(name: str, known: Iterable[str]) -> str:
-    """All that is known, for the end of a message, and what ``name`` may have been meant to be.
+    """Return all that is known, for the end of a message, and what ``name`` may have been meant to be.
 
     >>> listing("tp", ["guided", "tpe"])
     "guided, tpe; did you mean 'tpe'?"
@@ -46,7 +46,7 @@ def listing(name: str, known: Iterable[str]) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things.
+    """Return a number of things.
 
     >>> counted(1, "thread"), counted(2, "thread"), counted(2, "process"), counted(2, "dispatch")
     ('1 thread', '2 threads', '2 processes', '2 dispatches')

@@ -158,7 +158,7 @@ class Target:
 
     @property
     def is_nvidia(self) -> bool:
-        """Whether code is PTX, for the threads of a grid."""
+        """Return whether code is PTX, for the threads of a grid."""
         return self.arch == "nvptx64"
 
     @property
@@ -175,7 +175,7 @@ class Target:
         return ",".join(("+" if feature in self.features else "-") + feature for feature in kept)
 
     def lacking_here(self) -> list[str]:
-        """Features, or the architecture, that this target's code needs beyond this machine; empty when it runs.
+        """Return features, or the architecture, that this target's code needs beyond this machine; empty when it runs.
 
         Where the setting ``host`` names a level, the machine counts as that. Needs no LLVM where the system tells.
         """
@@ -187,11 +187,12 @@ class Target:
         return sorted({*self.features} - (own if level is None else {*level.features}))
 
     def lacks(self, other: Target) -> list[str]:
-        """Features, or the architecture, that code for ``other`` needs beyond this machine; empty when it runs."""
+        """Return features, or the architecture, that code for ``other`` needs beyond this machine; empty
+        when it runs."""
         return _lacks(self, other)
 
     def lanes(self, dtype: str) -> int:
-        """Elements of ``dtype`` in one vector register.
+        """Return elements of ``dtype`` in one vector register.
 
         >>> Target.parse("x86-64-v3").lanes("float32")
         8
@@ -199,7 +200,7 @@ class Target:
         return max(1, self.vector_bits // 8 // ITEM_BYTES[dtype])
 
     def to_json(self) -> str:
-        """Canonical JSON, parsed back by :meth:`from_json`."""
+        """Return the canonical JSON, parsed back by :meth:`from_json`."""
         fields = {name: value for name, value in asdict(self).items() if value or name not in _OF_DEVICES}
         return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
@@ -214,7 +215,7 @@ class Target:
             raise TargetError(f"not a target description: {text[:80]!r} ({error})") from error
 
     def with_threads(self, threads: int | None) -> Target:
-        """The same machine used with another number of threads (None keeps it)."""
+        """Return the same machine used with another number of threads (None keeps it)."""
         if threads is None:
             return self
         if threads < 1:
@@ -223,7 +224,8 @@ class Target:
 
     @staticmethod
     def parse(text: str | Target, threads: int | None = None) -> Target:
-        """A target from its name: ``host``, a named level, or a device that is here, ``opencl`` or ``opencl:NUMBER``.
+        """Return a target from its name: ``host``, a named level, or a device that is here, ``opencl``
+        or ``opencl:NUMBER``.
 
         Raises TargetError, and MissingExtraError for an OpenCL device without the package.
         """

@@ -74,7 +74,7 @@ PrimExpr = Expr
 
 
 def Cast(dtype: str, value: _ExprLike) -> Expr:
-    """``value`` converted to ``dtype``: ``te.cast`` with its arguments the other way round."""
+    """Return ``value`` converted to ``dtype``: ``te.cast`` with its arguments the other way round."""
     return _cast(value, dtype)
 
 

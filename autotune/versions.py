@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def versions_of(distributions: Iterable[str]) -> dict[str, str]:
-    """Versions by name, without those that are not installed; ours is the imported one's, installed or not."""
+    """Return versions by name, without those that are not installed; ours is the imported one's, installed or not."""
     known = {}
     for name in distributions:
         try:

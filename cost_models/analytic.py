@@ -47,7 +47,7 @@ def predict(space: Space, configs: Sequence[Config] | Population) -> Numbers:
 
 
 def floor(workload: AnyWorkload, target: Target) -> float:
-    """Seconds that no schedule undercuts: arithmetic at the peak rate, or operands moved once from the
+    """Return seconds that no schedule undercuts: arithmetic at the peak rate, or operands moved once from the
     second-level cache."""
     machine = Machine.of(target)
     rate = 2.0 * machine.arithmetic_ports * target.lanes("float32") * machine.hertz
@@ -56,7 +56,7 @@ def floor(workload: AnyWorkload, target: Target) -> float:
 
 
 def in_model(seconds: float, workload: Workload, target: Target) -> float:
-    """Seconds inside of a model of an execution that takes so many alone, where its constants are in a cache.
+    """Return seconds inside of a model of an execution that takes so many alone, where its constants are in a cache.
 
     The other weights of a model pass through the caches between two calls. What comes from memory then hides behind
     arithmetic as other transfers do: measured on 3x3 convolutions of 7² to 14² by Winograd's algorithm on a Zen 4,
@@ -72,7 +72,7 @@ def in_model(seconds: float, workload: Workload, target: Target) -> float:
 
 
 def default_config(space: Space) -> dict[str, Value]:
-    """The candidate that the model likes best: deterministic, hence the same on every machine.
+    """Return the candidate that the model likes best: deterministic, hence the same on every machine.
 
     The model knows cores alone: of a device that runs groups of threads it is what the space declares.
     A space of up to 20,000 candidates is enumerated; a larger one is sampled with a fixed seed and
@@ -98,7 +98,7 @@ def _default(space: Space) -> tuple[dict[str, Value], float]:
 
 
 def _chosen(space: Space) -> kept_defaults.Chosen:
-    """The default by a search, which is kept."""
+    """Return the default by a search, which is kept."""
     best, seconds = _best(space)
     chosen = best.config(0), float(seconds[0])
     kept_defaults.keep(space, chosen)
@@ -127,13 +127,13 @@ def forget() -> None:
 
 
 def remembered(workloads: Collection[str]) -> list[Default]:
-    """The default configurations found so far for workloads with these keys."""
+    """Return the default configurations found so far for workloads with these keys."""
     return [(*identity, *found) for identity, found in _DEFAULTS.items() if identity[0] in workloads]
 
 
 @collector_paused()
 def _best(space: Space) -> tuple[Population, Numbers]:
-    """The best candidates that the model finds (up to 16), best first, and their predicted seconds."""
+    """Return the best candidates that the model finds (up to 16), best first, and their predicted seconds."""
     if space.exact and space.size() <= _ENUMERATE:
         everything = space.enumerate()
         rows, seconds = _order(everything, predict(space, everything), _SURVIVORS)
@@ -144,7 +144,7 @@ def _best(space: Space) -> tuple[Population, Numbers]:
 
 
 def _descended(space: Space, survivors: int) -> tuple[Population, Numbers]:
-    """The best of samples, and of what lies around the best, with their predicted seconds.
+    """Return the best of samples, and of what lies around the best, with their predicted seconds.
 
     No candidate is predicted twice, nor are the neighbours looked for of one whose neighbours are known.
     """
@@ -165,7 +165,7 @@ def _descended(space: Space, survivors: int) -> tuple[Population, Numbers]:
 
 
 def _order(population: Population, seconds: Numbers, most: int) -> tuple[NDArray[np.intp], Numbers]:
-    """The rows of the best candidates of a population, best first, and their predicted seconds.
+    """Return the rows of the best candidates of a population, best first, and their predicted seconds.
 
     Of candidates that the model cannot tell apart, those come first with fewer knobs off their default.
     """

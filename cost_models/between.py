@@ -69,7 +69,7 @@ def _of(step: Touched, recent: Mapping[str, int], machine: Machine) -> Distant:
 
 
 def in_place(seconds: float, moved: Distant, machine: Machine) -> float:
-    """Seconds in a model of what takes so many alone."""
+    """Return seconds in a model of what takes so many alone."""
     near = moved.last_cache / (machine.l3_bytes_per_cycle * machine.threads) * machine.l3_exposed
     far = moved.memory / min(machine.core_stream * machine.threads, machine.all_streams)
     return float(overlapped(seconds + near / machine.hertz, far / machine.hertz, machine))

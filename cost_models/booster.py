@@ -46,13 +46,14 @@ def train(
 
 
 def _columns(x: features.Matrix) -> list[str] | None:
-    """The names of the features, unless the rows are of something else."""
+    """Return the names of the features, unless the rows are of something else."""
     names = list(features.names())
     return names if x.shape[1] == len(names) else None
 
 
 def predict(booster: Any, x: features.Matrix, threads: int, margin: Scores | None = None) -> Scores:
-    """Scores float32 [n], before any objective's transformation, in one pass over ``x``, without building a DMatrix."""
+    """Return scores float32 [n], before any objective's transformation, in one pass over ``x``, without
+    building a DMatrix."""
     if x.ndim != 2 or x.shape[1] != len(features.names()):
         raise CostModelError(f"features of shape {x.shape}; this model reads [n, {len(features.names())}]")
     booster.set_param({"nthread": threads})

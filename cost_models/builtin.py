@@ -41,7 +41,7 @@ class Defaults:
         return ModelManifest.read(self._of(level))
 
     def load(self, level: str, threads: int = 1) -> CostModel:
-        """A model, checked."""
+        """Return a model, checked."""
         return stored.read(self._of(level), title(level), threads)
 
     def _of(self, level: str) -> Path:

@@ -75,7 +75,7 @@ class Calibration:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; read back by :meth:`from_json`."""
+        """Return the plain data; read back by :meth:`from_json`."""
         return {
             "format": FORMAT,
             "values": dict(self.values),
@@ -86,7 +86,7 @@ class Calibration:
 
     @staticmethod
     def from_json(data: Any) -> Calibration:
-        """Raises ValueError for anything but what :meth:`to_json` makes."""
+        """Raise ValueError for anything but what :meth:`to_json` makes."""
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise ValueError(f"no calibration of format {FORMAT}")
         values, disturbed = data.get("values"), data.get("disturbed")
@@ -102,7 +102,7 @@ class Calibration:
 
 
 def path_of(target: Target) -> Path:
-    """The file of the machine of a target: all targets of one machine have the same, whatever their threads."""
+    """Return the file of the machine of a target: all targets of one machine have the same, whatever their threads."""
     return settings.current().home_path() / "machines" / _name_of(target)
 
 

@@ -26,7 +26,7 @@ def scores(
     rounds: int = ROUNDS,
     say: Say = lambda text: None,
 ) -> dict[str, boosters.Scores]:
-    """Scores [n] of valid rows by the name of what gave them, each row by a model that has not seen its fold."""
+    """Return scores [n] of valid rows by the name of what gave them, each row by a model that has not seen its fold."""
     found = {}
     for name in names:
         say(f"{name}: {len(data)} runs")

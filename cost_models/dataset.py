@@ -69,13 +69,13 @@ class Dataset:
         return of_group[self.groups] if len(of_group) else np.zeros(0, dtype=np.bool_)
 
     def take(self, rows: NDArray[np.bool_]) -> Dataset:
-        """The given rows; groups keep their numbers."""
+        """Return the given rows; groups keep their numbers."""
         mine = {name: getattr(self, name)[rows] for name in ("x", "knobs", "latency", "noise", "groups")}
         return replace(self, **mine)
 
 
 def build(runs: DataFrame, cache: FeatureCache | None = None) -> Dataset:
-    """The features of all runs, each workload's together; those of runs that ``cache`` knows are read back.
+    """Return the features of all runs, each workload's together; those of runs that ``cache`` knows are read back.
 
     ``runs`` has the :data:`COLUMNS`. A run is skipped, and counted by reason, where its workload or target cannot
     be read, its space has changed since, or its configuration is no longer legal.

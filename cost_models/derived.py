@@ -40,7 +40,7 @@ class Derived:
         return len(self.configs)
 
     def take(self, rows: NDArray[Any] | Sequence[int]) -> Derived:
-        """The given rows, in that order."""
+        """Return the given rows, in that order."""
         return replace(self, **{name: getattr(self, name)[rows] for name in ROWS})
 
     def joined(self, more: Derived) -> Derived:
@@ -51,7 +51,7 @@ class Derived:
         return replace(self, **parts)
 
     def knobs_as(self, names: Sequence[str]) -> features.Matrix:
-        """The values of the knobs called ``names`` [n, len(names)]; NaN where the space has no such knob."""
+        """Return the values of the knobs called ``names`` [n, len(names)]; NaN where the space has no such knob."""
         found = np.full((len(self), len(names)), np.nan, np.float32)
         for position, knob in enumerate(self.knobs):
             if knob in names:
@@ -69,7 +69,7 @@ def digest(config: Config) -> bytes:
 
 
 def derive(workload: str, target: str, space_key: str, configs: Sequence[Config]) -> Derived:
-    """Work them out, from the canonical texts of workload and target.
+    """Return the work them out, from the canonical texts of workload and target.
 
     Raises NotDerived where these cannot be read, or the space is not that of ``space_key`` any more.
     """

@@ -43,7 +43,7 @@ class Judgement:
         return len(self.workloads)
 
     def of(self, measure: str) -> NDArray[np.float64]:
-        """One measure [workloads]; NaN for a workload that has no pair beyond noise."""
+        """Return one measure [workloads]; NaN for a workload that has no pair beyond noise."""
         return np.asarray(self.values[:, MEASURES.index(measure)])
 
     def interval(self, measure: str) -> ConfidenceInterval:
@@ -52,7 +52,7 @@ class Judgement:
         return ConfidenceInterval.of(found[~np.isnan(found)])
 
     def take(self, rows: NDArray[np.bool_]) -> Judgement:
-        """The given workloads."""
+        """Return the given workloads."""
         picked = np.flatnonzero(rows)
         return Judgement(
             tuple(self.workloads[i] for i in picked),
@@ -63,12 +63,12 @@ class Judgement:
         )
 
     def split(self, by: Iterable[str]) -> dict[str, Judgement]:
-        """The workloads of each of the names ``by``, such as :attr:`families`."""
+        """Return the workloads of each of the names ``by``, such as :attr:`families`."""
         names = np.asarray(list(by), dtype=str)
         return {str(name): self.take(names == name) for name in np.unique(names)}
 
     def to_dict(self) -> dict[str, Any]:
-        """Means with their intervals, and of how much they are."""
+        """Return means with their intervals, and of how much they are."""
         found = {name: self.interval(name) for name in MEASURES if len(self)}
         return {
             "workloads": len(self),
@@ -112,7 +112,7 @@ def judge(scores: NDArray[np.floating[Any]], data: Dataset) -> Judgement:
 def _measured(
     scores: NDArray[Any], latency: NDArray[np.float64], noise: NDArray[np.float64], knobs: NDArray[np.float32]
 ) -> list[float]:
-    """The measures of one group; of equal scores any may be first."""
+    """Return the measures of one group; of equal scores any may be first."""
     chance = np.random.default_rng(0).permutation(len(scores))
     choices = np.nan_to_num(knobs[:, ~np.isnan(knobs).all(axis=0)], nan=np.inf)
     tried = latency[chance][proposals.first(scores[chance], choices[chance], BATCH)]

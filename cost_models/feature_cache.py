@@ -69,7 +69,7 @@ class FeatureCache:
         return found.take([known[name] for name in wanted])
 
     def _path(self, workload: str, target: str, space_key: str) -> Path | None:
-        """The file of a space; None for a target that cannot be read."""
+        """Return the file of a space; None for a target that cannot be read."""
         try:
             machine = Machine.of(Target.from_json(target))
         except AutotuneError:
@@ -126,7 +126,7 @@ def _write(path: Path, found: Derived) -> None:
 
 @lru_cache(maxsize=1)
 def _code() -> str:
-    """SHA-256 (hex) of our source files: any of them may change what is derived."""
+    """Return SHA-256 (hex) of our source files: any of them may change what is derived."""
     found = hashlib.sha256()
     for package in _PACKAGES:
         spec = find_spec(package)

@@ -10,7 +10,7 @@ FOLDS = 5
 
 
 def by_workload(workloads: Iterable[str], salt: str) -> dict[str, int]:
-    """Workload keys in :data:`FOLDS` folds of equal size, dealt anew for another ``salt``.
+    """Return the workload keys in :data:`FOLDS` folds of equal size, dealt anew for another ``salt``.
 
     Versions of a model have different folds, so that none is chosen for what it does on the same few workloads.
     """
@@ -22,7 +22,7 @@ def by_workload(workloads: Iterable[str], salt: str) -> dict[str, int]:
 
 
 def by_model(models: Mapping[str, str]) -> dict[str, int]:
-    """Whole models in :data:`FOLDS` folds, as even as they go.
+    """Return whole models in :data:`FOLDS` folds, as even as they go.
 
     The workloads of a model, by their keys, are judged by what was learnt from other models.
     """

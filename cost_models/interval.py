@@ -33,7 +33,7 @@ class ConfidenceInterval:
         return ConfidenceInterval(mean, *map(float, found.confidence_interval))
 
     def map(self, function: Callable[[float], float]) -> ConfidenceInterval:
-        """The interval of a monotonically increasing function of the value."""
+        """Return the interval of a monotonically increasing function of the value."""
         return ConfidenceInterval(*(float(function(value)) for value in (self.mean, self.low, self.high)))
 
     def __str__(self) -> str:
@@ -41,7 +41,8 @@ class ConfidenceInterval:
 
 
 def around(value: float, spread: float) -> tuple[float, float]:
-    """The 95 % interval of a value whose logarithm is off by so much: its standard deviation, or root mean square.
+    """Return the 95 % interval of a value whose logarithm is off by so much: its standard deviation, or
+    root mean square.
 
     >>> [round(end, 2) for end in around(1.0, 0.22)]
     [0.65, 1.54]

@@ -46,7 +46,7 @@ _LOG = logging.getLogger("autotune.cost_models")
 
 
 def find(space: Space) -> Chosen | None:
-    """The default of a space, if it was kept and is legal; of a user's own function nothing is."""
+    """Return the default of a space, if it was kept and is legal; of a user's own function nothing is."""
     path = _path(space)
     line = None if path is None else _lines(path).get(_identity(space))
     if line is None:
@@ -89,7 +89,7 @@ def forget() -> None:
 
 
 def _path(space: Space) -> Path | None:
-    """The file of a space's target; None where nothing is kept."""
+    """Return the file of a space's target; None where nothing is kept."""
     chosen = settings.current().defaults
     if chosen not in ("", ANEW):
         variable = settings.environment_name("defaults")
@@ -134,7 +134,7 @@ def _make_room(folder: Path) -> None:
 
 @lru_cache(maxsize=1)
 def _code() -> str:
-    """SHA-256 (hex) of sizes and times of the source files that may change what is chosen.
+    """Return SHA-256 (hex) of sizes and times of the source files that may change what is chosen.
 
     They are not read, as that takes longer than most choices.
     """

@@ -26,7 +26,7 @@ class KnownError(NamedTuple):
     spread: float
 
     def interval(self, value: float) -> tuple[float, float]:
-        """95 % interval of a value that was predicted with such an error."""
+        """Return 95 % interval of a value that was predicted with such an error."""
         return around(value, self.spread)
 
 
@@ -57,12 +57,12 @@ of what is predicted, after the scale of its family, with a spread of 0.36 over 
 
 
 def known_error(family: str) -> KnownError:
-    """The error of a family."""
+    """Return the error of a family."""
     return FAMILIES.get(family, OTHERS)
 
 
 def of_machine(target: Target) -> KnownError:
-    """The error that all predictions for a target have in common."""
+    """Return the error that all predictions for a target have in common."""
     return MACHINE if target.cpu in CORES or calibrated.find(target) is not None else LEVEL
 
 

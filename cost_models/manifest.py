@@ -56,7 +56,7 @@ class ModelManifest:
 
     @staticmethod
     def is_current(folder: Path) -> bool:
-        """Whether the manifest, if it can be read at all, has today's format."""
+        """Return whether the manifest, if it can be read at all, has today's format."""
         try:
             data = json.loads((folder / FILE).read_text(encoding="utf-8"))
         except (OSError, ValueError):

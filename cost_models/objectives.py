@@ -65,7 +65,8 @@ Fit: TypeAlias = Callable[[Rows, int, int], Any]
 
 
 def pairs(rows: Rows, rounds: int, seed: int) -> Any:
-    """The order of pairs within a workload, each counted as far as the noise of its two readings leaves it certain.
+    """Return the order of pairs within a workload, each counted as far as the noise of its two readings
+    leaves it certain.
 
     The logistic loss of RankNet (Burges et al., ICML 2005) times how far the probability that the faster reading is of
     the faster candidate is above a half.
@@ -90,7 +91,7 @@ def pairs(rows: Rows, rounds: int, seed: int) -> Any:
 
 
 def _drawn(groups: NDArray[np.int64], rng: np.random.Generator) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Pairs of rows of one group: each row with a few others."""
+    """Return pairs of rows of one group: each row with a few others."""
     lefts, rights = [], []
     for start, end in _ranges(groups):
         if end - start > 1:
@@ -107,7 +108,7 @@ def _ranges(groups: NDArray[np.int64]) -> list[tuple[int, int]]:
 
 
 def lambdarank(rows: Rows, rounds: int, seed: int) -> Any:
-    """The order of pairs, graded by the latency over the best of the workload (LambdaMART; Burges, 2010).
+    """Return the order of pairs, graded by the latency over the best of the workload (LambdaMART; Burges, 2010).
 
     XGBoost's pairs know no noise.
     """
@@ -116,7 +117,7 @@ def lambdarank(rows: Rows, rounds: int, seed: int) -> Any:
 
 
 def regression(rows: Rows, rounds: int, seed: int) -> Any:
-    """The logarithm of the latency over the workload's median, where it is certain more than where it is not."""
+    """Return the logarithm of the latency over the workload's median, where it is certain more than where it is not."""
     label, margin = -_centred(np.log(rows.latency), rows.groups), _centred(rows.margin, rows.groups)
     settings = {**SHALLOW, "objective": "reg:squarederror", "base_score": 0.0, "seed": seed}
     weights = (ALONE_NOISE / rows.noise) ** 2
@@ -124,7 +125,7 @@ def regression(rows: Rows, rounds: int, seed: int) -> Any:
 
 
 def fastest(rows: Rows, rounds: int, seed: int) -> Any:
-    """Whether a candidate is among the fastest tenth of its workload."""
+    """Return whether a candidate is among the fastest tenth of its workload."""
     label = np.zeros(len(rows.latency))
     for start, end in _ranges(rows.groups):
         label[start:end] = rows.latency[start:end] <= np.quantile(rows.latency[start:end], _FASTEST)
@@ -141,7 +142,7 @@ def _centred(values: NDArray[Any], groups: NDArray[np.int64]) -> NDArray[Any]:
 
 
 def graded(latency: NDArray[np.floating[Any]], groups: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
-    """Relevance 0 to 31 [n]: the best latency of the group over the row's own, in 32 grades."""
+    """Return the relevance 0 to 31 [n]: the best latency of the group over the row's own, in 32 grades."""
     _, inverse = np.unique(groups, return_inverse=True)
     best = np.full(int(inverse.max(initial=-1)) + 1, np.inf)
     np.minimum.at(best, inverse, latency)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def program_default(space: Space, function: Automatic) -> dict[str, Value]:
-    """The candidate of an automatic sketch's ``space`` that the model likes best, region by region.
+    """Return the candidate of an automatic sketch's ``space`` that the model likes best, region by region.
 
     Each region has the default of its own space, as in a model. With those, the model chooses where the nests that
     others read are computed, one after the other.

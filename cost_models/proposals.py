@@ -23,7 +23,8 @@ NOISE = 0.1
 
 
 def first(scores: NDArray[Any], choices: NDArray[Any], count: int) -> NDArray[np.intp]:
-    """The rows of the ``count`` candidates to try first, of all that have ``scores`` [n] (the higher, the faster).
+    """Return the rows of the ``count`` candidates to try first, of all that have ``scores`` [n] (the
+    higher, the faster).
 
     Equal values in a column of ``choices`` [n, K] are the same choice. The first row is the best scored, the first of
     equals.

@@ -80,7 +80,7 @@ class Ranker:
         return np.asarray(margin + _TRUST * (scores - margin))
 
     def predict(self, x: features.Matrix) -> boosters.Scores:
-        """Scores float32 [n] for rows [n, F]: the higher, the faster within one workload."""
+        """Return scores float32 [n] for rows [n, F]: the higher, the faster within one workload."""
         return np.asarray(self.each(x).mean(axis=0), dtype=np.float32)
 
     def held_out(self, data: Dataset) -> boosters.Scores:
@@ -111,7 +111,7 @@ def _rows(data: Dataset) -> objectives.Rows:
 
 
 def analytic_scores(x: features.Matrix) -> boosters.Scores:
-    """The analytic model's ranking, read back from the features: minus the log of predicted seconds."""
+    """Return the analytic model's ranking, read back from the features: minus the log of predicted seconds."""
     if x.ndim != 2 or x.shape[1] != len(features.names()):
         raise CostModelError(f"features of shape {x.shape}; this model reads [n, {len(features.names())}]")
     return np.asarray(-x[:, features.names().index("log_total")], dtype=np.float32)

@@ -45,13 +45,13 @@ class Registry:
     defaults: Defaults = NONE
 
     def versions(self) -> list[str]:
-        """Names of the versions, oldest first."""
+        """Return names of the versions, oldest first."""
         if not self.folder.is_dir():
             return []
         return sorted(path.name for path in self.folder.glob("v[0-9]*") if path.is_dir())
 
     def current(self) -> str | None:
-        """The version in use, or None; raises CostModelError for a pointer to nowhere."""
+        """Return the version in use, or None; raises CostModelError for a pointer to nowhere."""
         name = self._pointer()
         if name in ("", ANALYTIC):
             return None
@@ -78,7 +78,7 @@ class Registry:
         return self.defaults.load(level, threads) if level else None
 
     def default(self, target: Target) -> str | None:
-        """The level of the built-in model that serves ``target`` without a version in use; None for none."""
+        """Return the level of the built-in model that serves ``target`` without a version in use; None for none."""
         return None if self._pointer() == ANALYTIC else self.defaults.level(target)
 
     def add(self, ranker: Ranker, manifest: ModelManifest) -> str:
@@ -189,17 +189,18 @@ class Registry:
         return self.current()
 
     def manifest(self, version: str) -> ModelManifest:
-        """The manifest of a version; raises CostModelError for an unknown one."""
+        """Return the manifest of a version; raises CostModelError for an unknown one."""
         if version not in self.versions():
             raise CostModelError(self._unknown(version))
         return ModelManifest.read(self.folder / version)
 
     def readable(self, version: str) -> bool:
-        """Whether this version of autotune can use a model: one that reads other features has to be trained anew."""
+        """Return whether this version of autotune can use a model: one that reads other features has to
+        be trained anew."""
         return stored.readable(self.folder / version)
 
     def load(self, version: str | None = None, threads: int = 1) -> CostModel | None:
-        """The version in use (or ``version``), checked; None where none is in use."""
+        """Return the version in use (or ``version``), checked; None where none is in use."""
         name = version or self.current()
         if name is None:
             return None

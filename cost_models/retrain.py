@@ -136,7 +136,7 @@ def _when(seconds: float) -> str:
 
 
 def _targets(runs: DataFrame) -> list[Target]:
-    """The targets of runs, without those that cannot be read."""
+    """Return the targets of runs, without those that cannot be read."""
     found = []
     for text in runs["target_json"].unique():
         with suppress(AutotuneError):

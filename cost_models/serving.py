@@ -29,7 +29,7 @@ class Serving:
 
 
 def serving(registry: Registry, data: Dataset, targets: Iterable[Target]) -> Serving:
-    """The version in use or, without one that can be read, the models that are built in for the ``targets``."""
+    """Return the version in use or, without one that can be read, the models that are built in for the ``targets``."""
     name, note = registry.current(), ""
     if name is not None:
         found = registry.load(name) if registry.readable(name) else None

@@ -25,12 +25,13 @@ class CostModel:
 
 
 def readable(folder: Path) -> bool:
-    """Whether this version of autotune can use the model: one that reads other features has to be trained anew."""
+    """Return whether this version of autotune can use the model: one that reads other features has to be
+    trained anew."""
     return ModelManifest.is_current(folder) and ModelManifest.read(folder).schema == features.schema()
 
 
 def read(folder: Path, version: str, threads: int = 1) -> CostModel:
-    """The model, checked; raises CostModelError for a damaged one, and for one that is not :func:`readable`."""
+    """Return the model, checked; raises CostModelError for a damaged one, and for one that is not :func:`readable`."""
     manifest = ModelManifest.read(folder)
     manifest.require(KIND, features.schema(), folder)
     names = [MEMBER.format(number) for number in range(len(manifest.files))]

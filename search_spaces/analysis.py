@@ -42,7 +42,7 @@ class ReadForm:
         return frozenset(axis for terms in self.dims for axis, _ in terms)
 
     def single(self, dim: int) -> str | None:
-        """The axis that alone indexes ``dim`` with coefficient 1, or None."""
+        """Return the axis that alone indexes ``dim`` with coefficient 1, or None."""
         terms = self.dims[dim]
         return terms[0][0] if len(terms) == 1 and terms[0][1] == 1 else None
 
@@ -55,7 +55,7 @@ class ReadForm:
 
 
 def linear(expr: Expr) -> tuple[dict[str, int], bool]:
-    """Coefficients of loop axes in an index, and whether that is the whole truth."""
+    """Return coefficients of loop axes in an index, and whether that is the whole truth."""
     if isinstance(expr, IterVar):
         return {expr.name: 1}, True
     if isinstance(expr, Const):
@@ -104,21 +104,21 @@ def read_forms(op: ComputeOp) -> tuple[ReadForm, ...]:
 
 
 def _looked_up(read: Read) -> frozenset[str]:
-    """The axes that other reads in the indices of a read depend on."""
+    """Return the axes that other reads in the indices of a read depend on."""
     inner = (other for index in read.indices for other in reads(index))
     return frozenset(axis for other in inner for index in other.indices for axis in linear(index)[0])
 
 
 @lru_cache(maxsize=1024)
 def operations(op: ComputeOp) -> int:
-    """Arithmetic of one element of a stage, in vector instructions; a reduction step counts its source."""
+    """Return arithmetic of one element of a stage, in vector instructions; a reduction step counts its source."""
     reduction = op.reduction
     sources = reduction.sources if reduction is not None else op.body
     return sum(cost_of(node) for expr in sources for node in nodes(expr))
 
 
 def cost_of(node: Expr) -> int:
-    """Vector instructions of one node of an expression."""
+    """Return the vector instructions of one node of an expression."""
     if node.dtype == "int64":  # index arithmetic: done once for a vector, mostly outside the loop
         return 0
     if isinstance(node, Call):
@@ -181,23 +181,23 @@ class Structure:
 
 
 def depends(op: Operation, on: Operation) -> bool:
-    """Whether ``op`` reads ``on``, directly or not."""
+    """Return whether ``op`` reads ``on``, directly or not."""
     return any(other is on for other in post_order([op.output(0)])) and op is not on
 
 
 def is_view(op: ComputeOp) -> bool:
-    """Whether a stage only renames elements: a single read, no arithmetic."""
+    """Return whether a stage only renames elements: a single read, no arithmetic."""
     return len(op.body) == 1 and isinstance(op.body[0], Read)
 
 
 def is_constant(op: ComputeOp, constants: frozenset[str]) -> bool:
-    """Whether a stage reads nothing but compile-time constants."""
+    """Return whether a stage reads nothing but compile-time constants."""
     inputs = [o for o in post_order([op.output(0)]) if isinstance(o, PlaceholderOp)]
     return bool(inputs) and all(o.name in constants for o in inputs)
 
 
 def structure(program: RegionProgram, anchor: ComputeOp | None = None) -> Structure:
-    """The structure of a region around ``anchor`` (by default the program's)."""
+    """Return the structure of a region around ``anchor`` (by default the program's)."""
     if anchor is None:
         assert program.anchor is not None
         found = program.anchor.op
@@ -211,7 +211,7 @@ def structure(program: RegionProgram, anchor: ComputeOp | None = None) -> Struct
 
 
 def _same_indices(output: ComputeOp, anchor: ComputeOp) -> bool:
-    """Whether the output reads the anchor, through elementwise stages, at its own indices only."""
+    """Return whether the output reads the anchor, through elementwise stages, at its own indices only."""
     if output is anchor:
         return True
     if output.shape != anchor.shape or output.reduction is not None:
@@ -236,7 +236,7 @@ def _same_indices(output: ComputeOp, anchor: ComputeOp) -> bool:
 
 
 def row_bytes(tensor: Tensor, strides: Mapping[str, tuple[int, ...]]) -> int:
-    """Distance of neighbours in the last but one dimension of a strided tensor, 0 of a dense one."""
+    """Return the distance of neighbours in the last but one dimension of a strided tensor, 0 of a dense one."""
     steps = strides.get(tensor.name, ())
     return steps[-2] * ITEM_BYTES[tensor.dtype] if len(steps) > 1 else 0
 

@@ -43,7 +43,7 @@ class AttentionRecipe:
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """The schedules of an attention; plain loops where there is nothing to compute."""
+    """Return the schedules of an attention; plain loops where there is nothing to compute."""
     shape = attention_shape(workload, target)
     if shape is None:
         return elementwise.space(workload, target, FAMILY)

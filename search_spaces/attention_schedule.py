@@ -109,7 +109,7 @@ class _Attention:
         product.vectorize(lane)
 
     def _merge(self, block: IterVar) -> tuple[Stage, IterVar, Stage]:
-        """Blocks of keys inside a block of rows: (stage and loop at which a block is computed, its product)."""
+        """Return blocks of keys inside a block of rows: (stage and loop at which a block is computed, its product)."""
         vectorize_row(self.output, _axes(self.output), self.shape.lanes, self._vectors_of(self.shape.e))
         merged = self._attach("merged", self.output, block)
         assert isinstance(merged.op, ComputeOp)
@@ -143,7 +143,7 @@ class _Attention:
         stage.storage_align(_axes(stage)[-2], factor=2 * line, offset=line)
 
     def _vectors_of(self, width: int) -> int:
-        """Vectors of a row that are worked on together: as many as divide it."""
+        """Return vectors of a row that are worked on together: as many as divide it."""
         whole = [c for c in (1, 2, _ROW_VECTORS) if width % (c * self.shape.lanes) == 0]
         return max(whole, default=1)
 

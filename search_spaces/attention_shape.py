@@ -34,7 +34,7 @@ class AttentionShape:
 
     @property
     def blocked(self) -> bool:
-        """Whether keys come in blocks, with a running maximum and sum."""
+        """Return whether keys come in blocks, with a running maximum and sum."""
         return self.block < self.n
 
     @cached_property
@@ -47,7 +47,7 @@ class AttentionShape:
 
 
 def attention_shape(workload: Workload, target: Target) -> AttentionShape | None:
-    """The sizes of an attention's region, or None where it has nothing to compute."""
+    """Return the sizes of an attention's region, or None where it has nothing to compute."""
     graph, node = workload.region.graph, workload.region.anchor
     assert node is not None
     q, k, v = (graph.type_of(value) for value in node.inputs[:3])

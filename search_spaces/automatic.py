@@ -65,7 +65,7 @@ class Automatic:
 
 
 def knob_name(stored: str, knob: str) -> str:
-    """The knob of a region's space as a knob of the program."""
+    """Return the knob of a region's space as a knob of the program."""
     return f"{identifier(stored)}_{knob}"
 
 
@@ -98,7 +98,7 @@ class _Knobs(Mapping[str, Any]):
 
 
 def _rule(constraint: Constraint) -> Any:
-    """A constraint as a rule of the values of its knobs, in their order."""
+    """Return a constraint as a rule of the values of its knobs, in their order."""
     return lambda *values: constraint.mask(
         {name: np.atleast_1d(value) for name, value in zip(constraint.knobs, values, strict=True)}
     )
@@ -134,7 +134,7 @@ class _Run:
     def _home(
         self, region: ProgramRegion, nests: Mapping[str, tuple[Stage, dict[str, IterVar]]]
     ) -> tuple[Stage, dict[str, IterVar]] | None:
-        """The nest whose loops all readers of a nest are in, where there is one."""
+        """Return the nest whose loops all readers of a nest are in, where there is one."""
         readers = {reader.op.name for reader in self.s.readers_of(self.s[region.stored])}
         if region.output or not region.nest or not readers or not readers <= nests.keys():
             return None
@@ -164,7 +164,7 @@ class _Run:
 
 
 def _loops(stage: Stage) -> dict[str, IterVar]:
-    """The loops of a nest but those in vectors, by what they are called here."""
+    """Return the loops of a nest but those in vectors, by what they are called here."""
     return dict(zip(_PLACES, stage.leaf_iter_vars[:-2], strict=False))
 
 

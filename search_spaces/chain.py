@@ -69,7 +69,7 @@ class ChainRecipe:
                 self._padding(schedule[link.padding.name], out, block)
 
     def _result(self, out: Stage, sums: Stage, config: Choices) -> tuple[IterVar, IterVar]:
-        """The loops of the result: over its blocks, and over the pixel tiles of one."""
+        """Return the loops of the result: over its blocks, and over the pixel tiles of one."""
         image, rows, *_ = _axes(out)
         strips, row = out.split(rows, factor=config["strip"], tail="overlap")
         in_panel = config["at"] == PANEL
@@ -90,7 +90,8 @@ class ChainRecipe:
         row: IterVar | None = None,
         by_rows: bool = False,
     ) -> IterVar:
-        """A tile of pixels by vectors of channels with its sums in registers; returns the loop over pixel tiles."""
+        """Return a tile of pixels by vectors of channels with its sums in registers; returns the loop
+        over pixel tiles."""
         image, rows, columns, channels = _axes(stage)
         lanes = min(self.lanes, channels.extent)
         panels, channel = stage.split(channels, factor=config[f"vectors{number}"] * lanes, tail="peel")
@@ -127,7 +128,7 @@ class ChainRecipe:
 
 
 def _sums(schedule: Schedule, link: Link) -> Stage:
-    """The stage whose sums a register tile holds."""
+    """Return the stage whose sums a register tile holds."""
     anchor = schedule[link.anchor.name]
     return schedule[schedule.cache_write(anchor.tensor, "local")] if link.anchor is link.stored else anchor
 
@@ -138,7 +139,8 @@ def _axes(stage: Stage) -> tuple[IterVar, ...]:
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """The schedules of a chain of convolutions or of Winograd's steps; plain loops where it is one of other things."""
+    """Return the schedules of a chain of convolutions or of Winograd's steps; plain loops where it is
+    one of other things."""
     if winograd_blocks.fits(workload):
         return winograd_blocks.space(workload, target)
     program = workload.expressions
@@ -162,7 +164,8 @@ def space(workload: Workload, target: Target) -> Space:
 
 
 def _place_knob(links: Sequence[Link]) -> Knob:
-    """A pixel tile of a 1x1 convolution needs no more than its own pixels, a panel of a pool its own channels."""
+    """Return a pixel tile of a 1x1 convolution needs no more than its own pixels, a panel of a pool its
+    own channels."""
     others = (PANEL,) if all(link.of_pool for link in links) else (TILE,) if links[-1].window == 1 else ()
     default = PANEL if PANEL in others else STRIP
     return Knob.of("at", (STRIP, *others), default, "where the last but one is computed")

@@ -37,17 +37,17 @@ class Link:
 
     @property
     def of_pool(self) -> bool:
-        """Whether a window slides over each channel alone."""
+        """Return whether a window slides over each channel alone."""
         return len(self.anchor.reduce_axis) == _IMAGE_AXES
 
     @property
     def reads_few(self) -> bool:
-        """Whether it is a short line of each channel: padding is then decided as it is read, not copied."""
+        """Return whether it is a short line of each channel: padding is then decided as it is read, not copied."""
         return self.of_pool and math.prod(axis.extent for axis in self.anchor.reduce_axis) <= _SHORT
 
 
 def links_of(program: RegionProgram) -> tuple[Link, ...] | None:
-    """The links of a chain of channels-last images, first to last; None where it is one of other things."""
+    """Return the links of a chain of channels-last images, first to last; None where it is one of other things."""
     plan = structure(program)
     anchors = [*(op for op in plan.producers if op.reduction is not None), plan.anchor]
     if not plan.fused or not all(_is_image(op) for op in anchors):
@@ -65,13 +65,13 @@ def _is_image(op: ComputeOp) -> bool:
 
 
 def _padding(anchor: ComputeOp) -> ComputeOp | None:
-    """The stage that gives the anchor its padded operand, if one does."""
+    """Return the stage that gives the anchor its padded operand, if one does."""
     padded = [t.op for t in anchor.input_tensors if t.name.endswith(".pad")]
     return padded[0] if padded and isinstance(padded[0], ComputeOp) else None
 
 
 def _finished(program: RegionProgram, anchor: ComputeOp, reader: ComputeOp) -> ComputeOp:
-    """The last stage before ``reader`` that goes on with the anchor's result element by element."""
+    """Return the last stage before ``reader`` that goes on with the anchor's result element by element."""
     found = anchor
     for op in structure(program, reader).producers:
         if op.reduction is None and depends(op, anchor):

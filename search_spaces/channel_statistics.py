@@ -80,7 +80,8 @@ class ChannelRecipe(RowsRecipe):
 
 
 def channel_sums(workload: Workload) -> tuple[str, ...]:
-    """The stages that add up a channel over all places; none where the region is not a channels-last normalisation."""
+    """Return the stages that add up a channel over all places; none where the region is not a
+    channels-last normalisation."""
     program = workload.expressions
     output = program.outputs[0].op
     stages = [op for op in post_order(list(program.outputs)) if isinstance(op, ComputeOp)]
@@ -93,7 +94,7 @@ def channel_sums(workload: Workload) -> tuple[str, ...]:
 
 
 def _adds_up_places(op: ComputeOp, output: ComputeOp) -> bool:
-    """Whether an element for each batch and channel is summed over all other axes of what is read."""
+    """Return whether an element for each batch and channel is summed over all other axes of what is read."""
     if len(op.shape) != 2 or op.shape != (output.shape[0], output.shape[-1]):
         return False
     if [axis.extent for axis in op.reduce_axis] != list(output.shape[1:-1]):
@@ -104,7 +105,7 @@ def _adds_up_places(op: ComputeOp, output: ComputeOp) -> bool:
 
 
 def channel_space(family: str, workload: Workload, target: Target, sums: tuple[str, ...]) -> Space:
-    """The schedules of a channels-last normalisation with these sums."""
+    """Return the schedules of a channels-last normalisation with these sums."""
     lanes = lanes_of(workload, target)
     recipe = ChannelRecipe(workload, family, lanes, target.l2_bytes, sums=sums)
     knobs, rule = rows_knobs(recipe, target)

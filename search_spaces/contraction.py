@@ -24,7 +24,7 @@ FAMILY = "contraction"
 
 
 def space(workload: AnyWorkload, target: Target, shape: TileShape) -> Space:
-    """The schedules of a matrix product around ``shape``."""
+    """Return the schedules of a matrix product around ``shape``."""
     if shape.dot is not None:
         return tiled_space(FAMILY, workload, target, shape, [*pack_knob(shape), *stage_knob(shape)])
     blocks, kernel = k_block_knob(shape), kernel_knob(shape)

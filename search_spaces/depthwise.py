@@ -31,12 +31,12 @@ _SMALL_WINDOW = 9
 
 
 def space(workload: AnyWorkload, target: Target, shape: TileShape) -> Space:
-    """The schedules of a depthwise convolution around ``shape``."""
+    """Return the schedules of a depthwise convolution around ``shape``."""
     return windowed(FAMILY, workload, target, shape)
 
 
 def windowed(family: str, workload: AnyWorkload, target: Target, shape: TileShape) -> Space:
-    """A register-tiled space whose window loops may be unrolled."""
+    """Return a register-tiled space whose window loops may be unrolled."""
     window = math.prod(shape.extents[axis] for axis in shape.window)
     short = 1 < window <= _MAX_WINDOW
     knobs = [

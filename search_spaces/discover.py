@@ -36,7 +36,7 @@ class Discovery:
 
     @staticmethod
     def of(run: Run) -> Discovery:
-        """Everything that is declared on any path; raises what the function raises with the defaults."""
+        """Return everything that is declared on any path; raises what the function raises with the defaults."""
         known = Discovery()
         waiting: list[Config] = [{}]
         while waiting:
@@ -78,7 +78,7 @@ class Discovery:
         self.covered |= record.guards.items()
 
     def _other_answers(self, config: Config, guards: Mapping[Expression, Value]) -> Iterator[Config]:
-        """Configurations that lead to the same guard and answer it as none did before."""
+        """Yield configurations that lead to the same guard and answer it as none did before."""
         asked = list(guards.items())
         for number, (question, _) in enumerate(asked):
             columns = self._variants(config, question)
@@ -93,7 +93,7 @@ class Discovery:
                     yield {name: column[row].item() for name, column in columns.items()}
 
     def _variants(self, config: Config, question: Expression) -> dict[str, NDArray[np.generic]]:
-        """All values of the knobs in a question, the others as in ``config``."""
+        """Return all values of the knobs in a question, the others as in ``config``."""
         names = list(dict.fromkeys(knobs_in(question)))
         values = [self.found[name].values for name in names]
         rows = list(itertools.islice(itertools.product(*values), _MAX_COMBINATIONS))
@@ -111,7 +111,7 @@ class Discovery:
 
 
 def constraint_of(requirement: Requirement) -> Constraint:
-    """A requirement as a constraint on the knobs that it and its guards read."""
+    """Return a requirement as a constraint on the knobs that it and its guards read."""
     guards, expressions = requirement.guards, requirement.expressions
     names = dict.fromkeys(name for e in (*expressions, *guards) for name in knobs_in(e))
 

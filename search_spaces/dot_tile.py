@@ -25,7 +25,7 @@ _SMALL: Mapping[str, tuple[str, ...]] = {"int32": ("int8", "uint8"), "float32": 
 
 
 def dot_of(shape: TileShape, target: Target) -> DotProduct | None:
-    """The instruction for the anchor's products, or None where its types or layouts do not fit."""
+    """Return the instruction for the anchor's products, or None where its types or layouts do not fit."""
     reads = _factors(shape)
     if reads is None or shape.weights is None:
         return None
@@ -43,7 +43,7 @@ def dot_of(shape: TileShape, target: Target) -> DotProduct | None:
 
 
 def _factors(shape: TileShape) -> tuple[Read, Read] | None:
-    """The operands of a sum of products of small numbers, of integers in int32 or of bfloat16 in float32."""
+    """Return the operands of a sum of products of small numbers, of integers in int32 or of bfloat16 in float32."""
     reduction = shape.structure.anchor.reduction
     product = None if reduction is None else reduction.sources[0]
     if reduction is None or reduction.reducer.name != "sum" or not isinstance(product, Binary):
@@ -62,7 +62,7 @@ def _small(expr: Expr, dtypes: Sequence[str]) -> Read | None:
 
 
 def _neighbours(shape: TileShape, form: ReadForm) -> bool:
-    """Whether steps of the reduction are next to one another, in memory and not computed on the way."""
+    """Return whether steps of the reduction are next to one another, in memory and not computed on the way."""
     name, plan = form.tensor.op.name, shape.structure
     strides = plan.program.strides.get(form.tensor.name)
     stored = isinstance(form.tensor.op, PlaceholderOp) or name in shape.staged
@@ -70,7 +70,7 @@ def _neighbours(shape: TileShape, form: ReadForm) -> bool:
 
 
 def grouped(indices: Sequence[Any], step: Expr, group: int) -> list[Any]:
-    """Indices of panels whose innermost dimension are the steps that an instruction takes."""
+    """Return indices of panels whose innermost dimension are the steps that an instruction takes."""
     return [step // group if index is step else index for index in indices] + [step % group]
 
 

@@ -115,7 +115,7 @@ class RowsRecipe(FlatRecipe):
         return self.rows < 16
 
     def tiles(self, columns: Columns) -> Numbers:
-        """Iterations of the fused outer loop [n]."""
+        """Return iterations of the fused outer loop [n]."""
         rows = np.full(len(columns["vectors"]), float(self.rows))
         if self._few_rows():
             rows = rows * ceil_div(self.columns, column(columns, "vectors", 1) * self.width)
@@ -123,13 +123,13 @@ class RowsRecipe(FlatRecipe):
 
 
 def lanes_of(workload: AnyWorkload, target: Target) -> int:
-    """Elements of the first output in a vector."""
+    """Return elements of the first output in a vector."""
     dtype = workload.expressions.outputs[0].dtype
     return max(1, target.lanes(dtype) if dtype != "bool" else target.lanes("float32"))
 
 
 def rows_knobs(recipe: RowsRecipe, target: Target) -> tuple[list[Knob], Constraint]:
-    """The knobs of a nest row by row, and what they must keep to."""
+    """Return the knobs of a nest row by row, and what they must keep to."""
     most = max(1, math.ceil(recipe.columns / recipe.lanes))
     vectors = ints(v for v in (1, 2, 4, 8) if v <= most)
     blocks = ints(b for b in _ROW_BLOCKS if b == 1 or b * 2 <= recipe.rows)

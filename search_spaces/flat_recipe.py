@@ -53,7 +53,7 @@ class FlatRecipe:
 
     @property
     def plain(self) -> bool:
-        """Whether the output is no elementwise stage that knobs could be about."""
+        """Return whether the output is no elementwise stage that knobs could be about."""
         op = self.output
         return len(op.body) > 1 or op.reduction is not None or not op.axis or 0 in op.shape
 
@@ -88,12 +88,12 @@ class FlatRecipe:
 
 
 def sharing_knob(recipe: FlatRecipe, target: Target) -> Knob:
-    """Whether workers share the nest."""
+    """Return whether workers share the nest."""
     return parallel_knob(target, recipe.workload.bytes >= _PARALLEL_BYTES, "share the tiles among workers")
 
 
 def stream_knob(output: ComputeOp, workload: AnyWorkload, target: Target) -> list[Knob]:
-    """Whether ``output`` is stored past the caches, where it does not stay in a core's own; see :func:`stream`.
+    """Return whether ``output`` is stored past the caches, where it does not stay in a core's own; see :func:`stream`.
 
     Such stores are aligned: where vectors do not divide rows, those of some rows are and of others are not, which takes
     longer than none: a softmax of 8000x1000 on a Zen 4 1.3 to 1.5 times as long.

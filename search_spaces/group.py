@@ -33,11 +33,11 @@ class KnobGroup:
 
     @property
     def exact(self) -> bool:
-        """Whether ``rows`` holds all legal candidates of the group."""
+        """Return whether ``rows`` holds all legal candidates of the group."""
         return self.covered == len(self.knobs)
 
     def size(self) -> float:
-        """Legal candidates: exact, or an estimate from 65,536 proposals."""
+        """Return the legal candidates: exact, or an estimate from 65,536 proposals."""
         if self.exact:
             return float(len(self.rows))
         total = float(len(self.rows)) * float(
@@ -47,7 +47,7 @@ class KnobGroup:
         return total * float(self._legal(proposals).mean())
 
     def sample(self, rng: np.random.Generator, n: int) -> Indexes:
-        """``n`` legal rows drawn uniformly with replacement; raises KnobError where none is found."""
+        """Return ``n`` legal rows drawn uniformly with replacement; raises KnobError where none is found."""
         if self.exact:
             return self._propose(rng, n)
         found: list[Indexes] = []
@@ -78,12 +78,12 @@ class KnobGroup:
 
 
 def columns_of(knobs: Sequence[Knob], rows: Indexes) -> Columns:
-    """One array of values a knob for the leading columns of ``rows``."""
+    """Return one array of values a knob for the leading columns of ``rows``."""
     return {knob.name: knob.array[rows[:, i]] for i, knob in enumerate(knobs) if i < rows.shape[1]}
 
 
 def partition(knobs: Sequence[Knob], constraints: Sequence[Constraint]) -> list[list[Knob]]:
-    """The connected components of the knobs, in declaration order."""
+    """Return the connected components of the knobs, in declaration order."""
     leader = {knob.name: knob.name for knob in knobs}
 
     def find(name: str) -> str:
@@ -123,7 +123,7 @@ def enumerate_group(knobs: Sequence[Knob], constraints: Sequence[Constraint]) ->
 
 
 def groups_of(knobs: Sequence[Knob], constraints: Sequence[Constraint]) -> tuple[KnobGroup, ...]:
-    """All groups of a space; raises KnobError where a group has no legal row at all."""
+    """Return all groups of a space; raises KnobError where a group has no legal row at all."""
     groups = tuple(enumerate_group(part, constraints) for part in partition(knobs, constraints))
     for group in groups:
         if not len(group.rows):

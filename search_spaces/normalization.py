@@ -22,7 +22,7 @@ FAMILY = "normalization"
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """The schedules of a normalisation."""
+    """Return the schedules of a normalisation."""
     rows = row_shape(workload)
     if rows is None:
         sums = channel_sums(workload)

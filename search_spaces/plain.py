@@ -48,7 +48,7 @@ def schedule_plain(stage: Stage, lanes: int, *, inline: bool, parallel: Any = Tr
 
 
 def _shared(loops: Sequence[IterVar]) -> Sequence[IterVar]:
-    """The outermost loops, as few as have enough iterations to share.
+    """Return the outermost loops, as few as have enough iterations to share.
 
     A loop that stays by itself can be cut where padding ends, and needs no division to find its place.
     """
@@ -59,7 +59,7 @@ def _shared(loops: Sequence[IterVar]) -> Sequence[IterVar]:
 
 
 def worth_sharing(op: ComputeOp) -> bool:
-    """Whether an operation is so much work that waking the other workers pays."""
+    """Return whether an operation is so much work that waking the other workers pays."""
     return math.prod(axis.extent for axis in (*op.axis, *op.reduce_axis)) >= _PARALLEL_ELEMENTS
 
 

@@ -21,12 +21,12 @@ FAMILY = "pool"
 
 
 def space(workload: AnyWorkload, target: Target, shape: TileShape) -> Space:
-    """The schedules of a pooling window around ``shape``."""
+    """Return the schedules of a pooling window around ``shape``."""
     return windowed(FAMILY, workload, target, _both_axes(shape) if shape.staged else shape)
 
 
 def _both_axes(shape: TileShape) -> TileShape:
-    """The shape with the two innermost axes that a window slides along as those of a tile."""
+    """Return the shape with the two innermost axes that a window slides along as those of a tile."""
     slid = {axis for read in shape.reads for terms in read.dims if len(terms) > 1 for axis, _ in terms}
     axes = [axis for axis in (*shape.batch, *shape.spatial) if axis in slid and shape.extents[axis] > 1][-2:]
     if not set(shape.spatial) <= set(axes):

@@ -27,11 +27,11 @@ class Population:
         return (self.config(i) for i in range(len(self)))
 
     def columns(self) -> dict[str, NDArray[np.generic]]:
-        """One array of values [n] a knob."""
+        """Return one array of values [n] a knob."""
         return {knob.name: knob.array[self.indexes[:, position]] for position, knob in enumerate(self.knobs)}
 
     def encoded(self, names: Sequence[str]) -> NDArray[np.float32]:
-        """The knobs called ``names`` as numbers [n, len(names)]; NaN where the space has no such knob."""
+        """Return the knobs called ``names`` as numbers [n, len(names)]; NaN where the space has no such knob."""
         found = np.full((len(self), len(names)), np.nan, dtype=np.float32)
         for position, knob in enumerate(self.knobs):
             if knob.name in names:
@@ -40,21 +40,21 @@ class Population:
         return found
 
     def config(self, row: int) -> dict[str, Value]:
-        """One candidate as a configuration of plain Python values."""
+        """Return one candidate as a configuration of plain Python values."""
         picked = self.indexes[row].tolist()
         return {knob.name: knob.values[i] for knob, i in zip(self.knobs, picked, strict=True)}
 
     def configs(self) -> list[dict[str, Value]]:
-        """All candidates as configurations."""
+        """Return all candidates as configurations."""
         return [self.config(row) for row in range(len(self))]
 
     def take(self, rows: NDArray[np.generic] | Sequence[int] | slice) -> Population:
-        """The given rows (indexes, a bool mask or a slice), in that order."""
+        """Return the given rows (indexes, a bool mask or a slice), in that order."""
         picked = rows if isinstance(rows, slice) else np.asarray(rows)
         return Population(self.knobs, self.indexes[picked])
 
     def chunks(self, size: int = 4096) -> Iterator[slice]:
-        """Slices of at most ``size`` rows: arithmetic over a chunk stays in the cache."""
+        """Yield slices of at most ``size`` rows: arithmetic over a chunk stays in the cache."""
         return (slice(start, start + size) for start in range(0, len(self), size))
 
     def distinct(self) -> Population:
@@ -63,7 +63,7 @@ class Population:
         return self.take(np.sort(first))
 
     def codes(self) -> NDArray[np.generic]:
-        """One value a candidate, equal where the candidates are: a mixed-radix number or the raw row."""
+        """Return one value a candidate, equal where the candidates are: a mixed-radix number or the raw row."""
         sizes = [len(knob.values) for knob in self.knobs]
         if sum(np.log2(size) for size in sizes) < 62:
             weights = np.cumprod([1, *sizes[:-1]], dtype=np.int64)
@@ -88,7 +88,7 @@ class Population:
 
     @staticmethod
     def concatenate(parts: Sequence[Population]) -> Population:
-        """One population after the other; they share their knobs."""
+        """Return one population after the other; they share their knobs."""
         return Population(parts[0].knobs, np.concatenate([part.indexes for part in parts]))
 
 

@@ -20,12 +20,12 @@ _DISTANCES = (512, 1024, 2048, 4096)
 
 
 def prefetch_knob(distances: Sequence[int] = _DISTANCES) -> Knob:
-    """The knob of the prefetch distance."""
+    """Return the knob of the prefetch distance."""
     return Knob.of("ahead", (0, *distances), 0, "prefetch distance of far inputs in bytes")
 
 
 def far_reads(stages: Sequence[ComputeOp], least: int, shape: tuple[int, ...]) -> list[ReadForm]:
-    """Reads of inputs of at least ``least`` bytes by stages of ``shape``: as many elements, or looked-up rows.
+    """Return reads of inputs of at least ``least`` bytes by stages of ``shape``: as many elements, or looked-up rows.
 
     Only inputs that are always read at the same place, along their lines: what an iteration reads of others is not
     one piece.
@@ -45,7 +45,7 @@ def far_reads(stages: Sequence[ComputeOp], least: int, shape: tuple[int, ...]) -
 
 
 def _in_one_piece(read: ReadForm, op: ComputeOp) -> bool:
-    """Whether what a vector of the last axis reads is a piece of a line, in a row that is known or looked up."""
+    """Return whether what a vector of the last axis reads is a piece of a line, in a row that is known or looked up."""
     last = op.axis[-1].name if op.axis else ""
     return read.regular and read.contiguous == last and last not in read.looked_up
 

@@ -28,7 +28,7 @@ class SketchRecipe:
 
 
 def space(workload: ProgramWorkload, target: Target, sketch: Sketch) -> Space:
-    """The space of a sketch; raises KnobError where its knobs or constraints contradict each other."""
+    """Return the space of a sketch; raises KnobError where its knobs or constraints contradict each other."""
     return Space(
         workload, target, FAMILY, sketch.knobs, sketch.constraints, SketchRecipe(sketch), sketch=sketch
     )

@@ -43,7 +43,7 @@ def choose_layouts(schedule: Schedule, target: Target) -> None:
 
 
 def vector_axis(op: ComputeOp, target: Target) -> IterVar | None:
-    """The data axis whose neighbours should be a vector; None where there is no choice."""
+    """Return the data axis whose neighbours should be a vector; None where there is no choice."""
     data = [axis for axis in op.axis if axis.extent > 1]
     if len(data) < 2 or math.prod(axis.extent for axis in op.reduce_axis) < 2 or keeps_rows(op):
         return None
@@ -56,7 +56,7 @@ def vector_axis(op: ComputeOp, target: Target) -> IterVar | None:
 
 
 def _in_use(axis: IterVar, lanes: int) -> float:
-    """The part of all lanes that vectors along an axis fill."""
+    """Return the part of all lanes that vectors along an axis fill."""
     return axis.extent / (math.ceil(axis.extent / lanes) * lanes)
 
 
@@ -68,7 +68,7 @@ def _gathered(op: ComputeOp, axis: IterVar) -> bool:
 
 
 def _line(form: ReadForm) -> str | None:
-    """The axis along which the elements of a read are neighbours in memory."""
+    """Return the axis along which the elements of a read are neighbours in memory."""
     long = [dim for dim, extent in enumerate(form.tensor.shape) if extent > 1]
     return form.single(long[-1]) if long else None
 

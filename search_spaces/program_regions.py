@@ -45,7 +45,7 @@ class ProgramRegion:
     anchor: str | None
     space: Space | None
     output: bool
-    """Whether what it stores is an output of the program."""
+    """True if what it stores is an output of the program."""
 
     @property
     def nest(self) -> bool:
@@ -64,7 +64,7 @@ class Division:
     """The stages of the regions so far."""
 
     def regions(self) -> tuple[ProgramRegion, ...]:
-        """All regions, readers first."""
+        """Return all regions, readers first."""
         computed = [stage for stage in reversed(self.s.order()) if isinstance(stage.op, ComputeOp)]
         return tuple(self._region(stage) for stage in computed if stage.op.name not in self._inside)
 
@@ -80,7 +80,7 @@ class Division:
         return ProgramRegion(stored.op.name, names, anchor, space, stored.is_output)
 
     def _taken_in(self, stored: Stage) -> tuple[list[Stage], str | None]:
-        """The stages of the region that ``stored`` ends, and the reduction that tiles go around."""
+        """Return the stages of the region that ``stored`` ends, and the reduction that tiles go around."""
         if isinstance(stored.op, SequentialOp):
             return [stored], None
         rows = self._rows(stored)
@@ -96,7 +96,8 @@ class Division:
     # -- what a region takes in -----------------------------------------------------------------------------
 
     def _rows(self, stored: Stage) -> list[Stage]:
-        """The stages that stay with the rows of a stored one, as many as make a row space; none without reductions."""
+        """Return the stages that stay with the rows of a stored one, as many as make a row space; none
+        without reductions."""
         stages = [stored]
         waiting = [stored]
         while waiting:
@@ -123,7 +124,8 @@ class Division:
         return workload is not None and row_shape(workload) is not None
 
     def _finished(self, stored: Stage) -> tuple[list[Stage], Stage] | None:
-        """The reduction with the most work whose elements ``stored`` takes one by one, and the stages on the way."""
+        """Return the reduction with the most work whose elements ``stored`` takes one by one, and the
+        stages on the way."""
         if stored.op.reduce_axis:
             return [stored], stored
         found: list[tuple[list[Stage], Stage]] = []
@@ -140,7 +142,8 @@ class Division:
         return max(found, key=lambda pair: _points(pair[1]), default=None)
 
     def _with_cheap(self, stages: list[Stage]) -> list[Stage]:
-        """The stages, and all elementwise ones that only they read and that are rather computed again than stored."""
+        """Return the stages, and all elementwise ones that only they read and that are rather computed
+        again than stored."""
         for stage in stages:  # grows on the way
             for producer in self._producers(stage):
                 if producer not in stages and self._may_join(producer, stages) and self._recomputed(producer):
@@ -173,7 +176,8 @@ class Division:
         return cheap or sum(self._uses(stage, reader) for reader in self.s.readers_of(stage)) <= 1
 
     def _on_the_way(self, stage: Stage) -> bool:
-        """Whether each reader takes an element about once, so that it may be computed with the rows of its readers."""
+        """Return whether each reader takes an element about once, so that it may be computed with the
+        rows of its readers."""
         once = all(self._uses(stage, reader) <= 1 for reader in self.s.readers_of(stage))
         return once or bool(stage.op.reduce_axis) or self._recomputed(stage)
 

@@ -31,7 +31,8 @@ _LONG = 64
 
 
 def keeps_rows(op: ComputeOp) -> bool:
-    """Whether a reduction is best done line by line: it runs along lines, and tiles would not reuse what it reads."""
+    """Return whether a reduction is best done line by line: it runs along lines, and tiles would not
+    reuse what it reads."""
     forms, line = read_forms(op), line_axis(op)
     if line is None:
         return False
@@ -47,7 +48,7 @@ def _elements(form: ReadForm) -> int:
 def program_space(
     workload: ProgramWorkload, anchor: str | None, target: Target, near: frozenset[str] = frozenset()
 ) -> Space:
-    """The schedules of a region with one stored stage; ``anchor`` names the reduction that tiles go around.
+    """Return the schedules of a region with one stored stage; ``anchor`` names the reduction that tiles go around.
 
     ``near`` are the inputs that are computed by the same program.
     """
@@ -82,7 +83,7 @@ def _tiled(workload: ProgramWorkload, target: Target, shape: TileShape) -> Space
 
 
 def _vector(op: ComputeOp) -> str:
-    """The last axis of more than one element."""
+    """Return the last axis of more than one element."""
     return next((axis.name for axis in reversed(op.axis) if axis.extent > 1), op.axis[-1].name)
 
 
@@ -92,7 +93,8 @@ def _slides(shape: TileShape) -> bool:
 
 
 def _with_main(shape: TileShape) -> TileShape:
-    """The shape with the longest reduction outside of windows as its innermost: programs state them in any order."""
+    """Return the shape with the longest reduction outside of windows as its innermost: programs state
+    them in any order."""
     if shape.dot is not None or not shape.window:
         return shape
     windows = {axis for read in shape.reads for terms in read.dims if len(terms) > 1 for axis, _ in terms}

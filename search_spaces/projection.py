@@ -24,7 +24,8 @@ Costs = Mapping[str, NDArray[np.float64]]
 
 
 def projected(space: Space, config: Config, otherwise: Config) -> dict[str, Value]:
-    """The legal configuration of ``space`` that is nearest to one of another space, knob by knob of the same name.
+    """Return the legal configuration of ``space`` that is nearest to one of another space, knob by knob
+    of the same name.
 
     Knobs that the other space does not have are as in ``otherwise``, a configuration of this one, as far as that
     is legal. Octaves between the values of a knob count, and one for an alternative that is another.
@@ -45,14 +46,14 @@ def nearest(space: Space, costs: Costs) -> dict[str, Value]:
 
 
 def _wanted(knob: Knob, config: Config, otherwise: Config) -> Value:
-    """The other space's value where it means something here: any int of an int knob, else one that is legal."""
+    """Return the other space's value where it means something here: any int of an int knob, else one that is legal."""
     value = config.get(knob.name, otherwise[knob.name])
     known = type(value) is int if knob.ordered else value in knob.values
     return value if known else otherwise[knob.name]
 
 
 def _nearest(group: KnobGroup, costs: Costs) -> Indexes:
-    """The nearest legal row of a group; of one that is too large to enumerate, a near one."""
+    """Return the nearest legal row of a group; of one that is too large to enumerate, a near one."""
     rows, covered = _first(group.rows, group.knobs, costs), group.covered
     while covered < len(group.knobs) and len(rows):
         rows = _first(_extended(rows, group, covered), group.knobs, costs)
@@ -63,7 +64,7 @@ def _nearest(group: KnobGroup, costs: Costs) -> Indexes:
 
 
 def _extended(rows: Indexes, group: KnobGroup, covered: int) -> Indexes:
-    """The rows with each value of the next knob, as far as the constraints that are then covered allow."""
+    """Return the rows with each value of the next knob, as far as the constraints that are then covered allow."""
     count = len(group.knobs[covered].values)
     values = np.tile(np.arange(count, dtype=np.int16), len(rows))
     longer = np.column_stack([np.repeat(rows, count, axis=0), values])
@@ -77,7 +78,7 @@ def _extended(rows: Indexes, group: KnobGroup, covered: int) -> Indexes:
 
 
 def _first(rows: Indexes, knobs: tuple[Knob, ...], costs: Costs) -> Indexes:
-    """The nearest rows, nearest first."""
+    """Return the nearest rows, nearest first."""
     total = np.zeros(len(rows))
     for position in range(rows.shape[1]):
         total += costs[knobs[position].name][rows[:, position]]

@@ -24,7 +24,7 @@ FAMILY = "reduction"
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """The schedules of a reduction."""
+    """Return the schedules of a reduction."""
     rows = row_shape(workload)
     if rows is not None:
         return row_space(FAMILY, workload, target, rows)

@@ -50,7 +50,7 @@ class RowShape:
 
     @property
     def wide_output(self) -> bool:
-        """Whether the output has rows, not one element of each."""
+        """Return whether the output has rows, not one element of each."""
         return math.prod(self.output.shape) > self.rows
 
     @cached_property
@@ -64,7 +64,7 @@ class RowShape:
 
 
 def row_shape(workload: AnyWorkload) -> RowShape | None:
-    """The rows of a region, or None where it does not reduce along contiguous rows of one output."""
+    """Return the rows of a region, or None where it does not reduce along contiguous rows of one output."""
     program = workload.expressions
     output = program.outputs[0].op
     if len({id(t.op) for t in program.outputs}) > 1 or not isinstance(output, ComputeOp):
@@ -88,7 +88,8 @@ def row_shape(workload: AnyWorkload) -> RowShape | None:
 
 
 def line_axis(op: ComputeOp) -> IterVar | None:
-    """The reduce axis that walks along the lines of everything that it moves in, the last one if there are several."""
+    """Return the reduce axis that walks along the lines of everything that it moves in, the last one if
+    there are several."""
     return next((axis for axis in reversed(op.reduce_axis) if _along_lines(op, axis)), None)
 
 

@@ -76,7 +76,7 @@ def line_of(stage: Stage) -> IterVar:
 
 
 def folds_lanes(op: ComputeOp) -> bool:
-    """Whether the lanes of a register can be reduced together; else (argmax) one after the other."""
+    """Return whether the lanes of a register can be reduced together; else (argmax) one after the other."""
     return op.reduction is not None and op.reduction.reducer.name in LANE_REDUCERS
 
 

@@ -97,7 +97,7 @@ class RowRecipe:
                 schedule[op.name].compute_inline()
 
     def _rows(self, output: Stage, config: Choices) -> IterVar | None:
-        """The loop over rows inside its parallel blocks; None where there is one row only."""
+        """Return the loop over rows inside its parallel blocks; None where there is one row only."""
         assert isinstance(output.op, ComputeOp)
         axes = output.op.axis[: self.shape.rank]
         if not axes:
@@ -123,7 +123,7 @@ class RowRecipe:
     def _reduce(
         self, schedule: Schedule, stage: Stage, config: Choices, at: tuple[Stage, IterVar] | None
     ) -> list[Stage]:
-        """Vectors of partial results, folded at the end of the row.
+        """Return vectors of partial results, folded at the end of the row.
 
         ``at`` is where the reduction is computed; returns the stages of partial results, to be attached by
         the caller where it is None.
@@ -155,7 +155,7 @@ def _parts(shape: RowShape, target: Target) -> tuple[Value, ...]:
 
 
 def row_space(family: str, workload: AnyWorkload, target: Target, shape: RowShape) -> Space:
-    """The row-wise schedules of a reduction, softmax or normalisation."""
+    """Return the row-wise schedules of a reduction, softmax or normalisation."""
     dtype = shape.reductions[0].body[0].dtype
     lanes = max(1, min(target.lanes(dtype), shape.width))
     most = max(1, shape.width // lanes)

@@ -59,7 +59,7 @@ def _points(stage: Stage, config: Choices) -> None:
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """The schedules of a region about a sequential kernel."""
+    """Return the schedules of a region about a sequential kernel."""
     lanes = max(1, target.lanes("float32"))
     knob = parallel_knob(target, workload.bytes >= _PARALLEL_BYTES, "share the points among workers")
     return Space(workload, target, FAMILY, (knob,), (), SequentialRecipe(lanes))

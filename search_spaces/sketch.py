@@ -119,14 +119,15 @@ class Sketch:
         return hashlib.sha256("\n".join(self._met).encode()).hexdigest()
 
     def schedule(self, config: Config) -> Schedule:
-        """A fresh schedule with the steps of ``config``; raises what the function raises."""
+        """Return a fresh schedule with the steps of ``config``; raises what the function raises."""
         schedule, record = self._fresh(config)
         self._call(schedule, record)
         schedule.steps = list(schedule.trace.bind(self._complete(config)).steps)
         return schedule
 
     def bind(self, config: Config) -> Trace:
-        """The steps of ``config``, without knobs; raises KnobError for an illegal one, and what the function raises."""
+        """Return the steps of ``config``, without knobs; raises KnobError for an illegal one, and what
+        the function raises."""
         complete = self._complete(config)
         for constraint in self.constraints:
             constraint.check(complete)
@@ -136,7 +137,7 @@ class Sketch:
         return path.trace.bind(complete)
 
     def path(self, config: Config) -> Path:
-        """The path of one configuration."""
+        """Return the path of one configuration."""
         complete = self._complete(config)
         node = self._root
         while node.question is not None:
@@ -147,7 +148,7 @@ class Sketch:
         return node.path
 
     def paths(self, columns: Columns) -> list[tuple[NDArray[np.intp], Path]]:
-        """The rows of a population by path, each row once."""
+        """Return the rows of a population by path, each row once."""
         found: list[tuple[NDArray[np.intp], Path]] = []
         pending = [(self._root, np.arange(len(next(iter(columns.values()), [0]))))]
         while pending:
@@ -165,19 +166,19 @@ class Sketch:
         return found
 
     def canonical(self, config: Config) -> dict[str, Value]:
-        """The configuration with the defaults for inactive knobs: equal for equal candidates."""
+        """Return the configuration with the defaults for inactive knobs: equal for equal candidates."""
         active = self.path(config).active
         return {k.name: config[k.name] if k.name in active else k.default for k in self.knobs}
 
     def _known(self, node: _Node) -> Iterator[Path]:
-        """The paths so far, in a fixed order."""
+        """Yield the paths so far, in a fixed order."""
         if node.path is not None:
             yield node.path
         for _, below in sorted(node.answers.items(), key=lambda item: str(item[0])):
             yield from self._known(below)
 
     def _complete(self, config: Config) -> dict[str, Value]:
-        """The configuration with defaults for what it does not name; raises KnobError for what is not legal."""
+        """Return the configuration with defaults for what it does not name; raises KnobError for what is not legal."""
         names = [knob.name for knob in self.knobs]
         for name in config.keys() - set(names):
             raise KnobError(f"the sketch has no knob {name!r}" + did_you_mean(name, names))

@@ -20,7 +20,7 @@ FAMILY = "softmax"
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """The schedules of a softmax; plain loops where its axis is not the last."""
+    """Return the schedules of a softmax; plain loops where its axis is not the last."""
     rows = row_shape(workload)
     if rows is None:
         return elementwise.space(workload, target, FAMILY)

@@ -120,7 +120,7 @@ class Space:
 
     @property
     def exact(self) -> bool:
-        """Whether :meth:`size` is a count and not an estimate."""
+        """Return whether :meth:`size` is a count and not an estimate."""
         return all(group.exact for group in self.groups)
 
     def size(self) -> int:
@@ -131,16 +131,16 @@ class Space:
         return round(total)
 
     def explain(self) -> SpaceReport:
-        """Sizes, and what each constraint removed."""
+        """Return sizes, and what each constraint removed."""
         return report(self.family, self.knobs, self.constraints, self.size(), self.exact)
 
     def sample(self, rng: np.random.Generator, n: int) -> Population:
-        """``n`` legal candidates drawn uniformly, with replacement."""
+        """Return ``n`` legal candidates drawn uniformly, with replacement."""
         parts = [group.sample(rng, n) for group in self.groups]
         return Population(self.knobs, np.column_stack(parts)[:, self._order])
 
     def enumerate(self) -> Population:
-        """All legal candidates, in a fixed order; raises KnobError for a space of over 2^20."""
+        """Return all legal candidates, in a fixed order; raises KnobError for a space of over 2^20."""
         if not self.exact or self.size() > 1 << 20:
             raise KnobError(f"space {self.family!r} is too large to enumerate: {self.size():,}")
         rows = self.groups[0].rows
@@ -150,7 +150,7 @@ class Space:
         return Population(self.knobs, rows[:, self._order])
 
     def population(self, rng: np.random.Generator, n: int) -> Population:
-        """``n`` *distinct* legal candidates in random order; all of them where there are no more than n."""
+        """Return ``n`` *distinct* legal candidates in random order; all of them where there are no more than n."""
         if self.exact and self.size() <= max(n, 256):
             everything = self._settled(self.enumerate())
             return everything.take(rng.permutation(len(everything))[:n])
@@ -162,11 +162,11 @@ class Space:
         return found.take(np.arange(min(n, len(found))))
 
     def random(self, rng: np.random.Generator, n: int) -> list[dict[str, Value]]:
-        """``n`` distinct legal configurations (fewer where the space has fewer)."""
+        """Return ``n`` distinct legal configurations (fewer where the space has fewer)."""
         return self.population(rng, n).configs()
 
     def of(self, configs: Sequence[Config]) -> Population:
-        """Configurations as a population; raises KnobError as :meth:`check` does, except for constraints."""
+        """Return configurations as a population; raises KnobError as :meth:`check` does, except for constraints."""
         for config in configs:
             self._check_names(config)
         return Population.of(self.knobs, configs)
@@ -179,12 +179,12 @@ class Space:
         return result
 
     def broken(self, config: Config) -> Constraint | None:
-        """The first constraint that ``config`` breaks, or None."""
+        """Return the first constraint that ``config`` breaks, or None."""
         columns = self.of([config]).columns()
         return next((c for c in self.constraints if not c.mask(columns)[0]), None)
 
     def check(self, config: Config) -> dict[str, Value]:
-        """The configuration with its knobs in order; raises KnobError unless it is legal here."""
+        """Return the configuration with its knobs in order; raises KnobError unless it is legal here."""
         self._check_names(config)
         checked = {knob.name: knob.values[knob.index(config[knob.name])] for knob in self.knobs}
         for constraint in self.constraints:
@@ -192,7 +192,7 @@ class Space:
         return checked
 
     def legal_among(self, configs: Sequence[Config]) -> tuple[Population, NDArray[np.bool_]]:
-        """Those of ``configs`` that are legal here, in order, and which of them are, bool [n]."""
+        """Return those of ``configs`` that are legal here, in order, and which of them are, bool [n]."""
         rows = [self._indexes(config) for config in configs]
         known = [row for row in rows if row is not None]
         found = np.asarray([row is not None for row in rows], np.bool_)
@@ -202,7 +202,7 @@ class Space:
         return population.take(kept), found
 
     def _indexes(self, config: Config) -> list[int] | None:
-        """The indexes of a configuration's values; None where it has other knobs or values."""
+        """Return the indexes of a configuration's values; None where it has other knobs or values."""
         try:
             self._check_names(config)
             return [knob.index(config[knob.name]) for knob in self.knobs]
@@ -225,7 +225,7 @@ class Space:
             )
 
     def neighbourhood(self, centre: Population) -> Population:
-        """All legal candidates one step of one knob away from any of ``centre``, without repeats."""
+        """Return all legal candidates one step of one knob away from any of ``centre``, without repeats."""
         tables = [knob.steps for knob in self.knobs]
         positions = np.repeat(np.arange(len(tables)), [table.shape[1] for table in tables])
         others = np.concatenate([t[centre.indexes[:, i]] for i, t in enumerate(tables)], axis=1)
@@ -249,7 +249,7 @@ class Space:
         return Population(self.knobs, indexes).take(taken)
 
     def default(self) -> dict[str, Value]:
-        """The declared defaults where legal, else the legal candidate of each group nearest to them."""
+        """Return the declared defaults where legal, else the legal candidate of each group nearest to them."""
         picked = np.zeros(len(self.knobs), dtype=np.int16)
         names = self.names
         for group in self.groups:
@@ -261,11 +261,12 @@ class Space:
         return Population(self.knobs, picked[None, :]).config(0)
 
     def nearest(self, costs: Costs) -> dict[str, Value]:
-        """The legal configuration whose values cost least together, or nearly so where a group of knobs is large."""
+        """Return the legal configuration whose values cost least together, or nearly so where a group of
+        knobs is large."""
         return nearest(self, costs)
 
     def schedule(self, config: Config) -> Schedule:
-        """A fresh, scheduled program of the workload; raises KnobError for an illegal configuration."""
+        """Return a fresh, scheduled program of the workload; raises KnobError for an illegal configuration."""
         return self.apply(self.workload.program(), config)
 
     def apply(self, program: RegionProgram, config: Config) -> Schedule:
@@ -286,7 +287,7 @@ class Space:
         return schedule
 
     def loop_nests(self, population: Population) -> Iterator[tuple[NDArray[np.intp], LoopNest]]:
-        """Rows of a population and their loop nests, each row once."""
+        """Yield rows of a population and their loop nests, each row once."""
         for chunk in population.chunks():
             rows, columns = np.arange(len(population))[chunk], population.take(chunk).columns()
             for some, nest in self._nests.parts(columns):
@@ -302,7 +303,7 @@ class Space:
         return Nests(self.sketch or self._of_recipe(program), about)
 
     def _of_recipe(self, program: RegionProgram) -> Sketch:
-        """The sketch that the recipe's function is."""
+        """Return the sketch that the recipe's function is."""
         from search_spaces.sketch import Sketch
 
         def steps(schedule: Schedule) -> None:
@@ -316,7 +317,7 @@ class Space:
         return Sketch(steps, program.outputs, self.knobs, self.constraints)
 
     def to_json(self) -> dict[str, Any]:
-        """A description for the database: knobs, constraint names, versions."""
+        """Return a description for the database: knobs, constraint names, versions."""
         return {
             "family": self.family,
             "knobs": [knob.to_json() for knob in self.knobs],

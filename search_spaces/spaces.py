@@ -44,7 +44,7 @@ _KEPT = 64
 
 
 def space_for(workload: Workload, target: Target) -> Space:
-    """The search space of ``workload`` on ``target``; every workload has one.
+    """Return the search space of ``workload`` on ``target``; every workload has one.
 
     A region whose anchor a family cannot tile falls back to plain loops. Raises InternalError for a kind
     that no family serves. The same object is given again while it is among the last: what was derived of it is known.
@@ -54,7 +54,7 @@ def space_for(workload: Workload, target: Target) -> Space:
 
 @lru_cache(maxsize=_KEPT)
 def _space(workload: Workload, target: Target, _kernels: tuple[tuple[str, str], ...]) -> Space:
-    """The space where these library kernels are registered, which are values of knobs."""
+    """Return the space where these library kernels are registered, which are values of knobs."""
     if runs_groups(target):
         return device_space_for(workload, target)
     kind = workload.kind

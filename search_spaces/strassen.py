@@ -63,7 +63,7 @@ class StrassenRecipe:
             schedule_plain(schedule[op.name], self.width, inline=True)
 
     def _quarters(self, stage: Stage) -> tuple[list[IterVar], list[IterVar], IterVar]:
-        """The loops over rows of a quarter, those over sums or quarters, and that over columns of a quarter."""
+        """Return the loops over rows of a quarter, those over sums or quarters, and that over columns of a quarter."""
         assert isinstance(stage.op, ComputeOp)
         if self.is_input:
             which, *rows, column = stage.op.axis
@@ -75,7 +75,7 @@ class StrassenRecipe:
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """The schedules of sums with what follows them."""
+    """Return the schedules of sums with what follows them."""
     anchor = workload.region.anchor
     assert anchor is not None
     is_input = anchor.op == "StrassenInput"

@@ -26,7 +26,7 @@ _LEAST, _MOST = 256, 2047
 
 
 def k_block_knob(shape: TileShape) -> list[Knob]:
-    """Blocks of a reduction that is at least two of them long; each goes through the whole window."""
+    """Return blocks of a reduction that is at least two of them long; each goes through the whole window."""
     steps = shape.extents[shape.main]
     window = math.prod(shape.extents[axis] for axis in shape.window)
     sizes = tuple(size for size in _SIZES if 2 * size <= steps and _LEAST <= size * window <= _MOST)
@@ -50,7 +50,7 @@ def k_block_constraint(shape: TileShape, target: Target) -> Constraint:
 
 
 def block_elements(shape: TileShape, columns: Columns) -> Numbers:
-    """Elements of the output in one block [n]."""
+    """Return elements of the output in one block [n]."""
     rows, vectors = row_tiles(shape, columns), vector_tiles(shape, columns)
     result = (
         whole(column(columns, "vector_block", WHOLE), vectors) * column(columns, "vectors", 1) * shape.lanes

@@ -32,7 +32,8 @@ _MAX_BODY, _FEW = 72, 4
 
 
 def clean(shape: TileShape) -> dict[str, tuple[int, int]]:
-    """The rows ``begin`` to ``end`` of each spatial axis whose windows do not reach the padding that they read."""
+    """Return the rows ``begin`` to ``end`` of each spatial axis whose windows do not reach the padding
+    that they read."""
     found: dict[str, tuple[int, int]] = {}
     for read in shape.reads:
         op = read.tensor.op
@@ -49,7 +50,7 @@ def clean(shape: TileShape) -> dict[str, tuple[int, int]]:
 
 
 def whole_rows(shape: TileShape, target: Target) -> bool:
-    """Whether there is enough for all workers to do in blocks that have all rows."""
+    """Return whether there is enough for all workers to do in blocks that have all rows."""
     images = math.prod(shape.extents[axis] for axis in shape.batch)
     pieces = images * math.ceil(shape.extents[shape.vector] / shape.lanes)
     return target.threads == 1 or pieces >= 2 * target.threads
@@ -90,7 +91,7 @@ def peel_border(
 
 
 def inside(op: ComputeOp) -> dict[int, tuple[int, int]]:
-    """The indices ``low`` to ``high`` of the dimensions of a padded tensor that are not padding."""
+    """Return the indices ``low`` to ``high`` of the dimensions of a padded tensor that are not padding."""
     numbers: dict[Expr, int] = {axis: dimension for dimension, axis in enumerate(op.axis)}
     found: dict[int, tuple[int, int]] = {}
     for expr in op.body:

@@ -13,7 +13,7 @@ from search_spaces.tile_knobs import WHOLE
 
 
 def item_bytes(tensor: Tensor) -> int:
-    """Bytes of one element."""
+    """Return bytes of one element."""
     return ITEM_BYTES[tensor.dtype]
 
 
@@ -23,7 +23,7 @@ def whole(block: Numbers, total: Numbers) -> Numbers:
 
 
 def flag(columns: Columns, name: str) -> NDArray[np.bool_]:
-    """A bool knob [n]; False for a knob that this space does not have."""
+    """Return a bool knob [n]; False for a knob that this space does not have."""
     if name in columns:
         return columns[name].astype(np.bool_)
     return np.zeros(len(columns["parallel"]), dtype=np.bool_)

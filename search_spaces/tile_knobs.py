@@ -23,17 +23,17 @@ _SMALL_WORK = 1 << 15
 
 
 def ints(values: Iterable[int]) -> tuple[Value, ...]:
-    """Distinct ints in ascending order."""
+    """Return the distinct ints in ascending order."""
     return tuple(sorted(set(values)))
 
 
 def ceil_div(a: Numbers | float, b: Numbers | int) -> Numbers:
-    """Rounded-up quotient, as floats."""
+    """Return the rounded-up quotient, as floats."""
     return np.asarray(np.ceil(np.asarray(a, dtype=np.float64) / b))
 
 
 def column(columns: Columns, name: str, default: int) -> Numbers:
-    """A knob's values as floats [n]; ``default`` for a knob that this space does not have."""
+    """Return a knob's values as floats [n]; ``default`` for a knob that this space does not have."""
     if name in columns:
         return columns[name].astype(np.float64)
     n = len(next(iter(columns.values())))
@@ -58,12 +58,12 @@ def tile_knobs(shape: TileShape, target: Target) -> list[Knob]:
 
 
 def parallel_knob(target: Target, wide: bool, help: str) -> Knob:
-    """Whether workers share a kernel; one worker alone runs it as several would."""
+    """Return whether workers share a kernel; one worker alone runs it as several would."""
     return Knob.of("parallel", (False, True) if target.threads > 1 else (wide,), wide, help)
 
 
 def usual_rows(target: Target) -> int:
-    """Rows of a register tile of two vectors a row whose sums, operands and reads to come fit the registers."""
+    """Return rows of a register tile of two vectors a row whose sums, operands and reads to come fit the registers."""
     return 6 if target.registers < 32 else 8
 
 

@@ -37,7 +37,7 @@ _BODIES = 2
 
 
 def lhs_knob(shape: TileShape, target: Target) -> list[Knob]:
-    """The knob of lhs packing, where the left operand is a stored matrix of several times the second cache."""
+    """Return the knob of lhs packing, where the left operand is a stored matrix of several times the second cache."""
     read = _lhs(shape)
     if read is None or math.prod(read.tensor.shape) * item_bytes(read.tensor) <= _LARGE * target.l2_bytes:
         return []
@@ -46,7 +46,7 @@ def lhs_knob(shape: TileShape, target: Target) -> list[Knob]:
 
 
 def lhs_constraints(shape: TileShape, knobs: list[Knob]) -> list[Constraint]:
-    """Panels begin where tiles do, and a library kernel has its own."""
+    """Return panels begin where tiles do, and a library kernel has its own."""
     names = [knob.name for knob in knobs]
     if "left" not in names:
         return []
@@ -64,7 +64,8 @@ def lhs_constraints(shape: TileShape, knobs: list[Knob]) -> list[Constraint]:
 
 
 def pack_lhs(schedule: Schedule, shape: TileShape, accumulator: Stage, config: Choices) -> Stage | None:
-    """The stage that makes panels of the left operand, at the root; None where the rows are read where they lie."""
+    """Return the stage that makes panels of the left operand, at the root; None where the rows are read
+    where they lie."""
     if config.get("left", ROWS) not in (PANELS, BLOCK):
         return None
     read = _lhs(shape)

@@ -36,7 +36,7 @@ def kernel_knob(shape: TileShape) -> list[Knob]:
 
 
 def kernel_constraint(shape: TileShape, knobs: list[Knob]) -> Constraint:
-    """A library kernel packs and blocks by itself: what it does not read keeps one value."""
+    """Return a library kernel packs and blocks by itself: what it does not read keeps one value."""
     names = [knob.name for knob in knobs if knob.name in ("pack", "k_block")]
 
     def holds(c: Columns) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -72,12 +72,12 @@ def call_library(stage: Stage, shape: TileShape, config: Choices, width: Any) ->
 
 
 def _size(tiles: Any, tile: Any, extent: Any) -> Any:
-    """Rows or columns of a block of some tiles, or of all."""
+    """Return rows or columns of a block of some tiles, or of all."""
     return minimum(extent, maximum(tiles * tile, (tiles == WHOLE) * extent))
 
 
 def _is_matmul(shape: TileShape) -> bool:
-    """Whether the anchor is a product of two stored matrices whose rows are dense, and no tiny one."""
+    """Return whether the anchor is a product of two stored matrices whose rows are dense, and no tiny one."""
     if shape.window or len(shape.spatial) != 1 or len(shape.reads) != 2:
         return False
     row, main, vector = shape.spatial[0], shape.main, shape.vector

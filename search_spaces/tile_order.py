@@ -23,7 +23,7 @@ READ, SOURCE = "read", "source"
 
 
 def order_knob(shape: TileShape) -> list[Knob]:
-    """The order of staged copies, where the one that the anchor reads would leave lanes of a vector empty."""
+    """Return the order of staged copies, where the one that the anchor reads would leave lanes of a vector empty."""
     if not _reordered(shape):
         return []
     about = "dimensions of staged copies: as the kernel reads them, or as what they copy lies"
@@ -54,7 +54,7 @@ def _reordered(shape: TileShape) -> dict[str, tuple[int, ...]]:
 
 
 def source_order(op: ComputeOp) -> tuple[int, ...] | None:
-    """The dimensions of ``op`` in the order of the tensor that it copies, views between them included.
+    """Return the dimensions of ``op`` in the order of the tensor that it copies, views between them included.
 
     None where it is the order of ``op``, or where what is read is no permutation of the dimensions.
     """

@@ -23,7 +23,7 @@ _UNROLLED = 8
 
 
 def is_packing(op: ComputeOp, anchor: ComputeOp) -> bool:
-    """Whether a product reads a matrix that is gathered from an image, its rows and columns taken apart.
+    """Return whether a product reads a matrix that is gathered from an image, its rows and columns taken apart.
 
     Inlined, the quotients would be worked out in the innermost loop.
     """
@@ -34,7 +34,7 @@ def is_packing(op: ComputeOp, anchor: ComputeOp) -> bool:
 
 
 def packed_sources(stages: list[ComputeOp], anchor: ComputeOp) -> frozenset[str]:
-    """The stages, by name, that patches are copied from: images padded or brought to channels last."""
+    """Return the stages, by name, that patches are copied from: images padded or brought to channels last."""
     packing = [op for op in stages if is_packing(op, anchor)]
     return frozenset(tensor.op.name for op in packing for tensor in op.input_tensors)
 
@@ -57,7 +57,7 @@ def schedule_patches(stage: Stage, lanes: int, *, parallel: bool) -> None:
 
 
 def _run_sizes(op: ComputeOp) -> tuple[int, ...]:
-    """Lengths, ascending, of runs of a row that do not go on where the next one begins."""
+    """Return lengths, ascending, of runs of a row that do not go on where the next one begins."""
     last, (read,) = op.axis[-1], read_forms(op)
     sizes = {
         int(node.b.value)

@@ -25,7 +25,7 @@ _MOST_TAPS = 64  # of a larger window an iteration would fetch more lines than a
 
 
 def image_knob(shape: TileShape, target: Target) -> list[Knob]:
-    """The prefetch distance, where the image does not stay in the second cache and its windows are small."""
+    """Return the prefetch distance, where the image does not stay in the second cache and its windows are small."""
     read = image_read(shape)
     if math.prod(shape.extents[axis] for axis in (*shape.window, shape.main)) > _MOST_TAPS:
         return []
@@ -63,7 +63,7 @@ def image_read(shape: TileShape) -> ReadForm | None:
 
 
 def _stride(shape: TileShape, read: ReadForm) -> int:
-    """Pixels between the windows of neighbouring results in a row."""
+    """Return pixels between the windows of neighbouring results in a row."""
     steps = [abs(c) for terms in read.dims for axis, c in terms if axis == shape.spatial[-1]]
     return max(steps, default=1)
 

@@ -65,7 +65,8 @@ def schedule_tile(schedule: Schedule, shape: TileShape, config: Choices) -> None
 
 
 def schedule_products(schedule: Schedule, shape: TileShape, config: Choices) -> Stage:
-    """The register tiles of an anchor that another stage computes in its blocks; returns the stage to place there."""
+    """Schedule the register tiles of an anchor that another stage computes in its blocks, and return the
+    stage to place there."""
     config = {"tail": "overlap", "pack": shape.weights is not None, **config}
     config |= {"row_block": WHOLE, "vector_block": WHOLE, "parallel": False}
     stored, accumulator = _accumulator(schedule, shape, looped=False)
@@ -80,7 +81,7 @@ def schedule_products(schedule: Schedule, shape: TileShape, config: Choices) -> 
 
 
 def _accumulator(schedule: Schedule, shape: TileShape, looped: bool) -> tuple[Stage, Stage]:
-    """The stage that is stored, and the one that accumulates in registers."""
+    """Return the stage that is stored, and the one that accumulates in registers."""
     plan = shape.structure
     if plan.stored is plan.anchor or looped:
         cache = schedule.cache_write(schedule[plan.anchor.name].tensor, "local")
@@ -93,7 +94,7 @@ def _accumulator(schedule: Schedule, shape: TileShape, looped: bool) -> tuple[St
 def _tile_stored(
     stage: Stage, shape: TileShape, config: Choices, width: Any
 ) -> tuple[IterVar, list[IterVar], IterVar, list[IterVar]]:
-    """Split, reorder and parallelise the stored stage.
+    """Return split, reorder and parallelise the stored stage.
 
     Returns the block loop, the tile loops, which of them walks along rows, and the loops in a tile.
     """
@@ -129,7 +130,8 @@ def _tile_stored(
 
 
 def _blocks(stage: Stage, loop: IterVar, size: Any, tail: Any = "peel") -> tuple[list[IterVar], IterVar]:
-    """A loop over blocks of ``size`` iterations of a loop, and the loop in them; no such loop if one block is all."""
+    """Return a loop over blocks of ``size`` iterations of a loop, and the loop in them; no such loop if
+    one block is all."""
     if not isinstance(size, KnobValue) and size == WHOLE:
         return [], loop
     block, inside = stage.split(loop, factor=maximum(size, (size == WHOLE) * loop.extent), tail=tail)
@@ -266,7 +268,7 @@ def _place_producers(
 
 
 def _named(stage: Stage, shape: TileShape) -> dict[str, IterVar]:
-    """The data axes of a stage by the names that the anchor gives them."""
+    """Return the data axes of a stage by the names that the anchor gives them."""
     assert isinstance(stage.op, ComputeOp)
     names = [axis.name for axis in shape.structure.anchor.axis]
     return dict(zip(names, stage.op.axis, strict=True))

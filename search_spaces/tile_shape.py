@@ -57,7 +57,7 @@ class TileShape:
 
     @property
     def weights_constant(self) -> bool:
-        """Whether the packed operand is known at compile time, so that packing it is free."""
+        """Return whether the packed operand is known at compile time, so that packing it is free."""
         if self.weights is None:
             return False
         op, constants = self.weights.tensor.op, self.structure.program.constants
@@ -77,7 +77,7 @@ class TileShape:
 
 
 def tile_shape(structure: Structure, target: Target, vector: str | None = None) -> TileShape | None:
-    """The roles of the axes, or None where the anchor is not a plain reduction with data axes.
+    """Return the roles of the axes, or None where the anchor is not a plain reduction with data axes.
 
     ``vector`` is the last data axis, or another one behind which there is one element only.
     """
@@ -129,7 +129,7 @@ def _spatial(data: list[str], extents: dict[str, int], reads: Sequence[ReadForm]
 
 
 def _main(reduce_names: list[str], extents: dict[str, int]) -> str:
-    """The innermost reduce axis with more than one step."""
+    """Return the innermost reduce axis with more than one step."""
     return next((axis for axis in reversed(reduce_names) if extents[axis] > 1), reduce_names[-1])
 
 
@@ -158,7 +158,8 @@ def _weights(reads: Sequence[ReadForm], data: list[str], spatial: tuple[str, ...
 
 
 def _staged(structure: Structure) -> tuple[str, ...]:
-    """Elementwise stages (padding, a prologue) that the anchor or patches read and that are worth storing."""
+    """Return the elementwise stages (padding, a prologue) that the anchor or patches read and that are
+    worth storing."""
     anchor, constants = structure.anchor, structure.program.constants
     packed = packed_sources(structure.producers, anchor)
     read = packed.union(tensor.op.name for tensor in anchor.input_tensors)

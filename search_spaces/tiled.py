@@ -42,7 +42,7 @@ def tiled_space(
     knobs: Sequence[Knob] = (),
     constraints: Sequence[Constraint] = (),
 ) -> Space:
-    """A register-tiled space with the common knobs and the family's own."""
+    """Return a register-tiled space with the common knobs and the family's own."""
     return Space(
         workload=workload,
         target=target,

@@ -82,7 +82,8 @@ def crossed_lines(recipe: FlatRecipe) -> tuple[ReadForm, str, int] | None:
 
 
 def transposed_space(recipe: FlatRecipe, target: Target, crossed: ReadForm, lines: str, extent: int) -> Space:
-    """The schedules of a region that crosses an input's lines along axis ``lines``; see :func:`crossed_lines`."""
+    """Return the schedules of a region that crosses an input's lines along axis ``lines``; see
+    :func:`crossed_lines`."""
     blocked = TransposedRecipe(recipe.workload, recipe.family, recipe.lanes, crossed, lines)
     least = GROUP_BYTES // ITEM_BYTES[recipe.output.body[0].dtype]
     tiles = ints(t * least for t in (1, 2, 4, 8) if t * least <= extent) or (extent,)

@@ -43,7 +43,7 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
 
 
 def versions_of(family: str, versions: Mapping[str, int] = VERSIONS) -> tuple[tuple[str, int], ...]:
-    """The versions that a space of ``family`` depends on: its own, and those of all common passes."""
+    """Return the versions that a space of ``family`` depends on: its own, and those of all common passes."""
     return tuple(
         (name, number)
         for name, number in sorted(versions.items())

@@ -86,7 +86,7 @@ class WinogradRecipe:
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """The schedules of a transform with what follows it."""
+    """Return the schedules of a transform with what follows it."""
     anchor = workload.region.anchor
     assert anchor is not None
     is_input = anchor.op == "WinogradInput"

@@ -75,7 +75,7 @@ class WinogradBlocksRecipe:
             schedule_plain(schedule[op.name], self.windows.width, inline=True)
 
     def _results(self, stage: Stage, walk: Walk, config: Choices) -> tuple[IterVar, IterVar, TransformLoops]:
-        """The loops of the result: over blocks, over parts of a block's channels, and those of the transform."""
+        """Return the loops of the result: over blocks, over parts of a block's channels, and those of the transform."""
         assert isinstance(stage.op, ComputeOp)
         image, *_, channel = stage.op.axis
         height, width = self.results.tiles(stage)
@@ -105,12 +105,12 @@ class WinogradBlocksRecipe:
 
 
 def fits(workload: Workload) -> bool:
-    """Whether a chain of anchors is that of the three steps."""
+    """Return whether a chain of anchors is that of the three steps."""
     return [node.op for node in workload.region.anchors] == ["WinogradInput", "MatMul", "WinogradOutput"]
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """The schedules of a convolution by Winograd's algorithm in one dispatch."""
+    """Return the schedules of a convolution by Winograd's algorithm in one dispatch."""
     result = structure(workload.expressions)
     products = next(op for op in result.producers if op.reduction is not None)
     shape = tile_shape(structure(result.program, products), target)
@@ -155,13 +155,13 @@ def _rows(height: int) -> tuple[Value, ...]:
 
 
 def _row_parts(width: int) -> tuple[Value, ...]:
-    """All tiles of a row, or parts of it."""
+    """Return all tiles of a row, or parts of it."""
     parts = (math.ceil(width / number) for number in (2, 4, 8))
     return ints([width, *(part for part in parts if part >= _LEAST_TILES)])
 
 
 def _channel_parts(vectors: int) -> tuple[Value, ...]:
-    """All vectors of output channels, or a number of them that divides all."""
+    """Return all vectors of output channels, or a number of them that divides all."""
     return ints(v for v in (1, 2, 4, 6, 8, 12, 16, 32, vectors) if vectors % v == 0)
 
 

@@ -28,7 +28,7 @@ class Walk:
 
     @property
     def in_rows(self) -> bool:
-        """Whether the sums along one axis are those of a row of tiles."""
+        """Return whether the sums along one axis are those of a row of tiles."""
         return bool(self.order == ROW)
 
 

@@ -10,7 +10,7 @@ _CLOCK_STEPS, _LINKS, _MOVES, _PAGES, _FOLDS, _ROWS = 20, 16, 16, 256, 4, 32
 
 
 def clock(probe: Probe) -> tuple[float, Times]:
-    """Hertz while multiply-adds run: a chain of integer operations of one cycle each, beside four vectors."""
+    """Return Hertz while multiply-adds run: a chain of integer operations of one cycle each, beside four vectors."""
     data = page_aligned(PAGE)
     ir = kernels.multiply_adds("kernel", probe.lanes, 4, 1, integers=(1, _CLOCK_STEPS))
     reading = probe.time(ir, data.ctypes.data)
@@ -18,7 +18,7 @@ def clock(probe: Probe) -> tuple[float, Times]:
 
 
 def measure(probe: Probe, hertz: float) -> dict[str, tuple[float, Times]]:
-    """Values of Machine's fields, with the reading that each comes from."""
+    """Return values of Machine's fields, with the reading that each comes from."""
     data, lanes = page_aligned(_PAGES * PAGE + PAGE), probe.lanes
     width = 4 * lanes
     at = data.ctypes.data

@@ -11,7 +11,7 @@ _STEPS, _ROUNDS = 20_000, 32
 
 
 def are_free(probe: Probe) -> bool:
-    """Whether arithmetic takes as long on all cores at once as on one of them, a quarter of the times."""
+    """Return whether arithmetic takes as long on all cores at once as on one of them, a quarter of the times."""
     if probe.target.cores < 2:
         return True
     kernel = probe.kernel(kernels.multiply_adds("kernel", probe.lanes, 4, 4))

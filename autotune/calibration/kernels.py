@@ -19,7 +19,7 @@ _VECTORS = """  %f = load volatile {vector}, ptr %data
 def _loop(
     name: str, carried: Sequence[tuple[str, str, str, str]], before: str, body: Sequence[str], after: str = ""
 ) -> str:
-    """A loop of ``%steps`` steps; ``carried`` values are (type, name, initial, next)."""
+    """Return a loop of ``%steps`` steps; ``carried`` values are (type, name, initial, next)."""
     phis = [f"  %{n} = phi {t} [ {first}, %entry ], [ {last}, %loop ]" for t, n, first, last in carried]
     return "\n".join(
         [
@@ -76,7 +76,7 @@ def multiply_adds(
 
 
 def _integers(name: str, count: int) -> list[str]:
-    """Operations of one cycle each that need the one before, and that no identity shortens."""
+    """Return operations of one cycle each that need the one before, and that no identity shortens."""
     return [
         f"  %{name}_{number + 1} = {('add', 'xor')[number % 2]} i64 %{name}_{number}, {('%p', '%q')[number % 2]}"
         for number in range(count)
@@ -97,7 +97,7 @@ def moves(name: str, lanes: int, offsets: Sequence[int], *, store: bool = False)
 
 
 def broadcasts(name: str, lanes: int, count: int) -> str:
-    """A step repeats each of ``count`` elements in all lanes of a vector and adds it to one of as many sums."""
+    """Return code whose step repeats each of ``count`` elements in all lanes and adds it to one of as many sums."""
     vector, element = f"<{lanes} x float>", "<1 x float>"
     lines = []
     for n in range(count):
@@ -114,7 +114,7 @@ def broadcasts(name: str, lanes: int, count: int) -> str:
 
 
 def folds(name: str, lanes: int, count: int) -> str:
-    """A step loads ``count`` vectors and adds up the lanes of each."""
+    """Return code whose step loads ``count`` vectors and adds up the lanes of each."""
     vector, symbol = f"<{lanes} x float>", f"@llvm.vector.reduce.fadd.v{lanes}f32"
     lines = []
     for n in range(count):
@@ -149,7 +149,8 @@ def stream(
 def _round_and_round(
     name: str, lanes: int, offsets: Iterable[int], distance: int, size: int, *, copy: bool = False
 ) -> str:
-    """A step loads vectors at ``offsets`` from a place that goes on by ``distance``, modulo ``size``, all in bytes."""
+    """Return code whose step loads vectors at ``offsets`` from a place that goes on by ``distance``, modulo
+    ``size``, all in bytes."""
     vector = f"<{lanes} x float>"
     lines = [f"  %at = and i64 %place, {size - 1}", "  %here = getelementptr i8, ptr %data, i64 %at"]
     for number, offset in enumerate(offsets):

@@ -30,7 +30,8 @@ _SHORT, _LONG, _APART = 256, 1024, 17
 
 
 def measure(probe: Probe, hertz: float) -> Values:
-    """Values of Machine's fields, with the reading that each comes from; levels that a machine lacks are left out."""
+    """Return values of Machine's fields, with the reading that each comes from; levels that a machine
+    lacks are left out."""
     target = probe.target
     area = _huge(_area_bytes(target.l3_bytes))
     found = _caches(probe, hertz, area)
@@ -53,7 +54,8 @@ def _power_of_two(nbytes: int) -> int:
 
 
 def _huge(nbytes: int) -> NDArray[np.uint8]:
-    """Memory in huge pages where the system gives them: NumPy asks for them in large arrays, as modules have it."""
+    """Return memory in huge pages where the system gives them: NumPy asks for them in large arrays, as
+    modules have it."""
     area = np.empty(nbytes + _SLICE, np.uint8)
     area.fill(1)
     start = -area.ctypes.data % CACHE_LINE
@@ -61,7 +63,7 @@ def _huge(nbytes: int) -> NDArray[np.uint8]:
 
 
 def _small_pages(nbytes: int) -> NDArray[np.uint8] | None:
-    """Memory in small pages; None where the system cannot be asked for it."""
+    """Return memory in small pages; None where the system cannot be asked for it."""
     advice = getattr(mmap, "MADV_NOHUGEPAGE", None)
     if advice is None:
         return None
@@ -76,7 +78,7 @@ def _small_pages(nbytes: int) -> NDArray[np.uint8] | None:
 
 
 def _level_sizes(probe: Probe) -> dict[str, int]:
-    """Bytes that are in the second and in the last cache and in none nearer."""
+    """Return bytes that are in the second and in the last cache and in none nearer."""
     target = probe.target
     sizes = {"l2": _power_of_two(target.l2_bytes // 2)}
     if target.l3_bytes >= 4 * target.l2_bytes:
@@ -85,7 +87,7 @@ def _level_sizes(probe: Probe) -> dict[str, int]:
 
 
 def _caches(probe: Probe, hertz: float, area: NDArray[np.uint8]) -> Values:
-    """Bytes a cycle of each level, and of the last one what writing costs."""
+    """Return bytes a cycle of each level, and of the last one what writing costs."""
     found, lanes = {}, probe.lanes
     for name, size in _level_sizes(probe).items():
         read = probe.time(kernels.stream("kernel", lanes, size), area.ctypes.data)
@@ -96,7 +98,7 @@ def _caches(probe: Probe, hertz: float, area: NDArray[np.uint8]) -> Values:
 
 
 def _memory(probe: Probe, hertz: float, area: NDArray[np.uint8]) -> Values:
-    """Bytes a cycle that one core reads, and all of them together."""
+    """Return bytes a cycle that one core reads, and all of them together."""
     base, cores = area.ctypes.data, probe.target.cores
     read = probe.kernel(kernels.stream("kernel", probe.lanes, _SLICE))
     slices = [base + start for start in range(0, area.size - _SLICE + 1, _SLICE)]
@@ -144,7 +146,7 @@ def _pieces(probe: Probe, area: NDArray[np.uint8]) -> Values:
 def _together(
     pool: ThreadPoolExecutor, kernel: Kernel, slices: list[int], steps: int, cores: int
 ) -> list[float]:
-    """Nanoseconds of rounds in which each core goes through slices of its own."""
+    """Return nanoseconds of rounds in which each core goes through slices of its own."""
     places = cycle(slices)
     return [lap_together(pool, kernel, list(islice(places, cores)), steps) for _ in range(_ROUNDS)]
 
@@ -165,7 +167,7 @@ def _latencies(probe: Probe, hertz: float, area: NDArray[np.uint8]) -> Values:
 
 
 def _walked(walk: Kernel, area: NDArray[np.uint8], size: int) -> Times:
-    """Nanoseconds of a step from one line to another anywhere in ``size`` bytes, which nothing can foresee."""
+    """Return nanoseconds of a step from one line to another anywhere in ``size`` bytes, which nothing can foresee."""
     rng, lines = np.random.default_rng(0), size // CACHE_LINE
     order = rng.permutation(lines)
     words = area[: lines * CACHE_LINE].view(np.int64)

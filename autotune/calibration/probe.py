@@ -35,12 +35,12 @@ class Times(NamedTuple):
 
     @property
     def steady(self) -> bool:
-        """Whether a quarter of the runs agrees with the fastest."""
+        """Return whether a quarter of the runs agrees with the fastest."""
         return self.quarter <= _STEADY * self.best
 
     @staticmethod
     def of(times: list[float]) -> Times:
-        """The reading of several runs."""
+        """Return the reading of several runs."""
         return Times(min(times), float(np.quantile(times, 0.25)))
 
 
@@ -57,14 +57,14 @@ class Probe:
         return self.target.lanes("float32")
 
     def kernel(self, ir: str, name: str = "kernel") -> Kernel:
-        """Machine code of a micro-kernel."""
+        """Return the machine code of a micro-kernel."""
         code = LoadedCode([compile_ir(ir, self.target)])
         self._loaded.append(code)
         function: Kernel = _KERNEL(code.address(0, name))
         return function
 
     def time(self, ir: str, address: int, runs: int = 24) -> Times:
-        """Nanoseconds of a step of a kernel that always goes over the same data."""
+        """Return nanoseconds of a step of a kernel that always goes over the same data."""
         kernel, steps = self.kernel(ir), 64
         while (elapsed := lap(kernel, address, steps)) < 0.5 * _RUN_NS:
             steps = int(steps * min(16.0, max(2.0, _RUN_NS / max(elapsed, 1.0))))
@@ -72,21 +72,21 @@ class Probe:
 
 
 def page_aligned(nbytes: int) -> NDArray[np.uint8]:
-    """Zeros that begin at a page: kernels of arithmetic take their data for whole vectors."""
+    """Return zeros that begin at a page: kernels of arithmetic take their data for whole vectors."""
     raw = np.zeros(nbytes + PAGE, np.uint8)
     start = -raw.ctypes.data % PAGE
     return raw[start : start + nbytes]
 
 
 def lap(kernel: Kernel, address: int, steps: int) -> float:
-    """Nanoseconds of one run."""
+    """Return nanoseconds of one run."""
     begin = time.perf_counter_ns()
     kernel(address, steps)
     return float(time.perf_counter_ns() - begin)
 
 
 def lap_together(pool: ThreadPoolExecutor, kernel: Kernel, addresses: list[int], steps: int) -> float:
-    """Nanoseconds from the first start to the last end of runs on threads of their own, all begun together."""
+    """Return nanoseconds from the first start to the last end of runs on threads of their own, all begun together."""
 
     def run(address: int) -> tuple[int, int]:
         begin = time.perf_counter_ns()

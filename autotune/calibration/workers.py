@@ -12,7 +12,7 @@ _TILES, _COMMANDS, _SAMPLES = 4096, 20, 400
 
 
 def measure(probe: Probe) -> dict[str, tuple[float, Times]]:
-    """Seconds of Machine's fields, with the reading that each comes from; one worker has none to wait for.
+    """Return seconds of Machine's fields, with the reading that each comes from; one worker has none to wait for.
 
     Where others have the cores, no reading counts as steady: workers that take turns on a core always wait as long.
     """

@@ -39,7 +39,7 @@ class Backend(Protocol):
     """
 
     def compile(self, program: LoopProgram, target: Target, name: str = "") -> DispatchCode:
-        """The code of a program.
+        """Return the code of a program.
 
         Symbols start with ``name``, or with a hash of the code, so that the objects of different programs can be
         loaded together.
@@ -61,7 +61,7 @@ BACKENDS: Mapping[str, str] = {
 
 @cache
 def backend_for(arch: str) -> Backend:
-    """The backend of an architecture; raises TargetError where there is none."""
+    """Return the backend of an architecture; raises TargetError where there is none."""
     if arch not in BACKENDS:
         raise TargetError(f"no code generator for {arch}; known: {', '.join(BACKENDS)}")
     module, name = BACKENDS[arch].split(":")
@@ -78,7 +78,7 @@ def compile_schedule(
     constants: frozenset[str] = frozenset(),
     strides: Mapping[str, tuple[int, ...]] | None = None,
 ) -> DispatchCode:
-    """The code of a schedule, by the backend of its target.
+    """Return the code of a schedule, by the backend of its target.
 
     ``args`` are inputs, then outputs; ``constants`` and ``strides`` are as in ``lower_schedule``, ``name`` as in
     :meth:`Backend.compile`. Raises LoweringError, and what the backend raises.
@@ -95,7 +95,7 @@ def manifest_of(
     constants: frozenset[str] = frozenset(),
     strides: Mapping[str, tuple[int, ...]] | None = None,
 ) -> DispatchCode:
-    """Kernels and buffers of the code of a schedule, which is not made: see :func:`compile_schedule`."""
+    """Return kernels and buffers of the code of a schedule, which is not made: see :func:`compile_schedule`."""
     program = lower_schedule(schedule, args, constants=constants, strides=strides)
     return backend_for(target.arch).manifest(program, target)
 

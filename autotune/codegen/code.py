@@ -51,7 +51,7 @@ class Launch:
     block: Size
 
     def blocks(self, tiles: int = 1) -> Size:
-        """The grid for so many tiles (at least one).
+        """Return the grid for so many tiles (at least one).
 
         >>> Launch(None, (64, 1, 1)).blocks(100)
         (2, 1, 1)

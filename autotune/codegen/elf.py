@@ -49,7 +49,7 @@ class Section:
 
     @property
     def stored(self) -> bool:
-        """Whether the file has its bytes."""
+        """Return whether the file has its bytes."""
         return self.kind != _NOBITS
 
 
@@ -94,7 +94,7 @@ class ObjectFile:
         )
 
     def relocations(self) -> list[Relocation]:
-        """Relocations of the sections that are mapped; raises BuildError where they are damaged."""
+        """Return relocations of the sections that are mapped; raises BuildError where they are damaged."""
         try:
             return [
                 relocation
@@ -121,7 +121,7 @@ class ObjectFile:
 
 
 def read_object(data: bytes) -> ObjectFile:
-    """Sections and symbols of a 64-bit little-endian ELF object; raises BuildError when it is damaged."""
+    """Return sections and symbols of a 64-bit little-endian ELF object; raises BuildError when it is damaged."""
     try:
         arch, sections = _sections(data)
         symbols: list[Symbol] = []
@@ -136,12 +136,12 @@ def read_object(data: bytes) -> ObjectFile:
 
 
 def read_symbols(data: bytes) -> ObjectSymbols:
-    """Global symbols of an object; raises BuildError when it is damaged."""
+    """Return the global symbols of an object; raises BuildError when it is damaged."""
     return read_object(data).exported
 
 
 def _sections(data: bytes) -> tuple[str, list[Section]]:
-    """Architecture and section headers, each with its range inside ``data``."""
+    """Return the architecture and section headers, each with its range inside ``data``."""
     fields = _HEADER.unpack_from(data, 0)
     ident, kind, machine, start, entry_size, count = (
         *fields[:3],
@@ -166,7 +166,7 @@ def _sections(data: bytes) -> tuple[str, list[Section]]:
 
 
 def _symbols(data: bytes, table: Section, sections: list[Section]) -> list[Symbol]:
-    """All symbols of a table; names are read of those that are global."""
+    """Return all symbols of a table; names are read of those that are global."""
     strings = sections[table.link]
     if strings.kind != _STRTAB or table.size % _SYMBOL.size:
         raise ValueError("malformed symbol table")

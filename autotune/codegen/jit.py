@@ -70,7 +70,7 @@ def symbol_address(name: str) -> int:
 
 
 def _checked(index: int, data: bytes) -> ObjectFile:
-    """An object that can run in this process; raises BuildError."""
+    """Return an object that can run in this process; raises BuildError."""
     symbols = object_symbols(data)  # of devices too, to say what they need
     _check(index, symbols)
     return read_object(data)

@@ -115,7 +115,7 @@ class LinkedCode:
         return size
 
     def _indirect(self, placed: _Placed, relocation: Relocation) -> bool:
-        """Whether a place refers to a jump or to a word that holds the address."""
+        """Return whether a place refers to a jump or to a word that holds the address."""
         refers = form(relocation.kind).refers
         undefined = placed.object.symbols[relocation.symbol].section == UNDEFINED
         return refers == "slot" or (refers == "call" and undefined)

@@ -41,7 +41,7 @@ Around = tuple[Let | If, ...]
 def in_turns(
     stmt: Stmt, together: Callable[[For], bool], meets: Callable[[Stmt], bool], kind: str, *, innermost: bool
 ) -> Stmt:
-    """The statement with the loops over threads that ``together`` names taken apart.
+    """Return the statement with the loops over threads that ``together`` names taken apart.
 
     No such loop is around what ``meets`` finds afterwards, such as barriers. The loops in its place are of ``kind``,
     around all of what lies between two such places, or with ``innermost`` around single statements.
@@ -72,7 +72,7 @@ class _Threads:
             self._mark(loop.body, under=False)
 
     def apart(self, stmt: Stmt, around: Around) -> Stmt:
-        """The statement as all threads run it, under what is ``around`` it."""
+        """Return the statement as all threads run it, under what is ``around`` it."""
         if not self._is_divided(stmt):
             return self._by_each(stmt, around)
         if isinstance(stmt, Seq):
@@ -103,7 +103,7 @@ class _Threads:
         return isinstance(stmt, Seq | Allocate) or (isinstance(stmt, For) and stmt.kind == "serial")
 
     def _by_each(self, stmt: Stmt, around: Around) -> Stmt:
-        """A statement that each thread runs, or that is the same for all."""
+        """Return a statement that each thread runs, or that is the same for all."""
         if not around and not self._statement_differs(stmt):
             return stmt
         for node in reversed(around):

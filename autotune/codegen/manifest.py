@@ -28,7 +28,7 @@ def with_manifest(
     text: str,
     overwriting: Sequence[tuple[Buffer, Buffer]] = (),
 ) -> DispatchCode:
-    """The code of a program, whose kernels became ``entries``, with its manifest.
+    """Return the code of a program, whose kernels became ``entries``, with its manifest.
 
     In it ``overwriting`` are outputs and inputs that may be the same memory.
     """

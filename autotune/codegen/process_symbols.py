@@ -24,7 +24,7 @@ def process_address(name: str) -> int:
 
 @cache
 def _opened(library: str | None) -> ctypes.CDLL | None:
-    """A library, None where the system has none of this name."""
+    """Return a library, None where the system has none of this name."""
     try:
         return ctypes.CDLL(library)
     except OSError:

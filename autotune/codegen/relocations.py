@@ -58,7 +58,7 @@ def encoded(kind: int, address: int, place: int) -> bytes:
 
 
 def jump(address: int) -> bytes:
-    """16 bytes: ``jmp [rip + 2]``, two bytes of padding, and the destination in the word at :data:`SLOT`."""
+    """Return 16 bytes: ``jmp [rip + 2]``, two bytes of padding, and the destination in the word at :data:`SLOT`."""
     return b"\xff\x25\x02\x00\x00\x00\x90\x90" + address.to_bytes(8, "little")
 
 

@@ -15,7 +15,7 @@ _DIRECTIVE = re.compile(rb"^[ \t]*#[ \t]*(\w+)", re.MULTILINE)
 
 
 def object_symbols(data: bytes) -> ObjectSymbols:
-    """The symbols of an object; raises BuildError for what is none, or is damaged.
+    """Return the symbols of an object; raises BuildError for what is none, or is damaged.
 
     A source may hold no directives but pragmas, which compilers could otherwise read files for.
     """

@@ -11,7 +11,7 @@ from autotune.codegen.code import BufferSpec, DispatchCode, Kernel, Launch
 
 
 def to_json(code: DispatchCode) -> dict[str, Any]:
-    """The code without its LLVM IR text, which nobody needs to run it."""
+    """Return the code without its LLVM IR text, which nobody needs to run it."""
     return {
         "object": base64.b64encode(code.object_code).decode(),
         "kernels": [asdict(kernel) for kernel in code.kernels],

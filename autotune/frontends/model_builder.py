@@ -61,7 +61,7 @@ class ModelBuilder:
         self._nodes.append(helper.make_node(op, list(inputs), list(outputs), name=outputs[0], **attributes))
 
     def finish(self, outputs: Sequence[str], opset: int = OPSET) -> onnx.ModelProto:
-        """The model with the given outputs, their types inferred."""
+        """Return the model with the given outputs, their types inferred."""
         import onnx
         from onnx import helper
 

@@ -51,7 +51,7 @@ def load(
     shapes: Given | None = None,
     values: Mapping[str, Array] | None = None,
 ) -> Graph:
-    """The graph of a model; arguments and errors are those of :func:`autotune.frontends.onnx.load`."""
+    """Return the graph of a model; arguments and errors are those of :func:`autotune.frontends.onnx.load`."""
     model = read_model(source)
     if isinstance(model, TextModel):
         return model.graph(shapes or {}, values or {})
@@ -59,7 +59,7 @@ def load(
 
 
 def load_traced(model: ReadModel, shapes: Given) -> onnx.Traced:
-    """The graph of a model, and what was evaluated on the way to it: nothing for a text."""
+    """Return the graph of a model, and what was evaluated on the way to it: nothing for a text."""
     if isinstance(model, TextModel):
         graph = model.graph(shapes, {})
         return onnx.Traced(graph, {}, graph.types, graph.constants)
@@ -67,12 +67,12 @@ def load_traced(model: ReadModel, shapes: Given) -> onnx.Traced:
 
 
 def declared_shapes(model: ReadModel) -> Declared:
-    """The shapes of a model's inputs, with the names of open dimensions, ``INPUT.AXIS`` for one without."""
+    """Return the shapes of a model's inputs, with the names of open dimensions, ``INPUT.AXIS`` for one without."""
     return model.inputs if isinstance(model, TextModel) else onnx.declared_shapes(onnx.inputs_of(model))
 
 
 def open_shapes(model: ReadModel) -> dict[str, list[int | str]]:
-    """Inputs of a model that leave sizes open; raises ModelImportError for an input of unknown rank."""
+    """Return inputs of a model that leave sizes open; raises ModelImportError for an input of unknown rank."""
     found = dict[str, list[int | str]]()
     for name, shape in declared_shapes(model).items():
         if shape is None:

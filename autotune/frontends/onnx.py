@@ -90,7 +90,7 @@ class Traced:
 
 
 def load_traced(model: LoadedModel, shapes: Given) -> Traced:
-    """:func:`load`, which evaluates larger constants too, and says how each came about."""
+    """Return :func:`load`, which evaluates larger constants too, and says how each came about."""
     importer = _Importer(model, shapes, {}, MAX_EVALUATED_BYTES)
     graph = importer.run()
     return Traced(graph, importer.folded, importer.types, importer.constants)
@@ -437,7 +437,7 @@ def _names_read(graph: Any) -> set[str]:
 
 
 def _origins(graph: Any, names: Mapping[str, str]) -> list[str]:
-    """The node of the file that each node comes from; a function's body stands before what gives its result."""
+    """Return the node of the file that each node comes from; a function's body stands before what gives its result."""
     found, origin = [], ""
     for proto in reversed(graph.node):
         named = [names[value] for value in proto.output if value in names]
@@ -447,7 +447,7 @@ def _origins(graph: Any, names: Mapping[str, str]) -> list[str]:
 
 
 def _fits(shape: Sequence[int], declared: list[int | str] | None) -> bool:
-    """Whether an input declared so can have a shape."""
+    """Return whether an input declared so can have a shape."""
     return declared is None or (
         len(shape) == len(declared)
         and all(isinstance(d, str) or d == g for d, g in zip(declared, shape, strict=True))
@@ -455,13 +455,14 @@ def _fits(shape: Sequence[int], declared: list[int | str] | None) -> bool:
 
 
 def inputs_of(model: LoadedModel) -> list[Any]:
-    """The inputs of a model, without those that an initialiser gives a value."""
+    """Return the inputs of a model, without those that an initialiser gives a value."""
     stored = {tensor.name for tensor in model.proto.graph.initializer}
     return [value for value in model.proto.graph.input if value.name not in stored]
 
 
 def declared_shapes(inputs: Iterable[Any]) -> dict[str, list[int | str] | None]:
-    """Shapes of inputs, with the names of open dimensions, ``INPUT.AXIS`` for one without; None for unknown rank."""
+    """Return shapes of inputs, with the names of open dimensions, ``INPUT.AXIS`` for one without; None
+    for unknown rank."""
     return {v.name: _declared_shape(v) for v in inputs if v.type.HasField("tensor_type")}
 
 

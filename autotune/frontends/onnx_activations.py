@@ -89,7 +89,7 @@ _DEFAULTS: Mapping[str, tuple[str, ...]] = {
 
 
 def activations(node: OnnxNode, directions: int) -> list[tuple[Activation, ...]]:
-    """The activations of each direction; parameters go to those that have one, in their order.
+    """Return the activations of each direction; parameters go to those that have one, in their order.
 
     Raises:
         ModelImportError: there is no such activation, or they are too few or too many.
@@ -119,7 +119,7 @@ def _given(values: Sequence[Any]) -> list[float]:
 
 
 def _next(values: list[float], default: float | None) -> float:
-    """The next of the values that are given, for an activation that takes one."""
+    """Return the next of the values that are given, for an activation that takes one."""
     if default is None:
         return 0.0
     return values.pop(0) if values else default

@@ -34,7 +34,7 @@ class NamedDevices:
         return bool(self.nodes or self.values or self.default)
 
     def apply(self, graph: Graph) -> Graph:
-        """The graph with these devices; its nodes have theirs already.
+        """Return the graph with these devices; its nodes have theirs already.
 
         Raises PlacementError for a node and a result of it that are put on different devices, ModelImportError for a
         device of a value that is not in the graph.
@@ -60,7 +60,7 @@ class NamedDevices:
         return node.replace(device=device) if device != node.device else node
 
     def within(self, node: Any) -> str:
-        """The device of a ``NodeProto`` of these; "" for that of the node around it. Raises PlacementError."""
+        """Return the device of a ``NodeProto`` of these; "" for that of the node around it. Raises PlacementError."""
         name = _called(node)
         values = {v: self.values[v] for v in node.output if v in self.values}
         found = _one_device(
@@ -116,12 +116,12 @@ def _in_graph(graph: Any, origin: str, node_names: Mapping[str, str]) -> NamedDe
 
 
 def _called(node: Any) -> str:
-    """A node by its first result: names of nodes need not differ."""
+    """Return a node by its first result: names of nodes need not differ."""
     return str(next(filter(None, node.output), node.name))
 
 
 def _one_device(what: str, own: str, values: Mapping[str, str]) -> str:
-    """The device of a node that has ``own`` and whose results have those of ``values``; "" for none."""
+    """Return the device of a node that has ``own`` and whose results have those of ``values``; "" for none."""
     said = {f"the {KEY} of the node": own} if own else {}
     said |= {f"the {KEY} of its result {value!r}": device for value, device in values.items()}
     if len(set(said.values())) > 1:
@@ -152,7 +152,7 @@ def _is_ours(key: str) -> bool:
 
 
 def _described(graph: Any) -> Iterator[tuple[str, Any]]:
-    """All of a graph that has metadata, and of the graphs inside of it, each with what to call it."""
+    """Yield all of a graph that has metadata, and of the graphs inside of it, each with what to call it."""
     yield f"graph {graph.name!r}", graph
     for value in (*graph.value_info, *graph.input, *graph.output):
         yield f"value {value.name!r}", value
@@ -168,7 +168,8 @@ def _of_nodes(nodes: Any) -> Iterator[tuple[str, Any]]:
 
 
 def device_in(properties: Any, what: str) -> str:
-    """The device that properties name for ``what``; "" without one. Raises ModelImportError for two, and for none."""
+    """Return the device that properties name for ``what``; "" without one. Raises ModelImportError for
+    two, and for none."""
     found = {entry.value.strip() for entry in properties if entry.key == KEY}
     if len(found) > 1 or found == {""}:
         said = " and ".join(map(repr, sorted(found)))

@@ -17,7 +17,7 @@ SPECIAL = ("Constant", "ConstantOfShape", "EyeLike", "MelWeightMatrix", "Range",
 
 
 def fold_special(node: OnnxNode) -> Array | None:
-    """The value of a node that depends on types or attributes only, or None for other nodes."""
+    """Return the value of a node that depends on types or attributes only, or None for other nodes."""
     if node.op == "Constant":
         return _constant_value(node)
     if node.op == "ConstantOfShape":
@@ -117,7 +117,7 @@ def _constant_value(node: OnnxNode) -> Array:
 
 
 def attribute_value(proto: Any, read_tensor: Callable[[Any], Array]) -> Attr | tuple[str, ...] | Array | None:
-    """Python value of an ``AttributeProto``; None for kinds without one (graphs, strings, ...)."""
+    """Return Python value of an ``AttributeProto``; None for kinds without one (graphs, strings, ...)."""
     from onnx import AttributeProto
 
     if proto.type == AttributeProto.FLOAT:

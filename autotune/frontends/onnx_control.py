@@ -111,7 +111,7 @@ class _Repeated:
     attempts: int = field(default=0, init=False)
 
     def results(self) -> list[str]:
-        """The carried values in the end, then what was collected."""
+        """Return the carried values in the end, then what was collected."""
         nodes = _nodes_of(self.body)
         if self.trips == 0:
             return [*self.initial, *self._nothing()]
@@ -258,7 +258,7 @@ class _Repeated:
         return [v for i, v in enumerate(outputs) if not active or i != len(self.initial)]
 
     def _device_of(self, nodes: Sequence[Node]) -> str:
-        """The device that all nodes of a step name: one loop runs on one device."""
+        """Return the device that all nodes of a step name: one loop runs on one device."""
         found = sorted({node.device for node in nodes})
         if len(found) > 1:
             named = ", ".join(device or "no device" for device in found)
@@ -269,7 +269,7 @@ class _Repeated:
         return found[0] if found else ""
 
     def _declare(self, prefix: str) -> _Inputs:
-        """Values that stand for what a step takes."""
+        """Return values that stand for what a step takes."""
         model = self.model
         carried = [f"{prefix}carried{i}" for i in range(len(self.initial))]
         taken = [f"{prefix}taken{i}" for i in range(len(self.scanned))]
@@ -286,7 +286,7 @@ class _Repeated:
         return _Inputs([*counters, *carried, *taken], carried, taken, iteration)
 
     def _until(self, prefix: str, inputs: _Inputs, results: list[str]) -> tuple[list[str], list[str]]:
-        """The results of a step, where its condition may end the loop: from then on what is carried stays.
+        """Return the results of a step, where its condition may end the loop: from then on what is carried stays.
 
         Of a condition that is never known there is another carried value, which is the first result.
         """
@@ -320,7 +320,7 @@ class _Repeated:
         )
 
     def _nothing(self) -> list[str]:
-        """Empty results of no steps, whose shape only the body tells."""
+        """Return the empty results of no steps, whose shape only the body tells."""
         if not self._collected():
             return []
         prefix = self._prefix()
@@ -400,7 +400,7 @@ def _scan(node: OnnxNode, body: Any, model: Importing) -> None:
 
 
 def _moved(value: str, source: int, target: int, model: Importing) -> str:
-    """A value with one axis elsewhere."""
+    """Return a value with one axis elsewhere."""
     rank = model.type_of(value).rank
     order = [axis for axis in range(rank) if axis != source % rank]
     order.insert(target % rank, source % rank)

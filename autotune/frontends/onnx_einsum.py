@@ -55,7 +55,7 @@ def einsum(node: OnnxNode, emit: Emitter) -> None:
 
 
 def _parsed(node: OnnxNode) -> tuple[list[str], str]:
-    """Letters of each operand and of the result, ellipses written out."""
+    """Return letters of each operand and of the result, ellipses written out."""
     equation = "".join(str(node.attrs.get("equation", "")).split())
     left, arrow, right = equation.partition("->")
     operands = left.split(",")
@@ -116,7 +116,7 @@ class _Algebra:
     extents: Mapping[str, int]
 
     def diagonal(self, term: _Term) -> _Term:
-        """The elements where the places along dimensions of one letter are the same."""
+        """Return the elements where the places along dimensions of one letter are the same."""
         while len(set(term.letters)) < len(term.letters):
             letter = next(a for a in term.letters if term.letters.count(a) > 1)
             others = [n for n, a in enumerate(term.letters) if a != letter]
@@ -133,7 +133,7 @@ class _Algebra:
         return term
 
     def without_units(self, term: _Term) -> _Term:
-        """Less dimensions of one element where other operands have more."""
+        """Return less dimensions of one element where other operands have more."""
         shape = self.emit.type_of(term.value).shape
         gone = [n for n, a in enumerate(term.letters) if shape[n] == 1 and self.extents[a] != 1]
         if not gone:
@@ -142,7 +142,7 @@ class _Algebra:
         return _Term(self.emit("Squeeze", [term.value], {"axes": tuple(gone)}), letters)
 
     def product(self, a: _Term, b: _Term, needed: Collection[str]) -> _Term:
-        """Two terms multiplied, and summed over what is not needed."""
+        """Return two terms multiplied, and summed over what is not needed."""
         a = self.summed(a, {*needed, *b.letters})
         b = self.summed(b, {*needed, *a.letters})
         both = [letter for letter in a.letters if letter in b.letters]
@@ -165,7 +165,7 @@ class _Algebra:
         return _Term(made, letters)
 
     def arranged(self, term: _Term, batch: Sequence[str], *sides: Sequence[str]) -> str:
-        """The term with its batch dimensions first, and two more that its other letters are joined to."""
+        """Return the term with its batch dimensions first, and two more that its other letters are joined to."""
         order = [term.letters.index(letter) for letter in (*batch, *sides[0], *sides[1])]
         value = self._transposed(term.value, order)
         shape = [self.extents[letter] for letter in batch]
@@ -175,13 +175,13 @@ class _Algebra:
         return self.emit("Reshape", [value], {"shape": tuple(shape)}, "joined")
 
     def aligned(self, term: _Term, letters: str) -> str:
-        """The term with a dimension for each of ``letters``, of one element for those that it lacks."""
+        """Return the term with a dimension for each of ``letters``, of one element for those that it lacks."""
         value = self._transposed(term.value, [term.letters.index(a) for a in letters if a in term.letters])
         lacking = tuple(n for n, a in enumerate(letters) if a not in term.letters)
         return self.emit("Unsqueeze", [value], {"axes": lacking}) if lacking else value
 
     def summed(self, term: _Term, needed: Collection[str]) -> _Term:
-        """The term summed over the letters that are not needed."""
+        """Return the term summed over the letters that are not needed."""
         gone = tuple(n for n, a in enumerate(term.letters) if a not in needed)
         if not gone:
             return term

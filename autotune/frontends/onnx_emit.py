@@ -41,17 +41,17 @@ class Emitter:
         return output
 
     def constant(self, value: Array | float | int, dtype: str) -> str:
-        """A constant."""
+        """Return a constant."""
         name = self.fresh(f"{self.node.outputs[0]}.constant")
         self.define(name, np.asarray(value).astype(dtype))
         return name
 
     def type_of(self, value: str) -> TensorType:
-        """The type of a value."""
+        """Return the type of a value."""
         return self.node.scope.type_of(value)
 
     def wants(self, index: int) -> bool:
-        """Whether the node has an output."""
+        """Return whether the node has an output."""
         return index < len(self.node.outputs) and self.node.outputs[index] != ABSENT
 
 

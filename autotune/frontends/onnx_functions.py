@@ -29,13 +29,13 @@ class Definition:
 
 
 def is_defined(op: str, opset: int) -> bool:
-    """Whether ONNX defines an operator by others."""
+    """Return whether ONNX defines an operator by others."""
     return _defining(op, opset) is not None
 
 
 @cache
 def parts_of(op: str, opset: int) -> tuple[tuple[str, int], ...]:
-    """The operators that one is defined by and their opset; none where the definition depends on types."""
+    """Return the operators that one is defined by and their opset; none where the definition depends on types."""
     schema = _defining(op, opset)
     if schema is None or not schema.has_function:
         return ()
@@ -47,7 +47,8 @@ def parts_of(op: str, opset: int) -> tuple[tuple[str, int], ...]:
 def definition_of(
     proto: Any, opset: int, type_of: Callable[[str], TensorType], prefix: str
 ) -> Definition | None:
-    """The nodes that define a node; names of values inside begin with ``prefix``. None where ONNX has no definition.
+    """Return the nodes that define a node; names of values inside begin with ``prefix``. None where ONNX
+    has no definition.
 
     Raises:
         ModelImportError: the node has an attribute that the definition, that of a later opset, does not know.
@@ -72,7 +73,8 @@ def definition_of(
 
 @cache
 def _defining(op: str, opset: int) -> Any:
-    """The version of an operator that has a definition: that of the opset, or else the newest; None without one."""
+    """Return the version of an operator that has a definition: that of the opset, or else the newest;
+    None without one."""
     from onnx import defs
 
     if not defs.has(op):
@@ -101,7 +103,7 @@ def _opset_of(body: Any) -> int:
 
 
 def _with_defaults(proto: Any, opset: int) -> Any:
-    """The node with the attributes that it does not give, as its own opset has them."""
+    """Return the node with the attributes that it does not give, as its own opset has them."""
     import onnx
 
     full = onnx.NodeProto()
@@ -114,7 +116,7 @@ def _with_defaults(proto: Any, opset: int) -> Any:
 
 
 def _with_axes(full: Any, schema: Any, name: str) -> tuple[Any, tuple[Any, ...]]:
-    """The node with the axes of a reduction as an input, as since opset 18, and the constant that gives them."""
+    """Return the node with the axes of a reduction as an input, as since opset 18, and the constant that gives them."""
     from onnx import helper
 
     given = [attribute for attribute in full.attribute if attribute.name == "axes"]
@@ -126,7 +128,7 @@ def _with_axes(full: Any, schema: Any, name: str) -> tuple[Any, tuple[Any, ...]]
 
 
 def _paired(inner: Iterable[str], outer: Iterable[str], prefix: str = "") -> Iterable[tuple[str, str]]:
-    """Names of a definition and what they are outside; results that nothing asks for get a name of their own."""
+    """Return names of a definition and what they are outside; results that nothing asks for get a name of their own."""
     given = list(outer)
     for index, name in enumerate(inner):
         value = given[index] if index < len(given) else ABSENT
@@ -134,7 +136,8 @@ def _paired(inner: Iterable[str], outer: Iterable[str], prefix: str = "") -> Ite
 
 
 def _renamed(node: Any, names: Mapping[str, str], prefix: str, given: Mapping[str, Any]) -> Any:
-    """A node of a definition, or of a subgraph in it, with the names and attributes of the node that it stands for."""
+    """Return a node of a definition, or of a subgraph in it, with the names and attributes of the node
+    that it stands for."""
     import onnx
 
     def outside(name: str) -> str:

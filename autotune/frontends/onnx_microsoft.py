@@ -29,7 +29,7 @@ DEFINED = tuple(_DOMAIN + name for name in (*_TWO, *_ONE, "QLinearConcat", "QGem
 
 
 def microsoft_definition(proto: Any, prefix: str) -> Definition:
-    """The nodes that define a node of :data:`DEFINED`; names of values inside begin with ``prefix``.
+    """Return the nodes that define a node of :data:`DEFINED`; names of values inside begin with ``prefix``.
 
     Raises:
         ModelImportError: images are channels last, or a softmax is that of before opset 13.

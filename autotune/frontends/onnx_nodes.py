@@ -25,13 +25,13 @@ class Scope(Protocol):
     opset: int
 
     def type_of(self, value: str) -> TensorType:
-        """Type of a value that is already known."""
+        """Return the type of a value that is already known."""
 
     def constant_of(self, value: str) -> Array | None:
-        """Array of a value if it is constant."""
+        """Return the array of a value if it is constant."""
 
     def inputs_behind(self, value: str) -> tuple[str, ...]:
-        """The inputs of the model that a value depends on."""
+        """Return the inputs of the model that a value depends on."""
 
 
 @dataclass
@@ -52,15 +52,15 @@ class OnnxNode:
         return self.inputs[index] if index < len(self.inputs) else ABSENT
 
     def input_type(self, index: int) -> TensorType:
-        """Type of a present input."""
+        """Return the type of a present input."""
         return self.scope.type_of(self.inputs[index])
 
     def fail(self, reason: str) -> ModelImportError:
-        """An error that names this node."""
+        """Return an error that names this node."""
         return ModelImportError(f"node {self.name!r} ({self.op}): {reason}")
 
     def unknown(self, what: str, value: str) -> UnknownParameterError:
-        """An error for a value that is not constant but decides what is compiled."""
+        """Return an error for a value that is not constant but decides what is compiled."""
         inputs = self.scope.inputs_behind(value)
         example = ", ".join(f"{name!r}: ..." for name in inputs)
         found = self.fail(
@@ -85,7 +85,7 @@ _RENAMED = {"constant_value": "value", "K": "k"}
 
 @cache
 def _parameters(op: str, opset: int) -> tuple[Parameter, ...]:
-    """The inputs that ONNX's definition calls what an attribute is called here; axes are always one."""
+    """Return the inputs that ONNX's definition calls what an attribute is called here; axes are always one."""
     attributes = ops.get(op).attributes if ops.supported(op) else {}
     names = [_RENAMED.get(declared.name, declared.name) for declared in schema_of(op, opset).inputs]
     return tuple(
@@ -238,7 +238,7 @@ def _dropout(node: OnnxNode) -> None:
 
 
 def _scalar(node: OnnxNode, index: int, name: str, default: float) -> float:
-    """A number that must be known when the model is compiled."""
+    """Return a number that must be known when the model is compiled."""
     value = node.input(index)
     if value == ABSENT:
         return default

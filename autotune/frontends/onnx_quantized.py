@@ -65,7 +65,7 @@ def dequantize(node: OnnxNode, emit: Emitter) -> None:
 
 
 def _spread(node: OnnxNode, emit: Emitter, index: int, block: int) -> str:
-    """Scales or zero points in a shape that broadcasts to the first input."""
+    """Return scales or zero points in a shape that broadcasts to the first input."""
     x, steps, value = node.input_type(0), node.input_type(index), node.inputs[index]
     if steps.size == 1:
         return emit("Reshape", [value], {"shape": ()}, "one")

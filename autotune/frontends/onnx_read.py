@@ -69,7 +69,7 @@ def read_model(source: ModelSource) -> LoadedModel:
 
 
 def _node_names(graph: Any) -> dict[str, str]:
-    """The node that defines each value: its name, or its first output if it has no name of its own."""
+    """Return the node that defines each value: its name, or its first output if it has no name of its own."""
     times = Counter(node.name for node in graph.node)
     return {
         value: node.name if node.name and times[node.name] == 1 else next(filter(None, node.output))
@@ -102,7 +102,7 @@ def _parse(source: ModelSource) -> tuple[Any, str, Path | None]:
 
 
 def read_file(path: Path) -> bytes:
-    """The bytes of a model; raises UsageError where there is no such file, or it cannot be read."""
+    """Return the bytes of a model; raises UsageError where there is no such file, or it cannot be read."""
     try:
         if not path.exists():
             raise UsageError(f"no such file: {path}{_near(path)}")
@@ -114,7 +114,7 @@ def read_file(path: Path) -> bytes:
 
 
 def _near(path: Path) -> str:
-    """A file beside it, or a zoo model, that a missing path was meant to be."""
+    """Return a file beside it, or a zoo model, that a missing path was meant to be."""
     from autotune.frontends import zoo
 
     beside = did_you_mean(path.name, [file.name for file in path.parent.glob("*.onnx")])
@@ -162,7 +162,7 @@ def _check_is_model(proto: Any, origin: str) -> None:
 
 
 def _names(graph: Any) -> Iterator[object]:
-    """All names in a graph; protobuf gives bytes for one that is not UTF-8."""
+    """Yield all names in a graph; protobuf gives bytes for one that is not UTF-8."""
     for node in graph.node:
         yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
         yield from (attribute.name for attribute in node.attribute)
@@ -242,7 +242,7 @@ class TensorReader:
     folder: Path | None
 
     def read(self, tensor: Any, what: str) -> Array:
-        """The array of a tensor; ``what`` names it in errors.
+        """Return the array of a tensor; ``what`` names it in errors.
 
         Raises:
             ModelImportError: the dtype is unsupported, data are missing, short, or outside the folder.
@@ -314,7 +314,7 @@ class TensorReader:
 
 
 def element_dtype(data_type: int, where: str) -> str:
-    """NumPy's name of an ONNX element type.
+    """Return NumPy's name of an ONNX element type.
 
     Raises:
         ModelImportError: the type has no counterpart in the graph IR.

@@ -93,7 +93,7 @@ def _join(cell: _Cell, results: list[str], index: int, layout: int) -> None:
 
 
 def _active(cell: _Cell) -> str:
-    """Whether each sequence of the batch has each step: ``[steps, batch, 1]``; nothing where all have all."""
+    """Return whether each sequence of the batch has each step: ``[steps, batch, 1]``; nothing where all have all."""
     value, emit = cell.node.input(4), cell.emit
     if value == ABSENT:
         return ABSENT
@@ -121,7 +121,8 @@ def _part(cell: _Cell, index: int, number: int, layout: int = 0) -> str:
 def _direction(
     cell: _Cell, x: str, number: int, end: int, chosen: Sequence[Activation], active: str, layout: int
 ) -> list[str]:
-    """The outputs of one direction: of all steps, and of the last one the hidden state, and the cell's for an LSTM."""
+    """Return the outputs of one direction: of all steps, and of the last one the hidden state, and the
+    cell's for an LSTM."""
     emit, node, hidden = cell.emit, cell.node, cell.hidden
     captured: _Captured = {}
     weights = emit("Transpose", [_part(cell, 1, number)], {"perm": (1, 0)}, "input_weights")
@@ -169,7 +170,8 @@ def _initial(cell: _Cell, index: int, number: int, layout: int) -> str:
 
 
 def _input_bias(cell: _Cell, bias: str, captured: _Captured) -> str:
-    """The bias that is added before the loop; that of a GRU's new state stays in it where a gate multiplies it."""
+    """Return the bias that is added before the loop; that of a GRU's new state stays in it where a gate
+    multiplies it."""
     emit, width = cell.emit, cell.gates * cell.hidden
     split: tuple[int, ...] = (width, width)
     inside = 0
@@ -208,18 +210,18 @@ class _Step:
         return self.builder.node(op, *inputs)
 
     def activate(self, index: int, value: str) -> str:
-        """The result of the activation with this number for what a gate sums up."""
+        """Return the result of the activation with this number for what a gate sums up."""
         bound = float(self.cell.node.attrs.get("clip", 0.0))
         if bound > 0:
             value = self.builder.node("Clip", value, min=-bound, max=bound)
         return self.chosen[index].add(self.builder, value)
 
     def plain(self, index: int, value: str) -> str:
-        """The same for what is not clipped: the state of a cell."""
+        """Return the same for what is not clipped: the state of a cell."""
         return self.chosen[index].add(self.builder, value)
 
     def gates(self, value: str, names: Sequence[str]) -> tuple[str, ...]:
-        """Parts of equal size."""
+        """Return parts of equal size."""
         if len(names) == 1:
             return (value,)
         split = (self.cell.hidden,) * len(names)
@@ -288,7 +290,7 @@ def _rnn(step: _Step) -> list[str]:
 
 
 def _rest(step: _Step, gate: str) -> str:
-    """1 - gate."""
+    """Return 1 - gate."""
     one = step.builder.constant("one", np.ones((), step.cell.dtype))
     return step("Sub", one, gate)
 

@@ -64,7 +64,7 @@ class Axis:
         return [self.slope * i + self.offset for i in range(self.size)]
 
     def cropped(self) -> Axis:
-        """The axis without the elements that lie outside."""
+        """Return the axis without the elements that lie outside."""
         inside = [i for i, place in enumerate(self.places) if 0 <= place <= self.extent - 1]
         if not inside:
             return replace(self, size=0, before=self.size)
@@ -93,7 +93,7 @@ class Axis:
         return exact if max(map(abs, exact)) < _LARGEST else small
 
     def _same(self, one: tuple[int, int, int], other: tuple[int, int, int], rounded: bool) -> bool:
-        """Whether two maps lead to the same places, or near enough to blend the same."""
+        """Return whether two maps lead to the same places, or near enough to blend the same."""
         for i in range(self.size):
             a, b = (Fraction(i * step + start, unit) for start, step, unit in (one, other))
             if (floor(a) != floor(b)) if rounded else (abs(a - b) > self.extent * _NEAR):
@@ -177,7 +177,7 @@ def _blended(
 
 
 def _along(emit: Emitter, x: str, shape: Sequence[int], axis: int, matrix: Array) -> str:
-    """The product of a matrix with each line of x along an axis."""
+    """Return the product of a matrix with each line of x along an axis."""
     dtype = emit.type_of(x).dtype
     lead, trail = int(np.prod(shape[:axis])), int(np.prod(shape[axis + 1 :]))
     rows = emit("Reshape", [x], {"shape": (lead, shape[axis], trail)}, "lines")
@@ -186,7 +186,7 @@ def _along(emit: Emitter, x: str, shape: Sequence[int], axis: int, matrix: Array
 
 
 def _weights(node: OnnxNode, axis: Axis, cubic: bool, a: float, antialias: bool, exclude: bool) -> Array:
-    """A row an element of the result: what each element of the input counts in it.
+    """Return a row an element of the result: what each element of the input counts in it.
 
     Antialiasing widens the kernel by the factor of a reduction, and makes the weights sum to one.
     """
@@ -216,14 +216,14 @@ def _weights(node: OnnxNode, axis: Axis, cubic: bool, a: float, antialias: bool,
 
 
 def _keys(distance: Array, a: float) -> Array:
-    """Keys' kernel at distances that are not negative."""
+    """Return keys' kernel at distances that are not negative."""
     near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
     far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
     return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
 
 
 def _narrowed(emit: Emitter, x: str, dtype: str) -> str:
-    """Rounded and kept within the limits of an integer type."""
+    """Return the rounded and kept within the limits of an integer type."""
     if not is_float(dtype):
         limits = np.iinfo(dtype)
         x = emit("Clip", [emit("Round", [x], {}, "round")], {"min": limits.min, "max": limits.max}, "kept")
@@ -263,7 +263,7 @@ def _axes(node: OnnxNode) -> list[Axis]:
 
 
 def _numbers(node: OnnxNode, index: int, name: str) -> Array:
-    """A constant input; no numbers where it is absent."""
+    """Return a constant input; no numbers where it is absent."""
     value = node.input(index)
     if value == ABSENT:
         return np.zeros(0, np.float32)
@@ -283,7 +283,7 @@ def _regions(node: OnnxNode, count: int) -> list[tuple[Any, Any]]:
 def _by_sizes(
     node: OnnxNode, x: TensorType, axes: Sequence[int], sizes: Sequence[int]
 ) -> tuple[list[Fraction], list[int]]:
-    """Factors and sizes; a policy that keeps the aspect ratio takes one factor for all axes."""
+    """Return factors and sizes; a policy that keeps the aspect ratio takes one factor for all axes."""
     if any(x.shape[axis] == 0 for axis in axes):
         raise node.fail(f"sizes {tuple(sizes)} of {x}, which has no elements")
     factors = [Fraction(size, x.shape[axis]) for axis, size in zip(axes, sizes, strict=True)]
@@ -299,7 +299,8 @@ def _by_sizes(
 def _places(
     mode: str, extent: int, size: int, length: Fraction, scale: Fraction, region: tuple[Any, Any]
 ) -> tuple[Fraction, Fraction]:
-    """Slope and offset of the places in the input; ``length`` is the extent times the scale, which may not be whole."""
+    """Return the slope and offset of the places in the input; ``length`` is the extent times the scale,
+    which may not be whole."""
     half = Fraction(1, 2)
     if mode == "align_corners":
         return (Fraction(extent - 1) / (length - 1) if length != 1 else Fraction(0)), Fraction(0)

@@ -86,7 +86,7 @@ def _check_parts(proto: Any) -> None:
 
 
 def node_name(proto: Any) -> str:
-    """A node's name, or what stands for it where it has none: its first output."""
+    """Return a node's name, or what stands for it where it has none: its first output."""
     return str(proto.name or next((o for o in proto.output if o != ABSENT), proto.op_type))
 
 
@@ -96,7 +96,7 @@ def _place(proto: Any) -> str:
 
 @cache
 def schema_of(op: str, opset: int) -> Any:
-    """An operator of ONNX as the opset has it, or its newest version where the opset has none."""
+    """Return an operator of ONNX as the opset has it, or its newest version where the opset has none."""
     from onnx import defs
 
     try:

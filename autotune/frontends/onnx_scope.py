@@ -87,12 +87,12 @@ def names_of(node: Any) -> set[str]:
 
 
 def graphs_of(node: Any) -> list[Any]:
-    """The subgraphs of a node."""
+    """Return the subgraphs of a node."""
     return [g for a in node.attribute for g in (*([a.g] if a.HasField("g") else []), *a.graphs)]
 
 
 def renamed(node: Any, names: Mapping[str, str], prefix: str) -> Any:
-    """A copy of a node under another name, with values renamed in it and in its subgraphs."""
+    """Return a copy of a node under another name, with values renamed in it and in its subgraphs."""
     import onnx
 
     made = onnx.NodeProto()
@@ -133,7 +133,7 @@ class NodeLists:
             self.current = self.around.pop()
 
     def all(self) -> Iterator[Node]:
-        """The nodes of all lists."""
+        """Yield the nodes of all lists."""
         for nodes in (*self.around, self.current):
             yield from nodes
 

@@ -13,7 +13,7 @@ from autotune.graph.ir import ABSENT
 
 
 def is_of_sequences(op: str, first: str, model: Importing) -> bool:
-    """Whether a node with this first input is imported here."""
+    """Return whether a node with this first input is imported here."""
     return op in SEQUENCES or (op == "Identity" and first in model.sequences)
 
 
@@ -39,7 +39,7 @@ def _elements(node: OnnxNode, model: Importing, index: int = 0) -> list[str]:
 def _known(
     node: OnnxNode, model: Importing, index: int
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None:
-    """The values of an optional input that must be constant; None where it is absent."""
+    """Return the values of an optional input that must be constant; None where it is absent."""
     value = node.input(index)
     if value == ABSENT:
         return None
@@ -50,7 +50,7 @@ def _known(
 
 
 def _position(node: OnnxNode, model: Importing, index: int, least: int, most: int) -> int | None:
-    """A position, counted from the end where it is negative."""
+    """Return a position, counted from the end where it is negative."""
     found = _known(node, model, index)
     if found is None:
         return None

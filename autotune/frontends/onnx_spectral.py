@@ -59,7 +59,7 @@ def stft(node: OnnxNode, emit: Emitter) -> None:
 
 
 def mel_weights(bins: int, length: int, rate: int, low: float, high: float) -> Array:
-    """The matrix [length // 2 + 1, bins] of triangles that are as wide on the mel scale, as ONNX defines it."""
+    """Return the matrix [length // 2 + 1, bins] of triangles that are as wide on the mel scale, as ONNX defines it."""
     edges = 2595 * np.log10(1 + np.array([low, high]) / 700)
     mels = np.arange(bins + 2) * (edges[1] - edges[0]) / (bins + 2) + edges[0]
     points = ((length + 1) * (700 * (10 ** (mels / 2595) - 1)) // rate).astype(np.int64)
@@ -77,7 +77,7 @@ def mel_weights(bins: int, length: int, rate: int, low: float, high: float) -> A
 
 
 def _integer(node: OnnxNode, index: int, name: str, default: int) -> int:
-    """A number that must be known when the model is compiled."""
+    """Return a number that must be known when the model is compiled."""
     value = node.input(index)
     if value == ABSENT:
         return default
@@ -90,7 +90,8 @@ def _integer(node: OnnxNode, index: int, name: str, default: int) -> int:
 def _transform(
     node: OnnxNode, given: int, parts: int, samples: int, *, inverse: bool, onesided: bool
 ) -> Array:
-    """Rows for the parts of what is given, columns for those of what is wanted; rows beyond ``samples`` are zeros.
+    """Return rows for the parts of what is given, columns for those of what is wanted; rows beyond
+    ``samples`` are zeros.
 
     Onesided results are the first half; onesided inverses take it, and the other half is its conjugate.
     """
@@ -113,7 +114,7 @@ def _transform(
 
 
 def _product(emit: Emitter, x: str, matrix: Array, results: int) -> str:
-    """[..., samples, parts] by the matrix, as [..., results, parts]."""
+    """Return [..., samples, parts] by the matrix, as [..., results, parts]."""
     found = emit.type_of(x)
     flat = emit("Reshape", [x], {"shape": (*found.shape[:-2], matrix.shape[0])}, "flat")
     wide = emit("Cast", [flat], {"to": accumulated_in(found.dtype)}, "wide")

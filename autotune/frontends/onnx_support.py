@@ -22,7 +22,7 @@ _MAX_NAMED_NODES = 3
 
 
 def _unsupported(nodes: Iterable[Any], opset: int) -> dict[tuple[str, str], list[str]]:
-    """Unsupported operators as (domain, op) -> names of their nodes."""
+    """Return the unsupported operators as (domain, op) -> names of their nodes."""
     found: dict[tuple[str, str], list[str]] = {}
     for node in _with_inner(nodes):
         op = operator_of(node)
@@ -34,7 +34,7 @@ def _unsupported(nodes: Iterable[Any], opset: int) -> dict[tuple[str, str], list
 
 
 def _with_inner(nodes: Iterable[Any]) -> Iterator[Any]:
-    """Nodes, each followed by those of its subgraphs."""
+    """Yield nodes, each followed by those of its subgraphs."""
     for node in nodes:
         yield node
         for attribute in node.attribute:
@@ -43,25 +43,25 @@ def _with_inner(nodes: Iterable[Any]) -> Iterator[Any]:
 
 
 def operator_of(node: Any) -> str:
-    """A node's operator by its name here, which begins with the domain if that is not ONNX's own."""
+    """Return a node's operator by its name here, which begins with the domain if that is not ONNX's own."""
     return str(node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}")
 
 
 def is_known(op: str) -> bool:
-    """Whether an operator of ONNX is imported as it is, not by its definition in ONNX."""
+    """Return whether an operator of ONNX is imported as it is, not by its definition in ONNX."""
     return op in IMPORTED or (ops.supported(op) and ops.get(op).in_onnx)
 
 
 @cache
 def _is_supported(op: str, opset: int) -> bool:
-    """Whether an operator is known, or defined by supported ones as far as can be told without types."""
+    """Return whether an operator is known, or defined by supported ones as far as can be told without types."""
     return is_known(op) or (
         is_defined(op, opset) and all(_is_supported(*part) for part in parts_of(op, opset))
     )
 
 
 def check_supported(protos: Sequence[Any], origin: str, opset: int) -> None:
-    """Raises UnsupportedOpError, which lists every operator that is not supported and its first nodes."""
+    """Raise UnsupportedOpError, which lists every operator that is not supported and its first nodes."""
     unsupported = _unsupported(protos, opset)
     if not unsupported:
         return

@@ -45,7 +45,7 @@ def _vectorizer(node: OnnxNode, emit: Emitter) -> None:
 
 
 def _pools(node: OnnxNode) -> list[tuple[int, Array, range]]:
-    """The n-grams of each length that counts, and their numbers among all."""
+    """Return the n-grams of each length that counts, and their numbers among all."""
     attrs, found, number = node.attrs, [], 0
     pool, starts = np.array(attrs["pool_int64s"], np.int64), attrs["ngram_counts"]
     for length, (start, end) in enumerate(zip(starts, [*starts[1:], len(pool)], strict=True), 1):

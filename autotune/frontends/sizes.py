@@ -23,7 +23,7 @@ _BATCH_NAMES = ("n", "b", "bs", "batch", "batch_size", "batchsize")
 
 
 def sum_terms(name: str) -> tuple[list[str], int]:
-    """The names in a sum of open sizes, and what its numbers add; another text is one name.
+    """Return the names in a sum of open sizes, and what its numbers add; another text is one name.
 
     >>> sum_terms("past + seq + 1"), sum_terms("batch"), sum_terms("floor(a/2) + 1")
     ((['past', 'seq'], 1), (['batch'], 0), (['floor(a/2) + 1'], 0))
@@ -36,7 +36,7 @@ def sum_terms(name: str) -> tuple[list[str], int]:
 
 
 def open_names(declared: Declared) -> list[str]:
-    """The names of all open dimensions, each once; of a sum, those in it.
+    """Return the names of all open dimensions, each once; of a sum, those in it.
 
     >>> open_names({"x": ["batch", 3], "y": ["batch", "past + 1"]})
     ['batch', 'past']
@@ -46,7 +46,8 @@ def open_names(declared: Declared) -> list[str]:
 
 
 def is_dimension(name: str, numbers: int, declared: Declared) -> bool:
-    """Whether so many numbers by a name are the size of an open dimension; else they are the shape of an input."""
+    """Return whether so many numbers by a name are the size of an open dimension; else they are the
+    shape of an input."""
     if numbers != 1 or name not in open_names(declared):
         return False
     shape = declared.get(name, ())
@@ -54,7 +55,7 @@ def is_dimension(name: str, numbers: int, declared: Declared) -> bool:
 
 
 def as_shape(given: Sequence[int] | int) -> tuple[int, ...]:
-    """A size or a shape as a tuple.
+    """Return a size or a shape as a tuple.
 
     >>> as_shape(3), as_shape([1, 3])
     ((3,), (1, 3))
@@ -77,7 +78,7 @@ class InputSizes:
             self.size(name)  # a size and a shape may contradict each other
 
     def shape(self, name: str) -> list[int | str] | None:
-        """An input's shape as far as it is known."""
+        """Return an input's shape as far as it is known."""
         if name in self.shapes:
             return [*self.shapes[name]]
         declared = self.declared[name]
@@ -86,7 +87,8 @@ class InputSizes:
         return [extent if (size := self.size(extent)) is None else size for extent in declared]
 
     def size(self, extent: int | str) -> int | None:
-        """The size of a dimension; None where it is not known. Raises UsageError where it was given differently."""
+        """Return the size of a dimension; None where it is not known. Raises UsageError where it was
+        given differently."""
         if isinstance(extent, int):
             return extent
         sources = self._known.get(extent, {})
@@ -143,7 +145,7 @@ class InputSizes:
 
 
 def unknown_name_message(origin: str, name: str, declared: Declared) -> str:
-    """The inputs and open dimensions that there are, where a name is none of them."""
+    """Return the inputs and open dimensions that there are, where a name is none of them."""
     inputs, dimensions = list(declared), open_names(declared)
     return (
         f"{origin} has no input {name!r}, and no open dimension of that name\n"
@@ -188,12 +190,12 @@ def _only_batch(name: str, shape: Sequence[int | str] | None) -> bool:
 
 
 def option(name: str, size: int | str) -> str:
-    """The option that gives a size, as a shell takes it."""
+    """Return the option that gives a size, as a shell takes it."""
     return f"--shape {shlex.quote(f'{name}={size}')}"
 
 
 def shape_text(shape: Sequence[int | str]) -> str:
-    """A shape for messages.
+    """Return a shape for messages.
 
     >>> shape_text(["batch", 3])
     '[batch, 3]'

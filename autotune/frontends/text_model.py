@@ -63,7 +63,7 @@ class TextModel:
         return cls(text, origin, folder, inputs)
 
     def graph(self, shapes: Given, values: Mapping[str, Array]) -> Graph:
-        """The graph with these open sizes, and inputs that are constant.
+        """Return the graph with these open sizes, and inputs that are constant.
 
         Raises:
             UsageError: ``shapes`` or ``values`` do not fit.
@@ -81,14 +81,14 @@ class TextModel:
         return graph.pruned()
 
     def _sizes(self, given: Given) -> dict[str, int]:
-        """The open sizes by their names."""
+        """Return the open sizes by their names."""
         sizes = InputSizes(self.origin, self.inputs, given)
         sizes.check_complete(self.inputs)
         return {name: size for name in open_names(self.inputs) if (size := sizes.size(name)) is not None}
 
 
 def _with_constants(graph: Graph, values: Mapping[str, Array]) -> Graph:
-    """The graph with inputs that are constant."""
+    """Return the graph with inputs that are constant."""
     for name, array in values.items():
         found, declared = TensorType.of(np.asarray(array)), graph.type_of(name)
         if found != declared:

@@ -21,13 +21,13 @@ _SHOWN = 400
 
 
 def is_exported_program(model: object) -> bool:
-    """Whether it is a ``torch.export.ExportedProgram``; PyTorch is not imported to find out."""
+    """Return whether it is a ``torch.export.ExportedProgram``; PyTorch is not imported to find out."""
     kind = type(model)
     return kind.__name__ == "ExportedProgram" and kind.__module__.split(".")[0] == "torch"
 
 
 def to_onnx(program: Any, *, names: list[str] | None = None) -> Any:
-    """The ``onnx.ModelProto`` of a program; ``names`` are those of its inputs.
+    """Return the ``onnx.ModelProto`` of a program; ``names`` are those of its inputs.
 
     Raises MissingExtraError without onnxscript, ModelImportError for a program that changes what it is given (a buffer
     or an input), or that PyTorch's exporter cannot write, with its reason.
@@ -64,7 +64,7 @@ def _check_pure(program: Any) -> None:
 
 
 def export_error(error: BaseException) -> str:
-    """The innermost cause on one line: the exporter wraps it in advice."""
+    """Return the innermost cause on one line: the exporter wraps it in advice."""
     while error.__cause__ is not None:
         error = error.__cause__
     text = " ".join(str(error).split())

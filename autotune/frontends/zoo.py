@@ -60,12 +60,12 @@ _ENTRIES = (
 
 
 def names() -> tuple[str, ...]:
-    """Names of all zoo models, in listing order."""
+    """Return names of all zoo models, in listing order."""
     return tuple(entry.name for entry in _ENTRIES)
 
 
 def info(name: str) -> ZooEntry:
-    """The entry of a zoo model, without building it.
+    """Return the entry of a zoo model, without building it.
 
     Raises:
         UsageError: there is no such model; the message lists those there are.

@@ -26,7 +26,7 @@ MOBILENET_V2_BLOCKS = (
 
 
 def mlp(batch: int = 32, sizes: Sequence[int] = (784, 1024, 1024, 10)) -> onnx.ModelProto:
-    """A multi-layer perceptron: ``[batch, sizes[0]] -> [batch, sizes[-1]]``, ReLU between."""
+    """Return a multi-layer perceptron: ``[batch, sizes[0]] -> [batch, sizes[-1]]``, ReLU between."""
     b = ModelBuilder("mlp", seed=2)
     x = b.input("x", (batch, sizes[0]))
     for i, (inner, outer) in enumerate(pairwise(sizes)):
@@ -40,7 +40,7 @@ def mlp(batch: int = 32, sizes: Sequence[int] = (784, 1024, 1024, 10)) -> onnx.M
 def encoder(
     layers: int = 4, width: int = 256, heads: int = 4, sequence: int = 128, hidden: int = 1024
 ) -> onnx.ModelProto:
-    """A pre-norm transformer encoder: ``[1, sequence, width] -> [1, sequence, width]``.
+    """Return a pre-norm transformer encoder: ``[1, sequence, width] -> [1, sequence, width]``.
 
     Each layer is self-attention by separate Q, K, V matrices and a GELU (erf) feed-forward part.
     """
@@ -95,7 +95,7 @@ def _feed_forward(b: ModelBuilder, x: str, p: str, width: int, hidden: int) -> s
 
 
 def encoder_base() -> onnx.ModelProto:
-    """The encoder in BERT-base size: 12 layers, width 768, 12 heads, hidden 3072."""
+    """Return the encoder in BERT-base size: 12 layers, width 768, 12 heads, hidden 3072."""
     return encoder(layers=12, width=768, heads=12, hidden=3072)
 
 
@@ -117,7 +117,7 @@ def _conv(
 
 
 def mobilenetv2(size: int = 224) -> onnx.ModelProto:
-    """MobileNet-V2 (Sandler et al. 2018): ``[1, 3, size, size] -> [1, 1000]``, ReLU6 as Clip."""
+    """Return MobileNet-V2 (Sandler et al. 2018): ``[1, 3, size, size] -> [1, 1000]``, ReLU6 as Clip."""
     b = ModelBuilder("mobilenetv2", seed=3)
     x = b.input("x", (1, 3, size, size))
     b.constant("zero", np.float32(0))
@@ -146,7 +146,7 @@ def mobilenetv2(size: int = 224) -> onnx.ModelProto:
 
 
 def tiny_cnn(size: int = 16) -> onnx.ModelProto:
-    """A small net with what large ones have: ``[1, 3, size, size] -> [1, 10]``.
+    """Return a small net with what large ones have: ``[1, 3, size, size] -> [1, 10]``.
 
     Conv + batch norm + ReLU, a residual, max and average pools, a Concat, a grouped convolution
     with a channel shuffle, global pooling, a dense layer and a softmax.

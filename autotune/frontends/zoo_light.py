@@ -23,7 +23,7 @@ GAINS = {"resnet50": 1.0, "shufflenet": 0.75}
 
 
 def load_light(name: str) -> onnx.ModelProto:
-    """The network ``light_<name>`` with deterministic random weights."""
+    """Return the network ``light_<name>`` with deterministic random weights."""
     import onnx
     from onnx import version_converter
 
@@ -68,7 +68,7 @@ def _fill_weights(graph: Any, seed: int, gain: float) -> None:
 
 
 def _positive_vectors(graph: Any) -> set[str]:
-    """Per-channel values that multiply: scales and variances of batch norms, operands of Mul."""
+    """Return the per-channel values that multiply: scales and variances of batch norms, operands of Mul."""
     positive = set()
     for node in graph.node:
         if node.op_type == "BatchNormalization":

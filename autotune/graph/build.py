@@ -12,7 +12,7 @@ from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fres
 
 
 def complete_node(node: Node, types: Mapping[str, TensorType]) -> tuple[Node, dict[str, TensorType]]:
-    """The node with complete attributes (`OpDef.canonical`), and the types of its outputs.
+    """Return the node with complete attributes (`OpDef.canonical`), and the types of its outputs.
 
     Raises GraphError that names the node.
     """
@@ -89,11 +89,11 @@ class GraphBuilder:
         return self._types.keys()
 
     def type_of(self, value: str) -> TensorType:
-        """The type of a value declared so far."""
+        """Return the type of a value declared so far."""
         return self._types[value]
 
     def graph(self, *outputs: str) -> Graph:
-        """The finished graph."""
+        """Return the finished graph."""
         for value in outputs:
             if value not in self._types:
                 raise GraphError(f"graph {self.name!r}: output {value!r} is not defined")

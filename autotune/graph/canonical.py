@@ -12,7 +12,7 @@ from autotune.graph.ir import Graph, Node
 
 
 def canonical_graph(graph: Graph) -> tuple[Graph, dict[str, str]]:
-    """The canonical graph, and the new name of each of the old graph's values."""
+    """Return the canonical graph, and the new name of each of the old graph's values."""
     producers = graph.producers()
     nodes = [_canonical_node(n, graph, producers) for n in _walk(graph, producers)]
     names: dict[str, str] = {}
@@ -35,7 +35,7 @@ def canonical_graph(graph: Graph) -> tuple[Graph, dict[str, str]]:
 
 
 def _walk(graph: Graph, producers: dict[str, Node]) -> list[Node]:
-    """Post-order from the outputs: a node after all that it reads, operands left to right."""
+    """Return the post-order from the outputs: a node after all that it reads, operands left to right."""
     order: list[Node] = []
     state: dict[str, bool] = {}  # by first output: False while its operands are visited
     stack = [producers[v] for v in reversed(graph.outputs) if v in producers]

@@ -13,12 +13,13 @@ from autotune.graph.ir import Affinity, Graph, Node
 
 
 def is_annotated(graph: Graph) -> bool:
-    """Whether a graph names any device, placed or not."""
+    """Return whether a graph names any device, placed or not."""
     return bool(graph.affinity) or any(node.device for node in graph.nodes)
 
 
 def without_devices(graph: Graph) -> Graph:
-    """The graph without the devices that it names; raises GraphError where transfers say that it is placed already."""
+    """Return the graph without the devices that it names; raises GraphError where transfers say that it
+    is placed already."""
     if any(map(is_transfer, graph.nodes)):
         raise GraphError(f"graph {graph.name!r} has transfers between devices, and is to run on one")
     if not is_annotated(graph):
@@ -28,7 +29,7 @@ def without_devices(graph: Graph) -> Graph:
 
 
 def is_transfer(node: Node) -> bool:
-    """Whether a node's result is its operand on another device."""
+    """Return whether a node's result is its operand on another device."""
     return ops.get(node.op).crosses
 
 
@@ -42,7 +43,7 @@ def floating_values(graph: Graph) -> frozenset[str]:
 
 
 def value_devices(graph: Graph) -> dict[str, str]:
-    """The device of each value of a placed graph that does not float.
+    """Return the device of each value of a placed graph that does not float.
 
     Raises GraphError that names the node where operands are on different devices, or a device is not known.
     """

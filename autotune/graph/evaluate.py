@@ -12,7 +12,7 @@ from autotune.graph.ir import ABSENT, Array, Graph, Node, TensorType
 
 
 def check_inputs(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """The graph's inputs as arrays.
+    """Return the graph's inputs as arrays.
 
     Raises InputError if one is missing, unknown, or of the wrong shape or dtype.
     """
@@ -33,7 +33,7 @@ def check_inputs(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def run_node(node: Node, values: Mapping[str, Array]) -> dict[str, Array]:
-    """The outputs of one node. Raises GraphError if the operator refuses."""
+    """Return the outputs of one node. Raises GraphError if the operator refuses."""
     arrays = [None if v == ABSENT else values[v] for v in node.inputs]
     results = ops.get(node.op).reference(arrays, node.attrs)
     return {v: a for v, a in zip(node.outputs, results, strict=True) if v != ABSENT}
@@ -44,7 +44,7 @@ def run(
     inputs: Mapping[str, Array],
     on_value: Callable[[str, Array], None] | None = None,
 ) -> dict[str, Array]:
-    """The graph's outputs by name.
+    """Return the graph's outputs by name.
 
     Values are dropped after their last use; `on_value` sees each one, the constants excepted.
     Raises InputError for inputs that do not fit the graph.

@@ -55,7 +55,7 @@ class TensorType:
 
     @classmethod
     def of(cls, array: Array) -> TensorType:
-        """The dense type of an array."""
+        """Return the dense type of an array."""
         return cls(array.shape, str(array.dtype))
 
     @property
@@ -129,17 +129,17 @@ class Node:
         return hash((self.op, self.inputs, self.outputs, attrs, self.name))
 
     def replace(self, **changes: Any) -> Node:
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)
 
     def with_origins(self, origins: tuple[str, ...]) -> Node:
-        """A copy that comes from other nodes of the model; cheaper than `replace`, as the rest is checked."""
+        """Return a copy that comes from other nodes of the model; cheaper than `replace`, as the rest is checked."""
         copy = object.__new__(Node)
         copy.__dict__.update(self.__dict__, origins=origins)
         return copy
 
     def renamed(self, names: Mapping[str, str]) -> Node:
-        """A copy that reads and defines values by their new names; the others keep theirs."""
+        """Return a copy that reads and defines values by their new names; the others keep theirs."""
         return dataclasses.replace(
             self,
             inputs=tuple(names.get(v, v) for v in self.inputs),
@@ -176,7 +176,7 @@ class Affinity:
         return bool(self.default or self.inputs or self.outputs)
 
     def renamed(self, names: Mapping[str, str]) -> Affinity:
-        """The same for values under new names; those not in `names` keep theirs."""
+        """Return the same for values under new names; those not in `names` keep theirs."""
         inputs, outputs = (
             {names.get(v, v): d for v, d in devices.items()} for devices in (self.inputs, self.outputs)
         )
@@ -207,7 +207,7 @@ class Graph:
             object.__setattr__(self, key, MappingProxyType(dict(getattr(self, key))))
 
     def replace(self, **changes: Any) -> Graph:
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)
 
     def with_nodes(
@@ -217,7 +217,7 @@ class Graph:
         constants: Mapping[str, Array] | None = None,
         outputs: Sequence[str] | None = None,
     ) -> Graph:
-        """A copy with other nodes: sorted, pruned to what the outputs need.
+        """Return a copy with other nodes: sorted, pruned to what the outputs need.
 
         `types` and `constants` are added to the graph's own (types of new constants are derived);
         what no value needs any more is dropped. Graph inputs always stay.
@@ -235,11 +235,11 @@ class Graph:
         return new.sorted().pruned()
 
     def producers(self) -> dict[str, Node]:
-        """The node that defines each value; inputs and constants are not in it."""
+        """Return the node that defines each value; inputs and constants are not in it."""
         return {v: n for n in self.nodes for v in n.present_outputs}
 
     def consumers(self) -> dict[str, tuple[Node, ...]]:
-        """The nodes that read each value, each once, in order; every known value has an entry."""
+        """Return the nodes that read each value, each once, in order; every known value has an entry."""
         users: dict[str, list[Node]] = {v: [] for v in self.types}
         for node in self.nodes:
             for value in dict.fromkeys(node.present_inputs):
@@ -254,23 +254,23 @@ class Graph:
             yield from node.present_outputs
 
     def type_of(self, value: str) -> TensorType:
-        """The type of a value. Raises GraphError for an unknown one."""
+        """Return the type of a value. Raises GraphError for an unknown one."""
         found = self.types.get(value)
         if found is None:
             raise GraphError(f"graph {self.name!r} has no value {value!r}")
         return found
 
     def input_types(self, node: Node) -> list[TensorType | None]:
-        """The types that a node reads; None for an absent input."""
+        """Return the types that a node reads; None for an absent input."""
         return [None if v == ABSENT else self.type_of(v) for v in node.inputs]
 
     def sorted(self) -> Graph:
-        """The same graph with its nodes in topological order (stable: kept if already sorted)."""
+        """Return the same graph with its nodes in topological order (stable: kept if already sorted)."""
         order = topological(self.nodes, {*self.inputs, *self.constants}, self.name)
         return self if order == self.nodes else dataclasses.replace(self, nodes=order)
 
     def pruned(self) -> Graph:
-        """The same graph without nodes, constants and types that no output needs."""
+        """Return the same graph without nodes, constants and types that no output needs."""
         needed = set(self.outputs)
         kept: list[Node] = []
         for node in reversed(self.nodes):
@@ -286,7 +286,7 @@ class Graph:
         )
 
     def renamed(self, names: Mapping[str, str]) -> Graph:
-        """The same graph with values renamed; values not in `names` keep theirs."""
+        """Return the same graph with values renamed; values not in `names` keep theirs."""
         return dataclasses.replace(
             self,
             inputs=tuple(names.get(v, v) for v in self.inputs),
@@ -304,7 +304,7 @@ class Graph:
 
 
 def topological(nodes: Sequence[Node], available: Iterable[str], graph_name: str = "") -> tuple[Node, ...]:
-    """Nodes in an order where each value is defined before it is read.
+    """Return nodes in an order where each value is defined before it is read.
 
     Stable: among the nodes that are ready, the one that came first goes first, so a sorted sequence
     comes back unchanged. Raises GraphError on a cycle or an unknown value, naming the node.
@@ -342,7 +342,7 @@ def topological(nodes: Sequence[Node], available: Iterable[str], graph_name: str
 
 
 def fresh_name(base: str, taken: Iterable[str]) -> str:
-    """`base`, or `base_1`, `base_2`, ...: the first name that is not taken."""
+    """Return `base`, or `base_1`, `base_2`, ...: the first name that is not taken."""
     used = taken if isinstance(taken, (set, frozenset, Mapping)) else set(taken)
     if base not in used:
         return base

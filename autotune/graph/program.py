@@ -41,7 +41,7 @@ class ProgramWorkload:
 
     @staticmethod
     def of(args: Sequence[te.Tensor]) -> ProgramWorkload:
-        """The workload of a program, given by its arguments in the order of the call.
+        """Return the workload of a program, given by its arguments in the order of the call.
 
         Raises ScheduleError where the program has no text, and InputError where nothing is computed.
         """
@@ -68,7 +68,7 @@ class ProgramWorkload:
 
     @staticmethod
     def parse(text: str) -> ProgramWorkload:
-        """The workload of a text; raises ScheduleError."""
+        """Return the workload of a text; raises ScheduleError."""
         return ProgramWorkload.of(parse_program(text))
 
     @cached_property
@@ -89,14 +89,14 @@ class ProgramWorkload:
         return self.expressions
 
     def reference(self, arrays: Sequence[Array]) -> list[Array]:
-        """The outputs in NumPy, for the inputs in order; raises InputError if they do not fit."""
+        """Return the outputs in NumPy, for the inputs in order; raises InputError if they do not fit."""
         program = self.program()
         if len(arrays) != len(program.inputs):
             raise InputError(f"the program has {len(program.inputs)} inputs, got {len(arrays)}")
         return te.evaluate(program.outputs, dict(zip(program.inputs, arrays, strict=True)))
 
     def random_inputs(self, seed: int, *, same_sign: bool = False) -> list[Array]:
-        """Normal numbers, small integers, and integers within the tensor where they are indices of one."""
+        """Return the normal numbers, small integers, and integers within the tensor where they are indices of one."""
         rng = np.random.default_rng(seed)
         program = self.program()
         limits = _index_limits(program.outputs)
@@ -116,7 +116,7 @@ class ProgramWorkload:
 
 
 def _flops(op: Operation) -> int:
-    """Operations on values of floating point or integers; those of a reducer count as one a source."""
+    """Return operations on values of floating point or integers; those of a reducer count as one a source."""
     if not isinstance(op, ComputeOp):
         return 0
     points = math.prod(axis.extent for axis in op.axis + op.reduce_axis)
@@ -126,7 +126,7 @@ def _flops(op: Operation) -> int:
 
 
 def _index_limits(outputs: Sequence[te.Tensor]) -> dict[te.Tensor, int]:
-    """The least extent that each tensor indexes, by tensor."""
+    """Return the least extent that each tensor indexes, by tensor."""
     limits: dict[te.Tensor, int] = {}
     computed = [op for op in post_order(list(outputs)) if isinstance(op, ComputeOp)]
     for read in (r for op in computed for e in op.body for r in reads(e)):
@@ -155,7 +155,7 @@ AnyWorkload: TypeAlias = Workload | ProgramWorkload
 
 @lru_cache(maxsize=256)
 def parse_workload(text: str) -> AnyWorkload:
-    """The workload of any stored text, the same one for the same text; raises GraphError or ScheduleError."""
+    """Return the workload of any stored text, the same one for the same text; raises GraphError or ScheduleError."""
     return ProgramWorkload.parse(text) if text.startswith(HEADER) else Workload.parse(text)
 
 

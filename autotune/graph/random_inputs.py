@@ -22,7 +22,7 @@ Draw: TypeAlias = Callable[[np.random.Generator, TensorType], Array]
 
 
 def random_inputs(region: Region, seed: int, *, same_sign: bool = False) -> list[Array]:
-    """One array an input, in order; the same ones for the same seed.
+    """Return one array an input, in order; the same ones for the same seed.
 
     With ``same_sign`` no float is negative, so that nothing cancels in sums: they lose precision as they grow.
     """

@@ -26,7 +26,7 @@ from autotune.graph.verify import verify
 
 
 def anchors(nodes: Iterable[Node]) -> tuple[Node, ...]:
-    """Those that decide how a region is scheduled, in order."""
+    """Return those that decide how a region is scheduled, in order."""
     return tuple(node for node in nodes if ops.get(node.op).role == "anchor")
 
 
@@ -88,7 +88,7 @@ class Region:
         return ops.get(anchor.op).workload_kind(self.graph.input_types(anchor), anchor.attrs)
 
     def _reads(self, node: Node, other: Node) -> bool:
-        """Whether a node reads what another one makes, directly or through others."""
+        """Return whether a node reads what another one makes, directly or through others."""
         producers, waiting, seen = self.graph.producers(), list(node.present_inputs), set[str]()
         while waiting:
             value = waiting.pop()
@@ -148,7 +148,7 @@ class Workload:
 
     @classmethod
     def from_region(cls, region: Region) -> Workload:
-        """The workload of a region; `region.arguments()` tells which value is which argument."""
+        """Return the workload of a region; `region.arguments()` tells which value is which argument."""
         graph, names = region.canonical
         fixed = frozenset(names[v] for v in region.constant_inputs)
         canonical = Region(graph, fixed)
@@ -169,7 +169,8 @@ class Workload:
 
     @classmethod
     def parse(cls, text: str) -> Workload:
-        """The workload of a text, made canonical if it is not; defaults need not be written. Raises GraphError."""
+        """Return the workload of a text, made canonical if it is not; defaults need not be written.
+        Raises GraphError."""
         parsed = parse(text, "region")
         nodes = tuple(complete_node(node, parsed.types)[0] for node in parsed.nodes)
         inputs = tuple(name for _, name in parsed.sources)
@@ -191,7 +192,7 @@ class Workload:
         return self.program()
 
     def program(self) -> RegionProgram:
-        """Fresh tensor expressions; every tensor has the name of its value."""
+        """Return the fresh tensor expressions; every tensor has the name of its value."""
         graph = self.region.graph
         tensors: dict[str, te.Tensor] = {}
         for value in graph.inputs:
@@ -211,7 +212,7 @@ class Workload:
         )
 
     def reference(self, arrays: Sequence[Array]) -> list[Array]:
-        """The outputs in NumPy, for the inputs in order. Raises InputError if they do not fit."""
+        """Return the outputs in NumPy, for the inputs in order. Raises InputError if they do not fit."""
         graph = self.region.graph
         if len(arrays) != len(graph.inputs):
             raise InputError(f"the workload has {len(graph.inputs)} inputs, got {len(arrays)}")
@@ -219,7 +220,7 @@ class Workload:
         return [results[v] for v in graph.outputs]
 
     def random_inputs(self, seed: int, *, same_sign: bool = False) -> list[Array]:
-        """Inputs that keep the outputs finite and near 1: see `random_inputs.random_inputs`."""
+        """Return inputs that keep the outputs finite and near 1: see `random_inputs.random_inputs`."""
         from autotune.graph.random_inputs import random_inputs
 
         return random_inputs(self.region, seed, same_sign=same_sign)

@@ -47,7 +47,7 @@ def print_graph(
     value_text: Callable[[str], str] = lambda constant: "",
     function_of: Callable[[Node, str], str | None] = lambda node, attribute: None,
 ) -> str:
-    """The text of a graph, without a final newline. `constant_inputs` print as `const`.
+    """Return the text of a graph, without a final newline. `constant_inputs` print as `const`.
 
     `value_text` has what follows the type of a constant; `function_of` the name of a function that an attribute is.
     """
@@ -65,7 +65,7 @@ def print_graph(
 
 
 def parse_graph(text: str, constants: Mapping[str, Array] | None = None) -> Graph:
-    """The graph of a text.
+    """Return the graph of a text.
 
     The text has no constants' values: those not given in `constants` are zeros. Raises GraphError
     with the line and column; the result is not verified.
@@ -75,7 +75,7 @@ def parse_graph(text: str, constants: Mapping[str, Array] | None = None) -> Grap
 
 
 def graph_of(parsed: Parsed, constant: Callable[[str], Array]) -> Graph:
-    """The graph that a text says, with the values of its constants by name."""
+    """Return the graph that a text says, with the values of its constants by name."""
     fixed = {name: constant(name) for role, name in parsed.sources if role == "const"}
     inputs = tuple(name for role, name in parsed.sources if role == "input")
     for value in {value for one, _, count in parsed.counted for value in (one, count)}:
@@ -98,7 +98,7 @@ def _zeros(tensor_type: TensorType) -> Array:
 
 
 def name_text(name: str) -> str:
-    """A name as texts have it."""
+    """Return a name as texts have it."""
     return name if WORD.fullmatch(name) and name not in KEYWORDS else json.dumps(name)
 
 

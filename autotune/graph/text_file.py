@@ -60,7 +60,7 @@ _PLAIN = (
 
 
 def is_text(data: bytes) -> bool:
-    """Whether a file's first bytes are those of a model's text."""
+    """Return whether a file's first bytes are those of a model's text."""
     return _BEGINNING.match(data) is not None
 
 
@@ -87,7 +87,7 @@ def write_file(graph: Graph, path: Path, constants: str = "") -> None:
 
 
 def file_text(graph: Graph, constants: str = "", keys: Mapping[str, str] | None = None) -> str:
-    """The text of a model, whose larger constants lie under ``keys`` in the file ``constants``."""
+    """Return the text of a model, whose larger constants lie under ``keys`` in the file ``constants``."""
     keys, functions = keys or {}, dict[str, str]()
     names: dict[str, str] = {}
 
@@ -140,7 +140,7 @@ def _store(path: Path, arrays: Mapping[str, Array]) -> None:
 
 
 def parse_file(text: str, folder: Path | None, sizes: Mapping[str, int] | None = None) -> Graph:
-    """The graph of a model's text. Types and attributes that operators infer may be left out.
+    """Return the graph of a model's text. Types and attributes that operators infer may be left out.
 
     ``folder`` is where its constants may lie, ``sizes`` the values of named sizes.
 
@@ -153,7 +153,7 @@ def parse_file(text: str, folder: Path | None, sizes: Mapping[str, int] | None =
 
 
 def _resolved(found: Parsed, file: ParsedFile, values: _Values, inside: tuple[str, ...]) -> Graph:
-    """A graph or function with functions in their places, and complete."""
+    """Return a graph or function with functions in their places, and complete."""
     graph = graph_of(found, lambda name: values.of(found, name))
     types, nodes = dict(graph.types), list[Node]()
     for node in graph.nodes:
@@ -187,7 +187,7 @@ class _Values:
         self._name, self._folder = file.constants, folder
 
     def of(self, graph: Parsed, name: str) -> Array:
-        """The constant of a name; raises GraphError."""
+        """Return the constant of a name; raises GraphError."""
         given, declared = graph.values.get(name), graph.types[name]
         where = f"constant {name!r} ({declared.dense})"
         if given is None:

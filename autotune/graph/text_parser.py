@@ -81,7 +81,7 @@ class Parser:
         self._counted: list[tuple[str, int, str]] = []
 
     def file(self) -> ParsedFile:
-        """The text of a model: a file of constants if it names one, a graph, functions. Raises GraphError."""
+        """Return the text of a model: a file of constants if it names one, a graph, functions. Raises GraphError."""
         constants = self._name() if self._accept("constants") else ""
         graph, functions = self._graph("graph"), dict[str, Parsed]()
         while self._peek.kind != "end":
@@ -93,7 +93,7 @@ class Parser:
         return ParsedFile(constants, graph, functions)
 
     def program(self, keyword: str) -> Parsed:
-        """A text of one graph. Raises GraphError."""
+        """Return a text of one graph. Raises GraphError."""
         found = self._graph(keyword)
         if self._peek.kind != "end":
             raise self._error("the end of the text")
@@ -136,7 +136,7 @@ class Parser:
         )
 
     def _value(self) -> tuple[str, ...] | str:
-        """Elements in brackets, or `data` and a key."""
+        """Return elements in brackets, or `data` and a key."""
         if self._accept("data"):
             return self._name()
         self._expect("[")
@@ -197,7 +197,7 @@ class Parser:
         return names
 
     def _outputs(self, devices: dict[str, str]) -> list[str]:
-        """Names of outputs; the devices of those that have one are added."""
+        """Return names of outputs; the devices of those that have one are added."""
         names: list[str] = []
         while not names or self._accept(","):
             names.append(self._name())
@@ -216,7 +216,7 @@ class Parser:
             devices[value] = device
 
     def _device(self) -> str:
-        """A device after `on`; nothing without."""
+        """Return a device after `on`; nothing without."""
         if not self._accept("on"):
             return ""
         parts = [self._name()]
@@ -246,7 +246,7 @@ class Parser:
         return tuple(value for value, _ in self._sized(close))
 
     def _sized(self, close: str) -> list[tuple[int, str]]:
-        """Sizes up to a mark, each with its text."""
+        """Return sizes up to a mark, each with its text."""
         values: list[tuple[int, str]] = []
         while not self._accept(close):
             if values:
@@ -255,7 +255,7 @@ class Parser:
         return values
 
     def _size(self) -> tuple[int, str]:
-        """A number, or an expression of named sizes where there may be some; with its text."""
+        """Return a number, or an expression of named sizes where there may be some; with its text."""
         word = self._peek
         if self._sizes is None or word.kind != "word" or _is_number(word.text):
             followed = self._tokens[min(self._at + 1, len(self._tokens) - 1)].text == "*"
@@ -275,7 +275,7 @@ class Parser:
         return value, text
 
     def _type(self) -> tuple[TensorType, tuple[int | str, ...]]:
-        """A type, and its shape as it is written."""
+        """Return a type, and its shape as it is written."""
         place, dtype = self._peek.place, self._name()
         self._expect("[")
         sized = self._sized("]")

@@ -32,7 +32,7 @@ class Token:
 
 
 def tokens(text: str) -> list[Token]:
-    """All of a text, the end as the last. Raises GraphError for a character that begins none."""
+    """Return all of a text, the end as the last. Raises GraphError for a character that begins none."""
     found, position, line, begin = list[Token](), 0, 1, 0
     while position < len(text):
         column = position - begin + 1
@@ -49,7 +49,7 @@ def tokens(text: str) -> list[Token]:
 
 
 def size_of(text: str, sizes: Mapping[str, int]) -> int | None:
-    """The value of a size such as ``4*batch+1``; None for what is no size.
+    """Return the value of a size such as ``4*batch+1``; None for what is no size.
 
     Raises KeyError with the name of a size that is open.
 

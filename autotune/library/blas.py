@@ -52,7 +52,7 @@ def address(dtype: str) -> int:
 
 
 def _copies() -> Iterator[ctypes.CDLL]:
-    """SciPy's own copy of OpenBLAS; NumPy has another, which no kernel calls."""
+    """Yield SciPy's own copy of OpenBLAS; NumPy has another, which no kernel calls."""
     lines = Path("/proc/self/maps").read_text().splitlines()
     for path in sorted({line.split()[-1] for line in lines if "openblas" in line}):
         if {"scipy", "scipy.libs"} & {*Path(path).parts}:

@@ -82,7 +82,7 @@ def registered() -> tuple[tuple[str, str], ...]:
 
 
 def kernels(operation: str, dtype: str) -> tuple[str, ...]:
-    """Names of the kernels for an operation and an element type, the shipped one first."""
+    """Return names of the kernels for an operation and an element type, the shipped one first."""
     _import_modules()
     shipped = [blas.NAME] if operation == "matmul" and dtype in blas.FUNCTIONS else []
     own = sorted(n for (n, t), k in _REGISTERED.items() if t == dtype and k.operation == operation)
@@ -90,7 +90,7 @@ def kernels(operation: str, dtype: str) -> tuple[str, ...]:
 
 
 def kernel(name: str, dtype: str) -> LibraryKernel:
-    """A kernel; raises BuildError naming what is registered here."""
+    """Return a kernel; raises BuildError naming what is registered here."""
     _import_modules()
     if name == blas.NAME and dtype in blas.FUNCTIONS:
         return LibraryKernel(name, "matmul", dtype, "fortran", lambda: blas.address(dtype))
@@ -135,7 +135,7 @@ def _address_of(function: Any) -> int:
 
 
 def library_symbols(names: Iterable[str]) -> tuple[str, ...]:
-    """Those symbols that are library kernels, in order."""
+    """Return those symbols that are library kernels, in order."""
     return tuple(sorted(n for n in names if n.startswith(_PREFIX)))
 
 

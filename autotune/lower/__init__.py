@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def lower(schedule: Schedule, args: Sequence[Tensor], simple_mode: bool = True) -> str | LoopProgram:
-    """The loop program of a schedule: as text with ``simple_mode``, else as a LoopProgram."""
+    """Return the loop program of a schedule: as text with ``simple_mode``, else as a LoopProgram."""
     program = lower_schedule(schedule, args)
     return program_text(program) if simple_mode else program
 

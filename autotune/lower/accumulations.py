@@ -47,7 +47,7 @@ class Accumulations:
             raise self.r.wrong("a reduction is read elsewhere than where it was left", wrong)
 
     def _between(self, ends: Any) -> Any:
-        """Reader -> the updates and folds of what it reads since that was started."""
+        """Return the reader -> the updates and folds of what it reads since that was started."""
         starts = self.r.cells_of(self.r.parts("init"))
         operations = self.r.cells_of(self.r.parts("update", "fold"))
         flow = self.r.flow(ends, starts)
@@ -59,7 +59,7 @@ class Accumulations:
         return earlier.intersect(started.apply_range(later))
 
     def _added(self, between: Any, updates: list[Any], folds: list[Any]) -> Any:
-        """Reader of a finished element -> all its updates, those of its partial sums among them."""
+        """Return the reader of a finished element -> all its updates, those of its partial sums among them."""
         parts = [reader for reader in self.readers if reader.finishes and reader.instance in folds]
         if not parts:
             return between

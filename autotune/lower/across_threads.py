@@ -31,7 +31,7 @@ class Parts(NamedTuple):
     tile: tuple[int, ...]
 
     def indices(self, far: int, at: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The place of a result of the thread that is ``far`` from this one."""
+        """Return the place of a result of the thread that is ``far`` from this one."""
         return (*self.around, binary("+", self.number, const(far)), *at)
 
 
@@ -87,7 +87,7 @@ def _halved(reduction: Reduce, parts: Parts, reach: int) -> Stmt:
 
 
 def _over(tile: tuple[int, ...], body: Callable[[tuple[Expr, ...]], Stmt]) -> Stmt:
-    """Loops over a tile."""
+    """Return loops over a tile."""
     variables = [Var(f"t{n}") for n, _ in enumerate(tile)]
     stmt = body(tuple(v if size > 1 else const(0) for v, size in zip(variables, tile, strict=True)))
     for var, size in reversed(list(zip(variables, tile, strict=True))):

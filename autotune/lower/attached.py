@@ -42,7 +42,8 @@ class BoundInference:
         self.named = named
 
     def regions(self, frame: Frame, at: int, own: Mapping[Expr, Box]) -> dict[Stage, Region]:
-        """Regions of all stages attached inside, as seen from loop ``at`` of the frame's stage with ``own`` boxes."""
+        """Return regions of all stages attached inside, as seen from loop ``at`` of the frame's stage
+        with ``own`` boxes."""
         inside = attached_inside(self.order, frame.stage, at)
         boxes: dict[Stage, Mapping[Expr, Box]] = {frame.stage: own}
         regions: dict[Stage, Region] = {}
@@ -96,14 +97,14 @@ class BoundInference:
         return result
 
     def _thread_count(self, atom: Expr) -> int:
-        """Extent of the thread axis that a variable stands for; 0 when it is no thread of a block."""
+        """Return the extent of the thread axis that a variable stands for; 0 when it is no thread of a block."""
         for tag, (var, extent) in self.threads.items():
             if var is atom and not is_block_axis(tag):
                 return extent
         return 0
 
     def _differs_by_thread(self, expr: Expr) -> bool:
-        """Whether a value, or what the names in it stand for, is another one in each thread of a block."""
+        """Return whether a value, or what the names in it stand for, is another one in each thread of a block."""
         for node in nodes(expr):
             value = self.named.get(node)
             parts = () if value is None else value.terms
@@ -113,7 +114,7 @@ class BoundInference:
 
 
 def attached_inside(stages: Sequence[Stage], stage: Stage, at: int) -> set[Stage]:
-    """Those of ``stages`` that are attached to leaf ``at`` of a stage or deeper, and to those."""
+    """Return those of ``stages`` that are attached to leaf ``at`` of a stage or deeper, and to those."""
     deeper = stage.leaf_iter_vars[at:]
     found: set[Stage] = set()
     for other in stages:
@@ -123,7 +124,7 @@ def attached_inside(stages: Sequence[Stage], stage: Stage, at: int) -> set[Stage
 
 
 def local_place(stage: Stage, region: Region) -> Place:
-    """Memory for a region of an attached stage."""
+    """Return memory for a region of an attached stage."""
     shape = tuple(extent for _, extent in region)
     dtypes = stage.op.dtypes
     names = [t.name for t in (stage.op.output(i) for i in range(len(dtypes)))]

@@ -37,7 +37,7 @@ class Cells:
         return isinstance(self.schedule[tensor].op, PlaceholderOp)
 
     def input_of(self, tensor: Tensor) -> Buffer:
-        """The argument that an input is passed as."""
+        """Return the argument that an input is passed as."""
         return self.arguments[self.schedule.name_of(tensor)]
 
     def tag(self, stage: Stage, component: int, level: int | None) -> str:
@@ -55,17 +55,17 @@ class Cells:
         return self.tag(stage, component, 0 if self.reduces(stage) else None)
 
     def finished(self, tensor: Tensor, index: Sequence[str]) -> str:
-        """The cell of an element that is read."""
+        """Return the cell of an element that is read."""
         return f"{self.finished_tag(self.schedule[tensor], tensor.value_index)}[{', '.join(index)}]"
 
     def accumulator(self, instance: Instance, component: int, level: int) -> str:
-        """The accumulator of the element that a store belongs to."""
+        """Return the accumulator of the element that a store belongs to."""
         stage = self.schedule.stage_named(instance.origin.stage)
         index = instance.instance[: len(stage.op.axis)]
         return f"{self.tag(stage, component, level)}[{', '.join(index)}]"
 
     def stored(self, instance: Instance) -> str:
-        """The cell that a store leaves behind."""
+        """Return the cell that a store leaves behind."""
         origin = instance.origin
         stage = self.schedule.stage_named(origin.stage)
         last = origin.part == "all" or (origin.part == "store" and stage in self.epilogues)
@@ -73,12 +73,12 @@ class Cells:
         return f"{self.tag(stage, origin.component, None if last else origin.level)}[{', '.join(index)}]"
 
     def point(self, instance: Instance) -> str:
-        """The point of its reduction that an update adds."""
+        """Return the point of its reduction that an update adds."""
         stage = self.schedule.stage_named(instance.origin.stage)
         return f"{self.tag(stage, instance.origin.component, 0)}p[{', '.join(instance.instance)}]"
 
     def points(self, stage: Stage) -> list[str]:
-        """Pieces of ``cell -> point``: all points of the domain of each element."""
+        """Return pieces of ``cell -> point``: all points of the domain of each element."""
         axes = [f"i{d}" for d in range(len(stage.op.axis))]
         reduce = [f"r{d}" for d in range(len(stage.op.reduce_axis))]
         bounds = [

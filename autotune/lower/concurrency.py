@@ -32,7 +32,7 @@ class Concurrency:
                     self._refuse(different(self.r.isl, m, depth), f"a {kind} loop carries a dependence")
 
     def _loops(self) -> Iterator[tuple[int, tuple[str, ...], str]]:
-        """Depth, time and kind of each loop whose iterations have no order."""
+        """Yield depth, time and kind of each loop whose iterations have no order."""
         found: dict[tuple[int, tuple[str, ...], str], None] = {}
         for instance in self.r.instances:
             for depth, (_, kind) in enumerate(instance.loops):
@@ -59,7 +59,7 @@ class Concurrency:
                 )
 
     def _harmful(self, clash: Any, store: Any, other: Any) -> Any:
-        """Clashes but for those of the same finished element, which is computed twice."""
+        """Return clashes but for those of the same finished element, which is computed twice."""
         cell = other.cell if isinstance(other, Reader) else self.r.cells.stored(other)
         if store.origin.part not in ("all", "store") or cell is None:
             return clash
@@ -80,7 +80,7 @@ class Concurrency:
 
 
 def unordered(one: Instance | Reader, other: Instance | Reader) -> Iterator[tuple[int, str]]:
-    """Depth and kind of the loops around both whose iterations have no order."""
+    """Yield the depth and kind of the loops around both whose iterations have no order."""
     for depth, ((_, kind), (_, second)) in enumerate(zip(one.loops, other.loops, strict=False)):
         start = one.at.time[: 2 + 2 * depth]
         if not (_inside(one, start) and _inside(other, start)):
@@ -103,7 +103,7 @@ def _folded(one: Instance | Reader, other: Instance | Reader, kind: str) -> bool
 
 
 def different(isl: Any, m: Any, depth: int) -> Any:
-    """Pairs that agree in all loops outside of ``depth`` and differ there."""
+    """Return pairs that agree in all loops outside of ``depth`` and differ there."""
     kinds = isl.dim_type
     for d in range(depth):
         m = m.equate(kinds.in_, d, kinds.out, d)

@@ -31,7 +31,7 @@ class Elements:
         self.with_origins = with_origins
 
     def statement(self, frame: Frame, mode: str, out: Place) -> Stmt:
-        """The statement inside of all loops, under the conditions that are left.
+        """Return the statement inside of all loops, under the conditions that are left.
 
         ``mode`` is as in the loops of a nest: "all", or "init", "load", "update", "store" or "fold" (into what is
         stored) of a reduction.
@@ -77,7 +77,7 @@ class Elements:
             store.origin = Origin(frame.op.name, mode, instance, component, level)
 
     def guarded(self, frame: Frame, mode: str, stmt: Stmt) -> Stmt:
-        """A statement under the conditions that are left for ``mode``."""
+        """Return a statement under the conditions that are left for ``mode``."""
         conditions = [c for c, is_reduce in frame.conditions if mode in ("all", "update") or not is_reduce]
         conditions += frame.bounds_conditions(self.translator.simplifier)
         for condition in reversed(dict.fromkeys(conditions)):
@@ -91,7 +91,7 @@ class Elements:
     def _finish(
         self, frame: Frame, acc: Place, index: list[Lin], values: Mapping[Expr, Lin], out: Place
     ) -> Stmt:
-        """The epilogue of a finished reduction, from the accumulator to memory."""
+        """Return the epilogue of a finished reduction, from the accumulator to memory."""
         epilogue = frame.op.epilogue
         assert epilogue is not None
         value = Load(acc.buffers[0], acc.indices(index))
@@ -100,7 +100,7 @@ class Elements:
 
 
 def stores(buffers: Sequence[Buffer], indices: tuple[Expr, ...], values: Sequence[Expr]) -> Stmt:
-    """The components of a tuple at the same place of a buffer each."""
+    """Return the components of a tuple at the same place of a buffer each."""
     if len(values) == 1:
         return Store(buffers[0], indices, values[0])
     # All are computed before any is stored: they read one another's old values.

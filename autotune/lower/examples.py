@@ -13,7 +13,7 @@ from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 
 
 def arguments(schedule: Schedule) -> list[Tensor]:
-    """The inputs that a schedule reads, then its outputs, in the order of the read graph."""
+    """Return the inputs that a schedule reads, then its outputs, in the order of the read graph."""
     order = schedule.order()
     inputs = [s.op.output(0) for s in order if isinstance(s.op, PlaceholderOp)]
     results = [s.op for s in order if isinstance(s.op, ComputeOp) and s.is_output]
@@ -21,7 +21,7 @@ def arguments(schedule: Schedule) -> list[Tensor]:
 
 
 def loops(schedule: Schedule, only: Any = None) -> str:
-    """The loops of all kernels of a schedule, or of one stage's kernel, as text; padded buffers first."""
+    """Return the loops of all kernels of a schedule, or of one stage's kernel, as text; padded buffers first."""
     program = lower_schedule(schedule, arguments(schedule))
     wanted = None if only is None else schedule[only].op.name
     padded_buffers = [b for b in program.workspaces if b.strides != dense_strides(b.shape)]
@@ -30,7 +30,7 @@ def loops(schedule: Schedule, only: Any = None) -> str:
 
 
 def chain(n: int) -> tuple[Schedule, Tensor, Tensor, Tensor]:
-    """``B = A + 1`` and ``C = B * 2`` over ``n`` elements: schedule, A, B, C."""
+    """Return ``B = A + 1`` and ``C = B * 2`` over ``n`` elements: schedule, A, B, C."""
     a = te.placeholder((n,), name="A")
     b = te.compute((n,), lambda i: a[i] + 1, name="B")
     c = te.compute((n,), lambda i: b[i] * 2, name="C")
@@ -38,14 +38,14 @@ def chain(n: int) -> tuple[Schedule, Tensor, Tensor, Tensor]:
 
 
 def grid(n: int, m: int) -> tuple[Schedule, Tensor, Tensor]:
-    """``B = A * 2`` over ``n`` by ``m`` elements: schedule, A, B."""
+    """Return ``B = A * 2`` over ``n`` by ``m`` elements: schedule, A, B."""
     a = te.placeholder((n, m), name="A")
     b = te.compute((n, m), lambda i, j: a[i, j] * 2, name="B")
     return te.create_schedule(b), a, b
 
 
 def rows(n: int, m: int) -> tuple[Schedule, Tensor, Tensor]:
-    """Sums of the rows of an ``n`` by ``m`` matrix: schedule, A, C."""
+    """Return sums of the rows of an ``n`` by ``m`` matrix: schedule, A, C."""
     a = te.placeholder((n, m), name="A")
     k = te.reduce_axis((0, m), name="k")
     c = te.compute((n,), lambda i: te.sum(a[i, k], axis=k), name="C")
@@ -53,7 +53,7 @@ def rows(n: int, m: int) -> tuple[Schedule, Tensor, Tensor]:
 
 
 def matmul(n: int, m: int, size: int) -> tuple[Schedule, Tensor, Tensor, Tensor]:
-    """``C[n, m] = A[n, size] B[size, m]``: schedule, A, B, C."""
+    """Return ``C[n, m] = A[n, size] B[size, m]``: schedule, A, B, C."""
     a = te.placeholder((n, size), name="A")
     b = te.placeholder((size, m), name="B")
     k = te.reduce_axis((0, size), name="k")
@@ -62,14 +62,15 @@ def matmul(n: int, m: int, size: int) -> tuple[Schedule, Tensor, Tensor, Tensor]
 
 
 def matmul_relu(n: int, m: int, size: int) -> tuple[Schedule, Tensor, Tensor, Tensor, Tensor]:
-    """``D = max(A B, 0)``: schedule, A, B, the product C, D."""
+    """Return ``D = max(A B, 0)``: schedule, A, B, the product C, D."""
     _, a, b, c = matmul(n, m, size)
     d = te.compute((n, m), lambda i, j: te.maximum(c[i, j], 0.0), name="D")
     return te.create_schedule(d), a, b, c, d
 
 
 def blur(n: int) -> tuple[Schedule, Tensor, Tensor, Tensor]:
-    """``B = A * 2`` and the sums of three neighbours ``C[i] = B[i] + B[i + 1] + B[i + 2]``: schedule, A, B, C."""
+    """Return ``B = A * 2`` and the sums of three neighbours ``C[i] = B[i] + B[i + 1] + B[i + 2]``:
+    schedule, A, B, C."""
     a = te.placeholder((n + 2,), name="A")
     b = te.compute((n + 2,), lambda i: a[i] * 2, name="B")
     c = te.compute((n,), lambda i: b[i] + b[i + 1] + b[i + 2], name="C")
@@ -84,7 +85,7 @@ def padded(n: int) -> tuple[Schedule, Tensor, Tensor]:
 
 
 def transposed(n: int, m: int) -> tuple[Schedule, Tensor, Tensor, Tensor]:
-    """``B = A + 1`` and its transpose ``C``: schedule, A, B, C."""
+    """Return ``B = A + 1`` and its transpose ``C``: schedule, A, B, C."""
     a = te.placeholder((n, m), name="A")
     b = te.compute((n, m), lambda i, j: a[i, j] + 1, name="B")
     c = te.compute((m, n), lambda i, j: b[j, i], name="C")

@@ -47,7 +47,7 @@ class Frame:
                 self.extents.setdefault(loop, loop.extent)
 
     def branch(self) -> Frame:
-        """A copy to go on with, apart from this one."""
+        """Return a copy to go on with, apart from this one."""
         new = object.__new__(Frame)
         new.stage, new.op, new.region, new._parents = self.stage, self.op, self.region, self._parents
         new.extents, new.values, new.bases = dict(self.extents), dict(self.values), dict(self.bases)
@@ -58,7 +58,7 @@ class Frame:
     # -- extents ---------------------------------------------------------------------------------------------
 
     def extent(self, iv: IterVar) -> int:
-        """Iterations of a loop, from what is known now."""
+        """Return iterations of a loop, from what is known now."""
         known = self.extents.get(iv)
         if known is not None:
             return known
@@ -69,17 +69,18 @@ class Frame:
         return width if iv is relation.inner else -(-self.extent(relation.parent) // max(width, 1))
 
     def width(self, split: Split) -> int:
-        """Distance of two neighbouring iterations of the outer loop of a split."""
+        """Return the distance of two neighbouring iterations of the outer loop of a split."""
         extent = self.extent(split.parent)
         return min(split.factor, extent) if split.factor else -(-extent // split.nparts)
 
     def rest(self, split: Split) -> int:
-        """Extent of the inner loop in the last iteration of the outer one; 0 for an empty loop."""
+        """Return the extent of the inner loop in the last iteration of the outer one; 0 for an empty loop."""
         extent, width = self.extent(split.parent), self.width(split)
         return extent - (-(-extent // width) - 1) * width if extent else 0
 
     def undivided(self, iv: IterVar) -> IterVar:
-        """The loop with the same iterations as ``iv``, before it was split or fused with others that do not repeat."""
+        """Return the loop with the same iterations as ``iv``, before it was split or fused with others
+        that do not repeat."""
         relation = self._parents.get(iv)
         if isinstance(relation, Split):
             other = relation.inner if iv is relation.outer else relation.outer
@@ -89,7 +90,7 @@ class Frame:
         return iv
 
     def inside_reduction(self, split: Split) -> bool:
-        """Whether loops of a split run inside a reduction loop, where an element must not be updated twice."""
+        """Return whether loops of a split run inside a reduction loop, where an element must not be updated twice."""
         leaves = self.stage.leaf_iter_vars
         first = self.stage.first_reduction()
         if self.stage.init_at is not None:  # from there on elements are updated, not computed
@@ -105,7 +106,7 @@ class Frame:
     # -- values ----------------------------------------------------------------------------------------------
 
     def touched(self, iv: IterVar) -> bool:
-        """Whether a loop that ``iv`` is made of is open already; one of a single iteration fixes nothing."""
+        """Return whether a loop that ``iv`` is made of is open already; one of a single iteration fixes nothing."""
         if iv in self.opened:
             return self.extent(iv) > 1
         for relation in self.stage.relations:
@@ -116,7 +117,7 @@ class Frame:
         return False
 
     def reach(self, iv: IterVar) -> Box:
-        """Interval of a variable while the loops that are not open yet run."""
+        """Return the interval of a variable while the loops that are not open yet run."""
         value = self.values.get(iv)
         if value is not None:
             return value, 1
@@ -139,7 +140,7 @@ class Frame:
         return constant_form(0), self.extent(iv)
 
     def boxes(self) -> dict[Expr, Box]:
-        """Interval of each axis, absolute, for bound inference."""
+        """Return the interval of each axis, absolute, for bound inference."""
         result: dict[Expr, Box] = {}
         for axis, (low, _) in zip(self.op.axis, self.region, strict=True):
             start, size = self.reach(axis)
@@ -150,7 +151,7 @@ class Frame:
         return result
 
     def axis_values(self) -> dict[Expr, Lin]:
-        """Absolute value of each axis whose loops are all open."""
+        """Return the absolute value of each axis whose loops are all open."""
         result: dict[Expr, Lin] = {}
         for axis, (low, _) in zip(self.op.axis, self.region, strict=True):
             if axis in self.values:
@@ -161,7 +162,7 @@ class Frame:
         return result
 
     def bounds_conditions(self, simplifier: Simplifier) -> list[Expr]:
-        """Conditions that keep the axes whose loops are open inside the tensor, as far as nothing around does.
+        """Return conditions that keep the axes whose loops are open inside the tensor, as far as nothing around does.
 
         Those that always hold are dropped.
         """

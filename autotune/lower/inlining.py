@@ -22,7 +22,7 @@ MOST_ELEMENTS = 8192
 
 
 def as_written(op: ComputeOp) -> Inlined:
-    """The body and the epilogue of an operation."""
+    """Return the body and the epilogue of an operation."""
     return op.body, None if op.epilogue is None else op.epilogue.body
 
 
@@ -31,7 +31,7 @@ def inlined_bodies(
     known: dict[tuple[object, ...], Inlined] | None = None,
     source: Callable[[ComputeOp], Inlined] = as_written,
 ) -> tuple[dict[Stage, tuple[Expr, ...]], dict[Stage, Expr]]:
-    """Bodies and epilogues of all compute stages that are not inlined, with inlined stages substituted.
+    """Return bodies and epilogues of all compute stages that are not inlined, with inlined stages substituted.
 
     ``known`` are those of other schedules of the program, which gets these in addition; ``source`` gives what an
     operation computes by itself. Raises LoweringError for stages that read inlined ones at too many places.
@@ -53,7 +53,7 @@ def inlined_bodies(
 
 
 def _inlined_into(stage: Stage) -> list[Stage]:
-    """The inlined stages that a stage reads, directly or through one another."""
+    """Return the inlined stages that a stage reads, directly or through one another."""
 
     def below(reader: Stage) -> list[Stage]:
         producers = [reader.schedule[tensor] for tensor in reader.op.input_tensors]
@@ -118,7 +118,7 @@ class _Indices:
         self._seen: list[Expr] = []  # an id is not reused while its node lives
 
     def unique(self, index: Expr) -> Expr:
-        """The one object for an index and those equal to it."""
+        """Return the one object for an index and those equal to it."""
         for node in ordered([index], lambda n: () if id(n) in self._unique else children(n)):
             if id(node) not in self._unique:
                 self._seen.append(node)
@@ -138,7 +138,7 @@ class _Indices:
 
 
 def _shift(node: Expr) -> tuple[Expr, int]:
-    """An index as another one and the constant that is added to it."""
+    """Return an index as another one and the constant that is added to it."""
     if not isinstance(node, Binary) or node.op not in ("+", "-") or not isinstance(node.b, Const):
         return node, 0
     return node.a, int(node.b.value) if node.op == "+" else -int(node.b.value)

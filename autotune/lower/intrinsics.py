@@ -39,7 +39,7 @@ class IntrinsicCall:
         self.values: Mapping[Expr, Lin] = inner.axis_values()
 
     def statement(self, body: Stmt, output: Place, part: str) -> Intrinsic:
-        """The call; ``body`` are the loops, ``output`` is where the stage's elements are.
+        """Return the call; ``body`` are the loops, ``output`` is where the stage's elements are.
 
         Raises LoweringError where an operand does not lie as the instructions expect.
         """
@@ -78,7 +78,7 @@ class IntrinsicCall:
         return Load(load.buffer, tuple(form.expr() for form in forms))
 
     def _strides(self, operand: Operand, load: Load) -> tuple[int, ...]:
-        """Elements from one step of each dimension of an operand to the next."""
+        """Return elements from one step of each dimension of an operand to the next."""
         form = Lin({}, 0)
         for index, stride in zip(load.indices, load.buffer.strides, strict=True):
             form = form + self.simplifier.form(index).scaled(stride)
@@ -94,7 +94,7 @@ class IntrinsicCall:
         return _dense_where_free(steps, [axis.extent for axis in self._axes(operand)])
 
     def _axes(self, operand: Operand) -> list[IterVar]:
-        """The loop of the pattern that moves each dimension."""
+        """Return the loop of the pattern that moves each dimension."""
         pattern = self.intrin.op
         if operand.number == 0:
             return list(pattern.axis)
@@ -112,7 +112,7 @@ class IntrinsicCall:
 
 
 def _dense_where_free(steps: list[int], extents: list[int]) -> tuple[int, ...]:
-    """Strides of an operand; nothing goes along a dimension of one element, which gets that of a dense operand.
+    """Return strides of an operand; nothing goes along a dimension of one element, which gets that of a dense operand.
 
     A library looks at them all the same: a BLAS refuses a row step that is less than a row.
     """

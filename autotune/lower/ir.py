@@ -234,7 +234,7 @@ class LoopKernel:
 
 
 def kernel_of(name: str, body: Stmt) -> LoopKernel:
-    """A kernel with what follows from its body: tiles, and the buffers from outside that it reads and writes."""
+    """Return a kernel with what follows from its body: tiles, and the buffers from outside that it reads and writes."""
     tiles = body.extent if isinstance(body, For) and body.kind == "parallel" else 1
     outer = ("argument", "workspace")
     parts = list(walk(body))
@@ -255,19 +255,19 @@ class LoopProgram:
 
 
 def sequence(stmts: list[Stmt]) -> Stmt:
-    """The statements as one."""
+    """Return the statements as one."""
     return stmts[0] if len(stmts) == 1 else Seq(tuple(stmts))
 
 
 def walk(stmt: Stmt) -> Iterator[Stmt]:
-    """The statement and all below it, in program order."""
+    """Yield the statement and all below it, in program order."""
     yield stmt
     for part in sub_statements(stmt):
         yield from walk(part)
 
 
 def sub_statements(stmt: Stmt) -> tuple[Stmt, ...]:
-    """Direct parts of a statement."""
+    """Return the direct parts of a statement."""
     if isinstance(stmt, Seq):
         return stmt.stmts
     if isinstance(stmt, For | While | Let | Allocate | Intrinsic):
@@ -278,7 +278,7 @@ def sub_statements(stmt: Stmt) -> tuple[Stmt, ...]:
 
 
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:
-    """Expressions that the statement holds itself."""
+    """Return expressions that the statement holds itself."""
     if isinstance(stmt, Let):
         return (stmt.value,)
     if isinstance(stmt, If | While):
@@ -296,7 +296,7 @@ THREADS = ("blockIdx.", "threadIdx.", "vthread")
 
 
 def is_thread_axis(kind: str) -> bool:
-    """Whether a loop of this kind runs its iterations as threads or blocks of a GPU.
+    """Return whether a loop of this kind runs its iterations as threads or blocks of a GPU.
 
     >>> is_thread_axis("threadIdx.x"), is_thread_axis("serial")
     (True, False)
@@ -305,7 +305,7 @@ def is_thread_axis(kind: str) -> bool:
 
 
 def is_block_axis(kind: str) -> bool:
-    """Whether a loop of this kind runs its iterations as blocks of a GPU.
+    """Return whether a loop of this kind runs its iterations as blocks of a GPU.
 
     >>> is_block_axis("blockIdx.x"), is_block_axis("threadIdx.x")
     (True, False)
@@ -314,19 +314,20 @@ def is_block_axis(kind: str) -> bool:
 
 
 def has_thread_axes(stmt: Stmt) -> bool:
-    """Whether loops inside of a statement are bound to threads or blocks."""
+    """Return whether loops inside of a statement are bound to threads or blocks."""
     return any(isinstance(part, For) and is_thread_axis(part.kind) for part in walk(stmt))
 
 
 def operands(node: Expr) -> tuple[Expr, ...]:
-    """Operands of an expression node, loads included."""
+    """Return operands of an expression node, loads included."""
     if isinstance(node, Load):
         return node.indices
     return children(node)
 
 
 def nodes(*exprs: Expr) -> Iterator[Expr]:
-    """Each distinct node of the expressions once, loads and their indices included, a node before its operands."""
+    """Yield each distinct node of the expressions once, loads and their indices included, a node before
+    its operands."""
     seen: set[int] = set()
     stack = list(reversed(exprs))
     while stack:
@@ -340,17 +341,17 @@ def nodes(*exprs: Expr) -> Iterator[Expr]:
 
 
 def has_load(*exprs: Expr) -> bool:
-    """Whether expressions read memory."""
+    """Return whether expressions read memory."""
     return any(isinstance(node, Load) for node in nodes(*exprs))
 
 
 def uses(expr: Expr, var: Var) -> bool:
-    """Whether an expression depends on a variable directly (values of a Let count as their name)."""
+    """Return whether an expression depends on a variable directly (values of a Let count as their name)."""
     return any(node is var for node in nodes(expr))
 
 
 def loads(stmt: Stmt) -> Iterator[Load]:
-    """All loads in the statements below."""
+    """Yield all loads in the statements below."""
     held = [expr for part in walk(stmt) for expr in expressions(part)]
     return (node for node in nodes(*held) if isinstance(node, Load))
 

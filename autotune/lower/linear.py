@@ -72,11 +72,11 @@ class Lin:
 
     @property
     def is_constant(self) -> bool:
-        """Whether there are no variables."""
+        """Return whether there are no variables."""
         return not self.terms
 
     def expr(self) -> Expr:
-        """The form as an expression."""
+        """Return the form as an expression."""
         result: Expr | None = None
         negative: list[tuple[Expr, int]] = []
         for atom, c in self.terms.items():
@@ -98,7 +98,7 @@ class Lin:
 
 
 def constant_form(value: int) -> Lin:
-    """A constant."""
+    """Return a constant."""
     return Lin({}, value)
 
 
@@ -136,7 +136,7 @@ class Simplifier:
     # -- ranges ----------------------------------------------------------------------------------------------
 
     def range_of(self, form: Lin) -> Range:
-        """Bounds of a form from the ranges of its atoms."""
+        """Return bounds of a form from the ranges of its atoms."""
         low = high = form.constant
         for atom, c in form.terms.items():
             a, b = self.ranges.get(atom, UNBOUNDED)
@@ -147,7 +147,7 @@ class Simplifier:
     # -- forms -----------------------------------------------------------------------------------------------
 
     def form(self, expr: Expr, values: Mapping[Expr, Lin] | None = None) -> Lin:
-        """The linear form of an integer expression."""
+        """Return the linear form of an integer expression."""
         return self._form(expr, values or {}, {})
 
     def _form(self, node: Expr, values: Mapping[Expr, Lin], memo: dict[int, Lin]) -> Lin:
@@ -189,12 +189,12 @@ class Simplifier:
         return self._atom(node, UNBOUNDED, None)
 
     def _keeps(self, cast: Cast, form: Lin) -> bool:
-        """Whether a conversion to another integer type leaves each value what it is."""
+        """Return whether a conversion to another integer type leaves each value what it is."""
         (low, high), (least, most) = integer_limits(cast.dtype), integer_limits(cast.a.dtype)
         return (low <= least and most <= high) or self._within(form, (low, high))
 
     def _within(self, form: Lin, limits: Range) -> bool:
-        """Whether all values of a form are between limits."""
+        """Return whether all values of a form are between limits."""
         low, high = self.range_of(form)
         return limits[0] <= low and high <= limits[1]
 
@@ -227,7 +227,7 @@ class Simplifier:
         return self._atom_of(op, a, b, bounds)
 
     def divide(self, op: str, a: Lin, c: int) -> Lin:
-        """Quotient or remainder by a positive constant, the divisible part taken out first."""
+        """Return the quotient or remainder by a positive constant, the divisible part taken out first."""
         whole = Lin({v: k // c for v, k in a.terms.items() if k % c == 0}, a.constant // c)
         rest = Lin({v: k for v, k in a.terms.items() if k % c}, a.constant % c)
         low, high = self.range_of(rest)
@@ -239,7 +239,7 @@ class Simplifier:
         return whole + quotient if op == "//" else remainder
 
     def joined(self, form: Lin) -> Lin:
-        """The form with ``c * (a // c) + a % c`` as ``a``: rows taken apart and put together again."""
+        """Return the form with ``c * (a // c) + a % c`` as ``a``: rows taken apart and put together again."""
         for quotient in [atom for atom in form.terms if atom in self._quotients]:
             remainder, dividend, c = self._quotients[quotient]
             step = form.terms.get(remainder, 0)
@@ -264,7 +264,7 @@ class Simplifier:
     # -- conditions ------------------------------------------------------------------------------------------
 
     def condition(self, node: Expr, values: Mapping[Expr, Lin] | None = None) -> Expr:
-        """A simplified condition: constant where the ranges decide it."""
+        """Return a simplified condition: constant where the ranges decide it."""
         values = values or {}
         if isinstance(node, Compare) and not is_float(node.a.dtype) and node.a.dtype != "bool":
             a, b = self.form(node.a, values), self.form(node.b, values)
@@ -276,7 +276,7 @@ class Simplifier:
         return node
 
     def compared(self, op: str, a: Lin, b: Lin) -> Expr:
-        """``a op b``, decided by the ranges where possible."""
+        """Return ``a op b``, decided by the ranges where possible."""
         low, high = self.range_of(a - b)
         verdict: bool | None = None
         if op == "<":
@@ -297,7 +297,7 @@ class Simplifier:
 
 
 def _atom(form: Lin) -> Expr:
-    """The atom of a form that is one."""
+    """Return the atom of a form that is one."""
     (atom,) = form.terms
     return atom
 

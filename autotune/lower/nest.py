@@ -86,7 +86,7 @@ class NestBuilder:
         self.elements = Elements(bodies, epilogues, translator, with_origins=with_origins)
 
     def root(self, stage: Stage) -> Stmt:
-        """The whole nest of a stage at the root."""
+        """Return the whole nest of a stage at the root."""
         assert isinstance(stage.op, ComputeOp)
         region: Region = [(constant_form(0), axis.extent) for axis in stage.op.axis]
         return self._nest(Frame(stage, region), 0, "all", self.places[stage])
@@ -94,7 +94,7 @@ class NestBuilder:
     # -- loops -----------------------------------------------------------------------------------------------
 
     def _nest(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
-        """Loops from leaf number ``at``.
+        """Return loops from leaf number ``at``.
 
         ``mode`` is "all", or inside a reduction "update", or one of "init", "load", "store" and "fold", which run over
         the data loops only.
@@ -117,7 +117,7 @@ class NestBuilder:
         return self._remainder_or_loop(frame, at, mode, out)
 
     def _remainder_or_loop(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
-        """Loop number ``at``, and after it the narrower rest when its split leaves one here."""
+        """Return the loop number ``at``, and after it the narrower rest when its split leaves one here."""
         iv = frame.stage.leaf_iter_vars[at]
         if mode == "update" and out.registers is None and self._promotes_at(frame, at):
             ends = ("init", "fold") if self._in_parts(frame) else ("load", "store")
@@ -137,7 +137,7 @@ class NestBuilder:
         return sequence(stmts)
 
     def _directly_peeled(self, frame: Frame, iv: IterVar) -> Split | None:
-        """The split whose remainder becomes a second loop nest after loop ``iv``, if there is one."""
+        """Return the split whose remainder becomes a second loop nest after loop ``iv``, if there is one."""
         if frame.stage.kind_of(iv) in ("parallel", "vectorized") or iv in frame.stage.reduced_together():
             return None
         loop = frame.undivided(iv)
@@ -160,7 +160,7 @@ class NestBuilder:
         return self._iterations(frame, at, mode, out, 0, extent)
 
     def _iterations(self, frame: Frame, at: int, mode: str, out: Place, first: int, count: int) -> Stmt:
-        """Iterations ``first`` to ``first + count`` of a loop."""
+        """Return iterations ``first`` to ``first + count`` of a loop."""
         if mode == "update" and out.registers is not None and self._in_parts(frame):
             size = iterations_in_part(frame, at, count)
             if size:
@@ -168,7 +168,7 @@ class NestBuilder:
         return self._counted(frame, at, mode, out, constant_form(first), count)
 
     def _counted(self, frame: Frame, at: int, mode: str, out: Place, first: Lin, count: int) -> Stmt:
-        """``count`` iterations of a loop from ``first`` on."""
+        """Return ``count`` iterations of a loop from ``first`` on."""
         iv = frame.stage.leaf_iter_vars[at]
         frame = frame.branch()
         frame.opened.add(iv)
@@ -186,7 +186,7 @@ class NestBuilder:
         return pipelined(loop, ahead, iterations_ahead(frame.stage, iv)) if ahead else loop
 
     def _peeled(self, frame: Frame, at: int, mode: str, out: Place, extent: int) -> Stmt:
-        """The first and last iterations with code of their own around the rest."""
+        """Return the first and last iterations with code of their own around the rest."""
         first, last = frame.stage.peeled[frame.stage.leaf_iter_vars[at]]
         first = min(first, extent)
         last = min(last, extent - first)
@@ -195,7 +195,7 @@ class NestBuilder:
         return sequence([self._iterations(frame, at, mode, out, start, count) for start, count in parts])
 
     def _threads_loop(self, frame: Frame, at: int, mode: str, out: Place, extent: int) -> Stmt:
-        """A bound loop; inside of a loop over the same thread axis it is the thread's own iteration."""
+        """Return a bound loop; inside of a loop over the same thread axis it is the thread's own iteration."""
         iv = frame.stage.leaf_iter_vars[at]
         tag = frame.stage.kind_of(iv)
         known = self.threads.get(tag)
@@ -229,11 +229,11 @@ class NestBuilder:
     # -- intrinsics ------------------------------------------------------------------------------------------
 
     def _is_whole(self, frame: Frame, at: int) -> bool:
-        """Whether the tensorized loops from ``at`` on have their full extents, no remainder cut them short."""
+        """Return whether the tensorized loops from ``at`` on have their full extents, no remainder cut them short."""
         return all(frame.extent(iv) == iv.extent for iv in frame.stage.leaf_iter_vars[at:])
 
     def _tensorized(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
-        """The loops from ``at`` on as a call of an intrinsic, or as loops where it has nothing for this part."""
+        """Return the loops from ``at`` on as a call of an intrinsic, or as loops where it has nothing for this part."""
         stage = frame.stage
         intrin = stage.tensorized[stage.leaf_iter_vars[at]]
         reduces = mode == "all" and stage.first_reduction() < len(stage.leaf_iter_vars)
@@ -257,7 +257,7 @@ class NestBuilder:
         return call.statement(body, out.registers or out, part)
 
     def _loops_instead(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
-        """Loops for a part that an intrinsic has no instructions for; updates cannot go without."""
+        """Return loops for a part that an intrinsic has no instructions for; updates cannot go without."""
         stage = frame.stage
         if mode == "update":
             intrin = stage.tensorized[stage.leaf_iter_vars[at]]
@@ -294,7 +294,7 @@ class NestBuilder:
         return stmt
 
     def _attached(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
-        """Prefetches, then the stages attached to leaf ``at``, then the loops inside."""
+        """Return prefetches, then the stages attached to leaf ``at``, then the loops inside."""
         iv = frame.stage.leaf_iter_vars[at]
         if mode in _DATA_ONLY:
             return self._nest(frame, at + 1, mode, out)
@@ -335,7 +335,7 @@ class NestBuilder:
         return sequence([init, self._nest(frame.branch(), at, "update", out)])
 
     def _promotes_at(self, frame: Frame, at: int) -> bool:
-        """Whether from leaf ``at`` on there are only reduction loops and unrolled or vectorized data loops."""
+        """Return whether from leaf ``at`` on there are only reduction loops and unrolled or vectorized data loops."""
         leaves = frame.stage.leaf_iter_vars
         if leaves[at].kind != "reduce":
             return False
@@ -349,7 +349,7 @@ class NestBuilder:
         return not kinds and size <= REGISTER_ELEMENTS
 
     def _is_tile(self, frame: Frame, out: Place) -> bool:
-        """Whether the stage's own buffer is exactly the tile that the loops below work on."""
+        """Return whether the stage's own buffer is exactly the tile that the loops below work on."""
         if any(b.scope != "local" for b in out.buffers):
             return False
         return all(
@@ -362,7 +362,7 @@ class NestBuilder:
         return not self.threads and is_long_sum(frame.stage)
 
     def _partial_sums(self, frame: Frame, at: int, total: Place, first: int, count: int, size: int) -> Stmt:
-        """Iterations of a reduction loop: every ``size`` of them have registers of their own."""
+        """Return iterations of a reduction loop: every ``size`` of them have registers of their own."""
         parts, rest = divmod(count, size)
         var = Var(f"{frame.stage.leaf_iter_vars[at].name}.part")
         self.simplifier.declare(var, 0, parts - 1)
@@ -384,7 +384,7 @@ class NestBuilder:
         return _allocated(buffers, sequence(stmts))
 
     def _by_all_threads(self, frame: Frame, at: int, out: Place, together: Sequence[IterVar]) -> Stmt:
-        """A reduction whose loops ``together`` are threads, which start here unless they run already."""
+        """Return a reduction whose loops ``together`` are threads, which start here unless they run already."""
         axes = [frame.stage.kind_of(iv) for iv in together]
         starting = [iv for iv in together if frame.stage.kind_of(iv) not in self.threads]
         for iv in starting:
@@ -415,7 +415,8 @@ class NestBuilder:
         return _allocated(place.registers.buffers, sequence(stmts))
 
     def _accumulators(self, frame: Frame, out: Place, level: int) -> Place:
-        """The place with accumulators for all elements that the loops from here on compute; ``level`` is theirs."""
+        """Return the place with accumulators for all elements that the loops from here on compute;
+        ``level`` is theirs."""
         boxes = frame.boxes()
         tile: Region = [boxes[axis] for axis in frame.op.axis]
         shape = tuple(size for _, size in tile)

@@ -51,7 +51,8 @@ _MOST_ADDRESSES = 1 << 20
 
 @walks_deep
 def overwriting(program: LoopProgram) -> tuple[tuple[Buffer, Buffer], ...]:
-    """Pairs of an output and an input of the same type and size that may be the same memory, element for element.
+    """Return pairs of an output and an input of the same type and size that may be the same memory,
+    element for element.
 
     Of the same output there may be several pairs: one of the inputs can be chosen.
     """
@@ -77,7 +78,7 @@ def _alike(one: Buffer, other: Buffer) -> bool:
 
 
 def _once(kernel: LoopKernel, output: Buffer) -> bool:
-    """Whether each element is stored once, through the caches: there are no more stores to run than elements."""
+    """Return whether each element is stored once, through the caches: there are no more stores to run than elements."""
     if kernel.in_order or has_thread_axes(kernel.body):
         return False
     if any(isinstance(part, For) and part.note == NONTEMPORAL for part in walk(kernel.body)):
@@ -103,7 +104,7 @@ def _is_store(stmt: Stmt, output: Buffer) -> bool:
 
 
 def _before_stored(kernel: LoopKernel, output: Buffer, source: Buffer) -> bool:
-    """Whether in a kernel that stores each element once all loads of the source come before the store there."""
+    """Return whether in a kernel that stores each element once all loads of the source come before the store there."""
     try:
         _Order(output, source).of(kernel.body, {})
     except _Unproved:
@@ -137,7 +138,7 @@ class _Accesses:
     closed: bool = False
 
     def within(self, loop: For, closed: bool) -> _Accesses:
-        """The same, seen from outside of a loop around that is ``closed``, if each of its iterations is."""
+        """Return the same, seen from outside of a loop around that is ``closed``, if each of its iterations is."""
         loads, stores = (
             tuple(replace(each, loops=(*each.loops, loop)) for each in accesses)
             for accesses in (self.loads, self.stores)
@@ -154,7 +155,7 @@ class _Order:
         self.ranges: dict[Var, Range] = {}
 
     def of(self, stmt: Stmt, values: dict[Expr, Lin]) -> _Accesses:
-        """The accesses of a statement; ``values`` are those of names."""
+        """Return the accesses of a statement; ``values`` are those of names."""
         if isinstance(stmt, For):
             self.ranges[stmt.var] = (0, stmt.extent - 1)
             inside = self.of(stmt.body, values)
@@ -192,7 +193,7 @@ class _Order:
         return read or _is_store(stmt, self.output)
 
     def _sequence(self, parts: Sequence[_Accesses]) -> _Accesses:
-        """Statements one after another: what is loaded after others stored is what the same statement stores."""
+        """Return statements one after another: what is loaded after others stored is what the same statement stores."""
         stored = False
         for part in parts:
             if stored and part.loads and not _is_closed(part):
@@ -229,7 +230,7 @@ class _Order:
         return tuple(found)
 
     def _guards(self, simplifier: Simplifier, condition: Expr, values: dict[Expr, Lin]) -> Iterator[Lin]:
-        """Forms that are 0 or more where a condition holds; none where it is of another kind."""
+        """Yield forms that are 0 or more where a condition holds; none where it is of another kind."""
         if isinstance(condition, Binary) and condition.op == "and":
             yield from self._guards(simplifier, condition.a, values)
             yield from self._guards(simplifier, condition.b, values)
@@ -241,7 +242,7 @@ class _Order:
                 yield more - less + (-1 if condition.op in ("<", ">") else 0)
 
     def _simplifier(self) -> Simplifier:
-        """One that knows the loops around: what it says of a variable holds where it has that range."""
+        """Return one that knows the loops around: what it says of a variable holds where it has that range."""
         made = Simplifier()
         for var, (low, high) in self.ranges.items():
             made.declare(var, low, high)
@@ -266,7 +267,7 @@ class _Order:
 
 
 def _is_closed(accesses: _Accesses) -> bool:
-    """Whether a statement stores to all addresses that it loads from."""
+    """Return whether a statement stores to all addresses that it loads from."""
     if accesses.closed:
         return True
     loads, stores = _listed(accesses.loads), _listed(accesses.stores)
@@ -281,7 +282,8 @@ def _differ(one: Lin, other: Lin) -> bool:
 
 
 def _listed(accesses: Sequence[_Access]) -> tuple[Lin, NDArray[np.int64]] | None:
-    """All addresses, as what is the same in all of them and the distances from there; None where that is not known."""
+    """Return all addresses, as what is the same in all of them and the distances from there; None where
+    that is not known."""
     start: Lin | None = None
     found = list[NDArray[np.int64]]()
     for access in accesses:
@@ -317,7 +319,7 @@ _MOST_CASES = 16
 
 
 def _guarded(exprs: Sequence[Expr]) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
-    """All loads of expressions, each with conditions without which it does not count."""
+    """Yield all loads of expressions, each with conditions without which it does not count."""
     seen: dict[int, set[tuple[int, ...]]] = {}
     stack: list[tuple[Expr, tuple[Expr, ...]]] = [(expr, ()) for expr in exprs]
     while stack:

@@ -20,7 +20,7 @@ LONGEST = 128
 
 
 def is_long_sum(stage: Stage) -> bool:
-    """Whether the elements of a stage are float32 sums of many steps that are loops, not instructions."""
+    """Return whether the elements of a stage are float32 sums of many steps that are loops, not instructions."""
     assert isinstance(stage.op, ComputeOp)
     body = stage.op.body[0]
     if not isinstance(body, Reduce) or body.reducer.name != "sum" or body.dtype != "float32":

@@ -48,7 +48,7 @@ class Inside(NamedTuple):
 
 
 def partition(stmt: Stmt) -> Stmt:
-    """The statement with its serial loops cut and unswitched, innermost loops first."""
+    """Return the statement with its serial loops cut and unswitched, innermost loops first."""
     return _Partition().apply(stmt)
 
 
@@ -60,7 +60,7 @@ class _Partition:
         self._seen: list[Stmt] = []  # an id is not reused while its statement lives
 
     def apply(self, stmt: Stmt) -> Stmt:
-        """The statement with the loops in it cut and unswitched."""
+        """Return the statement with the loops in it cut and unswitched."""
         if isinstance(stmt, Intrinsic):
             return stmt  # its body is what the intrinsic does: never cut
         loop = with_parts(stmt, self.apply)
@@ -79,7 +79,7 @@ class _Partition:
         return _unswitched(loop, conditions)
 
     def inside(self, stmt: Stmt) -> Inside:
-        """Statements and conditions in a statement."""
+        """Return statements and conditions in a statement."""
         done = self._inside.get(id(stmt))
         if done is None:
             parts = [self.inside(part) for part in sub_statements(stmt)]
@@ -90,14 +90,14 @@ class _Partition:
 
 
 def _without_idle_stores(stmt: Allocate) -> Stmt:
-    """An allocation, unless nothing in its part of a cut loop reads the buffer: then its producer goes too."""
+    """Return an allocation, unless nothing in its part of a cut loop reads the buffer: then its producer goes too."""
     if any(load.buffer is stmt.buffer for load in loads(stmt.body)):
         return stmt
     return _pruned(stmt.body, stmt.buffer)
 
 
 def _pruned(stmt: Stmt, idle: Buffer | None = None) -> Stmt:
-    """The statement without stores to ``idle``, allocations that nothing reads, and loops without a body."""
+    """Return the statement without stores to ``idle``, allocations that nothing reads, and loops without a body."""
     if isinstance(stmt, Store):
         return sequence([]) if stmt.buffer is idle else stmt
     rest = with_parts(stmt, lambda part: _pruned(part, idle))
@@ -113,7 +113,7 @@ def _pruned(stmt: Stmt, idle: Buffer | None = None) -> Stmt:
 
 
 def _conditions(stmt: Stmt) -> Iterator[Expr]:
-    """Conditions of the branches and of the if_then_else expressions below."""
+    """Yield conditions of the branches and of the if_then_else expressions below."""
     for part in walk(stmt):
         yield from _own_conditions(part)
 
@@ -139,7 +139,7 @@ def _is_index_compare(node: Expr) -> bool:
 
 
 def _cuts(loop: For, conditions: Iterable[Expr]) -> list[int]:
-    """Values of the loop variable at which a condition over it alone changes."""
+    """Return values of the loop variable at which a condition over it alone changes."""
     found: set[int] = set()
     simplifier = Simplifier()
     for cond in conditions:
@@ -158,7 +158,7 @@ def _cuts(loop: For, conditions: Iterable[Expr]) -> list[int]:
 
 
 def _segment(loop: For, begin: int, end: int) -> Stmt:
-    """Iterations ``begin`` to ``end`` of a loop, conditions over its variable decided."""
+    """Return iterations ``begin`` to ``end`` of a loop, conditions over its variable decided."""
     simplifier = Simplifier()
     var = Var(loop.var.name)
     simplifier.declare(var, 0, end - begin - 1)
@@ -185,7 +185,7 @@ def _with(expr: Expr, var: Var, value: Expr) -> Expr:
 
 
 def _unswitched(loop: For, conditions: Iterable[Expr]) -> Stmt:
-    """The loop with its first invariant condition outside of it."""
+    """Return the loop with its first invariant condition outside of it."""
     inside = {loop.var} | {p.var for p in walk(loop.body) if isinstance(p, For | Let)}
     for cond in conditions:
         if isinstance(cond, Const) or not _invariant(cond, inside):
@@ -207,7 +207,7 @@ def _empty(stmt: Stmt) -> bool:
 
 
 def _invariant(cond: Expr, inside: set[Var]) -> bool:
-    """Whether a condition reads no variable of ``inside`` and no memory."""
+    """Return whether a condition reads no variable of ``inside`` and no memory."""
     return not any(
         isinstance(node, Load) or (isinstance(node, Var) and node in inside) for node in nodes(cond)
     )

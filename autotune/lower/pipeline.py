@@ -47,7 +47,7 @@ class _Iteration(NamedTuple):
 
 
 def pipelined(loop: For, ahead: Sequence[Buffer], distance: int) -> Stmt:
-    """The loop with what fills the buffers ``ahead`` run ``distance`` iterations before the rest.
+    """Return the loop with what fills the buffers ``ahead`` run ``distance`` iterations before the rest.
 
     Raises LoweringError where these are not filled once an iteration, by statements of their own.
     """
@@ -63,7 +63,7 @@ class _Pipeline:
         self.one = self._taken_apart()
 
     def statement(self) -> Stmt:
-        """Memory for all copies, the first tiles, and the loop."""
+        """Return memory for all copies, the first tiles, and the loop."""
         parts: list[Stmt] = [Barrier()] if self.shared else []
         for number in range(self.distance):
             # Of several tiles on their way, each is a group of copies.
@@ -106,7 +106,7 @@ class _Pipeline:
         return stmt
 
     def _in_copies(self, stmt: Stmt) -> Stmt:
-        """The statement on the copies that its iteration has."""
+        """Return the statement on the copies that its iteration has."""
         number = Binary("%", self.loop.var, const(self.distance + 1), "int64")
         for old, new in self.copies.items():
             stmt = moved(stmt, old, new, lambda at: (number, *at))
@@ -159,7 +159,7 @@ def _with_copies(buffer: Buffer, count: int) -> Buffer:
 
 
 def _named(node: Let, body: Stmt) -> Let:
-    """The name anew: the iteration at hand has it for a value of its own."""
+    """Return the name anew: the iteration at hand has it for a value of its own."""
     var = Var(node.var.name, node.var.dtype)
     return Let(var, node.value, substituted(body, {node.var: var}))
 

@@ -42,7 +42,7 @@ Names = dict[Expr, str | None]
 
 
 def affine(expr: Expr, names: Names) -> str:
-    """An index expression as isl text; raises NotAffine."""
+    """Return an index expression as isl text; raises NotAffine."""
     if expr.dtype not in WHOLE:
         raise NotAffine(expr.dtype)
     if isinstance(expr, Const):
@@ -73,7 +73,7 @@ def _arithmetic(expr: Binary, a: str, b: str) -> str:
 
 
 def condition(expr: Expr, names: Names) -> str:
-    """A condition as isl text; raises NotAffine."""
+    """Return a condition as isl text; raises NotAffine."""
     if isinstance(expr, Const):
         return "true" if expr.value else "false"
     if isinstance(expr, Compare):
@@ -94,7 +94,7 @@ class Test:
     exact: bool = True
 
     def branch(self, expr: Expr, names: Names, *, taken: bool) -> Test:
-        """The same inside of a branch on a condition."""
+        """Return the same inside of a branch on a condition."""
         if taken and isinstance(expr, Binary) and expr.op == "and":
             return self.branch(expr.a, names, taken=True).branch(expr.b, names, taken=True)
         try:
@@ -143,7 +143,7 @@ class Point:
         return " and ".join(dict.fromkeys(self.conditions))
 
     def access(self, buffer: Buffer, indices: tuple[Expr, ...], test: Test = ALWAYS) -> Access:
-        """An element that is touched here; raises NotAffine."""
+        """Return an element that is touched here; raises NotAffine."""
         if buffer.scope in ("local", "shared") and buffer not in self.memory:
             raise LoweringError(f"verify: {buffer.name} is used outside of its allocation")
         index = tuple(affine(i, self.names) for i in indices)
@@ -181,7 +181,7 @@ class Extraction:
 
 
 def extract(program: LoopProgram) -> Extraction:
-    """All store instances of a program that was lowered with origins."""
+    """Return all store instances of a program that was lowered with origins."""
     hoisted = frozenset(str(number) for number, kernel in enumerate(program.kernels) if kernel.hoisted)
     result = Extraction(kernels=len(program.kernels), hoisted=hoisted)
     for number, kernel in enumerate(program.kernels):
@@ -247,7 +247,7 @@ class _Walker:
             return replace(at, names={**at.names, stmt.var: None}, bound=bound)
 
     def _branch(self, stmt: If, at: Point, position: int) -> int:
-        """Both sides of a branch: which of them stores must be known."""
+        """Return both sides of a branch: which of them stores must be known."""
         try:
             test = condition(stmt.cond, at.names)
         except NotAffine as error:
@@ -282,7 +282,7 @@ def _allocated(buffer: Buffer, at: Point) -> Point:
 def guarded(
     expr: Expr, names: Names, wanted: Callable[[Expr], bool], test: Test = ALWAYS
 ) -> Iterator[tuple[Expr, Test]]:
-    """Nodes of a kind, each with where it is evaluated: the if_then_else expressions around it decide that."""
+    """Yield nodes of a kind, each with where it is evaluated: the if_then_else expressions around it decide that."""
     seen: set[tuple[int, Test]] = set()
     stack = [(expr, test)]
     while stack:
@@ -301,7 +301,7 @@ def guarded(
 
 
 def loads_of(at: Point, expr: Expr) -> Iterator[tuple[Load, Test]]:
-    """The loads of an expression that is evaluated at a point, each with where that is so."""
+    """Yield the loads of an expression that is evaluated at a point, each with where that is so."""
     for node, test in guarded(expr, at.names, lambda n: isinstance(n, Load)):
         assert isinstance(node, Load)
         yield node, test

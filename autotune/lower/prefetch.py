@@ -35,7 +35,8 @@ class Prefetches:
         self.named = named
 
     def at(self, frame: Frame, at: int) -> list[Stmt]:
-        """Prefetches of what a later iteration of leaf ``at`` reads, in attached stages too, one a cache line."""
+        """Return prefetches of what a later iteration of leaf ``at`` reads, in attached stages too, one
+        a cache line."""
         iv = frame.stage.leaf_iter_vars[at]
         stmts: list[Stmt] = []
         for tensor, var, offset in frame.stage.prefetches:
@@ -67,13 +68,13 @@ class Prefetches:
         ]
 
     def _boxes_ahead(self, frame: Frame, iv: IterVar, offset: int) -> dict[Expr, Box]:
-        """The boxes of the frame as they are ``offset`` iterations of ``iv`` later."""
+        """Return the boxes of the frame as they are ``offset`` iterations of ``iv`` later."""
         steps = (atom for atom, width in frame.values[iv].terms.items() if width == 1)
         later: dict[Expr, Lin] = {atom: Lin({atom: 1}, offset) for atom in steps}
         return {axis: (self._moved(low, later), extent) for axis, (low, extent) in frame.boxes().items()}
 
     def _moved(self, form: Lin, later: Mapping[Expr, Lin]) -> Lin:
-        """A form with some variables replaced, in what its names stand for too."""
+        """Return a form with some variables replaced, in what its names stand for too."""
         result = constant_form(form.constant)
         for atom, coefficient in form.terms.items():
             result = result + self._moved_atom(atom, later).scaled(coefficient)
@@ -91,7 +92,7 @@ class Prefetches:
         return self.simplifier.form(atom, values)
 
     def _looked_up(self, index: Expr, boxes: Mapping[Expr, Box]) -> Lin | None:
-        """An index that is itself read from memory, where it is one for the whole iteration; else None.
+        """Return an index that is itself read from memory, where it is one for the whole iteration; else None.
 
         What it is read at is kept inside of its tensor: the iterations after the last one have no index of their own,
         and a condition around the read in the program is not around the prefetch.

@@ -30,7 +30,7 @@ _KEYWORD = {"serial": "for"}
 
 
 def program_text(program: LoopProgram) -> str:
-    """All kernels of a program."""
+    """Return all kernels of a program."""
     arguments = ", ".join(f"{b.name}: {b.dtype}[{', '.join(map(str, b.shape))}]" for b in program.arguments)
     lines = [f"program({arguments}) {{"]
     for buffer in program.workspaces:
@@ -44,19 +44,19 @@ def program_text(program: LoopProgram) -> str:
 
 
 def kernel_text(kernel: LoopKernel) -> str:
-    """The loops of one kernel."""
+    """Return the loops of one kernel."""
     return stmt_text(kernel.body)
 
 
 def stmt_text(stmt: Stmt) -> str:
-    """One statement and all below it."""
+    """Return one statement and all below it."""
     lines: list[str] = []
     _stmt(_unambiguous(stmt, {}), 0, lines)
     return "\n".join(lines)
 
 
 def _unambiguous(stmt: Stmt, names: Mapping[str, int]) -> Stmt:
-    """The statement with loops renamed that have the name of a loop around them."""
+    """Return the statement with loops renamed that have the name of a loop around them."""
     if isinstance(stmt, For | Let):
         var, count = stmt.var, names.get(stmt.var.name, 0)
         inside = {**names, var.name: count + 1}
@@ -119,7 +119,7 @@ def _element(buffer: Buffer, indices: tuple[Expr, ...]) -> str:
 
 
 def buffer_text(buffer: Buffer) -> str:
-    """Name, type and shape of a buffer, and its strides when they are padded."""
+    """Return name, type and shape of a buffer, and its strides when they are padded."""
     text = f"{buffer.name}: {buffer.dtype}[{', '.join(map(str, buffer.shape))}]"
     if buffer.strides != dense_strides(buffer.shape):
         text += f" strides [{', '.join(map(str, buffer.strides))}]"

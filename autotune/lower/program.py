@@ -32,7 +32,7 @@ def lower_schedule(
     strides: Mapping[str, tuple[int, ...]] | None = None,
     with_origins: bool = False,
 ) -> LoopProgram:
-    """Loop kernels of a schedule, one a stage at the root.
+    """Return the loop kernels of a schedule, one a stage at the root.
 
     ``args`` are the inputs and outputs in calling order; ``constants`` names inputs that are known at compile
     time (stages that read only those are hoisted); ``strides`` gives arguments a layout in elements. With
@@ -104,7 +104,7 @@ def _check_attachment(stage: Stage, live: Sequence[Stage]) -> None:
 
 
 def _group(stage: Stage, live: Sequence[Stage]) -> set[Stage]:
-    """A root stage and all stages attached inside of it."""
+    """Return a root stage and all stages attached inside of it."""
     group = {stage}
     for other in reversed(live):
         parent = other.attach_stage

@@ -21,7 +21,7 @@ Region = list[Box]
 
 
 def interval(simplifier: Simplifier, form: Lin, boxes: Mapping[Expr, Box]) -> Box | None:
-    """The interval that a form covers while its variables run over their boxes; None when unknown."""
+    """Return the interval that a form covers while its variables run over their boxes; None when unknown."""
     low, extent = constant_form(form.constant), 1
     for atom, c in form.terms.items():
         box = boxes.get(atom)
@@ -56,7 +56,7 @@ def _opaque(simplifier: Simplifier, atom: Expr, boxes: Mapping[Expr, Box]) -> Bo
 
 
 def union(a: Box, b: Box) -> Box | None:
-    """The smallest interval around both; None when their starts do not compare."""
+    """Return the smallest interval around both; None when their starts do not compare."""
     gap = b[0] - a[0]
     if not gap.is_constant:
         return None
@@ -69,7 +69,7 @@ def required(
     shape: Sequence[int],
     uses: Sequence[tuple[Read, Mapping[Expr, Box]]],
 ) -> Region:
-    """The region of a tensor of ``shape`` that the given reads cover, each with the boxes of its variables."""
+    """Return the region of a tensor of ``shape`` that the given reads cover, each with the boxes of its variables."""
     region: list[Box | None] = [None] * len(shape)
     whole = [False] * len(shape)
     for read, boxes in uses:
@@ -89,7 +89,7 @@ def required(
 
 
 def whole_boxes(stage: Stage, region: Region) -> dict[Expr, Box]:
-    """The boxes of a stage's axes where all of ``region`` is computed."""
+    """Return the boxes of a stage's axes where all of ``region`` is computed."""
     assert isinstance(stage.op, ComputeOp)
     boxes: dict[Expr, Box] = dict(zip(stage.op.axis, region, strict=True))
     for axis in stage.op.reduce_axis:

@@ -29,7 +29,7 @@ class Reader:
     cell: str | None
     instance: Instance | None = None
     finishes: bool = False
-    """Whether a reduction that is read must be complete."""
+    """True if a reduction that is read must be complete."""
 
     @property
     def loops(self) -> tuple[tuple[str, str], ...]:
@@ -122,16 +122,16 @@ class Relations:
     # -- isl texts -------------------------------------------------------------------------------------------
 
     def relation(self, parts: Sequence[str]) -> Any:
-        """The union of the given pieces."""
+        """Return the union of the given pieces."""
         return self.isl.UnionMap("{ " + "; ".join(parts) + " }", context=self.context)
 
     def piece(self, what: Instance | Reader, target: str) -> str:
-        """Text of ``S[loops] -> target`` over the domain of a statement or a read."""
+        """Return the text of ``S[loops] -> target`` over the domain of a statement or a read."""
         loops = ", ".join(name for name, _ in what.loops)
         return f"{what.name}[{loops}] -> {target} : {what.at.domain}"
 
     def element(self, access: Access) -> str:
-        """Text of an element of a buffer."""
+        """Return the text of an element of a buffer."""
         name = self.buffers.setdefault(access.buffer, f"B{len(self.buffers)}")
         return f"{name}[{', '.join((*access.around, *access.index))}]"
 
@@ -140,7 +140,7 @@ class Relations:
         return self.relation([self.piece(each, self.element(_access(each))) for each in what])
 
     def cells_of(self, what: Iterable[Instance | Reader]) -> Any:
-        """Stores -> the cells that they leave behind, reads -> those that they need."""
+        """Return stores -> the cells that they leave behind, reads -> those that they need."""
         return self.relation([self.piece(each, self._cell(each)) for each in what])
 
     def _cell(self, what: Instance | Reader) -> str:
@@ -149,11 +149,11 @@ class Relations:
         return cell
 
     def parts(self, *names: str) -> list[Instance]:
-        """The stores of some parts of computations."""
+        """Return the stores of some parts of computations."""
         return [i for i in self.instances if i.origin.part in names]
 
     def flow(self, reads: Any, writes: Any) -> Any:
-        """The last write before each read.
+        """Return the last write before each read.
 
         isl misses sources whose index divides a quotient again (a fused loop, fused again) unless the equalities
         behind the quotients are explicit.
@@ -165,13 +165,13 @@ class Relations:
     # -- messages --------------------------------------------------------------------------------------------
 
     def maps(self, union: Any) -> list[Any]:
-        """The maps of a union, one a pair of tuples."""
+        """Return the maps of a union, one a pair of tuples."""
         maps: list[Any] = []
         union.foreach_map(maps.append)
         return maps
 
     def wrong(self, what: str, witness: Any) -> LoweringError:
-        """The error, with one counterexample and the statements by their stages."""
+        """Return the error, with one counterexample and the statements by their stages."""
         text = str(witness.sample() if hasattr(witness, "sample") else witness)
         text = re.sub(r"\b([SR]\d+|END\w+)\[", lambda found: f"{self._title(found[1])}[", text)
         stages = self.cells.schedule.stages

@@ -51,7 +51,7 @@ def rewrite_expr(expr: Expr, replace: Callable[[Expr], Expr | None], memo: dict[
 
 
 def with_parts(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
-    """The statement over changed direct parts; itself when all of them stay what they are."""
+    """Return the statement over changed direct parts; itself when all of them stay what they are."""
     old = sub_statements(stmt)
     new = [change(part) for part in old]
     if all(a is b for a, b in zip(old, new, strict=True)):
@@ -65,7 +65,7 @@ def with_parts(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
 
 
 def rewrite_stmt(stmt: Stmt, replace: Callable[[Expr], Expr | None]) -> Stmt:
-    """The statement with its expressions rewritten; branches that became constant are taken or dropped."""
+    """Return the statement with its expressions rewritten; branches that became constant are taken or dropped."""
     if isinstance(stmt, Seq | For | Allocate):
         return with_parts(stmt, lambda part: rewrite_stmt(part, replace))
     if isinstance(stmt, While):
@@ -99,14 +99,15 @@ def rewrite_stmt(stmt: Stmt, replace: Callable[[Expr], Expr | None]) -> Stmt:
 
 
 def substituted(stmt: Stmt, values: Mapping[Expr, Expr]) -> Stmt:
-    """The statement with variables replaced."""
+    """Return the statement with variables replaced."""
     return rewrite_stmt(stmt, lambda node: values.get(node) if isinstance(node, Var) else None)
 
 
 def moved(
     stmt: Stmt, old: Buffer, new: Buffer, place: Callable[[tuple[Expr, ...]], tuple[Expr, ...]]
 ) -> Stmt:
-    """The statement with accesses to ``old`` at some indices going to ``new`` at what ``place`` makes of these."""
+    """Return the statement with accesses to ``old`` at some indices going to ``new`` at what ``place``
+    makes of these."""
 
     def replace(node: Expr) -> Expr | None:
         if not isinstance(node, Load) or node.buffer is not old:

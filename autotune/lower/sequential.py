@@ -20,7 +20,8 @@ from autotune.te.tensor import Tensor
 def sequential_statement(
     op: SequentialOp, values: Mapping[Expr, Lin], out: Place, translator: Translator
 ) -> Stmt:
-    """The statements of one point of ``op``, whose results are at ``out``; scratch memory is allocated around them."""
+    """Return the statements of one point of ``op``, whose results are at ``out``; scratch memory is
+    allocated around them."""
     places = dict(zip(op.results, (Place((b,), out.starts) for b in out.buffers), strict=True))
     scratch = [Buffer(t.name, t.shape, t.dtype, "local") for t in op.scratch]
     for tensor, buffer in zip(op.scratch, scratch, strict=True):
@@ -41,7 +42,7 @@ class _Statements:
         self.values = values
 
     def value(self, expr: Expr) -> Expr:
-        """An expression with nodes of its own: memory may have changed since another statement read it."""
+        """Return an expression with nodes of its own: memory may have changed since another statement read it."""
         return self.translator.value(expr, self.values)
 
     def block(self, statements: Sequence[Statement]) -> Stmt:
@@ -80,7 +81,7 @@ class _Statements:
         return ir.External(node.symbol, arguments, results, inputs)
 
     def _first(self, tensor: Tensor) -> ir.Load:
-        """The first element of a tensor, which must lie dense in memory."""
+        """Return the first element of a tensor, which must lie dense in memory."""
         buffer = self.translator.place_of(tensor).buffers[tensor.value_index]
         if buffer.strides != dense_strides(buffer.shape):
             raise LoweringError(

@@ -27,7 +27,7 @@ class Place:
     level: int = 0
 
     def indices(self, index: list[Lin]) -> tuple[Expr, ...]:
-        """Buffer indices of an element."""
+        """Return the buffer indices of an element."""
         return tuple((i - s).expr() for i, s in zip(index, self.starts, strict=True))
 
 
@@ -39,11 +39,11 @@ class Translator:
         self.place_of = place_of
 
     def value(self, expr: Expr, values: Mapping[Expr, Lin], memo: dict[int, Expr] | None = None) -> Expr:
-        """The expression with axes replaced by ``values`` and reads by loads; shared nodes stay shared."""
+        """Return the expression with axes replaced by ``values`` and reads by loads; shared nodes stay shared."""
         return self._go(expr, values, {} if memo is None else memo)
 
     def index(self, expr: Expr, values: Mapping[Expr, Lin], memo: dict[int, Expr]) -> Lin:
-        """An index expression in linear form."""
+        """Return an index expression in linear form."""
         if _is_arithmetic(expr):
             return self.simplifier.form(expr, values)
         return self.simplifier.form(self._go(expr, values, memo))
@@ -76,7 +76,7 @@ class Translator:
 
 
 def _is_arithmetic(node: Expr) -> bool:
-    """Whether a node is index arithmetic over variables alone."""
+    """Return whether a node is index arithmetic over variables alone."""
     if isinstance(node, Var | Const):
         return node.dtype == INDEX_DTYPE
     if isinstance(node, Binary | Select):

@@ -37,7 +37,7 @@ class Needed:
     time: tuple[str, ...]
     cell: str | None
     accumulates: bool = False
-    """Whether the store goes on with a reduction that it finds there."""
+    """True if the store goes on with a reduction that it finds there."""
 
 
 class Different(Exception):
@@ -115,7 +115,7 @@ class Comparison:
                 self.needed[Needed(access, self.instance.at.time, None)] = None
 
     def _made(self) -> Iterator[tuple[Load, Test]]:
-        """All loads of the store, each with where it is evaluated."""
+        """Yield all loads of the store, each with where it is evaluated."""
         stack, seen = [(self.instance.store.value, ALWAYS)], set[tuple[int, Test]]()
         while stack:
             node, test = stack.pop()
@@ -172,7 +172,7 @@ class Comparison:
         return found
 
     def _folded(self, expr: Expr) -> Expr:
-        """The expression with branches taken that are always taken, and what follows from them for integers."""
+        """Return the expression with branches taken that are always taken, and what follows from them for integers."""
 
         def replace(node: Expr) -> Expr | None:
             if isinstance(node, Select):
@@ -199,7 +199,7 @@ class Comparison:
             self._node(a, e, test, at)
 
     def _settled(self, node: Expr, test: Test, at: Point) -> tuple[Expr, Point]:
-        """Names replaced by values, branches that are always taken by what they lead to."""
+        """Return names replaced by values, branches that are always taken by what they lead to."""
         while True:
             if node in self.instance.at.bound:
                 node, at = self.instance.at.bound[node]
@@ -251,7 +251,7 @@ class Comparison:
             self._fail(a, e, test)
 
     def _undecided(self, node: Expr, test: Test) -> Expr:
-        """A condition without the parts that hold, or do not, in every iteration."""
+        """Return a condition without the parts that hold, or do not, in every iteration."""
         verdict = self._verdict(node, test)
         if verdict is not None:
             return const(verdict)
@@ -338,7 +338,7 @@ class Comparison:
 
 
 def compare(isl: Any, context: Any, cells: Cells, instance: Instance) -> Comparison:
-    """The comparison of a store with its expression; raises LoweringError where they differ."""
+    """Return the comparison of a store with its expression; raises LoweringError where they differ."""
     made = Comparison(Facts(isl, context, instance.at), cells, instance)
     made.run()
     return made

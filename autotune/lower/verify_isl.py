@@ -50,7 +50,7 @@ class Verified:
     dependences: int = 0
 
     def text(self) -> str:
-        """The verdict in one line."""
+        """Return the verdict in one line."""
         counts = f"{self.statements} statements, {self.dependences} dependences" if self.statements else ""
         detail = "; ".join(part for part in (counts, self.reason) if part)
         return f"{self.status}: {detail}" if detail else self.status
@@ -81,7 +81,7 @@ def verify(
 
 
 def load_isl() -> Any:
-    """The module islpy; raises MissingExtraError naming the extra."""
+    """Return the module islpy; raises MissingExtraError naming the extra."""
     try:
         import islpy
     except ImportError as error:
@@ -98,7 +98,7 @@ def prove(
     constants: frozenset[str] = frozenset(),
     limit: int = MAX_OPERATIONS,
 ) -> Verified:
-    """The proof for a program that was lowered with origins, in at most ``limit`` steps; see :func:`verify`."""
+    """Return the proof for a program that was lowered with origins, in at most ``limit`` steps; see :func:`verify`."""
     _check_kernels(program, constants)
     cells = Cells(schedule, program)
     try:
@@ -146,7 +146,7 @@ def _wrong_kernel(kernel: LoopKernel, problem: str) -> LoweringError:
 
 
 def _exhausted(isl: Any, context: Any) -> bool:
-    """Whether the steps of a context are used up: then every operation fails, with whatever message."""
+    """Return whether the steps of a context are used up: then every operation fails, with whatever message."""
     try:
         isl.Set("{ [i] : 0 <= i < 3 }", context=context)
     except isl.Error:
@@ -165,7 +165,7 @@ class _Proof:
         self.r = Relations(isl, context, cells, extraction)
 
     def run(self, overwriting: Sequence[tuple[Buffer, Buffer]] = ()) -> Verified:
-        """All checks, of ``overwriting`` pairs of an output and an input too.
+        """Return all checks, of ``overwriting`` pairs of an output and an input too.
 
         Raises LoweringError at the first that fails.
         """
@@ -207,7 +207,8 @@ class _Proof:
         raise self.r.wrong(f"a statement {verb} {buffer.name}, which is {list(buffer.shape)}", found)
 
     def _sources(self) -> Any:
-        """Reader -> the statement that wrote what it reads, for all but what is meant to come from an input."""
+        """Return the reader -> the statement that wrote what it reads, for all but what is meant to come
+        from an input."""
         stored = [
             reader
             for reader in (*self.r.readers, *self.r.ends)

@@ -93,7 +93,7 @@ def _crossings(graph: Graph, homes: Homes) -> tuple[Crossing, ...]:
 
 
 def _placed(found: Affinities) -> Graph:
-    """The graph with a Transfer before the first reader of each value that crosses."""
+    """Return the graph with a Transfer before the first reader of each value that crosses."""
     graph, homes = found.graph, found.homes
     producers = graph.producers()
     crossing = {(c.value, c.destination) for c in found.crossings}

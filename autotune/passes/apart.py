@@ -39,7 +39,7 @@ class Apart(Algorithm):
         return graph.replace() if cut else graph
 
     def divide(self, graph: Graph) -> Partition:
-        """The parts of the chain."""
+        """Return the parts of the chain."""
         if not self.after:
             return partition(graph)
         chain = anchors(graph.nodes)

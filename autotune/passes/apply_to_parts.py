@@ -42,7 +42,7 @@ class ApplyToParts(GraphPass):
 
 
 def _joined(rewriter: Rewriter, node: Node, consumers: Mapping[str, Sequence[Node]]) -> Node | None:
-    """The Concat whose operands the node can be applied to."""
+    """Return the Concat whose operands the node can be applied to."""
     graph = rewriter.graph
     if not ops.get(node.op).pointwise or len(node.outputs) != 1:
         return None

@@ -65,13 +65,13 @@ class _Walk:
     fill: float = float("-inf")
 
     def only(self, value: str) -> Node | None:
-        """The node that makes a value which has one reader and is no output."""
+        """Return the node that makes a value which has one reader and is no output."""
         if value in self.graph.outputs or len(self.consumers.get(value, ())) != 1:
             return None
         return self.producers.get(value)
 
     def scores(self, value: str) -> Node | None:
-        """The product of queries and keys behind a softmax's operand, None if something else is there."""
+        """Return the product of queries and keys behind a softmax's operand, None if something else is there."""
         node = self.only(value)
         if node is not None and node.op in ("Add", "Where"):
             value = self._masked(node)
@@ -82,7 +82,7 @@ class _Walk:
         return node if node is not None and node.op == "MatMul" else None
 
     def unscaled(self, value: str) -> str:
-        """The operand behind products with numbers, which are noted as scale."""
+        """Return the operand behind products with numbers, which are noted as scale."""
         node = self.only(value)
         while node is not None and node.op in ("Mul", "Div"):
             before = self._scaled(node)
@@ -92,7 +92,7 @@ class _Walk:
         return value
 
     def _masked(self, node: Node) -> str:
-        """The operand of an Add or a Where that leads to the scores, once the mask is noted; "" if none does."""
+        """Return the operand of an Add or a Where that leads to the scores, once the mask is noted; "" if none does."""
         shape = self.graph.type_of(node.outputs[0]).shape
         if node.op == "Add":
             for number, value in enumerate(node.inputs):
@@ -113,7 +113,7 @@ class _Walk:
         return node is not None and node.op in ("MatMul", "Mul", "Div")
 
     def _scaled(self, node: Node) -> str:
-        """The operand of a Mul or Div by a number, once the scale is noted; "" if it is by something else."""
+        """Return the operand of a Mul or Div by a number, once the scale is noted; "" if it is by something else."""
         for number, value in enumerate(node.inputs):
             factor = self._number(node.inputs[1 - number])
             if factor is None or (node.op == "Div" and (number == 1 or factor == 0)):
@@ -135,7 +135,7 @@ def _chain(
     consumers: Mapping[str, tuple[Node, ...]],
     node: Node,
 ) -> _Chain | None:
-    """The attention that ends in a MatMul, or None."""
+    """Return the attention that ends in a MatMul, or None."""
     walk = _Walk(graph, producers, consumers)
     softmax = walk.only(node.inputs[0])
     guard = softmax if softmax is not None and softmax.op == "Where" else None
@@ -165,7 +165,7 @@ def _chain(
 
 
 def _shares(shape: Sequence[int], lead: Sequence[int]) -> bool:
-    """Whether keys or values of a shape are there for each of the leading dimensions, or one for several."""
+    """Return whether keys or values of a shape are there for each of the leading dimensions, or one for several."""
     own = shape[:-2]
     return len(own) == len(lead) and all(a in (1, b) for a, b in zip(own, lead, strict=True))
 
@@ -193,7 +193,7 @@ def _convert(rewriter: Rewriter, node: Node, found: Mapping[str, _Chain]) -> boo
 
 
 def _untransposed(rewriter: Rewriter, keys: str) -> str:
-    """Keys [..., n, d] from keys [..., d, n], joined with what rearranged them before."""
+    """Return keys [..., n, d] from keys [..., d, n], joined with what rearranged them before."""
     rank = rewriter.type_of(keys).rank
     swapped = (*range(rank - 2), rank - 1, rank - 2)
     source, steps = shortened(rewriter, keys, ("Transpose", swapped))

@@ -20,7 +20,7 @@ def unexpanded(rewriter: Rewriter, value: str) -> str:
 
 
 def with_shared_heads(rewriter: Rewriter, operands: Sequence[str], mask: str | None) -> list[str]:
-    """Operands of an attention: queries, keys and values, and its mask if there is one.
+    """Return operands of an attention: queries, keys and values, and its mask if there is one.
 
     Keys and values that were both repeated for groups of heads are read before that. The queries, and the result, have
     an axis for the groups then, and one for the heads of each.
@@ -44,7 +44,7 @@ def with_shared_heads(rewriter: Rewriter, operands: Sequence[str], mask: str | N
 
 
 def _before_repeat(rewriter: Rewriter, value: str) -> tuple[str, _Shape] | None:
-    """Keys or values [..., groups, 1, n, d] that were repeated along leading axes, and these axes after it."""
+    """Return keys or values [..., groups, 1, n, d] that were repeated along leading axes, and these axes after it."""
     shape = rewriter.type_of(value).shape
     node = rewriter.producer(value)
     if node is not None and node.op == "Reshape":
@@ -62,7 +62,8 @@ def _before_repeat(rewriter: Rewriter, value: str) -> tuple[str, _Shape] | None:
 
 
 def _apart(own: _Shape, lead: _Shape, apart: _Shape) -> _Shape | None:
-    """The leading axes of a mask where those of the queries are cut to ``apart``; None if some are merged there."""
+    """Return the leading axes of a mask where those of the queries are cut to ``apart``; None if some
+    are merged there."""
     found, rest = list[int](), list(apart)
     for extent, full in zip(own, lead, strict=True):
         taken: list[int] = []

@@ -32,7 +32,7 @@ def mask_of(
     inverted: bool,
     fill: float,
 ) -> Mask:
-    """The mask ``value`` of scores [..., m, n].
+    """Return the mask ``value`` of scores [..., m, n].
 
     A constant that is causal becomes a rule, also as a term of a sum; a choice between 0 and minus infinity its
     condition.
@@ -55,7 +55,8 @@ def mask_of(
 
 
 def _without_rule(graph: Graph, add: Node, mask: Mask, shape: Sequence[int]) -> Mask:
-    """The other term of a sum with a constant that follows a rule; exactly minus infinity drops whatever is added."""
+    """Return the other term of a sum with a constant that follows a rule; exactly minus infinity drops
+    whatever is added."""
     for term, other in zip(add.inputs, reversed(add.inputs), strict=True):
         ruled = _by_place(Mask(term), _kept(graph, term, exact=True), shape)
         if ruled.value is None:
@@ -64,7 +65,7 @@ def _without_rule(graph: Graph, add: Node, mask: Mask, shape: Sequence[int]) -> 
 
 
 def is_row_guard(graph: Graph, producers: Mapping[str, Node], guard: Node, mask: str | None) -> bool:
-    """Whether a Where puts 0 exactly into the rows of which an added mask keeps nothing: its maximum is -inf."""
+    """Return whether a Where puts 0 exactly into the rows of which an added mask keeps nothing: its maximum is -inf."""
     condition, zero, _ = guard.inputs
     equal = producers.get(condition)
     if (
@@ -87,7 +88,7 @@ def is_row_guard(graph: Graph, producers: Mapping[str, Node], guard: Node, mask:
 def nan_guarded(
     graph: Graph, producers: Mapping[str, Node], consumers: Mapping[str, Sequence[Node]], guard: Node
 ) -> Node | None:
-    """The softmax s of Where(IsNaN(s), 0, s) if nothing else reads it; None if the Where is something else.
+    """Return the softmax s of Where(IsNaN(s), 0, s) if nothing else reads it; None if the Where is something else.
 
     That is how PyTorch's exporter puts 0 into rows of which nothing is kept. Rows with a NaN of the model's input are 0
     in it too, where PyTorch itself and what is made of it here have NaN.
@@ -112,7 +113,7 @@ def _number(graph: Graph, value: str) -> float | None:
 
 
 def _is_choice(graph: Graph, where: Node) -> bool:
-    """Whether a Where says 0 or minus infinity, as an added form of its condition."""
+    """Return whether a Where says 0 or minus infinity, as an added form of its condition."""
     _, kept, dropped = where.inputs
     same = graph.type_of(where.inputs[0]).shape == graph.type_of(where.outputs[0]).shape
     return same and _number(graph, kept) == 0 and _number(graph, dropped) == -np.inf
@@ -134,7 +135,7 @@ def _lowest(dtype: np.dtype[Any]) -> float:
 
 
 def _by_place(mask: Mask, kept: Array | None, shape: Sequence[int]) -> Mask:
-    """The mask as a rule where what it keeps follows one: every key, or those up to the query's place."""
+    """Return the mask as a rule where what it keeps follows one: every key, or those up to the query's place."""
     if kept is None or kept.ndim < 1:
         return mask
     if kept.all():

@@ -7,7 +7,7 @@ from autotune.graph.ir import Node
 
 
 def ints(node: Node, key: str) -> tuple[int, ...]:
-    """A tuple attribute."""
+    """Return a tuple attribute."""
     value = node.attrs.get(key)
     if not isinstance(value, tuple):
         raise GraphError(f"node {node.name!r} ({node.op}): {key} = {value!r} is not a tuple of ints")
@@ -15,7 +15,7 @@ def ints(node: Node, key: str) -> tuple[int, ...]:
 
 
 def integer(node: Node, key: str) -> int:
-    """An int attribute."""
+    """Return an int attribute."""
     value = node.attrs.get(key)
     if not isinstance(value, int):
         raise GraphError(f"node {node.name!r} ({node.op}): {key} = {value!r} is not an int")
@@ -23,7 +23,7 @@ def integer(node: Node, key: str) -> int:
 
 
 def number(node: Node, key: str) -> float:
-    """A float attribute."""
+    """Return a float attribute."""
     value = node.attrs.get(key)
     if not isinstance(value, (int, float)):
         raise GraphError(f"node {node.name!r} ({node.op}): {key} = {value!r} is not a number")
@@ -31,7 +31,7 @@ def number(node: Node, key: str) -> float:
 
 
 def is_channels_last(node: Node) -> bool:
-    """Whether the node's layout attribute says NHWC."""
+    """Return whether the node's layout attribute says NHWC."""
     return node.attrs.get("layout", "NCHW") == "NHWC"
 
 

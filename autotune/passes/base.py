@@ -22,7 +22,7 @@ class GraphPass(ABC):
 
     @abstractmethod
     def apply(self, graph: Graph) -> Graph:
-        """The transformed graph; the same object if nothing changes."""
+        """Return the transformed graph; the same object if nothing changes."""
 
     def __str__(self) -> str:
         options = [
@@ -55,7 +55,8 @@ class Algorithm(GraphPass):
 
     @property
     def speculative(self) -> bool:
-        """Whether it is not estimated where nothing is tuned, as its estimate has not been seen to gain anything."""
+        """Return whether it is not estimated where nothing is tuned, as its estimate has not been seen
+        to gain anything."""
         return False
 
     @property
@@ -83,7 +84,7 @@ class Algorithm(GraphPass):
         return ""
 
     def divide(self, graph: Graph) -> Partition:
-        """The dispatches of what :meth:`apply` gave."""
+        """Return the dispatches of what :meth:`apply` gave."""
         return partition(graph)
 
     @property

@@ -73,7 +73,7 @@ def _cut(rewriter: Rewriter, node: Node, longest: int) -> bool:
 
 
 def _total(rewriter: Rewriter, x: str, axes: Sequence[int], output: str, longest: int) -> str:
-    """The sum over several axes in two steps; the dimensions stay, with extent 1."""
+    """Return the sum over several axes in two steps; the dimensions stay, with extent 1."""
     first, last = tuple(axes[:-1]), axes[-1]
     shape = rewriter.type_of(x).shape
     if first and math.prod(shape[a] for a in first) > 1:
@@ -87,7 +87,7 @@ def _sum(rewriter: Rewriter, x: str, axes: tuple[int, ...], name: str) -> str:
 
 
 def _blocks(rewriter: Rewriter, x: str, axis: int, blocks: Blocks, output: str) -> str:
-    """The sum over one long axis: of its blocks, then of their sums and of the rest."""
+    """Return the sum over one long axis: of its blocks, then of their sums and of the rest."""
     shape = rewriter.type_of(x).shape
     whole, tail = apart(rewriter, x, axis, blocks)
     cut = (*shape[:axis], blocks.count, blocks.length, *shape[axis + 1 :])
@@ -101,7 +101,7 @@ def _blocks(rewriter: Rewriter, x: str, axis: int, blocks: Blocks, output: str) 
 
 
 def _division(length: int, longest: int) -> Blocks:
-    """Blocks without a rest where a length near the wanted one divides."""
+    """Return blocks without a rest where a length near the wanted one divides."""
     wanted = max(longest // 8, 2)
     for block in range(wanted, 2 * wanted):
         if length % block == 0:

@@ -125,7 +125,7 @@ def _centred() -> Pattern:
 
 
 def _over_root(value: Pattern, squares: Pattern) -> Pattern:
-    """A value over the root of a mean of squares and a small number."""
+    """Return a value over the root of a mean of squares and a small number."""
     root = _of("Sqrt", _of("Add", squares, EPSILON))
     inverse = Either((_of("Reciprocal", root), _of("Div", Number(1.0), root)))
     return Either((_of("Div", value, root), _of("Mul", value, inverse)))
@@ -179,7 +179,7 @@ def _normalised(graph: Graph, match: Match) -> Parameters | None:
 
 
 def _grouped(graph: Graph, match: Match) -> Parameters | None:
-    """Statistics of a group are those of an instance with one channel a group."""
+    """Return statistics of a group are those of an instance with one channel a group."""
     node = next(n for n in match.nodes if n.op == "InstanceNormalization")
     inner = graph.type_of(node.outputs[0])
     result = graph.type_of(match.values[GROUPED])
@@ -209,12 +209,12 @@ def _grouped(graph: Graph, match: Match) -> Parameters | None:
 
 
 def _is_along(array: Array) -> bool:
-    """Whether all numbers are along axis 1."""
+    """Return whether all numbers are along axis 1."""
     return bool(array.size == array.shape[1])
 
 
 def _fits(shape: tuple[int, ...], inner: tuple[int, ...]) -> bool:
-    """Whether a constant is the same for every row of extents ``inner``."""
+    """Return whether a constant is the same for every row of extents ``inner``."""
     lead, own = shape[: max(len(shape) - len(inner), 0)], shape[max(len(shape) - len(inner), 0) :]
     full = inner[len(inner) - len(own) :]
     return set(lead) <= {1} and all(a in (1, b) for a, b in zip(own, full, strict=True))

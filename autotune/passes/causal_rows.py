@@ -63,7 +63,7 @@ class _Rows:
 
 
 def _part(rewriter: Rewriter, node: Node, rows: _Rows) -> str:
-    """The attention of a block of rows."""
+    """Return the attention of a block of rows."""
     q, k, v, *masks = (value if value == ABSENT else rewriter.current(value) for value in node.inputs)
     (output,) = node.outputs
     inputs = [
@@ -79,7 +79,7 @@ def _part(rewriter: Rewriter, node: Node, rows: _Rows) -> str:
 
 
 def _slice(rewriter: Rewriter, value: str, axis: int, start: int, end: int) -> str:
-    """A part of a value along an axis; all of it where the axis is broadcast or the part is everything."""
+    """Return a part of a value along an axis; all of it where the axis is broadcast or the part is everything."""
     shape = rewriter.type_of(value).shape
     if len(shape) < -axis or shape[axis] == 1 or (start == 0 and end == shape[axis]):
         return value

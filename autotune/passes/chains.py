@@ -16,7 +16,8 @@ Fits = Callable[[Graph, Node], bool]
 
 
 def may_chain(graph: Graph, first: Node, second: Node) -> bool:
-    """Whether ``second``, an anchor that reads what ``first`` and operations after it make, may compute it itself."""
+    """Return whether ``second``, an anchor that reads what ``first`` and operations after it make, may
+    compute it itself."""
     return any(begins(graph, first) and ends(graph, second) for begins, ends in EDGES.values())
 
 
@@ -26,7 +27,7 @@ def _is_depthwise(graph: Graph, node: Node) -> bool:
 
 
 def _is_pointwise(graph: Graph, node: Node) -> bool:
-    """Whether a node is a 1x1 convolution of every pixel."""
+    """Return whether a node is a 1x1 convolution of every pixel."""
     if node.op != "Conv" or not _is_image(graph, node) or integer(node, "group") != 1:
         return False
     steps, padding = ints(node, "strides"), ints(node, "pads")
@@ -38,12 +39,12 @@ def _is_convolution(graph: Graph, node: Node) -> bool:
 
 
 def _is_pool(graph: Graph, node: Node) -> bool:
-    """Whether a node is a pool by windows that do not cover the image."""
+    """Return whether a node is a pool by windows that do not cover the image."""
     return node.op in ("MaxPool", "AveragePool") and _is_image(graph, node)
 
 
 def _is_maximum_along(axis: int) -> Fits:
-    """Whether a node is a pool that takes maxima along one axis of an image."""
+    """Return whether a node is a pool that takes maxima along one axis of an image."""
 
     def fits(graph: Graph, node: Node) -> bool:
         return node.op == "MaxPool" and _is_image(graph, node) and ints(node, "kernel_shape")[1 - axis] == 1

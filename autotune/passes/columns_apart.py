@@ -54,7 +54,7 @@ def _siblings(graph: Graph) -> tuple[Sequence[Node], Sequence[Node]]:
 def _each(
     rewriter: Rewriter, node: Node, columns: Sequence[int], divided: Mapping[str, tuple[str, ...]]
 ) -> tuple[str, ...]:
-    """The node for each sibling; ``divided`` has the values that were made for them."""
+    """Return the node for each sibling; ``divided`` has the values that were made for them."""
     whole = () if divided else node.inputs[:1]  # all siblings read the first operand of a product
     operands = [
         (value,) * len(columns) if value in whole else divided.get(value) or _parts(rewriter, value, columns)

@@ -41,7 +41,7 @@ class ConvertLayout(GraphPass):
 
 
 def channels_last(rank: int) -> tuple[int, ...]:
-    """The permutation that moves axis 1 to the end.
+    """Return the permutation that moves axis 1 to the end.
 
     >>> channels_last(4)
     (0, 2, 3, 1)
@@ -50,7 +50,7 @@ def channels_last(rank: int) -> tuple[int, ...]:
 
 
 def channels_first(rank: int) -> tuple[int, ...]:
-    """The inverse of :func:`channels_last`.
+    """Return the inverse of :func:`channels_last`.
 
     >>> channels_first(4)
     (0, 3, 1, 2)
@@ -175,13 +175,13 @@ class _Conversion:
             self.rewriter.become(value, "Transpose", [self.converted[value]], {"perm": perm})
 
     def _channels_last(self, value: str) -> str:
-        """The channels-last form of a value, made where there is none yet."""
+        """Return the channels-last form of a value, made where there is none yet."""
         if value not in self.converted:
             self.converted[value] = self._permuted(value, channels_last(self._rank(value)))
         return self.converted[value]
 
     def _aligned(self, value: str, rank: int) -> str:
-        """An operand that broadcasts to ``rank`` dimensions, in channels-last order."""
+        """Return an operand that broadcasts to ``rank`` dimensions, in channels-last order."""
         own = self._rank(value)
         if own == rank:
             return self._channels_last(value)

@@ -62,7 +62,7 @@ def _cut(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _live(taps: int, size: int, results: int, stride: int, dilation: int, pad: int) -> range:
-    """The taps of an axis between the first and the last that meet the image, all if none does.
+    """Return the taps of an axis between the first and the last that meet the image, all if none does.
 
     >>> _live(taps=3, size=14, results=14, stride=1, dilation=36, pad=36)
     range(1, 2)

@@ -36,7 +36,7 @@ class DeviceRules:
     devices: tuple[str, ...] = ()
 
     def check(self, annotation: Annotation) -> Annotation:
-        """The annotation, if its device is there; raises PlacementError."""
+        """Return the annotation, if its device is there; raises PlacementError."""
         if annotation.device in self.devices:
             return annotation
         raise PlacementError(
@@ -45,7 +45,7 @@ class DeviceRules:
         )
 
     def rules_for(self, names: Iterable[str], op: str = "") -> list[str]:
-        """The patterns that count for what has these names: those of the most exact kind that fit."""
+        """Return the patterns that count for what has these names: those of the most exact kind that fit."""
         known = set(names)
         fitting = [p for p in self.rules if p != ANYTHING and _fits(p, known, op)]
         named = [p for p in fitting if p in known]
@@ -125,7 +125,7 @@ def _said(rules: DeviceRules, own: str, names: Sequence[str], op: str = "") -> l
 
 
 def _one(what: str, said: Sequence[Annotation]) -> Annotation:
-    """The one annotation of several that agree; raises PlacementError with two that do not."""
+    """Return the one annotation of several that agree; raises PlacementError with two that do not."""
     first = said[0]
     for other in said[1:]:
         if other.device != first.device:

@@ -19,7 +19,7 @@ Aim: TypeAlias = Literal["memory", "concurrency"]
 
 
 def in_order(parts: Partition, threads: int, aim: Aim = "concurrency") -> Partition:
-    """The dispatches in their order for so many workers; as they are where that was decided before.
+    """Return the dispatches in their order for so many workers; as they are where that was decided before.
 
     One worker has nobody to run beside, and the model's own order takes the least memory.
     """
@@ -34,7 +34,7 @@ def in_order(parts: Partition, threads: int, aim: Aim = "concurrency") -> Partit
 
 
 def extended(parts: Partition, lifetimes: Sequence[Lifetime]) -> list[Lifetime]:
-    """Lifetimes up to the last dispatch that may begin before the last one that uses a value is done."""
+    """Return lifetimes up to the last dispatch that may begin before the last one that uses a value is done."""
     done = list(accumulate((max(needs, default=-1) + 1 for needs in _needs(parts)), max))
     found = []
     for lifetime in lifetimes:

@@ -51,7 +51,7 @@ def _split_bias(rewriter: Rewriter, node: Node, position: int) -> bool:
 
 
 def _column(rewriter: Rewriter, bias: str, spatial: int, output: str) -> str:
-    """The bias [c] as [c, 1, 1, ...], so that it broadcasts over the spatial axes."""
+    """Return the bias [c] as [c, 1, 1, ...], so that it broadcasts over the spatial axes."""
     shape = (*rewriter.type_of(bias).shape, *(1,) * spatial)
     array = rewriter.constant_of(bias)
     if array is not None:

@@ -66,7 +66,7 @@ def _round(graph: Graph) -> Graph:
 
 
 def _constant_operand(graph: Graph, node: Node) -> tuple[str, str] | None:
-    """The variable and the constant operand of a float Mul or Add, if it has one of each."""
+    """Return the variable and the constant operand of a float Mul or Add, if it has one of each."""
     if node.op not in ("Mul", "Add") or graph.type_of(node.outputs[0]).dtype not in _FLOATS:
         return None
     a, b = node.inputs
@@ -122,7 +122,7 @@ def _scale_weights(rewriter: Rewriter, graph: Graph, inner: Node, scale: Array, 
 
 
 def _per_channel(scale: Array, rank: int, axis: int, channels: int) -> Array | None:
-    """The scale as one value a channel, or None if it varies along another axis."""
+    """Return the scale as one value a channel, or None if it varies along another axis."""
     if scale.ndim > rank:
         return None
     full = scale.reshape((1,) * (rank - scale.ndim) + scale.shape)

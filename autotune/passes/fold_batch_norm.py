@@ -48,7 +48,7 @@ def _fold(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _affine(parameters: Sequence[Array], epsilon: float) -> tuple[Array, Array]:
-    """gain * (x - mean) / sqrt(variance + epsilon) + bias as scale and shift, in float64."""
+    """Return gain * (x - mean) / sqrt(variance + epsilon) + bias as scale and shift, in float64."""
     gain, bias, mean, variance = (array.astype(np.float64) for array in parameters)
     scale = gain / np.sqrt(variance + epsilon)
     return scale, bias - mean * scale

@@ -47,7 +47,7 @@ class FoldConstants(GraphPass):
 
 
 def _stand_in(rewriter: Rewriter, value: str) -> Array:
-    """Zeros of a value's shape, which take no room."""
+    """Return zeros of a value's shape, which take no room."""
     found = rewriter.types[value]
     return np.broadcast_to(np.zeros((), found.dtype), found.shape)
 

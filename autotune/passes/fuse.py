@@ -103,7 +103,7 @@ class _Fusion:
         return self.position[group.nodes[-1].outputs[0]]
 
     def _joined(self, groups: Sequence[Group]) -> list[Group]:
-        """The groups, elementwise ones in that group which alone reads their result, of the same shape.
+        """Return the groups, elementwise ones in that group which alone reads their result, of the same shape.
 
         Nothing comes between two such groups, and so no cycle can arise.
         """
@@ -135,7 +135,8 @@ class _Fusion:
         return few and len(nodes) <= self.options.max_nodes
 
     def _chains(self, groups: Sequence[Group]) -> list[Group]:
-        """The groups, two as one where the second alone reads what the first makes, and may compute it itself."""
+        """Return the groups, two as one where the second alone reads what the first makes, and may
+        compute it itself."""
         ending = {group.nodes[-1].outputs[0]: group for group in groups}
         for second in sorted(groups, key=self._end):
             value = second.nodes[0].inputs[0] if second.nodes[0].inputs else ABSENT
@@ -162,7 +163,7 @@ class _Fusion:
         return len(self.consumers[value]) == 1 and may_chain(self.graph, first.anchor, second.anchor)
 
     def _with_producers(self, group: Group) -> Group:
-        """The group with the chain of operations that only prepares its anchor's first input.
+        """Return the group with the chain of operations that only prepares its anchor's first input.
 
         A reduction reads each element once, so it takes in elementwise operations whatever the options.
         """
@@ -187,7 +188,7 @@ class _Fusion:
         return Group(nodes, anchor)
 
     def _with_widened(self, group: Group) -> Group:
-        """The group with the chains of elementwise operations that widen an operand of its epilogue.
+        """Return the group with the chains of elementwise operations that widen an operand of its epilogue.
 
         Integers that stand for real numbers are fewer bytes as they lie: they are read and converted in registers.
         """
@@ -204,7 +205,8 @@ class _Fusion:
         return Group(tuple(self.graph.nodes[i] for i in members), group.anchor)
 
     def _widening(self, value: str) -> list[int]:
-        """A chain of nodes, last first, that makes a value of one of its shape that is fewer bytes; or nothing."""
+        """Return a chain of nodes, last first, that makes a value of one of its shape that is fewer
+        bytes; or nothing."""
         chain, made, roles = list[int](), self.graph.type_of(value), set[Role]({"elementwise"})
         while (producer := self.producers.get(value)) is not None and self._may_precede(producer, roles):
             value = self._chained(producer)
@@ -214,7 +216,7 @@ class _Fusion:
         return chain if chain and self.graph.type_of(value).nbytes < made.nbytes else []
 
     def _with_lookups(self, groups: Sequence[Group]) -> list[Group]:
-        """The groups, lookups in those that alone read what they find.
+        """Return the groups, lookups in those that alone read what they find.
 
         Nobody outside reads what a group makes on its way, so a lookup cannot depend on it: no cycle can arise.
         """
@@ -236,7 +238,7 @@ class _Fusion:
         return [group for number, group in enumerate(found) if number not in gone]
 
     def _chained(self, node: Node) -> str:
-        """The operand that carries on a chain of producers: the one that is not a constant."""
+        """Return the operand that carries on a chain of producers: the one that is not a constant."""
         variable = [v for v in node.present_inputs if v not in self.graph.constants]
         return variable[0] if len(variable) == 1 else ABSENT
 
@@ -260,7 +262,7 @@ class _Fusion:
         return tuple(self.graph.nodes[i] for i in members)
 
     def _closed_extension(self, last: Node, size: int, anchored: bool) -> list[int]:
-        """The fewest nodes after ``last`` that hold all readers of all values but one."""
+        """Return the fewest nodes after ``last`` that hold all readers of all values but one."""
         if len(last.present_outputs) != 1:
             return []
         (value,) = last.present_outputs
@@ -286,7 +288,7 @@ class _Fusion:
         return value in self.graph.outputs or value in self.options.stored
 
     def _is_open(self, value: str, added: list[int]) -> bool:
-        """Whether someone outside still reads the value (or nobody does: the last result)."""
+        """Return whether someone outside still reads the value (or nobody does: the last result)."""
         readers = {self.position[r.outputs[0]] for r in self.consumers[value]}
         return not readers or value in self.graph.outputs or not readers <= set(added)
 

@@ -55,7 +55,7 @@ def _convert(rewriter: Rewriter, chain: GroupChain) -> None:
 
 
 def _apart(rewriter: Rewriter, value: str, groups: int) -> str:
-    """A value with its channels, the last dimension, apart by groups."""
+    """Return a value with its channels, the last dimension, apart by groups."""
     shape = rewriter.type_of(value).shape
     if not shape:
         return value

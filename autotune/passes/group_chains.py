@@ -21,16 +21,17 @@ class GroupChain:
 
     @property
     def is_shuffled(self) -> bool:
-        """Whether it ends with a shuffle."""
+        """Return whether it ends with a shuffle."""
         return self.nodes[-1].op == "ChannelShuffle"
 
     def without_shuffle(self) -> GroupChain:
-        """The nodes before the shuffle, or all where there is none."""
+        """Return the nodes before the shuffle, or all where there is none."""
         return replace(self, nodes=self.nodes[:-1]) if self.is_shuffled else self
 
 
 def group_chains(graph: Graph, max_groups: int) -> Iterator[GroupChain]:
-    """Those of channels-last convolutions of 2 to ``max_groups`` groups with constant weights, no depthwise ones."""
+    """Yield those of channels-last convolutions of 2 to ``max_groups`` groups with constant weights, no
+    depthwise ones."""
     consumers = graph.consumers()
     taken: set[str] = set()
     for node in graph.nodes:
@@ -54,7 +55,7 @@ def group_chains(graph: Graph, max_groups: int) -> Iterator[GroupChain]:
 def with_chains(
     graph: Graph, chains: Iterable[GroupChain], convert: Callable[[Rewriter, GroupChain], None]
 ) -> Graph:
-    """The graph with each of the chains converted as a whole, in the place of its last node."""
+    """Return the graph with each of the chains converted as a whole, in the place of its last node."""
     ends = {chain.nodes[-1].outputs[0]: chain for chain in chains}
     inside = {node.outputs[0] for chain in ends.values() for node in chain.nodes}
     rewriter = Rewriter(graph)
@@ -68,7 +69,7 @@ def with_chains(
 
 
 def is_pointwise(graph: Graph, node: Node) -> bool:
-    """Whether a node is a channels-last 1x1 convolution of several groups, with constant weights."""
+    """Return whether a node is a channels-last 1x1 convolution of several groups, with constant weights."""
     if node.op != "Conv" or not _is_grouped(graph, node, sys.maxsize):
         return False
     return set(ints(node, "kernel_shape")) == {1} and not any(ints(node, "pads"))
@@ -86,7 +87,7 @@ def _is_grouped(graph: Graph, conv: Node, max_groups: int) -> bool:
 
 
 def _goes_along(graph: Graph, node: Node, value: str, groups: int) -> bool:
-    """Whether a node after the convolution can be computed group by group."""
+    """Return whether a node after the convolution can be computed group by group."""
     shape = graph.type_of(value).shape
     if node.op == "ChannelShuffle":
         readers = graph.consumers()[node.outputs[0]]

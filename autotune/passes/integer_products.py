@@ -58,7 +58,7 @@ class _Expression:
         self.stem = node.outputs[0]
 
     def input(self, index: int) -> str | None:
-        """Current name of an input; None if it is absent or a zero that is known."""
+        """Return the current name of an input; None if it is absent or a zero that is known."""
         inputs = self.node.inputs
         if index >= len(inputs) or inputs[index] == ABSENT:
             return None
@@ -67,7 +67,7 @@ class _Expression:
         return None if array is not None and not array.any() else value
 
     def required(self, index: int) -> str:
-        """Current name of an input that is there."""
+        """Return the current name of an input that is there."""
         return self.rewriter.current(self.node.inputs[index])
 
     def emit(self, op: str, *inputs: str, what: str, attrs: Mapping[str, Attr] | None = None) -> str:
@@ -94,19 +94,19 @@ class _Expression:
         return self.rewriter.type_of(value).shape
 
     def along(self, value: str, rank: int, axis: int) -> str:
-        """Scalars, or one value an index of an axis, so that they broadcast to ``rank`` dimensions."""
+        """Return scalars, or one value an index of an axis, so that they broadcast to ``rank`` dimensions."""
         size = math.prod(self.shape(value))
         shape = () if size == 1 else tuple(-1 if d == axis % rank else 1 for d in range(rank))
         return self.reshaped(value, tuple(size if d == -1 else d for d in shape))
 
     def spread(self, value: str, operand: tuple[int, ...], axis: int) -> str:
-        """Scales or zero points of matrices so that they broadcast to these."""
+        """Return scales or zero points of matrices so that they broadcast to these."""
         shape = spread(self.shape(value), operand, axis)
         assert shape is not None, "checked where types are inferred"
         return self.reshaped(value, shape)
 
     def reshaped(self, value: str, shape: tuple[int, ...]) -> str:
-        """The value in another shape."""
+        """Return the value in another shape."""
         if self.shape(value) == shape:
             return value
         array = self.rewriter.constant_of(value)
@@ -117,7 +117,7 @@ class _Expression:
     # -- sums of products ------------------------------------------------------------------------------------
 
     def matmul(self, a: str, a_zero: str | None, b: str, b_zero: str | None) -> str:
-        """int32 sums of a MatMul with zero points, whose operands are matrices."""
+        """Return int32 sums of a MatMul with zero points, whose operands are matrices."""
         a, b = (
             self.reshaped(value, matrices(self.shape(value), axis))
             for value, axis in ((a, ROWS), (b, COLUMNS))
@@ -141,7 +141,7 @@ class _Expression:
         return total
 
     def conv(self, x: str, x_zero: str | None, w: str, w_zero: str | None) -> str:
-        """int32 sums of a convolution with zero points."""
+        """Return int32 sums of a convolution with zero points."""
         x, x_zero = self._signed(x, x_zero, self.activations)
         w_zero = None if w_zero is None else self.along(w_zero, len(self.shape(w)), 0)
         w, w_zero = self._centred(w, w_zero)
@@ -162,7 +162,8 @@ class _Expression:
         return self._minus(total, self.cast(self.along(x_zero, rank, 0), "int32", "zero"), sums)
 
     def _filled(self, x: str, w: str) -> tuple[str, str]:
-        """An image of few channels with as many as a dot product takes at once, by which zeros are multiplied."""
+        """Return an image of few channels with as many as a dot product takes at once, by which zeros
+        are multiplied."""
         array = self.rewriter.constant_of(w)
         if array is None or array.dtype != np.int8 or integer(self.node, "group") != 1:
             return x, w
@@ -175,7 +176,7 @@ class _Expression:
         return filled, self.rewriter.constant(f"{w}.filled", np.pad(array, ends))
 
     def _signed(self, value: str, zero: str | None, to: str) -> tuple[str, str | None]:
-        """Eight bits in the other signedness: moved by 128, and the zero point with them."""
+        """Return eight bits in the other signedness: moved by 128, and the zero point with them."""
         if self.dtype(value) == to or self.dtype(value) not in SIGNS:
             return value, zero
         offset = self.number(128 if to == "uint8" else -128, "int32")
@@ -189,7 +190,8 @@ class _Expression:
         return moved(value, "moved"), moved(zero, "zero")
 
     def _centred(self, value: str, zero: str | None) -> tuple[str, str | None]:
-        """Constant weights less a zero point that broadcasts to them where that fits int8; others as int8."""
+        """Return the constant weights less a zero point that broadcasts to them where that fits int8;
+        others as int8."""
         array = self.rewriter.constant_of(value)
         known = None if zero is None else self.rewriter.constant_of(zero)
         if array is not None and (zero is None or known is not None):

@@ -34,7 +34,7 @@ class Lattice:
 
 
 def lattice(places: Array) -> Lattice | None:
-    """Places as a lattice that visits each once; None where they are none.
+    """Return places as a lattice that visits each once; None where they are none.
 
     >>> lattice(np.array([[0, 2], [1, 3]]))
     Lattice(start=0, step=1, sizes=(2, 2), perm=(1, 0))
@@ -62,7 +62,7 @@ def lattice(places: Array) -> Lattice | None:
 
 
 def gather_of_known_places(rewriter: Rewriter, node: Node) -> bool:
-    """A rule of :class:`~autotune.passes.simplify.Simplify`."""
+    """Return a rule of :class:`~autotune.passes.simplify.Simplify`."""
     indices = rewriter.constant_of(rewriter.current(node.inputs[1]))
     x, (output,), axis = rewriter.current(node.inputs[0]), node.outputs, integer(node, "axis")
     shape = rewriter.type_of(x).shape

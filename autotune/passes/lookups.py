@@ -20,7 +20,7 @@ def kept_axes(graph: Graph, node: Node) -> int:
 
 
 def may_look_up(graph: Graph, reader: Node, anchor: Node | None, lookup: Node) -> bool:
-    """Whether a node of a dispatch with this anchor may read its operand through a lookup.
+    """Return whether a node of a dispatch with this anchor may read its operand through a lookup.
 
     Elementwise operations read rows, by themselves or before a reduction, and products whole matrices.
     """

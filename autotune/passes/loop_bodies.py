@@ -10,7 +10,7 @@ from autotune.graph.ops.loop import LoopParts, is_loop, loop_node
 
 
 def bound_body(node: Node, constants: Mapping[str, Array]) -> tuple[Graph, dict[str, str]]:
-    """A loop's body in which captured constants are constants, and what is captured: its name there, here."""
+    """Return a loop's body in which captured constants are constants, and what is captured: its name there, here."""
     parts = LoopParts.of(node.attrs)
     outer = dict(zip(parts.captured, node.inputs[parts.carried + parts.scanned :], strict=True))
     known = {inner: constants[name] for inner, name in outer.items() if name in constants}
@@ -19,7 +19,7 @@ def bound_body(node: Node, constants: Mapping[str, Array]) -> tuple[Graph, dict[
 
 
 def with_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
-    """The graph with what ``change`` makes of the body of each loop.
+    """Return the graph with what ``change`` makes of the body of each loop.
 
     Constants that the body comes to have are constants of the graph, which the loop captures; what the body reads no
     more is captured no more.
@@ -42,7 +42,7 @@ def with_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
 
 
 def _put_back(node: Node, body: Graph, outer: Mapping[str, str], constants: dict[str, Array]) -> Node:
-    """The loop over a changed body; its new constants are added to the graph's."""
+    """Return the loop over a changed body; its new constants are added to the graph's."""
     parts = LoopParts.of(node.attrs)
     taken = parts.carried + parts.scanned
     read = {v for inner in body.nodes for v in inner.present_inputs} | set(body.outputs)

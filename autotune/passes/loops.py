@@ -29,7 +29,7 @@ Divide = Callable[[Graph], Partition]
 
 
 def with_steps(parts: Partition, divide: Divide) -> Partition:
-    """The partition with the dispatches of all steps in the places of its loops; the same where it has none."""
+    """Return the partition with the dispatches of all steps in the places of its loops; the same where it has none."""
     if not any(is_loop(node) for dispatch in parts.dispatches for node in dispatch.region.graph.nodes):
         return parts
     work = _Steps(parts)
@@ -105,7 +105,7 @@ class _Steps:
         self.in_place = list(self.parts.in_place)
 
     def finish(self) -> Partition:
-        """The new partition, without the constants that nothing reads any more."""
+        """Return the new partition, without the constants that nothing reads any more."""
         read = {self.placements[v].root for dispatch in self.dispatches for v in dispatch.inputs}
         return replace(
             self.parts,
@@ -162,7 +162,7 @@ class _Steps:
         return {v: self.parts.constants[v] for v in node.present_inputs if v in self.parts.constants}
 
     def _captured(self, value: str, dispatch: Dispatch) -> str:
-        """A captured value, dense: the body was divided for one that is."""
+        """Return a captured value, dense: the body was divided for one that is."""
         if is_dense(self.types[value].shape, self.placements[value].strides):
             return value
         return self._copied(value, dispatch)
@@ -236,7 +236,7 @@ class _Steps:
     def _alternating(
         self, found: TensorType, finals: list[Placement], trips: int, name: str, copies: list[_Copy]
     ) -> tuple[_Place, ...]:
-        """Two places in turn; the last step's is that of a final value, where there is one that is dense."""
+        """Return two places in turn; the last step's is that of a final value, where there is one that is dense."""
         last = next((place for place in finals if is_dense(found.shape, place.strides)), None)
         if last is None:
             self._define(f"{name}.last", found, None)

@@ -94,12 +94,13 @@ class Option:
     feature: str = ""
 
     def suits(self, target: Target) -> bool:
-        """Whether the target has the instructions that make it worth a try."""
+        """Return whether the target has the instructions that make it worth a try."""
         return not self.feature or target.arch != "x86_64" or self.feature in target.features
 
     @property
     def plain(self) -> bool:
-        """Whether this is the one that others must clearly beat: a dispatch for each anchor, as exact as a sum is."""
+        """Return whether this is the one that others must clearly beat: a dispatch for each anchor, as
+        exact as a sum is."""
         return self.name in (DIRECT, APART.label)
 
     @property
@@ -110,7 +111,7 @@ class Option:
         return tuple(dispatch.workload for dispatch in self.steps.dispatches)
 
     def constants(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """The constants of the steps by name, from the workload's constant inputs by name."""
+        """Return the constants of the steps by name, from the workload's constant inputs by name."""
         if self.steps is None or self.prologue is None:
             return {}
         made = evaluate.run(self.prologue, {v: inputs[v] for v in self.prologue.inputs})
@@ -124,7 +125,7 @@ def allowed(
     speculative: bool = False,
     names: Collection[str] | None = None,
 ) -> list[Option]:
-    """The options that may be used, the plain one first; speculative ones if they are asked for, or named.
+    """Return the options that may be used, the plain one first; speculative ones if they are asked for, or named.
 
     ``names``: only these are of interest, unless the preference names one; others may be left out. Raises UsageError
     for an unknown algorithm.
@@ -149,7 +150,7 @@ def options_of(
     tolerance: float = math.inf,
     names: Collection[str] | None = None,
 ) -> tuple[Option, ...]:
-    """All ways to compute a workload so exactly, the plain one first and speculative ones last, if at all.
+    """Return all ways to compute a workload so exactly, the plain one first and speculative ones last, if at all.
 
     To compute a chain of anchors together is speculative. With ``names`` only the rules are tried that make these.
     """
@@ -172,7 +173,7 @@ def options_of(
 
 @lru_cache(maxsize=4096)
 def _whole(workload: Workload) -> Option:
-    """The workload as one dispatch."""
+    """Return the workload as one dispatch."""
     is_chain = len(workload.region.anchors) > 1
     return Option(workload, TOGETHER if is_chain else DIRECT, speculative=is_chain)
 
@@ -223,7 +224,7 @@ def _part(graph: Graph, dispatch: Dispatch) -> Graph:
 
 @lru_cache(maxsize=64)
 def _opened(workload: Workload) -> Graph:
-    """The region with constants for its constant inputs; their elements do not matter, and take no room."""
+    """Return the region with constants for its constant inputs; their elements do not matter, and take no room."""
     region = workload.region
     constants = {v: _stand_in(region.graph, v) for v in sorted(region.constant_inputs)}
     inputs = tuple(v for v in region.graph.inputs if v not in constants)
@@ -260,7 +261,7 @@ def _folded(graph: Graph, region: Graph) -> tuple[Graph, Graph]:
 
 
 def _of_constants(graph: Graph) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
-    """The nodes that read constants only, and the others."""
+    """Return the nodes that read constants only, and the others."""
     known = set(graph.constants)
     folded, rest = list[Node](), list[Node]()
     for node in graph.nodes:
@@ -273,7 +274,7 @@ def _of_constants(graph: Graph) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
 
 
 def _placeable(steps: Partition, workload: Workload) -> bool:
-    """Whether every argument that has strides of its own stays where it is."""
+    """Return whether every argument that has strides of its own stays where it is."""
     graph = workload.region.graph
     strided = {v for v in (*graph.inputs, *graph.outputs) if not _is_plain(graph, v)}
     return all(steps.placements[v].root == v for v in strided & steps.placements.keys())

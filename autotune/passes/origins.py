@@ -15,12 +15,12 @@ Origins = tuple[str, ...]
 
 
 def union(*origins: Iterable[str]) -> Origins:
-    """Each origin once, in order."""
+    """Return each origin once, in order."""
     return tuple(dict.fromkeys(origin for some in origins for origin in some))
 
 
 def carry_origins(before: Graph, after: Graph, current: Callable[[str], str]) -> Graph:
-    """``after`` with the origins of all nodes of ``before``; ``current`` is the new name of a value."""
+    """Return ``after`` with the origins of all nodes of ``before``; ``current`` is the new name of a value."""
     kept = {origin for node in after.nodes for origin in node.origins}
     lost = [node for node in before.nodes if not kept.issuperset(node.origins)]
     if not lost and all(node.origins for node in after.nodes):
@@ -40,7 +40,7 @@ def _key(node: Node) -> str:
 def _moved(
     before: Graph, after: Graph, lost: list[Node], current: Callable[[str], str]
 ) -> Mapping[str, Origins]:
-    """The origins that go to each node of ``after``, by its first output."""
+    """Return the origins that go to each node of ``after``, by its first output."""
     producers, consumers = after.producers(), before.consumers()
     homes: dict[str, list[str]] = {}  # an origin of the model, the nodes of `after` it is told of
     for node in after.nodes:
@@ -61,7 +61,8 @@ def _moved(
 
 
 def _inherited(nodes: list[Node]) -> tuple[Node, ...]:
-    """Nodes that were made for no node in particular (a copy, a transpose) come from what makes their operands."""
+    """Return nodes that were made for no node in particular (a copy, a transpose) come from what makes
+    their operands."""
     if all(node.origins for node in nodes):
         return tuple(nodes)
     made = {value: node.origins for node in nodes for value in node.present_outputs}
@@ -74,7 +75,7 @@ def _inherited(nodes: list[Node]) -> tuple[Node, ...]:
 
 
 def with_own_names(graph: Graph) -> Graph:
-    """The graph with each node its own origin, unless it has some."""
+    """Return the graph with each node its own origin, unless it has some."""
     if all(node.origins for node in graph.nodes):
         return graph
     return graph.replace(nodes=tuple(n if n.origins else n.with_origins((n.name,)) for n in graph.nodes))

@@ -61,7 +61,7 @@ class Reach:
     run: int = 0
 
     def meets(self, other: Reach) -> bool:
-        """Whether both may have an element."""
+        """Return whether both may have an element."""
         if self.root != other.root or self.begin >= other.end or other.begin >= self.end:
             return False
         if not self.period or self.period != other.period:
@@ -100,7 +100,7 @@ class Partition:
     """As of :class:`PartitionOptions`."""
 
     def root_nbytes(self, root: str) -> int:
-        """Bytes of a root's memory, which is dense."""
+        """Return bytes of a root's memory, which is dense."""
         return self.types[root].nbytes
 
     def version(self, value: str) -> str:
@@ -108,7 +108,7 @@ class Partition:
         return self.versions.get(value, self.placements[value].root)
 
     def reach(self, value: str) -> Reach:
-        """The elements of its root that a value is in; all of a flat root that was made for strides."""
+        """Return the elements of its root that a value is in; all of a flat root that was made for strides."""
         placed, shape = self.placements[value], self.types[value].shape
         if len(placed.strides) != len(shape):
             return Reach(placed.root, 0, self.types[placed.root].size)
@@ -222,7 +222,7 @@ class _Assembly:
         return {placement.root for placement in self.placements.values()} | set(self.graph.inputs)
 
     def _concat_copies(self) -> list[_Draft]:
-        """Identity dispatches for the operands that an in-place Concat must copy."""
+        """Return the identity dispatches for the operands that an in-place Concat must copy."""
         drafts = []
         for output, operands in self.views.copies.items():
             node = self.views.views[output]
@@ -284,7 +284,7 @@ class _Assembly:
         return TensorType(dense.shape, dense.dtype, strides)
 
     def _ordered(self, drafts: Sequence[_Draft]) -> list[_Draft]:
-        """Topological order; among those that are ready, the order of the graph."""
+        """Return the topological order; among those that are ready, the order of the graph."""
         writer = {v: i for i, d in enumerate(drafts) for v in d.nodes[-1].present_outputs}
         depends = [self._writers_of(draft, writer) for draft in drafts]
         readers: dict[int, list[int]] = {}
@@ -307,12 +307,12 @@ class _Assembly:
         return order
 
     def _writers_of(self, draft: _Draft, writer: Mapping[str, int]) -> set[int]:
-        """The drafts whose results a draft reads, directly or through views."""
+        """Return the drafts whose results a draft reads, directly or through views."""
         made = {v for node in draft.nodes for v in node.present_outputs}
         return self._writers((v for n in draft.nodes for v in n.present_inputs if v not in made), writer)
 
     def _writers(self, values: Iterable[str], writer: Mapping[str, int]) -> set[int]:
-        """The drafts that write values, or what is in their memory."""
+        """Return the drafts that write values, or what is in their memory."""
         open_values = list(values)
         found: set[int] = set()
         seen: set[str] = set()
@@ -330,7 +330,7 @@ class _Assembly:
 
 
 def _dispatch_name(number: int, nodes: Sequence[Node]) -> str:
-    """Number and the distinct operators in order, e.g. ``003_conv_add_relu``."""
+    """Return the number and the distinct operators in order, e.g. ``003_conv_add_relu``."""
     parts = list(dict.fromkeys(node.op.lower() for node in nodes))
     shown = parts if len(parts) <= 4 else [*parts[:3], f"{len(parts) - 3}more"]
     return f"{number:03d}_{'_'.join(shown)}"

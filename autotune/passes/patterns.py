@@ -73,7 +73,7 @@ class Matcher:
 
     @classmethod
     def of(cls, graph: Graph) -> Matcher:
-        """A matcher of a graph."""
+        """Return a matcher of a graph."""
         return cls(graph, graph.producers(), graph.consumers())
 
     def match(self, pattern: Pattern, value: str) -> Match | None:
@@ -91,7 +91,7 @@ class Matcher:
     def _bindings(
         self, pattern: Pattern, value: str, bound: Mapping[Pattern, str]
     ) -> Iterator[dict[Pattern, str]]:
-        """All ways in which a value fits a pattern, beside what is bound already."""
+        """Yield all ways in which a value fits a pattern, beside what is bound already."""
         if pattern in bound:
             if bound[pattern] == value:
                 yield dict(bound)

@@ -54,7 +54,7 @@ NEEDED = frozenset({"empty_tensors", "integer_products", "fold_constants", "dead
 def standard_passes(
     layout: str = "NHWC", activations: str = "uint8", without: Collection[str] = ()
 ) -> tuple[GraphPass, ...]:
-    """The pipeline from an imported model to the graph that is divided into dispatches.
+    """Return the pipeline from an imported model to the graph that is divided into dispatches.
 
     ``activations`` is the type that quantised ones are brought to (:attr:`autotune.target.Target.activations`);
     ``without`` names passes that are left out, of :func:`optional_passes`.
@@ -74,7 +74,7 @@ def standard_passes(
 
 
 def optional_passes() -> frozenset[str]:
-    """The names of the passes that may be left out."""
+    """Return the names of the passes that may be left out."""
     return _optional(_all_passes())
 
 
@@ -115,7 +115,7 @@ def _all_passes(layout: str = "NHWC", activations: str = "uint8") -> tuple[Graph
 def placed_passes(
     rules: DeviceRules, layout: str = "NHWC", activations: str = "uint8"
 ) -> tuple[GraphPass, ...]:
-    """The pipeline of a model on several devices: what crosses is settled first, so that no pass can."""
+    """Return the pipeline of a model on several devices: what crosses is settled first, so that no pass can."""
     return (PlaceOnDevices(rules), *standard_passes(layout, activations))
 
 
@@ -170,7 +170,7 @@ def _verify_after(graph: Graph, graph_pass: GraphPass) -> None:
 
 
 def dump_folder(root: str, graph_name: str) -> Path:
-    """The folder of a graph's dumps, made if it is not there."""
+    """Return the folder of a graph's dumps, made if it is not there."""
     path = Path(root) / file_name(graph_name)
     path.mkdir(parents=True, exist_ok=True)
     return path

@@ -19,7 +19,7 @@ EXACT = ("float32", "float64")
 
 
 def is_one_product(rewriter: Rewriter, node: Node) -> bool:
-    """Whether a node is a channels-last convolution of one group, without a bias, in a type of exact sums."""
+    """Return whether a node is a channels-last convolution of one group, without a bias, in a type of exact sums."""
     if node.op != "Conv" or not is_channels_last(node) or integer(node, "group") != 1:
         return False
     if len(node.inputs) > 2 or ABSENT in node.inputs:
@@ -36,7 +36,7 @@ def product_of_rows(rewriter: Rewriter, output: str, left: str, weights: str) ->
 
 
 def rows_of(rewriter: Rewriter, value: str, *shape: int) -> str:
-    """A value in another shape."""
+    """Return a value in another shape."""
     return rewriter.emit("Reshape", [value], {"shape": shape}, name=f"{value}.rows")
 
 
@@ -65,7 +65,7 @@ def follow_rows(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _flat(rewriter: Rewriter, value: str) -> str | None:
-    """The rows of pixels that a value is a reshape of."""
+    """Return the rows of pixels that a value is a reshape of."""
     producer = rewriter.producer(value)
     if producer is None or producer.op != "Reshape" or rewriter.type_of(producer.inputs[0]).rank != 2:
         return None

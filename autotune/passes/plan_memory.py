@@ -55,7 +55,7 @@ class MemoryPlan:
     taken: Mapping[str, str] = field(default_factory=dict)
 
     def render(self, columns: int = 64) -> str:
-        """A picture of the plan: a row a value, a column a step (or several), largest offset last.
+        """Return a picture of the plan: a row a value, a column a step (or several), largest offset last.
 
         >>> print(plan_memory([Lifetime("a", 64, 0, 1), Lifetime("b", 128, 1, 2)]).render())
         arena 192 bytes, at least 192 needed (1.00x), packed by size
@@ -80,7 +80,7 @@ def value_lifetimes(parts: Partition) -> list[Lifetime]:
 
 
 def align(nbytes: int) -> int:
-    """``nbytes`` rounded up to the alignment of the arena.
+    """Return ``nbytes`` rounded up to the alignment of the arena.
 
     >>> align(1), align(64), align(65)
     (64, 64, 128)
@@ -114,7 +114,7 @@ def plan_memory(lifetimes: Iterable[Lifetime]) -> MemoryPlan:
 
 
 def lower_bound(lifetimes: Sequence[Lifetime]) -> int:
-    """The most bytes, aligned, that are live at one step: no plan needs fewer."""
+    """Return the most bytes, aligned, that are live at one step: no plan needs fewer."""
     changes: dict[int, int] = {}
     for value in lifetimes:
         changes[value.first] = changes.get(value.first, 0) + align(value.nbytes)
@@ -169,7 +169,7 @@ def _smallest_gap(placed: Sequence[tuple[int, int, Lifetime]], value: Lifetime, 
 def _perturb(
     best: tuple[int, str, dict[str, int]], order: Sequence[Lifetime], bound: int
 ) -> tuple[int, str, dict[str, int]]:
-    """Hill climbing on the order: move one random value to a random place."""
+    """Return the hill climbing on the order: move one random value to a random place."""
     rng = random.Random(0)
     current = list(order)
     for _ in range(max(64, min(MOST_PERTURBATIONS, _PERTURBATION_WORK // len(order) ** 2))):
@@ -202,7 +202,7 @@ def _by_start(values: Sequence[Lifetime]) -> list[Lifetime]:
 
 
 def _by_breadth(values: Sequence[Lifetime]) -> list[Lifetime]:
-    """Steps in order of the bytes live there, most first; within a step by size."""
+    """Return steps in order of the bytes live there, most first; within a step by size."""
     steps = sorted({value.first for value in values})
     live = {s: [v for v in values if v.first <= s <= v.last] for s in steps}
     steps.sort(key=lambda s: (-sum(align(v.nbytes) for v in live[s]), s))

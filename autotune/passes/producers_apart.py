@@ -30,12 +30,12 @@ class ProducersApart(Algorithm):
         return graph.replace() if _edges(graph) else graph
 
     def divide(self, graph: Graph) -> Partition:
-        """Dispatches with the values at the edges between them."""
+        """Return dispatches with the values at the edges between them."""
         return partition(graph, PartitionOptions(FusionOptions(stored=_edges(graph))))
 
 
 def _edges(graph: Graph) -> frozenset[str]:
-    """The values of a region that its anchors read."""
+    """Return the values of a region that its anchors read."""
     made = {v for node in graph.nodes for v in node.present_outputs}
     return frozenset(v for anchor in anchors(graph.nodes) for v in anchor.present_inputs if v in made)
 

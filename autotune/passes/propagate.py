@@ -34,7 +34,7 @@ class Homes:
     outputs: Mapping[str, Home]
 
     def of_value(self, value: str, producers: Mapping[str, Node]) -> str:
-        """The device of a value that does not float."""
+        """Return the device of a value that does not float."""
         if value in self.inputs:
             return self.inputs[value].device
         return self.nodes[producers[value].present_outputs[0]].device

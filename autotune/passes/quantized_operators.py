@@ -82,13 +82,13 @@ class _Rewriting:
         return self.rewriter.finish()
 
     def current(self, node: Node, index: int) -> str:
-        """An input in the new graph; ABSENT if there is none."""
+        """Return an input in the new graph; ABSENT if there is none."""
         if index >= len(node.inputs) or node.inputs[index] == ABSENT:
             return ABSENT
         return self.rewriter.current(node.inputs[index])
 
     def array(self, value: str) -> Array | None:
-        """A constant, or the numbers that constant integers stand for."""
+        """Return a constant, or the numbers that constant integers stand for."""
         found = self.values.of(value)
         if found is None:
             return self.rewriter.constant_of(value)
@@ -128,7 +128,7 @@ class _Rewriting:
         return Quantized(found.value, found.scale, np.asarray(zero, self.activations), found.axis)
 
     def quantized(self, x: str, aim: Quantized, bounds: tuple[float, float], stem: str) -> str:
-        """The integers of ``aim``'s steps that stand for a value, within bounds."""
+        """Return the integers of ``aim``'s steps that stand for a value, within bounds."""
         value, (low, high) = x, bounds
         scale, zero, to = float(aim.scale), int(aim.zero), str(aim.zero.dtype)
         while (found := self.values.of(value)) is None and (inner := self._bounded(value)) is not None:
@@ -157,14 +157,14 @@ class _Rewriting:
         return self.values.clipped(q, low, high, stem)
 
     def _term(self, value: str, scale: float, stem: str) -> str | None:
-        """An operand of a sum in steps of ``scale``; None where it is neither integers nor a constant."""
+        """Return an operand of a sum in steps of ``scale``; None where it is neither integers nor a constant."""
         found, array = self.values.of(value), self.array(value)
         if array is not None:
             return self.values.constant(stem, "steps", (array / np.float32(scale)).astype(np.float32))
         return None if found is None else self.values.scaled(found, scale, stem)
 
     def _own(self, value: str) -> Node | None:
-        """The node that makes a value which one node reads."""
+        """Return the node that makes a value which one node reads."""
         if value in self.graph.outputs or len(self.consumers.get(value, ())) > 1:
             return None
         return self.rewriter.producer(value)
@@ -196,7 +196,7 @@ class _Rewriting:
     # -- operators -------------------------------------------------------------------------------------------
 
     def move(self, node: Node) -> bool:
-        """The operator on integers, one scale and zero point for all of which stay."""
+        """Return the operator on integers, one scale and zero point for all of which stay."""
         found = self.values.small(self.current(node, 0))
         if found is None or (node.op == "MaxPool" and len(node.present_outputs) > 1):
             return False
@@ -208,7 +208,7 @@ class _Rewriting:
         return True
 
     def bound(self, node: Node) -> bool:
-        """Relu and Clip of integers."""
+        """Return Relu and Clip of integers."""
         found = self.values.small(self.current(node, 0))
         if found is None:
             return False
@@ -234,7 +234,7 @@ class _Rewriting:
         return True
 
     def average(self, node: Node) -> bool:
-        """Means of integers in float32, then moved and scaled, as means of real numbers are."""
+        """Return means of integers in float32, then moved and scaled, as means of real numbers are."""
         found, (output,) = self.values.small(self.current(node, 0)), node.outputs
         if found is None:
             return False
@@ -283,7 +283,7 @@ class _Rewriting:
     def _product(
         self, node: Node, op: str, x: Quantized, w: Quantized, axis: int, bias: str, attrs: Mapping[str, Attr]
     ) -> bool:
-        """Sums of products in int32, with the bias in their steps, that stand for the operator's result."""
+        """Return sums of products in int32, with the bias in their steps, that stand for the operator's result."""
         (output,) = node.outputs
         rank = self.graph.type_of(output).rank
         sums = Quantized(
@@ -324,7 +324,7 @@ def _bounds(node: Node) -> tuple[float, float]:
 
 
 def _steps(bound: float, aim: Quantized) -> float:
-    """The integer that stands for a bound."""
+    """Return the integer that stands for a bound."""
     limits = np.iinfo(aim.zero.dtype)
     steps = np.rint(np.float32(bound) / np.float32(aim.scale)) + float(aim.zero)
     return float(min(max(steps, limits.min), limits.max))

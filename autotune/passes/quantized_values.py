@@ -31,18 +31,18 @@ class Quantized:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all elements have one scale and one zero point."""
+        """Return whether all elements have one scale and one zero point."""
         return self.scale.size == 1 and self.zero.size == 1
 
     def same_steps(self, other: Quantized) -> bool:
-        """Whether an integer stands for the same number in both, which are uniform."""
+        """Return whether an integer stands for the same number in both, which are uniform."""
         alike = self.zero.dtype == other.zero.dtype and self.is_uniform and other.is_uniform
         return alike and bool(
             self.scale.item() == other.scale.item() and self.zero.item() == other.zero.item()
         )
 
     def along(self, array: Array, rank: int) -> Array:
-        """A scale or zero point so that it broadcasts to the value, of ``rank`` dimensions, from the right."""
+        """Return a scale or zero point so that it broadcasts to the value, of ``rank`` dimensions, from the right."""
         if array.size == 1:
             return array.reshape(())
         axis = self.axis % rank
@@ -112,14 +112,14 @@ class QuantizedValues:
         return value if self.dtype(value) == to else self.emit("Cast", [value], stem, to, to=to)
 
     def clipped(self, value: str, low: float, high: float, stem: str) -> str:
-        """A value within bounds; the same where its type has no others."""
+        """Return a value within bounds; the same where its type has no others."""
         limits = np.iinfo(self.dtype(value))
         if low <= limits.min and high >= limits.max:
             return value
         return self.emit("Clip", [value], stem, "clipped", min=float(low), max=float(high))
 
     def scaled(self, found: Quantized, scale: float, stem: str) -> str:
-        """The numbers that integers stand for over ``scale``, in float32 by one multiplication."""
+        """Return the numbers that integers stand for over ``scale``, in float32 by one multiplication."""
         rank = self.rewriter.type_of(found.value).rank
         value = found.value
         if found.zero.any():
@@ -131,7 +131,7 @@ class QuantizedValues:
         return self.emit("Mul", [value, self.constant(stem, "factor", factor)], stem, "steps")
 
     def rounded(self, steps: str, zero: int, low: float, high: float, to: str, stem: str) -> str:
-        """Whole numbers from ``steps``, moved by the zero point and within bounds, as ``to``."""
+        """Return whole numbers from ``steps``, moved by the zero point and within bounds, as ``to``."""
         value = self.emit("Round", [steps], stem, "rounded")
         if zero:
             offset = self.constant(stem, "zero", np.asarray(zero, np.float32))

@@ -46,14 +46,14 @@ def _transposes(steps: Sequence[Step]) -> int:
 
 
 def rearranged(rewriter: Rewriter, value: str, steps: Sequence[Step], name: str) -> str:
-    """A value of the new graph after these steps; what is made for it is named like ``name``."""
+    """Return a value of the new graph after these steps; what is made for it is named like ``name``."""
     for op, argument in steps:
         value = rewriter.emit(op, [value], {_ARGUMENT[op]: argument}, name=name)
     return value
 
 
 def fewest(shape: Sequence[int], chain: Sequence[Step]) -> tuple[Step, ...] | None:
-    """The fewest steps from a shape that do what a chain of them does; None where that cannot be followed.
+    """Return the fewest steps from a shape that do what a chain of them does; None where that cannot be followed.
 
     >>> fewest((1, 4, 24, 16), [("Reshape", (4, 24, 16)), ("Transpose", (0, 2, 1)), ("Reshape", (1, 4, 16, 24))])
     (('Transpose', (0, 1, 3, 2)),)
@@ -107,7 +107,7 @@ def _reshape(shape: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[Step, ...
 
 
 def _merged(runs: Iterable[_Run]) -> _Axis:
-    """Runs, with those that continue each other as one."""
+    """Return runs, with those that continue each other as one."""
     found: list[_Run] = []
     for step, size in runs:
         if found and found[-1][0] == step * size:
@@ -118,7 +118,8 @@ def _merged(runs: Iterable[_Run]) -> _Axis:
 
 
 def _regrouped(runs: Sequence[_Run], shape: Sequence[int]) -> list[_Axis] | None:
-    """The axes of a Reshape, of which some take a part of a run; None where one takes parts that do not divide it."""
+    """Return the axes of a Reshape, of which some take a part of a run; None where one takes parts that
+    do not divide it."""
     rest, found = list(reversed(_merged(runs))), list[_Axis]()
     for extent in shape:
         axis: list[_Run] = []
@@ -136,7 +137,7 @@ def _regrouped(runs: Sequence[_Run], shape: Sequence[int]) -> list[_Axis] | None
 
 
 def _matched(source: Sequence[_Axis], axes: Sequence[_Axis]) -> tuple[int, ...] | None:
-    """The axis of the source that each axis is; None where one is none of them, or some are missing."""
+    """Return the axis of the source that each axis is; None where one is none of them, or some are missing."""
     if sorted(source) != sorted(axes):
         return None
     ones = (i for i, axis in enumerate(source) if not axis)
@@ -144,7 +145,7 @@ def _matched(source: Sequence[_Axis], axes: Sequence[_Axis]) -> tuple[int, ...] 
 
 
 def _whole(source: Sequence[_Axis], runs: Sequence[_Run]) -> tuple[int, ...] | None:
-    """The order of the source's axes in which they are these runs; None where a run has a part of one."""
+    """Return the order of the source's axes in which they are these runs; None where a run has a part of one."""
     order: list[int] = []
     for step, size in runs:
         inside = [i for i, axis in enumerate(source) if axis and step <= axis[0][0] < step * size]
@@ -159,7 +160,7 @@ def _whole(source: Sequence[_Axis], runs: Sequence[_Run]) -> tuple[int, ...] | N
 
 
 def _with_ones(axes: Sequence[_Axis], order: Sequence[int]) -> tuple[int, ...]:
-    """An order of the axes of more than one element with the others before what they stood before."""
+    """Return an order of the axes of more than one element with the others before what they stood before."""
     found: list[int] = []
     for axis in order:
         ones = axis

@@ -31,28 +31,28 @@ class Rewriter:
         self.changed = False
 
     def walk(self) -> Iterator[Node]:
-        """The old nodes in order; what is added meanwhile comes from the one at hand."""
+        """Yield the old nodes in order; what is added meanwhile comes from the one at hand."""
         for node in self.graph.nodes:
             self._at = node
             yield node
         self._at = None
 
     def current(self, value: str) -> str:
-        """The new graph's value that stands for an old one."""
+        """Return the new graph's value that stands for an old one."""
         while value in self._replaced:
             value = self._replaced[value]
         return value
 
     def type_of(self, value: str) -> TensorType:
-        """Type of a value of the new graph."""
+        """Return the type of a value of the new graph."""
         return self.types[value]
 
     def constant_of(self, value: str) -> Array | None:
-        """The array of a value if it is a constant."""
+        """Return the array of a value if it is a constant."""
         return self.constants.get(value)
 
     def producer(self, value: str) -> Node | None:
-        """The new node that defines a value."""
+        """Return the new node that defines a value."""
         return self.producers.get(value)
 
     def keep(self, node: Node) -> None:
@@ -74,7 +74,7 @@ class Rewriter:
         return output
 
     def reshape(self, value: str, *shape: int) -> str:
-        """A value of the new graph in another shape, under a name like its own."""
+        """Return a value of the new graph in another shape, under a name like its own."""
         return self.emit("Reshape", [value], {"shape": shape}, name=f"{value}.reshaped")
 
     def become(
@@ -102,13 +102,13 @@ class Rewriter:
             self.changed = True
 
     def fresh(self, name: str) -> str:
-        """``name`` or a name like it that no value has."""
+        """Return ``name`` or a name like it that no value has."""
         fresh = fresh_name(name, self._taken)
         self._taken.add(fresh)
         return fresh
 
     def finish(self) -> Graph:
-        """The new graph, pruned; the very same object if nothing was changed.
+        """Return the new graph, pruned; the very same object if nothing was changed.
 
         Outputs keep their names: what stands for an output is renamed to it, or copied by an
         Identity where it has another role too. Those that are inputs or constants stay so.

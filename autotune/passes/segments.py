@@ -92,7 +92,7 @@ class _Cut:
             self.done.update(node.outputs)
 
     def _closure(self, device: str) -> list[Node]:
-        """All nodes of a device that can run one after the other from here."""
+        """Return all nodes of a device that can run one after the other from here."""
         done, found = set(self.done), list[Node]()
         for node in self.left:
             if not is_transfer(node) and self._device(node) == device and self._ready(node, done):
@@ -112,7 +112,7 @@ class _Cut:
             self._segment(nodes)
 
     def _leading_out(self, nodes: Sequence[Node]) -> list[Node]:
-        """Those whose results reach another device."""
+        """Return those whose results reach another device."""
         wanted: set[str] = set()
         found = []
         for node in reversed(nodes):
@@ -156,7 +156,8 @@ class _Cut:
 
 
 def _with_settled_outputs(graph: Graph) -> tuple[Graph, dict[str, str]]:
-    """The graph, and devices of its values, where outputs that are constants are copies on the first device of all."""
+    """Return the graph, and devices of its values, where outputs that are constants are copies on the
+    first device of all."""
     devices, floating = value_devices(graph), floating_values(graph)
     home = next(iter(devices.values()), "")
     nodes, types, outputs = list(graph.nodes), dict(graph.types), list(graph.outputs)

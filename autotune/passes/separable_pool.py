@@ -31,7 +31,7 @@ class SeparablePool(Algorithm):
         return rewrite(graph, _convert) if len(anchors(graph.nodes)) == 1 else graph
 
     def divide(self, graph: Graph) -> Partition:
-        """Both steps in one dispatch."""
+        """Return both steps in one dispatch."""
         return partition(graph, PartitionOptions(FusionOptions(chained=0)))
 
 
@@ -49,7 +49,7 @@ def _convert(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _along(node: Node, axis: int) -> dict[str, Attr]:
-    """The attributes of a pool along one axis of the image alone."""
+    """Return the attributes of a pool along one axis of the image alone."""
 
     def only(key: str, otherwise: int) -> tuple[int, ...]:
         values = ints(node, key)

@@ -53,7 +53,8 @@ class SiblingProducts(GraphPass):
 
 
 def has_columns(graph: Graph, node: Node) -> bool:
-    """Whether each column of a node's result, its last axis, is made with the same column of its constants alone."""
+    """Return whether each column of a node's result, its last axis, is made with the same column of its
+    constants alone."""
     if node.op not in ("MatMul", "Conv") or not graph.constants.keys() >= {*node.present_inputs[1:]}:
         return False
     if node.op == "Conv":
@@ -62,7 +63,7 @@ def has_columns(graph: Graph, node: Node) -> bool:
 
 
 def keeps_columns(graph: Graph, node: Node) -> bool:
-    """Whether a node after it makes each column of its result of the same columns of its operands."""
+    """Return whether a node after it makes each column of its result of the same columns of its operands."""
     (output, *others) = node.outputs
     axis = node.attrs.get("axis", graph.type_of(output).rank - 1)
     return ops.get(node.op).pointwise and not others and axis == graph.type_of(output).rank - 1
@@ -89,7 +90,7 @@ def _is_small(graph: Graph, node: Node) -> bool:
 
 
 def _is_sliceable(graph: Graph, group: Group, consumers: Mapping[str, Sequence[Node]]) -> bool:
-    """Whether a group reads one value but for constants, and its result needs no place of its own."""
+    """Return whether a group reads one value but for constants, and its result needs no place of its own."""
     product, *rest = group.nodes
     made = {v for node in group.nodes for v in node.present_outputs}
     given = {*made, product.inputs[0], *graph.constants}
@@ -173,7 +174,7 @@ def _has_no_columns(array: Array) -> bool:
 
 
 def _joined(arrays: Iterable[Array], columns: Iterable[int]) -> Array:
-    """The columns of arrays; one that has none has the same number in each."""
+    """Return the columns of arrays; one that has none has the same number in each."""
     wide = [np.broadcast_to(a, (*a.shape[:-1], n)) for a, n in zip(arrays, columns, strict=True)]
     return np.concatenate(wide, axis=-1)
 

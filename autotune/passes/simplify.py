@@ -81,14 +81,14 @@ def _is_read(rewriter: Rewriter, values: list[str]) -> bool:
 
 
 def _reshape(rewriter: Rewriter, node: Node) -> bool:
-    """Reshape, Flatten, Squeeze, Unsqueeze: a Reshape, or as few steps as all before it take together."""
+    """Return reshape, Flatten, Squeeze, Unsqueeze: a Reshape, or as few steps as all before it take together."""
     if _channel_shuffle(rewriter, node) or _kept_axes(rewriter, node) or without_unit_axes(rewriter, node):
         return True
     return _rearrange(rewriter, node, ("Reshape", rewriter.graph.type_of(node.outputs[0]).shape))
 
 
 def _kept_axes(rewriter: Rewriter, node: Node) -> bool:
-    """A reduction without the axes that it took, which a Reshape then puts back: one that keeps them."""
+    """Return a reduction without the axes that it took, which a Reshape then puts back: one that keeps them."""
     value, shape = rewriter.current(node.inputs[0]), rewriter.graph.type_of(node.outputs[0]).shape
     producer = rewriter.producer(value)
     if producer is None or producer.attrs.get("keepdims") != 0 or "axes" not in producer.attrs:
@@ -106,7 +106,7 @@ def _transpose(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _rearrange(rewriter: Rewriter, node: Node, step: Step) -> bool:
-    """The chain that ends in a node as the fewest steps; False where the node is the last of them already."""
+    """Return the chain that ends in a node as the fewest steps; False where the node is the last of them already."""
     before, (output,) = rewriter.current(node.inputs[0]), node.outputs
     source, steps = shortened(rewriter, before, step)
     if not steps:
@@ -120,7 +120,7 @@ def _rearrange(rewriter: Rewriter, node: Node, step: Step) -> bool:
 
 
 def _channel_shuffle(rewriter: Rewriter, node: Node) -> bool:
-    """[n, g, c/g, h, w] transposed to [n, c/g, g, h, w] and back to [n, c, h, w]."""
+    """Return [n, g, c/g, h, w] transposed to [n, c/g, g, h, w] and back to [n, c, h, w]."""
     transpose = rewriter.producer(rewriter.current(node.inputs[0]))
     if transpose is None or transpose.op != "Transpose":
         return False
@@ -161,7 +161,7 @@ def _unexpanded(rewriter: Rewriter, node: Node, definition: ops.OpDef) -> bool:
 
 
 def _neutral(rewriter: Rewriter, node: Node, definition: ops.OpDef) -> bool:
-    """x op constant == x, with the constant on the right, or on any side if the operator is commutative."""
+    """Return x op constant == x, with the constant on the right, or on any side if the operator is commutative."""
     for side in (1, 0) if definition.commutative else (1,):
         array = rewriter.constant_of(rewriter.current(node.inputs[side]))
         other = rewriter.current(node.inputs[1 - side])
@@ -172,7 +172,7 @@ def _neutral(rewriter: Rewriter, node: Node, definition: ops.OpDef) -> bool:
 
 
 def _where(rewriter: Rewriter, node: Node) -> bool:
-    """A selection that always takes the same side."""
+    """Return a selection that always takes the same side."""
     condition = rewriter.constant_of(rewriter.current(node.inputs[0]))
     if condition is None or not (condition.all() or not condition.any()):
         return False
@@ -190,7 +190,7 @@ def _sum(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _conv(rewriter: Rewriter, node: Node) -> bool:
-    """Conv(Pad(x, zeros)) -> Conv(x) with more padding."""
+    """Return Conv(Pad(x, zeros)) -> Conv(x) with more padding."""
     pad = rewriter.producer(rewriter.current(node.inputs[0]))
     if pad is None or pad.op != "Pad" or pad.attrs["mode"] != "constant":
         return False
@@ -211,7 +211,7 @@ def _conv(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _pow(rewriter: Rewriter, node: Node) -> bool:
-    """x**1, x**2, x**3 and x**0.5 without a general power: faster, and exact where the products are.
+    """Return x**1, x**2, x**3 and x**0.5 without a general power: faster, and exact where the products are.
 
     x**0.5 of minus infinity is infinity, as IEEE 754 has it for ``pow``.
     """

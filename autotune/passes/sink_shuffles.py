@@ -42,7 +42,7 @@ class SinkShuffles(GraphPass):
 
 
 def _passed(graph: Graph, shuffle: Node) -> list[Node]:
-    """The nodes between a shuffle and the grouped 1x1 convolution that can read it; empty if there is none."""
+    """Return the nodes between a shuffle and the grouped 1x1 convolution that can read it; empty if there is none."""
     consumers, (value,) = graph.consumers(), shuffle.outputs
     passed = list[Node]()
     while is_channels_last(shuffle) and value not in graph.outputs and len(consumers[value]) == 1:
@@ -57,7 +57,7 @@ def _passed(graph: Graph, shuffle: Node) -> list[Node]:
 
 
 def _keeps_channels_apart(graph: Graph, node: Node, value: str) -> bool:
-    """Whether a node computes each channel of a value from that alone, and numbers of the channel's own."""
+    """Return whether a node computes each channel of a value from that alone, and numbers of the channel's own."""
     channels, definition = graph.type_of(value).shape[-1], ops.get(node.op)
     numbers = [graph.constants.get(v) for v in node.present_inputs if v != value]
     if len(node.outputs) != 1 or node.inputs.count(value) != 1:
@@ -87,7 +87,7 @@ def _places(channels: int, groups: int) -> NDArray[np.intp]:
 
 
 def _ordered(rewriter: Rewriter, value: str, order: NDArray[np.intp]) -> str:
-    """A constant with its last dimension in another order, if that is the channels."""
+    """Return a constant with its last dimension in another order, if that is the channels."""
     name = rewriter.current(value)
     array = rewriter.constants[name]
     if array.shape[-1:] != order.shape:

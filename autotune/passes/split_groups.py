@@ -68,7 +68,7 @@ def _convolutions(rewriter: Rewriter, conv: Node, groups: int) -> list[str]:
 
 
 def _elementwise(rewriter: Rewriter, node: Node, value: str, results: list[str], groups: int) -> list[str]:
-    """One node for each group; ``results`` stand for its operand ``value``."""
+    """Return one node for each group; ``results`` stand for its operand ``value``."""
     operands = [
         results if v == value else _parts(rewriter, rewriter.current(v), groups) for v in node.present_inputs
     ]
@@ -79,7 +79,7 @@ def _elementwise(rewriter: Rewriter, node: Node, value: str, results: list[str],
 
 
 def _parts(rewriter: Rewriter, value: str, groups: int) -> list[str]:
-    """The channels of each group: slices of a constant, or parts of a Split."""
+    """Return the channels of each group: slices of a constant, or parts of a Split."""
     shape = rewriter.type_of(value).shape
     array = rewriter.constant_of(value)
     if array is not None:

@@ -60,7 +60,7 @@ class SplitPhases(GraphPass):
         return _phases(rewriter, node, geo, weight)
 
     def _prefers_columns(self, geo: TransposedGeometry) -> bool:
-        """Whether one product for all taps takes fewer operations an input element than one for each tap."""
+        """Return whether one product for all taps takes fewer operations an input element than one for each tap."""
         aligned = not any(k % s for k, s in zip(geo.kernel, geo.strides, strict=True))
         if geo.groups > 1 or set(geo.dilations) != {1} or not aligned:
             return False
@@ -104,7 +104,7 @@ class _Axis:
 
     @classmethod
     def of(cls, geo: TransposedGeometry, axis: int, phase: int) -> _Axis:
-        """Taps t with i*stride + t*dilation = o + pad for an element i, where o = a*stride + phase.
+        """Return taps t with i*stride + t*dilation = o + pad for an element i, where o = a*stride + phase.
 
         Where one tap t fits, those at multiples of stride/gcd from it do; each moves i by dilation/gcd.
         """
@@ -119,12 +119,12 @@ class _Axis:
         return cls(tuple(reversed(taps)), d // math.gcd(s, d), first, last + 1)
 
     def overlaps(self, size: int) -> bool:
-        """Whether any of the input is read."""
+        """Return whether any of the input is read."""
         return self.start < size and self.end > 0
 
 
 def _phases(rewriter: Rewriter, node: Node, geo: TransposedGeometry, weight: Array) -> bool:
-    """A convolution for each phase; False where a phase reads nothing."""
+    """Return a convolution for each phase; False where a phase reads nothing."""
     every = [[_Axis.of(geo, axis, p) for axis, p in enumerate(phase)] for phase in phases(geo.strides)]
     small = any(o < s for o, s in zip(geo.out_size, geo.strides, strict=True))
     outside = any(
@@ -153,7 +153,7 @@ def _plain_weight(weight: Array, geo: TransposedGeometry) -> Array:
 def _convolution(
     rewriter: Rewriter, node: Node, geo: TransposedGeometry, axes: Sequence[_Axis], weight: Array
 ) -> str:
-    """The convolution of one phase; one of zeros where no tap reaches the phase."""
+    """Return the convolution of one phase; one of zeros where no tap reaches the phase."""
     (output,) = node.outputs
     x = _cropped(rewriter, rewriter.current(node.inputs[0]), axes, geo.size)
     if all(axis.taps for axis in axes):
@@ -173,7 +173,7 @@ def _convolution(
 
 
 def _cropped(rewriter: Rewriter, x: str, axes: Sequence[_Axis], size: Sequence[int]) -> str:
-    """The part of the input that a phase reads."""
+    """Return the part of the input that a phase reads."""
     starts = tuple(max(axis.start, 0) for axis in axes)
     ends = tuple(min(axis.end, extent) for axis, extent in zip(axes, size, strict=True))
     if not any(starts) and ends == tuple(size):
@@ -183,7 +183,7 @@ def _cropped(rewriter: Rewriter, x: str, axes: Sequence[_Axis], size: Sequence[i
 
 
 def _follow(rewriter: Rewriter, node: Node, consumers: Mapping[str, Sequence[Node]]) -> bool:
-    """f(Interleave(a, b, ...), c) -> Interleave(f(a, c_a), f(b, c_b), ...), as long as nobody else reads it."""
+    """Return f(Interleave(a, b, ...), c) -> Interleave(f(a, c_a), f(b, c_b), ...), as long as nobody else reads it."""
     if not ops.get(node.op).pointwise or len(node.outputs) != 1:
         return False
     (output,) = node.outputs
@@ -222,7 +222,7 @@ def _is_woven(rewriter: Rewriter, value: str, consumers: Mapping[str, Sequence[N
 
 
 def _is_uniform(shape: Sequence[int], whole: Sequence[int]) -> bool:
-    """Whether an operand that broadcasts to ``whole`` is the same along the spatial axes."""
+    """Return whether an operand that broadcasts to ``whole`` is the same along the spatial axes."""
     full = (1,) * (len(whole) - len(shape)) + tuple(shape)
     return all(extent == 1 for extent in full[1:-1])
 

@@ -77,7 +77,7 @@ class SplitSums(Algorithm):
         return True
 
     def _blocks(self, length: int) -> Blocks | None:
-        """Equal parts, as near to the wanted number as divides the length."""
+        """Return the equal parts, as near to the wanted number as divides the length."""
         if length < LEAST_TERMS:
             return None
         counts = sorted(range(2, _MOST_PARTS + 1), key=lambda count: abs(count - self.parts))
@@ -85,7 +85,7 @@ class SplitSums(Algorithm):
 
 
 def _total(rewriter: Rewriter, node: Node, x: str, axes: Sequence[int], blocks: Blocks) -> str:
-    """The sum along neighbouring axes; what follows it reads it as it is, and stays in its dispatch."""
+    """Return the sum along neighbouring axes; what follows it reads it as it is, and stays in its dispatch."""
     (output,) = node.outputs
     shape, result = rewriter.type_of(x).shape, rewriter.graph.type_of(output).shape
     first, keep = axes[0], len(result) == len(shape)

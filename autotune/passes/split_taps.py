@@ -79,7 +79,7 @@ class SplitTaps(GraphPass):
 
 
 def _where(taps: int, size: int, results: int, stride: int, dilation: int, pad: int) -> list[_Taps]:
-    """The taps of an axis by where they meet the image, those that meet it most first.
+    """Return the taps of an axis by where they meet the image, those that meet it most first.
 
     >>> _where(taps=3, size=14, results=14, stride=1, dilation=12, pad=12)[0]
     _Taps(taps=range(1, 2), begin=0, end=14)
@@ -115,7 +115,7 @@ class _Parts:
     def _sum(
         self, x: str, weights: Array, found: Sequence[Sequence[_Taps]], axis: int, bias: Sequence[str]
     ) -> str:
-        """The sum over the taps of the axes from ``axis`` on; ``found`` has one group of each before."""
+        """Return the sum over the taps of the axes from ``axis`` on; ``found`` has one group of each before."""
         if axis == len(found):
             return self._convolution(x, weights, [groups[0] for groups in found], bias)
         total = None

@@ -83,7 +83,7 @@ class StoredWeights(Algorithm):
 
 
 def _fixed(graph: Graph) -> frozenset[str]:
-    """The values that are known at compile time."""
+    """Return the values that are known at compile time."""
     known = set(graph.constants)
     for node in graph.nodes:
         if known.issuperset(node.present_inputs):
@@ -103,7 +103,7 @@ def _is_eligible(rewriter: Rewriter, node: Node, fixed: frozenset[str]) -> bool:
 
 
 def _scaled(rewriter: Rewriter, weights: str, dtype: str) -> tuple[str, str]:
-    """A scale for each output channel, the last axis, and the weights over it in ``dtype``.
+    """Return a scale for each output channel, the last axis, and the weights over it in ``dtype``.
 
     float16 takes powers of two: weights that were float16 before stay as they are. A channel with a weight that is not
     finite becomes NaN.

@@ -91,7 +91,7 @@ def _is_pointwise(node: Node) -> bool:
 
 
 def _weights(rewriter: Rewriter, weights: str) -> str:
-    """The right operands [7, k/2, n/2] of weights [..., k, n]; sums of two are rounded once in float32 too."""
+    """Return the right operands [7, k/2, n/2] of weights [..., k, n]; sums of two are rounded once in float32 too."""
     inner, outer = (size // 2 for size in rewriter.type_of(weights).shape[-2:])
     halves = rewriter.reshape(weights, 2, inner, 2, outer)
     quarters = rewriter.emit("Transpose", [halves], {"perm": (0, 2, 1, 3)}, name=f"{weights}.quarters")

@@ -14,7 +14,7 @@ from autotune.passes.views import Placement
 
 
 def substitute(parts: Partition, options: Mapping[str, Option]) -> Partition:
-    """``parts`` with every dispatch computed by the option that ``options`` has for its workload's key.
+    """Return ``parts`` with every dispatch computed by the option that ``options`` has for its workload's key.
 
     Dispatches without one stay; the very same partition comes back where all do.
     """
@@ -76,7 +76,7 @@ class _Substitution:
             self.dispatches.append(replace(step, name=name, inputs=inputs, outputs=outputs, origins=origins))
 
     def finish(self) -> Partition:
-        """The new partition, without what nothing reads any more."""
+        """Return the new partition, without what nothing reads any more."""
         read = {v for dispatch in self.dispatches for v in dispatch.inputs}
         read |= {
             self.placements[v].root for v in read
@@ -93,7 +93,8 @@ class _Substitution:
 
 
 def _origins(dispatch: Dispatch, steps: Sequence[Dispatch]) -> list[tuple[str, ...]]:
-    """The model's nodes behind each step: those of the values that it makes, or all where it makes other ones."""
+    """Return the model's nodes behind each step: those of the values that it makes, or all where it
+    makes other ones."""
     graph = dispatch.region.graph
     _, names = canonical_graph(graph)
     known = {names[v]: node.origins for node in graph.nodes for v in node.present_outputs}

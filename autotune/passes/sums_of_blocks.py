@@ -24,7 +24,7 @@ class Blocks:
 
 
 def summed_axes(graph: Graph, node: Node) -> tuple[int, ...]:
-    """The axes along which one of :data:`SUMS` adds up."""
+    """Return the axes along which one of :data:`SUMS` adds up."""
     if node.op != "GlobalAveragePool":
         return ints(node, "axes")
     rank = graph.type_of(node.inputs[0]).rank
@@ -51,7 +51,7 @@ def stand_for(rewriter: Rewriter, output: str, total: str) -> None:
 
 
 def product_of_blocks(rewriter: Rewriter, a: str, b: str, blocks: Blocks, output: str) -> str:
-    """``a @ b``: the sum of a product for each block of their common axis, and of one for the rest."""
+    """Return ``a @ b``: the sum of a product for each block of their common axis, and of one for the rest."""
     left, right = rewriter.type_of(a), rewriter.type_of(b)
     (a, a_rest), (b, b_rest) = (
         apart(rewriter, v, axis, blocks) for v, axis in ((a, left.rank - 1), (b, right.rank - 2))
@@ -73,7 +73,7 @@ def product_of_blocks(rewriter: Rewriter, a: str, b: str, blocks: Blocks, output
 
 
 def apart(rewriter: Rewriter, x: str, axis: int, blocks: Blocks) -> tuple[str, str | None]:
-    """The elements along an axis that are in blocks, and the others if there are any."""
+    """Return the elements along an axis that are in blocks, and the others if there are any."""
     if not blocks.rest:
         return x, None
     extent, array = rewriter.type_of(x).shape[axis], rewriter.constant_of(x)

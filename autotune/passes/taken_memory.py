@@ -20,7 +20,8 @@ Pairs: TypeAlias = Iterable[tuple[str, str]]
 def taken_memory(
     parts: Partition, lifetimes: Sequence[Lifetime], pairs: Callable[[Dispatch], Pairs]
 ) -> dict[str, str]:
-    """The roots whose memory may be that of another one, which is read for the last time when they are written first.
+    """Return the roots whose memory may be that of another one, which is read for the last time when
+    they are written first.
 
     A root is taken by one other at most. Memory that steps of a loop write again and again is not shared.
     """
@@ -48,7 +49,7 @@ def _of_root(parts: Partition, values: Sequence[str], root: str) -> list[str]:
 
 
 def chains(lifetimes: Sequence[Lifetime], taken: Mapping[str, str]) -> list[Lifetime]:
-    """Values that share memory as one that lives from the first to the last, under the name of the first."""
+    """Return values that share memory as one that lives from the first to the last, under the name of the first."""
     found: dict[str, Lifetime] = {}
     for value in sorted(lifetimes, key=lambda value: value.first):
         first = first_of(value.name, taken)
@@ -60,13 +61,13 @@ def chains(lifetimes: Sequence[Lifetime], taken: Mapping[str, str]) -> list[Life
 
 
 def unfolded(plan: MemoryPlan, lifetimes: Sequence[Lifetime], taken: Mapping[str, str]) -> MemoryPlan:
-    """The plan of chains as one of all values."""
+    """Return the plan of chains as one of all values."""
     offsets = {value.name: plan.offsets[first_of(value.name, taken)] for value in lifetimes}
     return replace(plan, lifetimes=tuple(lifetimes), offsets=offsets, taken=dict(taken))
 
 
 def first_of(name: str, taken: Mapping[str, str]) -> str:
-    """The value whose memory it was first."""
+    """Return the value whose memory it was first."""
     while name in taken:
         name = taken[name]
     return name

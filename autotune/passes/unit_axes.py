@@ -15,7 +15,8 @@ from autotune.passes.rewriter import Rewriter
 
 
 def without_unit_axes(rewriter: Rewriter, node: Node) -> bool:
-    """A rule of :class:`~autotune.passes.simplify.Simplify`: Reshape(f(Reshape(x), y)) is f(x, y), y in other axes."""
+    """Return a rule of :class:`~autotune.passes.simplify.Simplify`: Reshape(f(Reshape(x), y)) is f(x,
+    y), y in other axes."""
     graph, shape = rewriter.graph, rewriter.graph.type_of(node.outputs[0]).shape
     between = rewriter.producer(rewriter.current(node.inputs[0]))
     if between is None or not ops.get(between.op).pointwise or between.attrs or len(between.outputs) != 1:
@@ -42,7 +43,7 @@ def _several(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _source(rewriter: Rewriter, operand: str, shape: tuple[int, ...]) -> str | None:
-    """The value of this shape that an operand is a Reshape of."""
+    """Return the value of this shape that an operand is a Reshape of."""
     producer = rewriter.producer(operand)
     if producer is None or producer.op != "Reshape" or rewriter.type_of(producer.inputs[0]).shape != shape:
         return None
@@ -50,7 +51,7 @@ def _source(rewriter: Rewriter, operand: str, shape: tuple[int, ...]) -> str | N
 
 
 def _moved(rewriter: Rewriter, operand: str, inner: Sequence[int], shape: Sequence[int]) -> str:
-    """An operand that broadcasts to ``inner`` as one that broadcasts to ``shape``."""
+    """Return an operand that broadcasts to ``inner`` as one that broadcasts to ``shape``."""
     own = rewriter.type_of(operand).shape
     wide = (1,) * (len(inner) - len(own)) + own
     rest = [mine for mine, full in zip(wide, inner, strict=True) if full != 1]

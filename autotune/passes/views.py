@@ -40,7 +40,7 @@ def view_kind(node: Node) -> ViewKind | None:
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether the strides are row-major; those of dimensions of extent 1 do not matter.
+    """Return whether the strides are row-major; those of dimensions of extent 1 do not matter.
 
     >>> is_dense((1, 3, 4), (99, 4, 1)), is_dense((2, 3, 4), (99, 4, 1))
     (True, False)
@@ -118,11 +118,11 @@ class ViewAnalysis:
                 self._join(node)
 
     def is_view(self, node: Node) -> bool:
-        """Whether a node has no dispatch."""
+        """Return whether a node has no dispatch."""
         return node.outputs[0] in self.views
 
     def placement(self, value: str) -> Placement:
-        """Memory of a value."""
+        """Return memory of a value."""
         found = self._placement(value)
         if found is None:
             raise InternalError(f"value {value!r} has no strides in the memory it was placed in")
@@ -210,7 +210,7 @@ class ViewAnalysis:
         return False
 
     def _may_lie_anywhere(self, value: str) -> bool:
-        """Whether a value can be where it is now, with all that is read from it or written into it."""
+        """Return whether a value can be where it is now, with all that is read from it or written into it."""
         near = [value]
         while near:
             value = near.pop()
@@ -223,17 +223,17 @@ class ViewAnalysis:
         return True
 
     def _read_through(self, node: Node) -> tuple[str, ...]:
-        """The results of a view that lie in its operand."""
+        """Return the results of a view that lie in its operand."""
         forward = self.is_view(node) and view_kind(node) != "join" and not self._reads_its_result(node)
         return node.present_outputs if forward else ()
 
     def _reads_its_result(self, node: Node) -> bool:
-        """Whether the node's source was placed inside its result, not the other way round."""
+        """Return whether the node's source was placed inside its result, not the other way round."""
         inside = self._inside.get(node.inputs[0])
         return inside is not None and inside[0] is node
 
     def _has_one_reader(self, value: str) -> bool:
-        """Whether a dispatch writes the value, free to place it, for a single reader."""
+        """Return whether a dispatch writes the value, free to place it, for a single reader."""
         producer = self.producers.get(value)
         placeable = producer is not None and not self.is_view(producer)
         return placeable and value not in self._inside and len(self.consumers[value]) == 1
@@ -241,7 +241,7 @@ class ViewAnalysis:
     # placements ---------------------------------------------------------------------------------
 
     def _placement(self, value: str) -> Placement | None:
-        """Memory of a value; None where a reshape on the way would have to copy."""
+        """Return memory of a value; None where a reshape on the way would have to copy."""
         found = self.graph.type_of(value)
         if value in self._inside:
             return self._operand_placement(*self._inside[value])
@@ -256,7 +256,7 @@ class ViewAnalysis:
         return source.part(self._part(producer, producer.outputs.index(value)))
 
     def _operand_placement(self, node: Node, index: int) -> Placement | None:
-        """Placement of a value that is written into the result of ``node``."""
+        """Return the placement of a value that is written into the result of ``node``."""
         result = self._placement(node.outputs[0])
         if result is None:
             return None

@@ -101,7 +101,7 @@ class Winograd(Algorithm):
         return rewrite(graph, self._convert)
 
     def divide(self, graph: Graph) -> Partition:
-        """A dispatch a step, or one for all."""
+        """Return a dispatch a step, or one for all."""
         return partition(graph, PartitionOptions(FusionOptions(chained=0)) if self.fused else None)
 
     def _convert(self, rewriter: Rewriter, node: Node) -> bool:
@@ -131,7 +131,7 @@ class Winograd(Algorithm):
         return not self.fused or (rank == 2 and set(dilations) == {1})  # the space of blocks has images only
 
     def _emit(self, rewriter: Rewriter, node: Node) -> str:
-        """The products of all tiles of a position are one matrix product."""
+        """Return the products of all tiles of a position are one matrix product."""
         v, u = self._operands(rewriter, node)
         name = f"{node.outputs[0]}.products"
         window, images, tiles, inner = self._parts(rewriter.type_of(v).shape)
@@ -151,14 +151,14 @@ class Winograd(Algorithm):
         return rewriter.reshape(products, *window, *images, *tiles, rewriter.type_of(products).shape[-1])
 
     def _emit_fused(self, rewriter: Rewriter, node: Node) -> str:
-        """The products of a row of tiles are matrix products, so that blocks may have some of the rows."""
+        """Return the products of a row of tiles are matrix products, so that blocks may have some of the rows."""
         v, u = self._operands(rewriter, node)
         window, *_, inner = self._parts(rewriter.type_of(v).shape)
         u = rewriter.reshape(u, *window, 1, 1, inner, rewriter.type_of(u).shape[-1])
         return rewriter.emit("MatMul", [v, u], name=f"{node.outputs[0]}.products")
 
     def _operands(self, rewriter: Rewriter, node: Node) -> tuple[str, str]:
-        """V [t, t, n, outer..., th, tw, c] and U [t*t, c, oc]; along one axis both have t once."""
+        """Return V [t, t, n, outer..., th, tw, c] and U [t*t, c, oc]; along one axis both have t once."""
         x, w = (rewriter.current(v) for v in node.inputs)
         attrs = {**self._tiles(node), "pads": ints(node, "pads"), "axes": self.axes}
         if self.stride > 1:
@@ -176,11 +176,12 @@ class Winograd(Algorithm):
         return {"tile": self.tile, "taps": self._filtering.taps, "dilations": dilations}
 
     def _parts(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]:
-        """The window, images with their outer axes, tiles, and channels of V."""
+        """Return the window, images with their outer axes, tiles, and channels of V."""
         return shape[: self.axes], shape[self.axes : -1 - self.axes], shape[-1 - self.axes : -1], shape[-1]
 
     def _weights(self, rewriter: Rewriter, weights: str, node: Node) -> str:
-        """U [t*t, c, oc] of weights [3, 3, c, oc], worked out in float64; [t*t, outer window..., c, oc] of others."""
+        """Return U [t*t, c, oc] of weights [3, 3, c, oc], worked out in float64; [t*t, outer window...,
+        c, oc] of others."""
         *kernel, inner, outer = rewriter.type_of(weights).shape
         around = kernel[: -self.axes]
         matrix = weight_matrix(self._filtering, self.axes)
@@ -202,7 +203,8 @@ class Winograd(Algorithm):
         return rewriter.emit("Cast", [u], {"to": "float32"}, name=f"{weights}.transformed")
 
     def _phases(self, rewriter: Rewriter, weights: str) -> str:
-        """Weights [outer window..., r, r, c, oc] as [outer window..., s, s, r/s, r/s, c, oc] with zeros after them."""
+        """Return weights [outer window..., r, r, c, oc] as [outer window..., s, s, r/s, r/s, c, oc] with
+        zeros after them."""
         *kernel, inner, outer = rewriter.type_of(weights).shape
         rank, taps, stride, axes = len(kernel), self._filtering.taps, self.stride, self.axes
         missing = (0,) * (rank - axes) + (stride * taps - self.taps,) * axes
@@ -218,7 +220,7 @@ class Winograd(Algorithm):
 
 
 def _is_single(node: Node, outer: int) -> bool:
-    """Whether a convolution does nothing along its outer axes, but for padding."""
+    """Return whether a convolution does nothing along its outer axes, but for padding."""
     return {*ints(node, "kernel_shape")[:outer], *ints(node, "strides")[:outer]} <= {1}
 
 

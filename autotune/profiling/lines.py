@@ -32,7 +32,7 @@ _NOTHING = "-"
 
 
 def lines_of(found: ModelProfile) -> list[str]:
-    """The whole profile."""
+    """Return the whole profile."""
     several = len(found.devices) > 1
     rows = [_HEADER, *map(_row, found.dispatches)]
     totals = [row for device in found.devices for row in _totals(device, found, several)]

@@ -58,7 +58,7 @@ class DispatchProfile:
         return self.least_ns / self.time_ns if self.least_ns is not None and self.time_ns else None
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, as plain values."""
+        """Return all of it, as plain values."""
         idle = None if self.busy is None else 1.0 - self.busy
         rates = {"gflops": self.gflops, "gbytes": self.gbytes, "of_roof": self.of_roof, "idle": idle}
         return asdict(self) | {"nodes": [*self.nodes]} | rates
@@ -77,7 +77,7 @@ class WorkerProfile:
     share: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, as plain values."""
+        """Return all of it, as plain values."""
         return asdict(self) | {"idle": 1.0 - self.busy}
 
 
@@ -93,7 +93,7 @@ class DeviceProfile:
     roofs: Roofs | None
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, as plain values."""
+        """Return all of it, as plain values."""
         roofs = None if self.roofs is None else self.roofs.to_json()
         return {
             "name": self.name,
@@ -116,7 +116,7 @@ class ModelProfile:
     workers: tuple[WorkerProfile, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, as plain values."""
+        """Return all of it, as plain values."""
         return {
             "model": self.model,
             "runs": self.runs,
@@ -143,7 +143,7 @@ def profile(module: CompiledModel, inputs: Inputs, *, runs: int = 20) -> ModelPr
 
 
 def profile_of(recording: Recording, roofs: Mapping[str, Roofs | None] | None = None) -> ModelProfile:
-    """The profile of recorded runs; ``roofs`` by device are by default those of the machine that it names."""
+    """Return the profile of recorded runs; ``roofs`` by device are by default those of the machine that it names."""
     names = tuple(dict.fromkeys(step.device for step in recording.steps))
     wall = float(np.median(recording.walls_ns))
     devices, dispatches, workers = list[DeviceProfile](), list[DispatchProfile](), list[WorkerProfile]()
@@ -206,7 +206,7 @@ def _one(
 
 
 def _whole(step: StepRecording, moved: Sequence[Traffic], wall: float) -> DispatchProfile:
-    """A step that is known as a whole alone."""
+    """Return a step that is known as a whole alone."""
     infos = () if step.image is None else step.image.dispatches
     time = float(np.median(step.end_ns - step.begin_ns))
     return DispatchProfile(

@@ -40,12 +40,12 @@ class Roofs:
 
     @cached_property
     def calibrated(self) -> bool:
-        """Whether its clock and its memory were measured."""
+        """Return whether its clock and its memory were measured."""
         found = calibrated.find(self.target)
         return found is not None and {"hertz", "all_streams"} <= found.trusted.keys()
 
     def flops(self, dtype: str) -> float:
-        """Operations a second on elements of a dtype, a multiply-add as two."""
+        """Return operations a second on elements of a dtype, a multiply-add as two."""
         machine = self.machine
         products = machine.arithmetic_ports * _products(self.target, dtype or "float32")
         return 2.0 * products * machine.hertz * machine.threads
@@ -73,7 +73,7 @@ class Roofs:
         return machine.l2_whole * machine.threads, max(machine.l3, machine.l3_whole)
 
     def of(self, flops: int, dtype: str, moved: Traffic) -> Roof:
-        """The highest of the roofs' times."""
+        """Return the highest of the roofs' times."""
         times = {
             "arithmetic": flops / self.flops(dtype),
             "L2": moved.nbytes / self.l2,
@@ -84,7 +84,7 @@ class Roofs:
         return Roof(bound, 1e9 * times[bound])
 
     def to_json(self) -> dict[str, Any]:
-        """The rates a second, as plain values."""
+        """Return the rates a second, as plain values."""
         return {
             "threads": self.target.threads,
             "calibrated": self.calibrated,
@@ -96,12 +96,12 @@ class Roofs:
 
 
 def roofs_of(target: Target | None) -> Roofs | None:
-    """Those of a CPU; None of a device whose rates nobody knows."""
+    """Return those of a CPU; None of a device whose rates nobody knows."""
     return None if target is None or target.group_items else Roofs(target)
 
 
 def _products(target: Target, dtype: str) -> int:
-    """Products that one vector instruction makes and adds."""
+    """Return products that one vector instruction makes and adds."""
     fitting: Sequence[int] = [
         each.lanes * each.group
         for each in DOT_PRODUCTS

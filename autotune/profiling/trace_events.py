@@ -22,7 +22,7 @@ _QUEUE = 0
 
 
 def trace_of(recording: Recording, runs: Sequence[int] = (0,)) -> dict[str, Any]:
-    """The trace of some of the recorded runs, on the same rows; each event says of which run it is."""
+    """Return the trace of some of the recorded runs, on the same rows; each event says of which run it is."""
     steps = recording.steps
     origin = min((_begin(step, run) for step in steps for run in runs), default=0)
     devices = dict.fromkeys(step.device for step in steps)
@@ -75,7 +75,7 @@ def _step(process: int, step: StepRecording, run: int, origin: int) -> Event:
 
 
 def _commands(process: int, step: StepRecording, run: int, origin: int) -> Iterator[Event]:
-    """One event a command and worker that ran tiles of it."""
+    """Yield one event a command and worker that ran tiles of it."""
     if step.events is None or step.image is None:
         return
     for number, rows in zip(step.dispatch_of, step.events[run], strict=True):

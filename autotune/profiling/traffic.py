@@ -54,7 +54,7 @@ def _of(pieces: dict[Piece, int], recent: dict[Piece, int], l2: float, l3: float
 
 
 def _touched(number: int, image: ModuleImage) -> list[dict[Piece, int]]:
-    """The pieces of each dispatch, with their bytes."""
+    """Return the pieces of each dispatch, with their bytes."""
     cuts: dict[tuple[str, int], set[int]] = {}
     for command in image.commands:
         for binding in command.bindings:

@@ -34,7 +34,7 @@ class StepCounters:
 
 
 def counters(step: StepRecording) -> StepCounters | None:
-    """The counters of a step; None where nothing but its beginning and end is known."""
+    """Return the counters of a step; None where nothing but its beginning and end is known."""
     events, image = step.events, step.image
     if events is None or image is None:
         return None

@@ -31,7 +31,7 @@ _SUBGRAPHS: list[Subgraph] = []
 def backend(
     graph: Any, examples: Sequence[Any], *, options: Mapping[str, Any] | None = None, **unused: Any
 ) -> Callable[..., Any]:
-    """A graph as a function that runs compiled code, from its second call on.
+    """Return a graph as a function that runs compiled code, from its second call on.
 
     The first call is answered by PyTorch, and compiles the graph for inputs of these shapes: the results must agree.
     Parameters and buffers are constants, whose bytes are hashed before each call: a write to one, by whatever way,
@@ -70,7 +70,8 @@ def backend(
 
 
 def report() -> tuple[Subgraph, ...]:
-    """All graphs that this process had compiled so far, in order: which run as compiled code, and why others do not."""
+    """Return all graphs that this process had compiled so far, in order: which run as compiled code, and
+    why others do not."""
     return tuple(_SUBGRAPHS)
 
 
@@ -84,7 +85,7 @@ def _threads() -> int:
 
 
 def _is_weight(node: Any, example: Any) -> bool:
-    """Whether a placeholder is a parameter or a buffer of a module, and so the same tensor at every call."""
+    """Return whether a placeholder is a parameter or a buffer of a module, and so the same tensor at every call."""
     import torch
 
     if isinstance(example, torch.nn.Parameter):
@@ -93,7 +94,7 @@ def _is_weight(node: Any, example: Any) -> bool:
 
 
 def _shapes_vary(placeholders: Sequence[Any], examples: Sequence[Any]) -> bool:
-    """Whether TorchDynamo gave the graph symbolic sizes."""
+    """Return whether TorchDynamo gave the graph symbolic sizes."""
     import torch
 
     values = [*examples, *(node.meta.get("example_value") for node in placeholders)]

@@ -35,7 +35,7 @@ class Bound(nn.Module):
                 self._numbers[index] = value
 
     def forward(self, *tensors: torch.Tensor) -> Any:
-        """The wanted results."""
+        """Return the wanted results."""
         given = dict(zip(self._inputs, tensors, strict=True))
         arguments = [self._argument(index, given) for index in range(self._count)]
         results = self._graph[0](*arguments)

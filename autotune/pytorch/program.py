@@ -62,7 +62,7 @@ class View:
     offset: int
 
     def of(self, arguments: Sequence[Any]) -> Any:
-        """The result of a call."""
+        """Return the result of a call."""
         return arguments[self.index].as_strided(self.size, self.stride, self.offset)
 
 
@@ -73,7 +73,7 @@ class Constant:
     value: Any
 
     def of(self, arguments: Sequence[Any]) -> Any:
-        """The result of a call."""
+        """Return the result of a call."""
         return self.value
 
 
@@ -97,7 +97,7 @@ class Program:
         return all(weight.holds(arguments) for weight in self.weights)
 
     def __call__(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """The results of a call; tensors are fresh memory that nothing else holds."""
+        """Return the results of a call; tensors are fresh memory that nothing else holds."""
         module = self.module
         outputs = [] if module is None else module(*[array_of(arguments[index]) for index in self.inputs])
         return tuple(
@@ -167,7 +167,7 @@ def _module(
     wanted: Sequence[int],
     options: Mapping[str, Any],
 ) -> tuple[Module, tuple[int, ...]]:
-    """The module of the wanted results, and the arguments that it takes."""
+    """Return the module of the wanted results, and the arguments that it takes."""
     import torch
 
     import autotune
@@ -192,7 +192,7 @@ def _module(
 
 
 def _checked(program: Program, arguments: Sequence[Any], expected: Sequence[Any]) -> Program:
-    """The program with the error of its first results; raises ModelImportError where that is large."""
+    """Return the program with the error of its first results; raises ModelImportError where that is large."""
     import dataclasses
 
     worst = 0.0
@@ -214,7 +214,7 @@ def _checked(program: Program, arguments: Sequence[Any], expected: Sequence[Any]
 
 
 def _distance(found: Any, value: Any) -> float:
-    """The largest difference relative to the largest value; infinite where one is finite and the other not."""
+    """Return the largest difference relative to the largest value; infinite where one is finite and the other not."""
     import torch
 
     if not value.numel():

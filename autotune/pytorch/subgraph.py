@@ -52,7 +52,7 @@ class Subgraph:
         return max((each.error for each in self.programs.values()), default=0.0)
 
     def __call__(self, *arguments: Any) -> Any:
-        """The results of a call, by compiled code or by PyTorch."""
+        """Return the results of a call, by compiled code or by PyTorch."""
         if self.reason:
             return self.graph(*arguments)
         program = self.programs.get(self._key(arguments))
@@ -70,7 +70,8 @@ class Subgraph:
         )
 
     def _first(self, arguments: Sequence[Any]) -> Any:
-        """A call with new shapes or new weights: PyTorch answers it, and the program that is compiled must agree."""
+        """Return a call with new shapes or new weights: PyTorch answers it, and the program that is
+        compiled must agree."""
         weights = self._weights(arguments)
         versions = [_version(value) for value in arguments]
         expected = self.graph(*arguments)

@@ -13,7 +13,7 @@ _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
 def array_of(tensor: Any) -> NDArray[Any]:
-    """A tensor as an array: the same memory where it lies dense in the CPU's, a dense copy otherwise."""
+    """Return a tensor as an array: the same memory where it lies dense in the CPU's, a dense copy otherwise."""
     import torch
 
     dense = tensor.detach().contiguous()
@@ -27,7 +27,7 @@ def array_of(tensor: Any) -> NDArray[Any]:
 
 
 def tensor_of(array: NDArray[Any]) -> Any:
-    """An array as a tensor of the same memory."""
+    """Return an array as a tensor of the same memory."""
     import torch
 
     if array.dtype == _BFLOAT16:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 def batches(samples: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]) -> list[dict[str, Array]]:
-    """Inputs for each run: arrays have the shapes of the model's inputs, or several of them along the first axis.
+    """Return inputs for each run: arrays have the shapes of the model's inputs, or several of them along
+    the first axis.
 
     Raises:
         InputError: an input is missing, or an array's shape is not that of some runs.

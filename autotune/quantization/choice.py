@@ -40,7 +40,7 @@ class Choice:
 
 
 def weight_axis(network: Network, node: Any) -> int | None:
-    """The axis of a product's output channels in its constant weights; None for what is no such product.
+    """Return the axis of a product's output channels in its constant weights; None for what is no such product.
 
     Weights are input 1 of Conv, MatMul and Gemm.
     """
@@ -85,7 +85,7 @@ def choose(network: Network, leave_out: tuple[str, ...] = ()) -> Choice:
 
 
 def _shared(between: list[Any], values: dict[str, str]) -> dict[str, str]:
-    """One value of those that have one range stands for all of them."""
+    """Return one value of those that have one range stands for all of them."""
 
     def root(value: str) -> str:
         while values[value] != value:

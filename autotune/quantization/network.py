@@ -53,11 +53,12 @@ class Network:
         return [value.name for value in self.proto.graph.output]
 
     def producers(self) -> dict[str, Any]:
-        """The node that makes each value."""
+        """Return the node that makes each value."""
         return {value: node for node in self.nodes for value in node.output if value != ABSENT}
 
     def readers(self) -> dict[str, list[Any]]:
-        """The nodes that read each value, subgraphs' reads among those of their node; graph outputs are not counted."""
+        """Return the nodes that read each value, subgraphs' reads among those of their node; graph
+        outputs are not counted."""
         found: dict[str, list[Any]] = {}
         for node in self.nodes:
             for value in {*node.input, *_captured(node)} - {ABSENT}:
@@ -65,24 +66,24 @@ class Network:
         return found
 
     def only_reader(self, readers: dict[str, list[Any]], value: str) -> Any | None:
-        """The one node that reads a value, if nothing else does."""
+        """Return the one node that reads a value, if nothing else does."""
         found = readers.get(value, [])
         return found[0] if len(found) == 1 and value not in self.outputs else None
 
     def constant(self, name: str, array: Array) -> str:
-        """A new initialiser, of a name like ``name``."""
+        """Return a new initialiser, of a name like ``name``."""
         fresh = self.fresh(name)
         self.arrays[fresh] = array
         return fresh
 
     def fresh(self, name: str) -> str:
-        """A name that nothing has, like ``name``."""
+        """Return a name that nothing has, like ``name``."""
         fresh = fresh_name(name, self.taken)
         self.taken.add(fresh)
         return fresh
 
     def model(self, outputs: Iterable[str] = ()) -> onnx.ModelProto:
-        """The model as it is now, with more ``outputs`` beside its own."""
+        """Return the model as it is now, with more ``outputs`` beside its own."""
         import onnx
         from onnx import numpy_helper
 
@@ -103,7 +104,7 @@ class Network:
 
 
 def _modern(model: LoadedModel) -> Any:
-    """A copy of a model with its data in it, of an opset that has scales along an axis."""
+    """Return a copy of a model with its data in it, of an opset that has scales along an axis."""
     import onnx
     from onnx import external_data_helper, version_converter
 
@@ -115,7 +116,7 @@ def _modern(model: LoadedModel) -> Any:
 
 
 def _captured(node: Any) -> set[str]:
-    """Values that the subgraphs of a node read."""
+    """Return values that the subgraphs of a node read."""
     found: set[str] = set()
     for attribute in node.attribute:
         for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
@@ -126,7 +127,7 @@ def _captured(node: Any) -> set[str]:
 
 
 def attribute(node: Any, name: str, default: Any) -> Any:
-    """An attribute of a node."""
+    """Return an attribute of a node."""
     from onnx import helper
 
     for each in node.attribute:

@@ -42,7 +42,7 @@ class Range:
     high: float
 
     def hull(self, other: Range) -> Range:
-        """The smallest range that has both in it."""
+        """Return the smallest range that has both in it."""
         return Range(min(self.low, other.low), max(self.high, other.high))
 
     @property
@@ -59,7 +59,7 @@ class Range:
 
 
 def chosen(seen: Histogram, method: Method, percentile: float) -> Range:
-    """The range that a method chooses; "percentile" leaves out what is beyond ``percentile`` at either end.
+    """Return the range that a method chooses; "percentile" leaves out what is beyond ``percentile`` at either end.
 
     "mse" tries shares of what was seen and takes that of the smallest mean square of the error, by rounding and by
     clipping.

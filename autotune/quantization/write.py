@@ -44,7 +44,7 @@ def write(network: Network, choice: Choice, found: Mapping[str, Range]) -> None:
 
 
 def _activation(network: Network, value: str, scale: np.float32, zero: np.uint8) -> tuple[str, list[Any]]:
-    """The value after both, and these nodes."""
+    """Return the value after both, and these nodes."""
     from onnx import helper
 
     q, real = network.fresh(f"{value}.q"), network.fresh(f"{value}.dq")
@@ -94,7 +94,7 @@ def _product(
 
 
 def quantized_weights(weights: Array, axis: int) -> tuple[Array, Array]:
-    """Weights as int8, and the scale of each index of ``axis``: a 127th of the greatest magnitude there.
+    """Return weights as int8, and the scale of each index of ``axis``: a 127th of the greatest magnitude there.
 
     >>> quantized_weights(np.float32([[1.27, -0.5], [0.0, 0.0]]), 0)[0].tolist()
     [[127, -50], [0, 0]]

@@ -17,7 +17,7 @@ LARGEST = 2**31 - 1
 
 
 def accepted(name: str, annotation: str, value: Any) -> Any:
-    """``value`` as a parameter of that annotation takes it; raises ScheduleError saying what it must be.
+    """Return ``value`` as a parameter of that annotation takes it; raises ScheduleError saying what it must be.
 
     Integers of NumPy and constants of ``te`` become Python's, operations their first output, functions index maps.
     """

@@ -24,7 +24,7 @@ class KnobDeclarations:
     def knob(
         self, name: str, values: Iterable[Value] = (), default: Value | None = None, help: str = ""
     ) -> Any:
-        """A choice: one of ``values``, as the configuration says that the function is run with.
+        """Return a choice: one of ``values``, as the configuration says that the function is run with.
 
         Integers ascend and are ordered for the search; texts and truth values are alternatives. Without a
         configuration the value is ``default``, or the first one. Without ``values`` it is a knob that was declared

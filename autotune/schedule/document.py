@@ -35,7 +35,7 @@ primitive. Each call is checked at once, leaves one step in `s.trace`, and chang
 
 
 def page() -> str:
-    """The whole page as Markdown."""
+    """Return the whole page as Markdown."""
     by_room = {room: [p for p in PRIMITIVES.values() if _room(p) == room] for room in ROOMS}
     parts = [_INTRODUCTION]
     for room, primitives in by_room.items():
@@ -46,7 +46,7 @@ def page() -> str:
 
 
 def section(primitive: Callable[..., Any]) -> str:
-    """One primitive: signature, description, arguments, examples that were run, a refusal that was run."""
+    """Return one primitive: signature, description, arguments, examples that were run, a refusal that was run."""
     name = primitive.__name__
     lines = [f"### {name}\n", f"```python\n{name}{_signature(primitive)}\n```\n"]
     for heading, body in _blocks(inspect.cleandoc(primitive.__doc__ or "")):
@@ -78,7 +78,7 @@ def _signature(primitive: Callable[..., Any]) -> str:
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
-    """``(heading, body)`` of each part of a docstring; the description has no heading."""
+    """Yield ``(heading, body)`` of each part of a docstring; the description has no heading."""
     heading, lines = "", list[str]()
     for line in [*text.splitlines(), "End:"]:
         found = re.fullmatch(rf"({'|'.join(HEADINGS)}|End):", line)

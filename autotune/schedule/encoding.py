@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def encode(schedule: Schedule, value: Any) -> Any:
-    """An argument as numbers, texts and nested tuples of them; raises ScheduleError for anything else."""
+    """Return an argument as numbers, texts and nested tuples of them; raises ScheduleError for anything else."""
     if isinstance(value, KnobValue):
         return value.expression
     if isinstance(value, IterVar):
@@ -47,7 +47,7 @@ def encode(schedule: Schedule, value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A number, a text or None as Python's own type; raises ScheduleError for anything else.
+    """Return a number, a text or None as Python's own type; raises ScheduleError for anything else.
 
     Infinities and NaN are refused too: they have no JSON.
     """
@@ -64,7 +64,7 @@ def plain(value: Any) -> Any:
 
 
 def decode(schedule: Schedule, value: Any) -> Any:
-    """The argument on another schedule of the same program; raises ScheduleError when it does not apply."""
+    """Return the argument on another schedule of the same program; raises ScheduleError when it does not apply."""
     if not isinstance(value, tuple):
         return value
     kind, *rest = value
@@ -88,7 +88,8 @@ def decode(schedule: Schedule, value: Any) -> Any:
 
 
 def bound(value: Any, config: Config) -> Any:
-    """An encoded argument with the values of ``config`` for its knobs; raises KnobError for one that is missing."""
+    """Return an encoded argument with the values of ``config`` for its knobs; raises KnobError for one
+    that is missing."""
     if not isinstance(value, tuple):
         return value
     if is_expression(value):
@@ -101,12 +102,12 @@ def bound(value: Any, config: Config) -> Any:
 
 
 def frozen(value: Any) -> Any:
-    """A JSON value as nested tuples; raises ScheduleError for what no trace holds."""
+    """Return a JSON value as nested tuples; raises ScheduleError for what no trace holds."""
     return tuple(frozen(v) for v in value) if isinstance(value, list) else plain(value)
 
 
 def identifier(name: str, taken: Collection[str] = ()) -> str:
-    """A name as a Python variable that is none of ``taken``."""
+    """Return a name as a Python variable that is none of ``taken``."""
     text = "".join(c if c.isalnum() else "_" for c in name)
     text = text if text.isidentifier() else f"_{text}"
     while text in taken or keyword.iskeyword(text):
@@ -115,17 +116,17 @@ def identifier(name: str, taken: Collection[str] = ()) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text as Python writes it, in double quotes."""
+    """Return a text as Python writes it, in double quotes."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def stage_text(name: str) -> str:
-    """The stage of an operation as Python."""
+    """Return the stage of an operation as Python."""
     return f"s[{quoted(name)}]"
 
 
 def python_text(value: Any) -> str:
-    """An encoded argument as Python."""
+    """Return an encoded argument as Python."""
     if not isinstance(value, tuple):
         return repr(value)
     kind, *rest = value

@@ -31,7 +31,8 @@ class Group:
 
 
 def group_between(schedule: Schedule, outputs: Any, inputs: Any, include_inputs: bool) -> Group:
-    """The stages that ``outputs`` need and that need one of ``inputs``, these themselves where they are included."""
+    """Return the stages that ``outputs`` need and that need one of ``inputs``, these themselves where
+    they are included."""
     last, first = _stages(schedule, outputs), _stages(schedule, inputs)
     found = [
         stage

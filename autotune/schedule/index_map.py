@@ -33,7 +33,7 @@ class IndexMap:
 
     @staticmethod
     def of(value: IndexMapLike) -> IndexMap:
-        """The map itself, its texts, or a Python function of the old indices; raises ScheduleError."""
+        """Return the map itself, its texts, or a Python function of the old indices; raises ScheduleError."""
         if isinstance(value, IndexMap):
             return value
         if callable(value):
@@ -46,7 +46,7 @@ class IndexMap:
 
     @staticmethod
     def from_callable(function: Callable[..., Any]) -> IndexMap:
-        """The map that a Python function of the old indices computes."""
+        """Return the map that a Python function of the old indices computes."""
         try:
             rank = len(inspect.signature(function).parameters)
             result = function(*(Var(f"i{n}") for n in range(rank)))
@@ -60,7 +60,7 @@ class IndexMap:
 
     @staticmethod
     def from_indices(indices: Sequence[Any]) -> IndexMap:
-        """The map to indices that were computed from variables ``i0, i1, ...``, and from knob values."""
+        """Return the map to indices that were computed from variables ``i0, i1, ...``, and from knob values."""
         exprs = [as_expr(index) for index in indices]
         texts = tuple(map(expr_text, exprs))
         knobs: dict[str, Value] = {}
@@ -69,7 +69,7 @@ class IndexMap:
         return IndexMap(IndexMap(texts).bound(knobs).texts, texts) if knobs else IndexMap(texts)
 
     def bound(self, config: Config) -> IndexMap:
-        """The map with the values of ``config`` for the knobs that its texts name."""
+        """Return the map with the values of ``config`` for the knobs that its texts name."""
         values: dict[str, Expr] = {name: const(v) for name, v in config.items() if type(v) is int}
         named = [text for text in self.texts if not values.keys().isdisjoint(_NAME.findall(text))]
         if not named:
@@ -79,12 +79,12 @@ class IndexMap:
         return IndexMap(tuple(expr_text(_parse(t, values)) if t in named else t for t in self.texts))
 
     def apply(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The new indices of an element."""
+        """Return the new indices of an element."""
         values = {f"i{n}": index for n, index in enumerate(indices)}
         return tuple(_parse(text, values) for text in self.texts)
 
     def new_extents(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Extents that hold every element of ``shape`` (padding included)."""
+        """Return extents that hold every element of ``shape`` (padding included)."""
         return tuple(_extent(text, shape) for text in self.texts)
 
     def pads(self, shape: Sequence[int]) -> bool:
@@ -102,7 +102,7 @@ class IndexMap:
         ]
 
     def inverse(self, shape: Sequence[int], new: Sequence[Expr]) -> tuple[Expr, ...]:
-        """Old indices in terms of the new ones.
+        """Return the old indices in terms of the new ones.
 
         Each old index must appear as itself, or as ``i // c`` and ``i % c`` (nested divisions included); raises
         ScheduleError for any other map.
@@ -185,7 +185,7 @@ def _extent(text: str, shape: Sequence[int]) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def _piece(text: str) -> tuple[int, int, int]:
-    """``(index, stride, modulus)`` of ``(i // stride) % modulus``; modulus 0 means unbounded.
+    """Return ``(index, stride, modulus)`` of ``(i // stride) % modulus``; modulus 0 means unbounded.
 
     A remainder of 1 is read as the constant 0, an axis of one place: modulus 1, of the first index.
     """

@@ -32,7 +32,7 @@ class Knob:
     default_index: int = 0
     help: str = ""
     zero_is_all: bool = False
-    """Whether 0 stands for the whole extent: it then lies beyond the largest value, and not below the smallest."""
+    """True if 0 stands for the whole extent: it then lies beyond the largest value, and not below the smallest."""
 
     def __post_init__(self) -> None:
         if not self.values:
@@ -57,7 +57,7 @@ class Knob:
     def of(
         name: str, values: tuple[Value, ...], default: Value, help: str = "", *, zero_is_all: bool = False
     ) -> Knob:
-        """A knob from its default *value*; raises KnobError where the default is not legal."""
+        """Return a knob from its default *value*; raises KnobError where the default is not legal."""
         for index, value in enumerate(values):
             if type(value) is type(default) and value == default:
                 return Knob(name, values, index, help, zero_is_all)
@@ -70,7 +70,7 @@ class Knob:
 
     @property
     def ordered(self) -> bool:
-        """Whether the values lie on a line (ints) or are alternatives (strings, bools)."""
+        """Return whether the values lie on a line (ints) or are alternatives (strings, bools)."""
         return type(self.values[0]) is int
 
     @cached_property
@@ -83,7 +83,7 @@ class Knob:
         return {(type(value), value): i for i, value in enumerate(self.values)}
 
     def index(self, value: Value) -> int:
-        """Position of ``value``; raises KnobError with the nearest legal value."""
+        """Return the position of ``value``; raises KnobError with the nearest legal value."""
         found = self._index.get((type(value), value))
         if found is None:
             raise KnobError(
@@ -99,7 +99,7 @@ class Knob:
         return f" (nearest: {near})"
 
     def neighbours(self, index: int) -> tuple[int, ...]:
-        """Indexes of the values one step away: beside it if ordered, else all others."""
+        """Return indexes of the values one step away: beside it if ordered, else all others."""
         if self.ordered:
             return tuple(i for i in (index - 1, index + 1) if 0 <= i < len(self.values))
         return tuple(i for i in range(len(self.values)) if i != index)
@@ -129,12 +129,12 @@ class Knob:
         return math.log2(1 + max(0, value))
 
     def encode(self, value: Value) -> float:
-        """The value as a number for a cost model: log2(1 + v) of an int, else its position."""
+        """Return the value as a number for a cost model: log2(1 + v) of an int, else its position."""
         index = self.index(value)
         return math.log2(1 + max(0, int(value))) if self.ordered else float(index)
 
     def to_json(self) -> dict[str, object]:
-        """A JSON-able description, read back by :meth:`from_json`."""
+        """Return a JSON-able description, read back by :meth:`from_json`."""
         return {
             "name": self.name,
             "values": list(self.values),
@@ -167,7 +167,7 @@ def _shown(values: tuple[Value, ...]) -> str:
 
 
 def config_to_json(config: Config) -> str:
-    """Canonical JSON of a configuration: sorted names, no spaces."""
+    """Return the canonical JSON of a configuration: sorted names, no spaces."""
     return json.dumps(dict(config), sort_keys=True, separators=(",", ":"))
 
 

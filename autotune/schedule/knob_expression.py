@@ -18,17 +18,17 @@ Expression: TypeAlias = Any
 
 
 def ceil_div(a: Any, b: Any) -> Any:
-    """The quotient of integers, rounded up."""
+    """Return the quotient of integers, rounded up."""
     return -(-a // b)
 
 
 def least(a: Any, b: Any) -> Any:
-    """The smaller of two numbers, or of each two of arrays."""
+    """Return the smaller of two numbers, or of each two of arrays."""
     return min(a, b) if isinstance(a, int) and isinstance(b, int) else np.minimum(a, b)
 
 
 def most(a: Any, b: Any) -> Any:
-    """The larger of two numbers, or of each two of arrays."""
+    """Return the larger of two numbers, or of each two of arrays."""
     return max(a, b) if isinstance(a, int) and isinstance(b, int) else np.maximum(a, b)
 
 
@@ -56,12 +56,12 @@ _ARITHMETIC = frozenset({"+", "-", "*", "//", "%"})
 
 
 def is_expression(value: Any) -> bool:
-    """Whether an encoded argument is an expression of knobs."""
+    """Return whether an encoded argument is an expression of knobs."""
     return isinstance(value, tuple) and bool(value) and value[0] == "knob"
 
 
 def evaluate(expression: Expression, values: Mapping[str, Any]) -> Any:
-    """The value for the ``values`` of the knobs: single ones, or one array [n] a knob; raises KnobError."""
+    """Return the value for the ``values`` of the knobs: single ones, or one array [n] a knob; raises KnobError."""
     if not isinstance(expression, tuple):
         return expression
     if len(expression) == 2:
@@ -80,13 +80,13 @@ def evaluate(expression: Expression, values: Mapping[str, Any]) -> Any:
 
 
 def combined_expression(symbol: str, a: Expression, b: Expression) -> Expression:
-    """``a symbol b``: a plain value where both are."""
+    """Return ``a symbol b``: a plain value where both are."""
     known = not is_expression(a) and not is_expression(b)
     return OPERATORS[symbol](a, b) if known else ("knob", symbol, a, b)
 
 
 def knobs_in(value: Any) -> Iterator[str]:
-    """Names of the knobs in an expression, or in any encoded argument, as often as they occur."""
+    """Yield names of the knobs in an expression, or in any encoded argument, as often as they occur."""
     if not isinstance(value, tuple):
         return
     if is_expression(value) and len(value) == 2:
@@ -97,7 +97,7 @@ def knobs_in(value: Any) -> Iterator[str]:
 
 
 def is_arithmetic(expression: Expression) -> bool:
-    """Whether an expression has integers, knobs and ``+ - * // %`` only, as an index map may."""
+    """Return whether an expression has integers, knobs and ``+ - * // %`` only, as an index map may."""
     if not isinstance(expression, tuple):
         return type(expression) is int
     return len(expression) == 2 or (
@@ -106,7 +106,7 @@ def is_arithmetic(expression: Expression) -> bool:
 
 
 def expression_text(expression: Expression) -> str:
-    """The expression as Python."""
+    """Return the expression as Python."""
     if not isinstance(expression, tuple):
         return repr(expression)
     if len(expression) == 2:

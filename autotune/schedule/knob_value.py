@@ -56,12 +56,12 @@ class KnobRecord:
     requirements: list[Requirement] = field(default_factory=list)
 
     def value_of(self, name: str) -> Value:
-        """The value of a declared knob here."""
+        """Return the value of a declared knob here."""
         knob = self.knobs[name]
         return knob.values[knob.index(self.config[name])] if name in self.config else knob.default
 
     def declare(self, knob: Knob) -> KnobValue:
-        """The value of a knob; raises KnobError where it was declared otherwise, or cannot have its value."""
+        """Return the value of a knob; raises KnobError where it was declared otherwise, or cannot have its value."""
         if self.knobs.setdefault(knob.name, knob) != knob:
             raise KnobError(f"knob {knob.name!r} is declared twice, with different values or defaults")
         self.used[knob.name] = None
@@ -119,7 +119,7 @@ class KnobValue:
         return f"<{expression_text(self.expression)} = {self.value!r}>"
 
     def as_index(self) -> Expr:
-        """The value in an index expression: by name where an index map can hold its expression."""
+        """Return the value in an index expression: by name where an index map can hold its expression."""
         if is_arithmetic(self.expression):
             return KnobVar(self)
         return const(int(self))
@@ -224,12 +224,12 @@ class KnobLoop(IterVar):
 
 
 def extent_of(loop: IterVar) -> Any:
-    """The extent as a primitive computes with it: a knob value where it depends on knobs."""
+    """Return the extent as a primitive computes with it: a knob value where it depends on knobs."""
     return loop.size if isinstance(loop, KnobLoop) else loop.extent
 
 
 def combined(symbol: str, a: Any, b: Any) -> Any:
-    """``a symbol b``: a knob value where one of them is; NotImplemented for what is no plain value."""
+    """Return ``a symbol b``: a knob value where one of them is; NotImplemented for what is no plain value."""
     left, right = concrete(a), concrete(b)
     if not isinstance(left, int | str) or not isinstance(right, int | str):
         return NotImplemented
@@ -241,27 +241,27 @@ def combined(symbol: str, a: Any, b: Any) -> Any:
 
 
 def expression_of(value: Any) -> Expression:
-    """The expression that a knob value came from; a plain value as it is."""
+    """Return the expression that a knob value came from; a plain value as it is."""
     return value.expression if isinstance(value, KnobValue) else value
 
 
 def minimum(a: Any, b: Any) -> Any:
-    """The smaller of two numbers or knob values; ``min`` would record which it is."""
+    """Return the smaller of two numbers or knob values; ``min`` would record which it is."""
     return combined("min", a, b)
 
 
 def maximum(a: Any, b: Any) -> Any:
-    """The larger of two numbers or knob values."""
+    """Return the larger of two numbers or knob values."""
     return combined("max", a, b)
 
 
 def ceil_div(a: Any, b: Any) -> Any:
-    """The quotient of two numbers or knob values, rounded up."""
+    """Return the quotient of two numbers or knob values, rounded up."""
     return combined("ceil_div", a, b)
 
 
 def concrete(value: Any) -> Any:
-    """``value`` with the plain values of knobs, lists included; no guard is recorded."""
+    """Return ``value`` with the plain values of knobs, lists included; no guard is recorded."""
     if isinstance(value, KnobValue):
         return value.value
     if type(value) in (list, tuple):
@@ -270,7 +270,7 @@ def concrete(value: Any) -> Any:
 
 
 def holds_knobs(value: Any) -> bool:
-    """Whether a value is a knob value or a list with one."""
+    """Return whether a value is a knob value or a list with one."""
     if type(value) in (list, tuple):
         return any(holds_knobs(item) for item in value)
     return isinstance(value, KnobValue)

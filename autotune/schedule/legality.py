@@ -50,7 +50,7 @@ def check(schedule: Schedule, step: str) -> None:
 
 
 def effective_readers(schedule: Schedule, live: Sequence[Stage]) -> dict[Stage, list[Stage]]:
-    """The stages with loops that read each stage, directly or through inlined stages."""
+    """Return the stages with loops that read each stage, directly or through inlined stages."""
     readers: dict[Stage, list[Stage]] = {stage: [] for stage in live}
     for reader in reversed(live):
         for tensor in reader.op.input_tensors:
@@ -61,7 +61,7 @@ def effective_readers(schedule: Schedule, live: Sequence[Stage]) -> dict[Stage, 
 
 
 def is_inside(reader: Stage, parent: Stage, iv: IterVar) -> bool:
-    """Whether all code of ``reader`` runs inside loop ``iv`` of ``parent``."""
+    """Return whether all code of ``reader`` runs inside loop ``iv`` of ``parent``."""
     at: IterVar | None = None
     stage: Stage | None = reader
     while stage is not parent:
@@ -88,14 +88,14 @@ def legal_loops(schedule: Schedule, stage: Stage) -> Iterator[tuple[Stage, IterV
 
 
 def places_text(schedule: Schedule, stage: Stage) -> str:
-    """The legal places of a stage, for messages."""
+    """Return the legal places of a stage, for messages."""
     loops = [f"{parent.op.name} at {iv.name}" for parent, iv in legal_loops(schedule, stage)]
     more = f" and {len(loops) - SHOWN_PLACES} more" if len(loops) > SHOWN_PLACES else ""
     return ", ".join([*loops[:SHOWN_PLACES], "the root"]) + more
 
 
 def _read_too_late(stage: Stage, parent: Stage, iv: IterVar) -> bool:
-    """Whether the epilogue of ``parent`` reads ``stage``, which a reduction loop would compute over and over."""
+    """Return whether the epilogue of ``parent`` reads ``stage``, which a reduction loop would compute over and over."""
     epilogue = parent.op.epilogue if isinstance(parent.op, ComputeOp) else None
     if epilogue is None or parent.leaf_iter_vars.index(iv) < parent.first_reduction():
         return False
@@ -147,7 +147,7 @@ def _check_place(step: str, stage: Stage, live: Sequence[Stage], readers: dict[S
 
 
 def _may_follow(reader: Stage, parent: Stage) -> bool:
-    """Whether a reader has no place yet, and may be computed inside of a stage as well."""
+    """Return whether a reader has no place yet, and may be computed inside of a stage as well."""
     return (
         reader.attach_type == "root" and not reader.is_output and reader.schedule.reads_from(parent, reader)
     )

@@ -54,7 +54,7 @@ def difference(stage: Stage, iv: IterVar) -> str:
 
 
 def paired(stage: Stage, iv: IterVar) -> dict[IterVar, IterVar]:
-    """The loop of the pattern for each loop from ``iv`` on; those of one kind and extent pair in order."""
+    """Return the loop of the pattern for each loop from ``iv`` on; those of one kind and extent pair in order."""
     pattern = stage.tensorized[iv].op
     free = list(pattern.axis + pattern.reduce_axis)
     result: dict[IterVar, IterVar] = {}
@@ -79,7 +79,7 @@ def _loops(loops: tuple[IterVar, ...] | list[IterVar]) -> str:
 
 
 def _is_fused_or_guarded(stage: Stage, loop: IterVar) -> bool:
-    """Whether a loop comes from a fuse, or runs less often in a last iteration without code of its own."""
+    """Return whether a loop comes from a fuse, or runs less often in a last iteration without code of its own."""
     for relation in stage.relations:
         if isinstance(relation, Fuse):
             if loop is relation.fused:
@@ -102,7 +102,7 @@ class _Comparison:
         self.found: dict[Tensor, Read] = {}
 
     def run(self) -> str:
-        """The first difference; empty if there is none."""
+        """Return the first difference; empty if there is none."""
         op = self.stage.op
         assert isinstance(op, ComputeOp)
         # Each element of the output must be moved as the pattern moves its own.
@@ -160,7 +160,7 @@ class _Comparison:
         return moves
 
     def _place(self, read: Read, moved: IterVar | None) -> list[int] | None:
-        """Index of a read in the first iteration of all loops, or in the second one of ``moved``."""
+        """Return the index of a read in the first iteration of all loops, or in the second one of ``moved``."""
         values = {loop: int(loop is moved) for loop in self.stage.leaf_iter_vars}
         for relation in reversed(self.stage.relations):
             if isinstance(relation, Split):

@@ -24,7 +24,7 @@ class Padded:
 
 
 def padded(stage: Stage, axis: IterVar, extent: int, unique_name: Callable[[str], str]) -> Padded:
-    """``stage`` with ``axis`` extended to ``extent``; raises ScheduleError where that needs other values."""
+    """Return ``stage`` with ``axis`` extended to ``extent``; raises ScheduleError where that needs other values."""
     op = stage.op
     assert isinstance(op, ComputeOp)
     more = extent - axis.extent
@@ -51,7 +51,7 @@ def padded(stage: Stage, axis: IterVar, extent: int, unique_name: Callable[[str]
 
 
 def crop(op: ComputeOp, wide: ComputeOp) -> ComputeOp:
-    """The operation that copies the part of a padded one that is asked for."""
+    """Return the operation that copies the part of a padded one that is asked for."""
     axes = tuple(
         IterVar(axis.name, axis.extent, axis.kind, axis.start) for axis in op.axis
     )  # the wide one has its own
@@ -81,7 +81,7 @@ def _check_neutral(stage: Stage, op: ComputeOp, axis: IterVar, padded_tensors: s
 
 
 def _vanishes(node: Expr, axis: IterVar, padded_tensors: set[Tensor]) -> bool:
-    """Whether an expression is zero past the end of ``axis``, where some reads are of padding."""
+    """Return whether an expression is zero past the end of ``axis``, where some reads are of padding."""
     if isinstance(node, Read):
         return node.tensor in padded_tensors and any(
             _coefficient(index, axis) and (_least_past(index, axis) or 0) >= size
@@ -100,7 +100,7 @@ def _vanishes(node: Expr, axis: IterVar, padded_tensors: set[Tensor]) -> bool:
 
 
 def _least_past(index: Expr, axis: IterVar) -> int | None:
-    """The smallest value of an index past the end of ``axis``; None when that is not easy to say."""
+    """Return the smallest value of an index past the end of ``axis``; None when that is not easy to say."""
     if isinstance(index, Const):
         return int(index.value)
     if isinstance(index, IterVar):

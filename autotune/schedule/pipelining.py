@@ -16,7 +16,8 @@ _REPEATED = ("serial", "unrolled")
 
 
 def computed_ahead(parent: Stage, iv: IterVar) -> list[Stage]:
-    """The stages at a loop that are computed in earlier iterations than they are read, in the order of computation.
+    """Return the stages at a loop that are computed in earlier iterations than they are read, in the
+    order of computation.
 
     These are all that are computed there when the loop is pipelined, else those that are double-buffered.
     """
@@ -24,7 +25,7 @@ def computed_ahead(parent: Stage, iv: IterVar) -> list[Stage]:
 
 
 def reductions_ahead(schedule: Schedule) -> list[Stage]:
-    """The reductions that run ahead, themselves or inside of stages that do."""
+    """Return the reductions that run ahead, themselves or inside of stages that do."""
     reductions = [s for s in schedule.order() if isinstance(s.op, ComputeOp) and s.op.reduction is not None]
     return [s for s in reductions if _runs_ahead(s)]
 
@@ -82,7 +83,7 @@ def _check_loop(step: str, parent: Stage, iv: IterVar) -> None:
 
 
 def _computed_at(parent: Stage, iv: IterVar) -> list[Stage]:
-    """The stages that are computed at a loop."""
+    """Return the stages that are computed at a loop."""
     return [
         s
         for s in parent.schedule.order()

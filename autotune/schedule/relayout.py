@@ -13,7 +13,8 @@ from autotune.te.traversal import substitute
 def axes_of_loops(
     relations: Sequence[Relation], loops: Mapping[IterVar, Expr]
 ) -> tuple[dict[Expr, Expr], list[Expr]]:
-    """Values of all loop variables for those of the innermost ones, and conditions that a point lies in the domain."""
+    """Return values of all loop variables for those of the innermost ones, and conditions that a point
+    lies in the domain."""
     values: dict[Expr, Expr] = dict(loops.items())
     conditions: list[Expr] = []
     for relation in reversed(relations):
@@ -31,7 +32,7 @@ def axes_of_loops(
 
 
 def loops_of_axes(relations: Sequence[Relation], axes: Sequence[IterVar]) -> dict[IterVar, Expr]:
-    """Values of all loop variables for those of the data axes."""
+    """Return values of all loop variables for those of the data axes."""
     values: dict[IterVar, Expr] = {axis: axis for axis in axes}
     for relation in relations:
         if isinstance(relation, Split) and relation.parent in values:
@@ -46,7 +47,7 @@ def loops_of_axes(relations: Sequence[Relation], axes: Sequence[IterVar]) -> dic
 def cache_in_loop_order(
     op: ComputeOp, relations: Sequence[Relation], leaves: Sequence[IterVar], name: str
 ) -> tuple[ComputeOp, ComputeOp]:
-    """``(cache, copy)``: the operation with a dimension for each of its data loops, and the copy out of it."""
+    """Return ``(cache, copy)``: the operation with a dimension for each of its data loops, and the copy out of it."""
     new = {iv: IterVar(iv.name + (".c" if iv.kind == "data" else ""), iv.extent, iv.kind) for iv in leaves}
     values, conditions = axes_of_loops(relations, {old: iv + old.start for old, iv in new.items()})
     reduction = op.reduction
@@ -68,7 +69,7 @@ def cache_in_loop_order(
 def _guarded(
     exprs: Sequence[Expr], others: Sequence[Expr], values: Mapping[Expr, Expr], conditions: Sequence[Expr]
 ) -> tuple[Expr, ...]:
-    """Expressions over other variables, or others where a condition does not hold."""
+    """Return expressions over other variables, or others where a condition does not hold."""
     found = []
     for expr, other in zip(exprs, others, strict=True):
         value = substitute(expr, dict(values))

@@ -15,7 +15,7 @@ from autotune.te.traversal import substitute, transform
 
 
 def renamed(op: Operation, name: str) -> Operation:
-    """The same operation, over the same axes, under another name."""
+    """Return the same operation, over the same axes, under another name."""
     if isinstance(op, SequentialOp):
         return op.renamed(name)
     if isinstance(op, ComputeOp):
@@ -24,12 +24,12 @@ def renamed(op: Operation, name: str) -> Operation:
 
 
 def renamed_axes(axes: Sequence[IterVar], suffix: str) -> tuple[IterVar, ...]:
-    """Fresh variables over the same domains."""
+    """Return the fresh variables over the same domains."""
     return tuple(IterVar(a.name + suffix, a.extent, a.kind, a.start) for a in axes)
 
 
 def _substituted(body: Sequence[Expr], old: Sequence[IterVar], new: Sequence[Expr]) -> tuple[Expr, ...]:
-    """Bodies over other axes; the components of a tuple reduction keep sharing their sources."""
+    """Return bodies over other axes; the components of a tuple reduction keep sharing their sources."""
     values: dict[Expr, Expr] = dict(zip(old, new, strict=True))
     first = body[0]
     if isinstance(first, Reduce):
@@ -39,13 +39,13 @@ def _substituted(body: Sequence[Expr], old: Sequence[IterVar], new: Sequence[Exp
 
 
 def copy_of(tensor: Tensor, name: str) -> ComputeOp:
-    """The operation that copies a tensor element by element."""
+    """Return the operation that copies a tensor element by element."""
     axes = tuple(IterVar(f"ax{n}", d, "data") for n, d in enumerate(tensor.shape))
     return ComputeOp(name, axes, (tensor(*axes),))
 
 
 def cache_write(op: ComputeOp, name: str) -> tuple[ComputeOp, ComputeOp]:
-    """``(cache, copy)``: the operation under a new name, and the copy that takes its old place."""
+    """Return ``(cache, copy)``: the operation under a new name, and the copy that takes its old place."""
     axes = renamed_axes(op.axis, ".c")
     epilogue = op.epilogue
     if epilogue is not None:
@@ -57,7 +57,8 @@ def cache_write(op: ComputeOp, name: str) -> tuple[ComputeOp, ComputeOp]:
 
 
 def settled(op: Operation) -> Operation:
-    """The same operation, its indices inside of the tensors as they are now; raises LoweringError where one leaves."""
+    """Return the same operation, its indices inside of the tensors as they are now; raises LoweringError
+    where one leaves."""
     if not isinstance(op, ComputeOp) or isinstance(op, SequentialOp):
         return op
     known = checked(op)
@@ -74,7 +75,7 @@ def with_reads(
     matches: Callable[[Tensor], bool],
     replacement: Callable[[tuple[Expr, ...]], Expr],
 ) -> ComputeOp:
-    """The same operation (and axes) reading something else where it read a matching tensor."""
+    """Return the same operation (and axes) reading something else where it read a matching tensor."""
 
     def replace(node: Expr) -> Expr | None:
         if isinstance(node, Read) and matches(node.tensor):
@@ -98,7 +99,7 @@ def with_reads(
 
 
 def with_axes(op: ComputeOp, new: dict[IterVar, IterVar], name: str) -> ComputeOp:
-    """The same computation over other axes (same variables where none is given)."""
+    """Return the same computation over other axes (same variables where none is given)."""
     values: dict[Expr, Expr] = dict(new.items())
     axes = tuple(new.get(a, a) for a in op.axis)
     first = op.body[0]
@@ -114,7 +115,7 @@ def with_axes(op: ComputeOp, new: dict[IterVar, IterVar], name: str) -> ComputeO
 
 
 def folded(consumer: ComputeOp, producer: ComputeOp, is_producer: Callable[[Tensor], bool]) -> ComputeOp:
-    """The producer, storing what the elementwise consumer makes of its value."""
+    """Return the producer, storing what the elementwise consumer makes of its value."""
     axes: dict[Expr, Expr] = dict(zip(consumer.axis, producer.axis, strict=True))
     body = substitute(consumer.body[0], axes)
     accumulator: Var | None = None
@@ -132,7 +133,7 @@ def folded(consumer: ComputeOp, producer: ComputeOp, is_producer: Callable[[Tens
 
 
 def transformed(op: ComputeOp, mapping: IndexMap) -> ComputeOp:
-    """The operation with its elements stored at the mapped indices, padding filled with zeros."""
+    """Return the operation with its elements stored at the mapped indices, padding filled with zeros."""
     extents = mapping.new_extents(op.shape)
     axes = tuple(IterVar(f"ax{n}", e, "data") for n, e in enumerate(extents))
     old = mapping.inverse(op.shape, axes)
@@ -164,7 +165,7 @@ def rfactor(
     factor_axis: int,
     name: str,
 ) -> tuple[ComputeOp, ComputeOp]:
-    """``(partial, final)`` operations of a reduction factored over the loop ``axis``."""
+    """Return ``(partial, final)`` operations of a reduction factored over the loop ``axis``."""
     reduction = op.reduction
     assert reduction is not None
     data = renamed_axes(op.axis, "")

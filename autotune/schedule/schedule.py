@@ -69,7 +69,7 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
         return op in self._stages
 
     def stage_named(self, name: str) -> Stage:
-        """The stage of an operation name; raises ScheduleError listing the names."""
+        """Return the stage of an operation name; raises ScheduleError listing the names."""
         if name not in self._by_name:
             raise ScheduleError(f"no stage {name!r} in this schedule; stages: {listing(name, self._by_name)}")
         return self._by_name[name]
@@ -79,7 +79,7 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
         return self._renamed.get(tensor.op, tensor.op).output(tensor.value_index).name
 
     def owner_of(self, iv: IterVar) -> Stage:
-        """The stage that a loop variable belongs to; raises ScheduleError."""
+        """Return the stage that a loop variable belongs to; raises ScheduleError."""
         for stage in self.stages:
             for other in stage.all_iter_vars:
                 if iv is other:
@@ -92,7 +92,7 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
         return Trace(tuple(self.steps))
 
     def order(self) -> list[Stage]:
-        """Stages that the outputs need now, producers before consumers."""
+        """Return stages that the outputs need now, producers before consumers."""
         if self._order is None:
             self._order = ordered([self[op] for op in self.outputs], self._producers)
         return list(self._order)
@@ -101,11 +101,11 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
         return [self._stages[tensor.op] for tensor in stage.op.input_tensors]
 
     def reads_from(self, consumer: Stage, producer: Stage) -> bool:
-        """Whether ``consumer`` needs ``producer``, directly or through other stages."""
+        """Return whether ``consumer`` needs ``producer``, directly or through other stages."""
         return consumer is not producer and producer in ordered([consumer], self._producers)
 
     def readers_of(self, producer: Stage) -> list[Stage]:
-        """Stages that read ``producer`` directly."""
+        """Return stages that read ``producer`` directly."""
         return [s for s in self.order() if any(self[t] is producer for t in s.op.input_tensors)]
 
     # -- bookkeeping -----------------------------------------------------------------------------------------
@@ -143,7 +143,8 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
         return self
 
     def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> Group:
-        """Stages from ``inputs`` to ``outputs``, to be placed together; raises ScheduleError where there are none."""
+        """Return stages from ``inputs`` to ``outputs``, to be placed together; raises ScheduleError
+        where there are none."""
         return group_between(self, outputs, inputs, include_inputs)
 
     def add(self, op: Operation, before: Stage | None = None, after: Stage | None = None) -> Stage:
@@ -190,7 +191,7 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
         self.replace_op(reader, new)
 
     def unique_name(self, name: str) -> str:
-        """A name that no stage has yet."""
+        """Return a name that no stage has yet."""
         unique, number = name, 1
         while unique in self._by_name:
             unique, number = f"{name}{number}", number + 1
@@ -201,7 +202,7 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
 
 
 def create_schedule(ops: Any) -> Schedule:
-    """A schedule with every stage at the root, loops in the order of the axes.
+    """Return a schedule with every stage at the root, loops in the order of the axes.
 
     ``ops`` is an operation, a tensor, or a list of them: the outputs of the program.
     """
@@ -221,7 +222,7 @@ def create_schedule(ops: Any) -> Schedule:
 
 
 def _at_examples(outputs: list[Operation]) -> Schedule:
-    """The schedule of a program with sizes that a call brings, at an example of each."""
+    """Return the schedule of a program with sizes that a call brings, at an example of each."""
     made = closed(outputs)
     schedule = Schedule([made[op] for op in outputs])
     schedule.open_outputs = tuple(outputs)

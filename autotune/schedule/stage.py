@@ -46,13 +46,13 @@ class Stage(
                 )
 
     def env_threads(self, *_: Any) -> NoReturn:
-        """Raises ScheduleError: TVM's way to open threads around a scan."""
+        """Raise ScheduleError: TVM's way to open threads around a scan."""
         raise ScheduleError(
             "env_threads: the steps of a scan run in one thread; bind loops of the scan's own stage instead"
         )
 
     def rolling_buffer(self) -> NoReturn:
-        """Raises ScheduleError: a buffer that keeps rows of earlier iterations."""
+        """Raise ScheduleError: a buffer that keeps rows of earlier iterations."""
         raise ScheduleError(
             "rolling_buffer: not supported; compute_at an outer loop, so that rows are computed once a block"
         )

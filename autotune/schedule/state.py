@@ -81,7 +81,7 @@ class StageState:
         return tensor.op in self.schedule and self.schedule[tensor] is self
 
     def loop_named(self, name: str) -> IterVar:
-        """The loop variable of that name; raises ScheduleError listing the names."""
+        """Return the loop variable of that name; raises ScheduleError listing the names."""
         for iv in self.all_iter_vars:
             if iv.name == name:
                 return iv
@@ -95,19 +95,19 @@ class StageState:
         return self.kinds.get(iv, "serial")
 
     def first_reduction(self) -> int:
-        """Number of the outermost reduction loop; the number of loops when there is none."""
+        """Return the number of the outermost reduction loop; the number of loops when there is none."""
         for number, iv in enumerate(self.leaf_iter_vars):
             if iv.kind == "reduce":
                 return number
         return len(self.leaf_iter_vars)
 
     def reduced_together(self) -> list[IterVar]:
-        """The reduction loops whose iterations are the threads of a block."""
+        """Return the reduction loops whose iterations are the threads of a block."""
         leaves = self.leaf_iter_vars
         return [iv for iv in leaves if iv.kind == "reduce" and self.kind_of(iv).startswith("threadIdx")]
 
     def nest_text(self, mark: IterVar | None = None) -> str:
-        """The loops as text, one a line, with an arrow at ``mark``."""
+        """Return the loops as text, one a line, with an arrow at ``mark``."""
         lines = []
         for depth, iv in enumerate(self.leaf_iter_vars):
             role = " (reduce)" if iv.kind == "reduce" else ""
@@ -116,14 +116,14 @@ class StageState:
         return f"stage {self.op.name}:\n  " + "\n  ".join(lines)
 
     def refuse(self, step: str, reason: str, mark: IterVar | None = None) -> ScheduleError:
-        """The error of an illegal step: the reason first, then the loops with a mark.
+        """Return the error of an illegal step: the reason first, then the loops with a mark.
 
         A primitive that is called by another one is refused under the name of that, which the user wrote.
         """
         return ScheduleError(f"{self.schedule.step or step}: {reason}\n{self.nest_text(mark)}")
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the attributes, containers copied one level deep."""
+        """Return a copy of the attributes, containers copied one level deep."""
         state = dict(self.__dict__)
         for name in _CONTAINERS:
             state[name] = state[name].copy()
@@ -133,7 +133,7 @@ class StageState:
     # -- for the primitives ----------------------------------------------------------------------------------
 
     def computed(self, step: str) -> ComputeOp:
-        """The operation, which must not be an input of the program."""
+        """Return the operation, which must not be an input of the program."""
         if not isinstance(self.op, ComputeOp):
             raise ScheduleError(
                 f"{step}: {self.op.name} is an input of the program; use cache_read to copy it"
@@ -143,7 +143,7 @@ class StageState:
         return self.op
 
     def leaf(self, step: str, iv: IterVar) -> int:
-        """Number of a loop; raises ScheduleError for what is not a loop of this stage now."""
+        """Return the number of a loop; raises ScheduleError for what is not a loop of this stage now."""
         for number, leaf in enumerate(self.leaf_iter_vars):
             if leaf is iv:
                 return number
@@ -152,7 +152,7 @@ class StageState:
         raise self.refuse(step, f"{iv.name} {why}")
 
     def fresh(self, name: str, extent: int | KnobValue, kind: str) -> IterVar:
-        """A new loop variable under a name that the stage does not use yet."""
+        """Return a new loop variable under a name that the stage does not use yet."""
         taken = {iv.name for iv in self.all_iter_vars}
         unique, number = name, 1
         while unique in taken:

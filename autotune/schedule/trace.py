@@ -65,7 +65,7 @@ class Step:
     results: tuple[str, ...] = field(default=(), compare=False)
 
     def text(self, taken: Collection[str] = RESERVED) -> str:
-        """The call as a line of Python; variables for its results are none of ``taken``."""
+        """Return the call as a line of Python; variables for its results are none of ``taken``."""
         owner = stage_text(self.stage) if self.stage else "s"
         values = []
         for name, value in self.args:
@@ -76,7 +76,7 @@ class Step:
         return (left + " = " if left else "") + f"{owner}.{self.primitive}({', '.join(values)})"
 
     def bind(self, config: Config) -> Step | None:
-        """The step with plain arguments; None where its ``when`` is false."""
+        """Return the step with plain arguments; None where its ``when`` is false."""
         args = tuple((name, bound(value, config)) for name, value in self.args)
         if dict(args).get(WHEN) is False:
             return None
@@ -95,7 +95,7 @@ class Trace:
         return hashlib.sha256(_json([_row(step) for step in self.steps]).encode()).hexdigest()
 
     def to_json(self) -> str:
-        """Canonical JSON, read back by :meth:`from_json`; what each step returned comes last in it."""
+        """Return the canonical JSON, read back by :meth:`from_json`; what each step returned comes last in it."""
         return _json([[*_row(step), *([step.results] if step.results else [])] for step in self.steps])
 
     @staticmethod
@@ -146,7 +146,7 @@ class Trace:
         return schedule
 
     def to_python(self) -> str:
-        """Lines of Python that make the same calls on a schedule ``s``; ``print`` of a trace shows them."""
+        """Return lines of Python that make the same calls on a schedule ``s``; ``print`` of a trace shows them."""
         taken = RESERVED | self.knobs
         return "\n".join(step.text(taken) for step in self.steps)
 
@@ -158,7 +158,7 @@ class Trace:
         return frozenset(name for step in self.steps for _, value in step.args for name in knobs_in(value))
 
     def bind(self, config: Config) -> Trace:
-        """The steps with the values of ``config`` for the knobs; steps that it switches off are left out.
+        """Return the steps with the values of ``config`` for the knobs; steps that it switches off are left out.
 
         Raises KnobError for a knob that ``config`` does not name.
         """
@@ -180,7 +180,7 @@ def primitive(function: F) -> F:
 
 
 def primitive_of_several(function: F) -> F:
-    """The same for a method of a stage that changes other stages too."""
+    """Return the same for a method of a stage that changes other stages too."""
     return _registered(function, alone=False)
 
 
@@ -233,7 +233,7 @@ def _json(steps: list[list[Any]]) -> str:
 def _call(
     signature: inspect.Signature, name: str, owner: Any, args: Any, kwargs: Any
 ) -> tuple[inspect.BoundArguments, dict[str, Any]]:
-    """The arguments of a call as the primitive takes them, and as plain data; raises ScheduleError."""
+    """Return the arguments of a call as the primitive takes them, and as plain data; raises ScheduleError."""
     schedule: Schedule = owner if not hasattr(owner, "schedule") else owner.schedule
     try:
         call = signature.bind(owner, *args, **kwargs)

@@ -99,7 +99,7 @@ from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 
 
 def create_schedule(ops: Any) -> Any:
-    """A fresh ``autotune.schedule.Schedule`` for an operation, a tensor, or a list of them."""
+    """Return a fresh ``autotune.schedule.Schedule`` for an operation, a tensor, or a list of them."""
     from autotune.schedule import create_schedule as create  # the one look ahead in the pipeline
 
     return create(ops)

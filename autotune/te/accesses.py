@@ -60,7 +60,7 @@ _KNOWN: WeakKeyDictionary[ComputeOp, Checked] = WeakKeyDictionary()
 
 
 def checked(op: ComputeOp) -> Checked:
-    """The operation with its indices settled; raises LoweringError for one that leaves its tensor.
+    """Return the operation with its indices settled; raises LoweringError for one that leaves its tensor.
 
     >>> from autotune import te
     >>> x, i = te.placeholder((9,), name="X"), te.placeholder((4,), "int32", name="I")
@@ -79,7 +79,7 @@ def checked(op: ComputeOp) -> Checked:
 
 
 def boxes_of(op: ComputeOp) -> dict[Expr, Interval]:
-    """The interval of each axis of an operation."""
+    """Return the interval of each axis of an operation."""
     return {axis: (axis.start, axis.start + axis.extent - 1) for axis in op.axis + op.reduce_axis}
 
 
@@ -113,7 +113,7 @@ class Reads:
         self.lookups: list[Lookup] = []
 
     def unsettled(self, roots: Sequence[Expr], start: Cases = ALWAYS) -> dict[int, list[int]]:
-        """The dimensions of reads in ``roots`` that have to be settled; raises LoweringError."""
+        """Return the dimensions of reads in ``roots`` that have to be settled; raises LoweringError."""
         memo: dict[int, Interval] = {}
         reads = {id(node): node for root in roots for node in nodes(root) if isinstance(node, Read)}
         doubtful = {
@@ -157,7 +157,7 @@ class Reads:
 
 
 def _side(index: Expr, boxes: Boxes) -> tuple[Expr | None, Interval | None]:
-    """The variable of an index, a constant apart, and the interval of which it takes every value."""
+    """Return the variable of an index, a constant apart, and the interval of which it takes every value."""
     rest = index
     if isinstance(index, Binary) and index.op in ("+", "-") and isinstance(index.b, Const):
         rest = index.a
@@ -167,7 +167,7 @@ def _side(index: Expr, boxes: Boxes) -> tuple[Expr | None, Interval | None]:
 
 
 def settled(roots: Sequence[Expr], unsettled: Unsettled) -> tuple[Expr, ...]:
-    """The expressions with some indices settled where they are read; shared parts stay shared."""
+    """Return the expressions with some indices settled where they are read; shared parts stay shared."""
     if not unsettled:
         return tuple(roots)
     new: dict[int, Expr] = {}

@@ -25,7 +25,8 @@ Verdict = Literal["inside", "outside", "unknown"]
 
 
 def settled_index(index: Expr, extent: int) -> Expr:
-    """An index that data decide as a place in [0, extent): negative ones from the end, wrong ones at the nearest."""
+    """Return an index that data decide as a place in [0, extent): negative ones from the end, wrong ones
+    at the nearest."""
     chosen = cast(index, INDEX_DTYPE)
     wrapped = select(chosen < 0, chosen + extent, chosen)
     return binary("max", binary("min", wrapped, extent - 1), 0)
@@ -81,7 +82,7 @@ class Access:
             return "unknown"
 
     def _leaves(self) -> Expr:
-        """The condition that the index is outside."""
+        """Return the condition that the index is outside."""
         if not self.extent:
             return const(True)
         chosen = cast(self.index, INDEX_DTYPE)
@@ -120,7 +121,7 @@ def _variables(expr: Expr) -> set[Expr]:
 
 
 def _related(conditions: Sequence[Expr], to: Expr, boxes: Boxes) -> tuple[list[Expr], list[Expr]]:
-    """The conditions that share variables with ``to``, directly or through one another, and the others."""
+    """Return the conditions that share variables with ``to``, directly or through one another, and the others."""
     related, others, seen = list[Expr](), list(conditions), _variables(to)
     while True:
         more = [condition for condition in others if _variables(condition) & seen]
@@ -132,13 +133,13 @@ def _related(conditions: Sequence[Expr], to: Expr, boxes: Boxes) -> tuple[list[E
 
 
 def _search(conditions: Sequence[Expr], boxes: Boxes) -> Point | None:
-    """A witness among the variables that the conditions have."""
+    """Return a witness among the variables that the conditions have."""
     used = set[Expr]().union(*map(_variables, conditions))
     return witness(conditions, {var: box for var, box in boxes.items() if var in used})
 
 
 def _range(index: Expr, conditions: Sequence[Expr], boxes: Boxes) -> Interval:
-    """Smallest and largest index where conditions hold."""
+    """Return the smallest and largest index where conditions hold."""
     low, high = interval(index, boxes)
     if not is_static(index, boxes):
         return low, high
@@ -154,7 +155,8 @@ def _range(index: Expr, conditions: Sequence[Expr], boxes: Boxes) -> Interval:
 
 
 def _least(holds: Callable[[int], object], low: int, high: int) -> int:
-    """The smallest limit from ``low`` to ``high`` of which something holds, as it then does of all larger ones."""
+    """Return the smallest limit from ``low`` to ``high`` of which something holds, as it then does of
+    all larger ones."""
     while low < high:
         middle = (low + high) // 2
         if holds(middle) is None:

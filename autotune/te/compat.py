@@ -10,12 +10,12 @@ from autotune.te.functions import round as nearbyint
 
 
 def hybrid(*_: Any, **__: Any) -> NoReturn:
-    """Raises ScheduleError: there is no hybrid script."""
+    """Raise ScheduleError: there is no hybrid script."""
     raise ScheduleError("te.hybrid: hybrid script is not supported; write te.compute with te.if_then_else")
 
 
 def gradient(*_: Any, **__: Any) -> NoReturn:
-    """Raises ScheduleError: nothing is differentiated here."""
+    """Raise ScheduleError: nothing is differentiated here."""
     raise ScheduleError(
         "te.gradient: not supported; export the training graph with its backward pass instead"
     )

@@ -13,7 +13,7 @@ Array = np.ndarray[Any, Any]
 
 
 def converted(values: Array, dtype: str) -> Array:
-    """``values`` in another type.
+    """Return ``values`` in another type.
 
     Floating point to an integer truncates toward zero, stays within the type's limits, and takes NaN to 0.
 

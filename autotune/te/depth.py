@@ -46,7 +46,8 @@ _limit = _Limit()
 
 
 def walks_deep(function: Callable[P, R]) -> Callable[P, R]:
-    """A function whose walks over expressions may be MAX_DEPTH deep; it raises LoweringError where they are deeper."""
+    """Return a function whose walks over expressions may be MAX_DEPTH deep; it raises LoweringError
+    where they are deeper."""
 
     @functools.wraps(function)
     def walk(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -92,7 +92,8 @@ _ALONE = 6
 def dot_product(
     target: Target, left: str, right: str, columns: int, most: int | None = None
 ) -> DotProduct | None:
-    """The best instruction of a target for operands of these types, at most ``columns`` wide; None if it has none.
+    """Return the best instruction of a target for operands of these types, at most ``columns`` wide;
+    None if it has none.
 
     Narrower ones are better where wide ones leave columns over: 24 columns are three times eight lanes. ``most`` is
     how many lanes it may have.
@@ -133,7 +134,7 @@ def _declare(dot: DotProduct) -> TensorIntrin:
 
 
 def _operands(dot: DotProduct, ins: list[Operand]) -> tuple[Lanes, Lanes]:
-    """The group of ``a`` in all lanes, and the groups of ``b``, in the types that the instruction takes."""
+    """Return the group of ``a`` in all lanes, and the groups of ``b``, in the types that the instruction takes."""
     count = dot.lanes * dot.group
     left = ins[0].vload(0, f"{dot.left}x{dot.group}")
     right = ins[1].vload((0, 0), f"{dot.right}x{count}")

@@ -32,7 +32,7 @@ _KNOWN = frozenset(STORAGE_DTYPES)
 
 
 def dtype_named(dtype: Any) -> str:
-    """The type that a name, a NumPy type or one of C's names means; raises TypeError.
+    """Return the type that a name, a NumPy type or one of C's names means; raises TypeError.
 
     >>> dtype_named("float"), dtype_named("int8")
     ('float32', 'int8')
@@ -50,17 +50,17 @@ def dtype_named(dtype: Any) -> str:
 
 
 def is_float(dtype: str) -> bool:
-    """Whether ``dtype`` is a floating-point type."""
+    """Return whether ``dtype`` is a floating-point type."""
     return dtype in _FLOATS
 
 
 def is_unsigned(dtype: str) -> bool:
-    """Whether ``dtype`` holds integers (or truth values) that are never negative."""
+    """Return whether ``dtype`` holds integers (or truth values) that are never negative."""
     return dtype in _UNSIGNED_BITS
 
 
 def integer_limits(dtype: str) -> tuple[int, int]:
-    """Smallest and largest value of an integer type.
+    """Return the smallest and largest value of an integer type.
 
     >>> integer_limits("int8"), integer_limits("uint16"), integer_limits("bool")
     ((-128, 127), (0, 65535), (0, 1))
@@ -72,7 +72,7 @@ def integer_limits(dtype: str) -> tuple[int, int]:
 
 
 def wrapped(value: int, dtype: str) -> int:
-    """The value of an integer type that is ``value`` modulo two to the power of its bits; not for bool.
+    """Return the value of an integer type that is ``value`` modulo two to the power of its bits; not for bool.
 
     >>> wrapped(300, "uint8"), wrapped(200, "int8")
     (44, -56)
@@ -82,12 +82,12 @@ def wrapped(value: int, dtype: str) -> int:
 
 
 def float_limits(dtype: str) -> Any:
-    """``numpy.finfo`` of a floating-point type, bfloat16 among them."""
+    """Return ``numpy.finfo`` of a floating-point type, bfloat16 among them."""
     return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
 
 
 def promote(a: str, b: str) -> str:
-    """Common type of two operands: floating point beats integer, then the wider one, then the signed one.
+    """Return the common type of two operands: floating point beats integer, then the wider one, then the signed one.
 
     >>> promote("float32", "int64"), promote("int32", "int64"), promote("uint8", "int8")
     ('float32', 'int64', 'int8')

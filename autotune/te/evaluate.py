@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 
 @walks_deep
 def evaluate(tensors: Sequence[Tensor], inputs: Mapping[Tensor, Array]) -> list[Array]:
-    """Values of ``tensors`` for the given placeholder arrays.
+    """Return values of ``tensors`` for the given placeholder arrays.
 
     Raises KeyError on a missing one, LoweringError for an index that leaves its tensor, and InputError for a wrong one
     among indices that are data.
@@ -55,7 +55,7 @@ def evaluate(tensors: Sequence[Tensor], inputs: Mapping[Tensor, Array]) -> list[
 def _closed(
     tensors: Sequence[Tensor], inputs: Mapping[Tensor, Array]
 ) -> tuple[list[Tensor], dict[Tensor, Array]]:
-    """A program and its inputs with the sizes that the inputs have."""
+    """Return a program and its inputs with the sizes that the inputs have."""
     sizes = solved([(tensor, np.shape(array)) for tensor, array in inputs.items()])
     made = closed([t.op for t in tensors], sizes)
     given = {made.get(t.op, t.op).output(0): array for t, array in inputs.items()}
@@ -81,7 +81,7 @@ def _run(op: ComputeOp, values: Mapping[tuple[Operation, int], Array]) -> list[A
 def _part(
     op: ComputeOp, values: Mapping[tuple[Operation, int], Array], cut: int, places: range
 ) -> list[Array]:
-    """The outputs, or for ``places`` of the axis ``cut`` only."""
+    """Return the outputs, or for ``places`` of the axis ``cut`` only."""
     axes = op.axis + op.reduce_axis
     env: dict[Expr, Array] = {}
     full: tuple[int, ...] = ()

@@ -83,7 +83,7 @@ class Expr:
         return compare("!=", self, other) if isinstance(other, Expr | int | float) else True
 
     def equal(self, other: ExprLike) -> Expr:
-        """``self == other`` (TVM's name for it)."""
+        """Return ``self == other`` (TVM's name for it)."""
         return compare("==", self, other)
 
     __hash__ = object.__hash__
@@ -105,7 +105,7 @@ class Expr:
 
 
 def _arithmetic(op: str, a: Expr, b: ExprLike) -> Expr:
-    """``a op b``; a whole tensor answers for itself."""
+    """Return ``a op b``; a whole tensor answers for itself."""
     if hasattr(b, "value_index"):
         return NotImplemented  # type: ignore[no-any-return]
     return binary(op, a, b)
@@ -303,7 +303,8 @@ class Reduce(Expr):
 
 
 def const(value: int | float | bool, dtype: str | None = None) -> Expr:
-    """A constant; the type defaults to int64, float32 or bool after the Python value. Integers wrap to their type."""
+    """Return a constant; the type defaults to int64, float32 or bool after the Python value. Integers
+    wrap to their type."""
     if dtype is None:
         dtype = "bool" if isinstance(value, bool) else INDEX_DTYPE if isinstance(value, int) else "float32"
     else:
@@ -316,7 +317,7 @@ def const(value: int | float | bool, dtype: str | None = None) -> Expr:
 
 
 def as_expr(value: ExprLike | Any, dtype: str | None = None) -> Expr:
-    """``value`` as an expression; Python numbers take ``dtype`` when it fits them."""
+    """Return ``value`` as an expression; Python numbers take ``dtype`` when it fits them."""
     if isinstance(value, Expr):
         return value
     if hasattr(value, "item"):  # a NumPy scalar
@@ -332,7 +333,7 @@ def as_expr(value: ExprLike | Any, dtype: str | None = None) -> Expr:
 
 
 def cast(value: ExprLike, dtype: str) -> Expr:
-    """``value`` converted to ``dtype``; no node when it has that type."""
+    """Return ``value`` converted to ``dtype``; no node when it has that type."""
     value, dtype = as_expr(value), dtype_named(dtype)
     if value.dtype == dtype:
         return value
@@ -346,7 +347,8 @@ def cast(value: ExprLike, dtype: str) -> Expr:
 
 
 def operands(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr, str]:
-    """Two operands brought to their common type, and that type; a Python number takes the other's type if it can."""
+    """Return two operands brought to their common type, and that type; a Python number takes the other's
+    type if it can."""
     if isinstance(a, Expr) and not isinstance(b, Expr):
         b = as_expr(b, a.dtype if a.dtype != "bool" else None)
     elif isinstance(b, Expr) and not isinstance(a, Expr):
@@ -360,7 +362,7 @@ def operands(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr, str]:
 
 
 def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
-    """The node ``a op b`` with operands brought to their common type, integers folded."""
+    """Return the node ``a op b`` with operands brought to their common type, integers folded."""
     x, y, dtype = operands(a, b)
     if op == "/" and not is_float(dtype):
         raise TypeError("'/' on integers is ambiguous; use // or te.cast to a float type first")
@@ -376,7 +378,8 @@ def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
 
 
 def _float_modulo(x: Expr, y: Expr, dtype: str) -> Expr:
-    """``x % y`` of floating-point numbers as in Python and NumPy: the exact remainder, moved to the divisor's sign."""
+    """Return ``x % y`` of floating-point numbers as in Python and NumPy: the exact remainder, moved to
+    the divisor's sign."""
     rest = Call("fmod", (x, y), dtype)
     moved = select(compare("!=", rest < 0, y < 0), binary("+", rest, y), rest)
     zero = select(y < 0, const(-0.0, dtype), const(0.0, dtype))
@@ -384,7 +387,7 @@ def _float_modulo(x: Expr, y: Expr, dtype: str) -> Expr:
 
 
 def _fold_integers(op: str, x: Expr, y: Expr, dtype: str) -> Expr | None:
-    """Integer identities worth having while building; None where there is nothing to fold."""
+    """Return the integer identities worth having while building; None where there is nothing to fold."""
     if isinstance(x, Const) and isinstance(y, Const):
         return const(folded(op, int(x.value), int(y.value), dtype), dtype)
     if isinstance(y, Const):
@@ -399,7 +402,7 @@ def _fold_integers(op: str, x: Expr, y: Expr, dtype: str) -> Expr | None:
 
 
 def compare(op: str, a: ExprLike, b: ExprLike | Any) -> Expr:
-    """The comparison ``a op b``."""
+    """Return the comparison ``a op b``."""
     if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype == b.dtype and a.dtype not in NARROW:
         return Compare(op, a, b)
     x, y, _ = operands(a, b)
@@ -407,7 +410,7 @@ def compare(op: str, a: ExprLike, b: ExprLike | Any) -> Expr:
 
 
 def select(cond: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
-    """``a if cond else b``, folded when the condition is a constant."""
+    """Return ``a if cond else b``, folded when the condition is a constant."""
     c = as_expr(cond)
     if c.dtype != "bool":
         raise TypeError(f"the condition of if_then_else must be a comparison, got {c.dtype}")
@@ -420,7 +423,7 @@ def select(cond: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
 
 
 def negate(a: ExprLike) -> Expr:
-    """Logical not, folded when the operand is a constant."""
+    """Return the logical not, folded when the operand is a constant."""
     x = as_expr(a)
     return const(not x.value, "bool") if isinstance(x, Const) else Not(x)
 

@@ -35,7 +35,7 @@ class ExternBuffer:
         return self
 
     def access_ptr(self, mode: str = "rw", *_: Any, **__: Any) -> ExternBuffer:
-        """The pointer, as programs for TVM write it."""
+        """Return the pointer, as programs for TVM write it."""
         return self
 
 
@@ -62,7 +62,7 @@ class ExternOp(SequentialOp):
         return _extern_op(self.result_sizes, self.dtypes, self.input_tensors, self.call, names)
 
     def closed(self, closing: Closing) -> ExternOp:
-        """The call with numbers for its sizes."""
+        """Return the call with numbers for its sizes."""
         arguments = tuple(
             a if isinstance(a, ExternBuffer) else closing.expression(a) for a in self.call.arguments
         )
@@ -72,7 +72,7 @@ class ExternOp(SequentialOp):
 
 
 def call_extern(dtype: str, function: Any, *arguments: Any) -> ExternCall:
-    """A call of a function, for ``te.extern``; what it returns is dropped, so ``dtype`` says nothing.
+    """Return a call of a function, for ``te.extern``; what it returns is dropped, so ``dtype`` says nothing.
 
     ``function`` is what ``numba.cfunc`` makes, a function of ``ctypes``, an address, or the name under which
     ``library.register(name, function, operation="extern")`` knows one: only that is found by other processes.
@@ -104,7 +104,7 @@ def extern(
     tag: str = "",
     attrs: Any = None,
 ) -> Any:
-    """Tensors that a call of a function outside of the program stores.
+    """Return tensors that a call of a function outside of the program stores.
 
     ``fcompute(ins, outs)`` gets buffers for ``inputs`` and results and returns :func:`call_extern` of some of them.
     ``shape`` is one shape, or a list of shapes, which must be equal, for several results; ``dtype`` one type or a list,
@@ -177,7 +177,7 @@ def _extern_op(
 
 
 def _number(value: Expr) -> Const:
-    """A number with its type; a size at its example where it is open."""
+    """Return a number with its type; a size at its example where it is open."""
     found = value if isinstance(value, Const) else cast(size_of(value), value.dtype)
     assert isinstance(found, Const)
     return found

@@ -38,7 +38,7 @@ Outcome = Literal["operand", "constant", "zero"]
 
 
 def folded(op: str, a: int, b: int, dtype: str) -> int:
-    """``a op b`` of two constants of an integer type.
+    """Return ``a op b`` of two constants of an integer type.
 
     >>> folded("+", 100, 100, "int8"), folded("//", 7, 0, "int64"), folded("//", -128, -1, "int8")
     (-56, 0, -128)
@@ -48,7 +48,7 @@ def folded(op: str, a: int, b: int, dtype: str) -> int:
 
 
 def holds(op: str, a: int, b: int) -> bool:
-    """Whether ``a op b`` is true of two constants.
+    """Return whether ``a op b`` is true of two constants.
 
     >>> holds("<=", 3, 3), holds("!=", 3, 3)
     (True, False)

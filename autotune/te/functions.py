@@ -29,72 +29,72 @@ def _float_call(name: str, *args: ExprLike) -> Expr:
 
 
 def exp(x: ExprLike) -> Expr:
-    """e to the power of x."""
+    """Return e to the power of x."""
     return _float_call("exp", x)
 
 
 def log(x: ExprLike) -> Expr:
-    """Natural logarithm."""
+    """Return the natural logarithm."""
     return _float_call("log", x)
 
 
 def log1p(x: ExprLike) -> Expr:
-    """Natural logarithm of 1 + x, accurate for small x."""
+    """Return the natural logarithm of 1 + x, accurate for small x."""
     return _float_call("log1p", x)
 
 
 def log2(x: ExprLike) -> Expr:
-    """Logarithm to the base 2, exact for powers of two."""
+    """Return the logarithm to the base 2, exact for powers of two."""
     return _float_call("log2", x)
 
 
 def log10(x: ExprLike) -> Expr:
-    """Logarithm to the base 10."""
+    """Return the logarithm to the base 10."""
     return _float_call("log10", x)
 
 
 def sin(x: ExprLike) -> Expr:
-    """Sine of x in radians, for x of any size."""
+    """Return the sine of x in radians, for x of any size."""
     return _float_call("sin", x)
 
 
 def cos(x: ExprLike) -> Expr:
-    """Cosine of x in radians, for x of any size."""
+    """Return the cosine of x in radians, for x of any size."""
     return _float_call("cos", x)
 
 
 def tan(x: ExprLike) -> Expr:
-    """Tangent of x in radians, for x of any size."""
+    """Return the tangent of x in radians, for x of any size."""
     return _float_call("tan", x)
 
 
 def sinh(x: ExprLike) -> Expr:
-    """Hyperbolic sine."""
+    """Return the hyperbolic sine."""
     return _float_call("sinh", x)
 
 
 def cosh(x: ExprLike) -> Expr:
-    """Hyperbolic cosine."""
+    """Return the hyperbolic cosine."""
     return _float_call("cosh", x)
 
 
 def atan(x: ExprLike) -> Expr:
-    """Inverse tangent in radians."""
+    """Return the inverse tangent in radians."""
     return _float_call("atan", x)
 
 
 def asin(x: ExprLike) -> Expr:
-    """Inverse sine in radians; NaN outside of [-1, 1]."""
+    """Return the inverse sine in radians; NaN outside of [-1, 1]."""
     return _in_single(x, lambda v: 2.0 * atan(v / (1.0 + sqrt((1.0 - v) * (1.0 + v)))))
 
 
 def acos(x: ExprLike) -> Expr:
-    """Inverse cosine in radians; NaN outside of [-1, 1]."""
+    """Return the inverse cosine in radians; NaN outside of [-1, 1]."""
     return _in_single(x, lambda v: 2.0 * atan(sqrt((1.0 - v) / (1.0 + v))))
 
 
 def asinh(x: ExprLike) -> Expr:
-    """Inverse hyperbolic sine, of x of any size."""
+    """Return the inverse hyperbolic sine, of x of any size."""
 
     def of(value: Expr) -> Expr:
         size = abs(value)
@@ -107,7 +107,7 @@ def asinh(x: ExprLike) -> Expr:
 
 
 def acosh(x: ExprLike) -> Expr:
-    """Inverse hyperbolic cosine; NaN below 1."""
+    """Return the inverse hyperbolic cosine; NaN below 1."""
 
     def of(value: Expr) -> Expr:
         above = value - 1.0
@@ -117,7 +117,7 @@ def acosh(x: ExprLike) -> Expr:
 
 
 def atanh(x: ExprLike) -> Expr:
-    """Inverse hyperbolic tangent; infinite at -1 and 1, NaN beyond."""
+    """Return the inverse hyperbolic tangent; infinite at -1 and 1, NaN beyond."""
 
     def of(value: Expr) -> Expr:
         size = abs(value)
@@ -132,41 +132,41 @@ _LARGE, _LN2 = 1e15, 0.6931471805599453
 
 
 def _in_single(x: ExprLike, of: Callable[[Expr], Expr]) -> Expr:
-    """A function of several operations; of two bytes in float32, and rounded once."""
+    """Return a function of several operations; of two bytes in float32, and rounded once."""
     value = as_expr(x)
     value = value if is_float(value.dtype) else cast(value, "float32")
     return cast(of(cast(value, "float32")), value.dtype) if value.dtype in HALVES else of(value)
 
 
 def bitwise_and(a: ExprLike, b: ExprLike) -> Expr:
-    """The bits that both integers have."""
+    """Return the bits that both integers have."""
     return _of_bits("bitwise_and", a, b)
 
 
 def bitwise_or(a: ExprLike, b: ExprLike) -> Expr:
-    """The bits that any of two integers has."""
+    """Return the bits that any of two integers has."""
     return _of_bits("bitwise_or", a, b)
 
 
 def bitwise_xor(a: ExprLike, b: ExprLike) -> Expr:
-    """The bits that one of two integers has."""
+    """Return the bits that one of two integers has."""
     return _of_bits("bitwise_xor", a, b)
 
 
 def bitwise_not(x: ExprLike) -> Expr:
-    """The bits that an integer does not have."""
+    """Return the bits that an integer does not have."""
     value = as_expr(x)
     low, high = integer_limits(value.dtype)
     return bitwise_xor(value, const(low + high if low else high, value.dtype))
 
 
 def left_shift(a: ExprLike, b: ExprLike) -> Expr:
-    """Bits moved up by ``b``, zeros below; by the type's width or more it is 0."""
+    """Return bits moved up by ``b``, zeros below; by the type's width or more it is 0."""
     return _of_bits("left_shift", a, b)
 
 
 def right_shift(a: ExprLike, b: ExprLike) -> Expr:
-    """Bits moved down by ``b``, copies of the sign above; by the type's width or more it is 0 or -1."""
+    """Return bits moved down by ``b``, copies of the sign above; by the type's width or more it is 0 or -1."""
     return _of_bits("right_shift", a, b)
 
 
@@ -178,7 +178,7 @@ def _of_bits(name: str, a: ExprLike, b: ExprLike) -> Expr:
 
 
 def bitcast(x: ExprLike, dtype: str) -> Expr:
-    """The number of another type of the same size that has the bits of ``x``; not of bool."""
+    """Return the number of another type of the same size that has the bits of ``x``; not of bool."""
     value, dtype = as_expr(x), dtype_named(dtype)
     if value.dtype == dtype:
         return value
@@ -189,32 +189,32 @@ def bitcast(x: ExprLike, dtype: str) -> Expr:
 
 
 def sqrt(x: ExprLike) -> Expr:
-    """Square root."""
+    """Return the square root."""
     return _float_call("sqrt", x)
 
 
 def rsqrt(x: ExprLike) -> Expr:
-    """One over the square root."""
+    """Return one over the square root."""
     return _float_call("rsqrt", x)
 
 
 def erf(x: ExprLike) -> Expr:
-    """Gauss error function."""
+    """Return Gauss error function."""
     return _float_call("erf", x)
 
 
 def tanh(x: ExprLike) -> Expr:
-    """Hyperbolic tangent."""
+    """Return the hyperbolic tangent."""
     return _float_call("tanh", x)
 
 
 def sigmoid(x: ExprLike) -> Expr:
-    """1 / (1 + exp(-x))."""
+    """Return 1 / (1 + exp(-x))."""
     return _float_call("sigmoid", x)
 
 
 def pow(x: ExprLike, y: ExprLike) -> Expr:
-    """x to the power of y; small integer powers become products."""
+    """Return x to the power of y; small integer powers become products."""
     exponent = as_expr(y)
     base = as_expr(x)
     if isinstance(exponent, Const) and exponent.value in (1, 2, 3, 4) and is_float(base.dtype):
@@ -226,39 +226,39 @@ def pow(x: ExprLike, y: ExprLike) -> Expr:
 
 
 def floor(x: ExprLike) -> Expr:
-    """Largest integer not above x, as floating point."""
+    """Return the largest integer not above x, as floating point."""
     return _float_call("floor", x)
 
 
 def ceil(x: ExprLike) -> Expr:
-    """Smallest integer not below x, as floating point."""
+    """Return the smallest integer not below x, as floating point."""
     return _float_call("ceil", x)
 
 
 def trunc(x: ExprLike) -> Expr:
-    """The integer next to x toward zero, as floating point."""
+    """Return the integer next to x toward zero, as floating point."""
     return _float_call("trunc", x)
 
 
 def isnan(x: ExprLike) -> Expr:
-    """Whether x is NaN."""
+    """Return whether x is NaN."""
     value = as_expr(x)
     return compare("!=", value, value) if is_float(value.dtype) else const(False)
 
 
 def isinf(x: ExprLike) -> Expr:
-    """Whether x is an infinity of either sign."""
+    """Return whether x is an infinity of either sign."""
     value = as_expr(x)
     return compare("==", abs(value), const(inf, value.dtype)) if is_float(value.dtype) else const(False)
 
 
 def round(x: ExprLike) -> Expr:
-    """Nearest integer, halves to even, as floating point."""
+    """Return the nearest integer, halves to even, as floating point."""
     return _float_call("round", x)
 
 
 def abs(x: ExprLike) -> Expr:
-    """Absolute value."""
+    """Return the absolute value."""
     value = as_expr(x)
     if is_float(value.dtype):
         return Call("abs", (value,), value.dtype)
@@ -271,7 +271,7 @@ _KEYS = {"float32": "int32", "float64": "int64"}
 
 
 def order_key(x: ExprLike) -> Expr:
-    """An integer of the width of a float32 or float64 that orders as it does.
+    """Return an integer of the width of a float32 or float64 that orders as it does.
 
     Zeros of both signs are equal, and every NaN is equal and beyond infinity. The integers are the floats' bits,
     those of negative numbers taken from the smallest integer.
@@ -283,17 +283,18 @@ def order_key(x: ExprLike) -> Expr:
 
 
 def floordiv(a: ExprLike, b: ExprLike) -> Expr:
-    """Integer division rounding down."""
+    """Return the integer division rounding down."""
     return binary("//", a, b)
 
 
 def floormod(a: ExprLike, b: ExprLike) -> Expr:
-    """Remainder of the division that rounds down; it has the sign of the divisor."""
+    """Return the remainder of the division that rounds down; it has the sign of the divisor."""
     return binary("%", a, b)
 
 
 def truncdiv(a: ExprLike, b: ExprLike) -> Expr:
-    """Integer division toward zero (C's), 0 by zero; ``floordiv`` is cheaper for indices, which are not negative."""
+    """Return the integer division toward zero (C's), 0 by zero; ``floordiv`` is cheaper for indices,
+    which are not negative."""
     x, y, dtype = operands(a, b)
     if is_unsigned(dtype):
         return binary("//", x, y)
@@ -303,7 +304,7 @@ def truncdiv(a: ExprLike, b: ExprLike) -> Expr:
 
 
 def truncmod(a: ExprLike, b: ExprLike) -> Expr:
-    """Remainder of the integer division toward zero, 0 by zero; it has the sign of the dividend."""
+    """Return the remainder of the integer division toward zero, 0 by zero; it has the sign of the dividend."""
     x, y, dtype = operands(a, b)
     if is_unsigned(dtype):
         return binary("%", x, y)
@@ -313,7 +314,7 @@ def truncmod(a: ExprLike, b: ExprLike) -> Expr:
 
 
 def fmod(a: ExprLike, b: ExprLike) -> Expr:
-    """Remainder of the division toward zero (C's ``fmod``), exact; it has the sign of the dividend.
+    """Return the remainder of the division toward zero (C's ``fmod``), exact; it has the sign of the dividend.
 
     Of floating-point numbers it is NaN by 0 and of an infinity, and ``a`` by an infinity; of integers 0 by 0.
     """
@@ -322,13 +323,13 @@ def fmod(a: ExprLike, b: ExprLike) -> Expr:
 
 
 def div(a: ExprLike, b: ExprLike) -> Expr:
-    """``a / b`` of floating-point numbers; of integers the division toward zero, as in C."""
+    """Return ``a / b`` of floating-point numbers; of integers the division toward zero, as in C."""
     x, y, dtype = operands(a, b)
     return binary("/", x, y) if is_float(dtype) else truncdiv(x, y)
 
 
 def ceildiv(a: ExprLike, b: ExprLike) -> Expr:
-    """Integer division rounding up."""
+    """Return the integer division rounding up."""
     x, y, _ = operands(a, b)
     return -binary("//", -x, y)
 

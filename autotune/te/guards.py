@@ -63,13 +63,13 @@ def facts(cond: Expr, holds: bool, enforced: bool = True) -> list[Fact]:
 
 
 def under(cases: Cases, more: Iterable[Fact]) -> Cases:
-    """Cases with further facts in each."""
+    """Return cases with further facts in each."""
     added = frozenset(more)
     return tuple(case | added for case in cases)
 
 
 def cases_of(roots: Sequence[Expr], start: Cases = ALWAYS) -> dict[int, Cases]:
-    """The cases of all parts of ``roots``, by their ids, where the roots are evaluated in those of ``start``."""
+    """Return the cases of all parts of ``roots``, by their ids, where the roots are evaluated in those of ``start``."""
     found: dict[int, Cases] = {id(root): start for root in roots}
     for node in reversed(ordered(roots, children)):
         mine = found[id(node)]
@@ -83,7 +83,7 @@ def cases_of(roots: Sequence[Expr], start: Cases = ALWAYS) -> dict[int, Cases]:
 
 
 def _passed_on(node: Expr, cases: Cases) -> list[tuple[Expr, Cases]]:
-    """The operands of a node, each with the cases in which the node needs it."""
+    """Return the operands of a node, each with the cases in which the node needs it."""
     if isinstance(node, Select):
         return [
             (node.cond, cases),
@@ -96,7 +96,7 @@ def _passed_on(node: Expr, cases: Cases) -> list[tuple[Expr, Cases]]:
 
 
 def _merged(a: Cases, b: Cases) -> Cases:
-    """The cases of both, without those that others cover."""
+    """Return the cases of both, without those that others cover."""
     every = dict.fromkeys(a + b)
     least = [case for case in every if not any(other < case for other in every)]
     if len(least) > MOST_CASES:

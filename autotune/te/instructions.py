@@ -35,7 +35,7 @@ class LaneType(NamedTuple):
 
 
 def lane_type(text: str) -> LaneType:
-    """The type of a text; raises ValueError for one that is none.
+    """Return the type of a text; raises ValueError for one that is none.
 
     >>> lane_type("int32x16")
     LaneType(dtype='int32', lanes=16)
@@ -53,7 +53,7 @@ class Lanes:
     type: LaneType
 
     def astype(self, text: str) -> Lanes:
-        """Converted lane by lane, or one lane copied into all; raises ValueError for anything else."""
+        """Return Converted lane by lane, or one lane copied into all; raises ValueError for anything else."""
         to = lane_type(text)
         if to.lanes == self.type.lanes:
             return self if to == self.type else Converted(to, self)
@@ -202,7 +202,7 @@ class Operand:
     strides: tuple[int | None, ...]
 
     def vload(self, index: Sequence[int] | int, dtype: str | None = None) -> Lanes:
-        """Neighbouring elements from ``index`` on; ``dtype`` like "uint8x4" says how many (default: one)."""
+        """Return the neighbouring elements from ``index`` on; ``dtype`` like "uint8x4" says how many (default: one)."""
         kind = LaneType(self.dtype, 1) if dtype is None else lane_type(dtype)
         return Loaded(kind, self.number, self._checked(index, kind))
 
@@ -225,7 +225,7 @@ class Operand:
         return at
 
     def _neighbours(self, at: tuple[int, ...]) -> int:
-        """Elements from ``at`` on that are known to be next to one another."""
+        """Return elements from ``at`` on that are known to be next to one another."""
         count, step = 1, 1
         for i, size, stride in zip(reversed(at), reversed(self.shape), reversed(self.strides), strict=True):
             if stride != step:
@@ -236,7 +236,7 @@ class Operand:
 
 
 def reinterpret(dtype: str, value: Lanes) -> Lanes:
-    """The bits of a register as another type (TVM: ``call_intrin(dtype, "tir.reinterpret", value)``)."""
+    """Return the bits of a register as another type (TVM: ``call_intrin(dtype, "tir.reinterpret", value)``)."""
     to = lane_type(dtype)
     if to.nbytes != value.type.nbytes:
         raise ValueError(f"reinterpret: {value.type} has {value.type.nbytes} bytes, {to} has {to.nbytes}")
@@ -244,7 +244,7 @@ def reinterpret(dtype: str, value: Lanes) -> Lanes:
 
 
 def call_llvm_pure_intrin(dtype: str, name: str, *args: Lanes) -> Lanes:
-    """The result of an LLVM intrinsic without side effects, by its full name.
+    """Return the result of an LLVM intrinsic without side effects, by its full name.
 
     >>> zero = splat(0, "int32x4")
     >>> bytes_ = reinterpret("int8x16", zero)
@@ -257,7 +257,7 @@ def call_llvm_pure_intrin(dtype: str, name: str, *args: Lanes) -> Lanes:
 
 
 def splat(number: int | float, dtype: str) -> Lanes:
-    """A number in all lanes of a type (TVM: ``tir.const(number, dtype)``)."""
+    """Return a number in all lanes of a type (TVM: ``tir.const(number, dtype)``)."""
     return Splat(lane_type(dtype), number)
 
 

@@ -24,7 +24,7 @@ _UNKNOWN: Interval = (0, 1)
 
 
 def interval(expr: Expr, boxes: Boxes, memo: dict[int, Interval] | None = None) -> Interval:
-    """Bounds of an integer expression or a condition; ``memo`` keeps those of its parts.
+    """Return bounds of an integer expression or a condition; ``memo`` keeps those of its parts.
 
     >>> from autotune.te.expr import IterVar
     >>> i = IterVar("i", 10, "data")

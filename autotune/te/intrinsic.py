@@ -68,7 +68,7 @@ def decl_buffer(
     strides: Sequence[int | None] | None = None,
     **_: Any,
 ) -> BufferDecl:
-    """The layout of an operand of an intrinsic (TVM's ``tvm.tir.decl_buffer``); dense when no strides are given.
+    """Return the layout of an operand of an intrinsic (TVM's ``tvm.tir.decl_buffer``); dense when no strides are given.
 
     A stride of None fits any; TVM writes ``te.var("s")`` there.
     """
@@ -135,7 +135,7 @@ def decl_tensor_intrin(
 
 
 def intrinsic_named(name: str) -> TensorIntrin:
-    """A declared intrinsic; raises ScheduleError listing the names."""
+    """Return a declared intrinsic; raises ScheduleError listing the names."""
     if name.startswith("matmul."):
         return importlib.import_module(LIBRARY_CALLS).by_name(name)  # type: ignore[no-any-return]
     if name not in INTRINSICS:

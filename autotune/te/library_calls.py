@@ -19,7 +19,8 @@ _NAME = re.compile(r"matmul\.(\w+)\.(float32|float64)\.(\d+)x(\d+)x(\d+)")
 
 
 def library_matmul(kernel: str, dtype: str, m: int, n: int, k: int) -> TensorIntrin:
-    """``C[m, n] = A[m, k] B[k, n]`` by a library kernel; rows may lie any distance apart, elements of a row may not.
+    """Return ``C[m, n] = A[m, k] B[k, n]`` by a library kernel; rows may lie any distance apart,
+    elements of a row may not.
 
     Raises BuildError for a kernel that is not registered.
     """
@@ -37,7 +38,7 @@ def library_matmul(kernel: str, dtype: str, m: int, n: int, k: int) -> TensorInt
 
 
 def by_name(name: str) -> TensorIntrin:
-    """The intrinsic that a trace names; raises ScheduleError for a name that is none of ours."""
+    """Return the intrinsic that a trace names; raises ScheduleError for a name that is none of ours."""
     found = _NAME.fullmatch(name)
     if found is None:
         raise ScheduleError(
@@ -52,7 +53,7 @@ def _layout(m: int, n: int, k: int) -> tuple[Argument, ...]:
 
 
 def _fortran(dtype: str, m: int, n: int, k: int) -> tuple[Argument, ...]:
-    """Arguments of ``gemm``: columns of the BLAS are our rows, so that it computes C' = B' A'."""
+    """Return arguments of ``gemm``: columns of the BLAS are our rows, so that it computes C' = B' A'."""
     plain, zero, one = Reference("int8", ord("N")), Reference(dtype, 0.0), Reference(dtype, 1.0)
     sizes = tuple(Reference("int32", size) for size in (n, m, k))
     leading_c, leading_a, leading_b = (Reference("int32", stride_of=(o, 0)) for o in (0, 1, 2))

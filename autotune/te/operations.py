@@ -27,7 +27,7 @@ from autotune.te.traversal import nodes
 
 
 def shape_of(shape: Any) -> tuple[Any, ...]:
-    """Extents as they are given: numbers, and expressions of ``te.var``; raises TypeError for anything else."""
+    """Return extents as they are given: numbers, and expressions of ``te.var``; raises TypeError for anything else."""
     dims = tuple(shape) if isinstance(shape, list | tuple) else (shape,)
     return tuple(_extent(d, dims) for d in dims)
 
@@ -44,7 +44,7 @@ def _extent(d: Any, dims: tuple[Any, ...]) -> Any:
 
 
 def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder") -> Tensor:
-    """An input tensor; float32 when no dtype is given.
+    """Return an input tensor; float32 when no dtype is given.
 
     >>> placeholder((4, 8), name="A")
     Tensor(A, shape=(4, 8), dtype=float32)
@@ -56,7 +56,7 @@ def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder")
 
 
 def loop_over(name: str, extent: Any, start: int = 0, kind: str = "data") -> IterVar:
-    """A loop variable over an extent, which may be an expression of ``te.var``."""
+    """Return a loop variable over an extent, which may be an expression of ``te.var``."""
     if isinstance(extent, Expr):
         return IterVar(name, size_of(extent), kind, start, open_extent=extent)
     return IterVar(name, extent, kind, start)
@@ -81,7 +81,7 @@ def compute(
     attrs: Any = None,
     varargs_names: Sequence[str] | None = None,
 ) -> Any:
-    """A tensor whose element at ``(i, j, ...)`` is ``fcompute(i, j, ...)``.
+    """Return a tensor whose element at ``(i, j, ...)`` is ``fcompute(i, j, ...)``.
 
     A tuple from ``fcompute`` gives a tuple of tensors. The loop variables take the names of the parameters.
     ``varargs_names`` names the indices that ``fcompute`` takes as ``*indices``; ``tag`` and ``attrs`` are notes that
@@ -137,7 +137,7 @@ def _parts(expr: Expr) -> tuple[Expr, ...]:
 
 
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:
-    """A reduction axis over ``[dom[0], dom[1])``.
+    """Return a reduction axis over ``[dom[0], dom[1])``.
 
     Raises ValueError for an empty domain's negative extent, and for ``thread_tag``: bind loops in the schedule.
     """
@@ -159,7 +159,7 @@ def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:
 
 
 def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
-    """A thread index such as ``blockIdx.x``, ``threadIdx.x`` or ``vthread`` to bind a loop to."""
+    """Return a thread index such as ``blockIdx.x``, ``threadIdx.x`` or ``vthread`` to bind a loop to."""
     if isinstance(dom, str) and not tag:
         dom, tag = None, dom
     extent = -1 if dom is None else int(dom[1] if isinstance(dom, list | tuple) else dom)
@@ -167,12 +167,12 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
 
 
 def if_then_else(cond: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
-    """``a`` where the condition holds, else ``b``; reads of the other side are not made."""
+    """Return ``a`` where the condition holds, else ``b``; reads of the other side are not made."""
     return select(cond, a, b)
 
 
 def all(*conditions: ExprLike) -> Expr:
-    """Logical and of the conditions."""
+    """Return the logical and of the conditions."""
     result = as_expr(True)
     for c in conditions:
         result = binary("and", result, c)
@@ -180,7 +180,7 @@ def all(*conditions: ExprLike) -> Expr:
 
 
 def any(*conditions: ExprLike) -> Expr:
-    """Logical or of the conditions."""
+    """Return the logical or of the conditions."""
     result = as_expr(False)
     for c in conditions:
         result = binary("or", result, c)
@@ -188,10 +188,10 @@ def any(*conditions: ExprLike) -> Expr:
 
 
 def minimum(a: ExprLike, b: ExprLike) -> Expr:
-    """The smaller of two values."""
+    """Return the smaller of two values."""
     return binary("min", a, b)
 
 
 def maximum(a: ExprLike, b: ExprLike) -> Expr:
-    """The larger of two values."""
+    """Return the larger of two values."""
     return binary("max", a, b)

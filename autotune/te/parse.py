@@ -52,7 +52,7 @@ _CALLED = ("min", "max", "max_number")
 
 
 def parse_program(text: str) -> tuple[Tensor, ...]:
-    """The arguments of a program from what :func:`autotune.te.text.program_text` wrote.
+    """Return the arguments of a program from what :func:`autotune.te.text.program_text` wrote.
 
     Raises ScheduleError naming the line for anything else: a text is data, whoever wrote it.
     """
@@ -124,7 +124,7 @@ class _Reader:
         return ComputeOp(_text(ast.literal_eval(label)), data, body)
 
     def _reduction(self, node: ast.expr) -> tuple[Reducer, list[ast.expr]] | None:
-        """The reducer and the rest, where the expression is a reduction."""
+        """Return the reducer and the rest, where the expression is a reduction."""
         if not isinstance(node, ast.Call):
             return None
         if isinstance(node.func, ast.Call):
@@ -154,7 +154,7 @@ class _Scope:
 
     @walks_deep
     def expr(self, node: ast.expr) -> Expr:
-        """The expression that a node of Python's syntax stands for."""
+        """Return the expression that a node of Python's syntax stands for."""
         return self._expr(node)
 
     def _expr(self, node: ast.expr) -> Expr:
@@ -210,7 +210,7 @@ class _Scope:
 
 
 def _reducer(label: ast.expr, combined: ast.expr, start: ast.expr) -> Reducer:
-    """A reducer from what it does to accumulators ``a0, ...`` and values ``b0, ...``, and its start values."""
+    """Return a reducer from what it does to accumulators ``a0, ...`` and values ``b0, ...``, and its start values."""
     if not isinstance(combined, ast.List) or not isinstance(start, ast.List):
         raise ScheduleError("a reducer is reducer(name, [new accumulators], [start values])")
     identity = tuple(_Scope(_no_tensor, {}).expr(node) for node in start.elts)
@@ -277,7 +277,7 @@ def _constant(node: ast.expr) -> Expr:
 
 
 def _number(node: ast.expr) -> int | float | bool:
-    """A number or truth value; ``float("inf")`` and the like are those that Python has no literal for."""
+    """Return a number or truth value; ``float("inf")`` and the like are those that Python has no literal for."""
     if isinstance(node, ast.Call):
         name, (text,) = _called(node)
         word = ast.literal_eval(text)

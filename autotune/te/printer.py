@@ -18,7 +18,7 @@ _SYMBOL = {"and": "&&", "or": "||"}
 
 
 def const_text(node: Const) -> str:
-    """A constant as text: ``0f`` style suffixes tell the floating-point types apart."""
+    """Return a constant as text: ``0f`` style suffixes tell the floating-point types apart."""
     if is_float(node.dtype):
         suffix = {"bfloat16": "bf", "float16": "h", "float32": "f", "float64": ""}[node.dtype]
         text = repr(float(node.value))
@@ -37,7 +37,8 @@ Show: TypeAlias = Callable[[Expr, int], str]
 
 @walks_deep
 def expr_text(node: Expr) -> str:
-    """The expression as one line; in one that is long because parts of it occur again, these are ``(x0 := ...)``."""
+    """Return the expression as one line; in one that is long because parts of it occur again, these are
+    ``(x0 := ...)``."""
     uses = _uses(node)
     return _named(uses)(node, 0) if uses else _text(node, 0)
 
@@ -58,12 +59,12 @@ def _uses(root: Expr) -> Counter[int]:
 
 
 def _parts(node: Expr) -> Sequence[Expr]:
-    """The operands of a node, those of a later stage included."""
+    """Return the operands of a node, those of a later stage included."""
     return children(node) or getattr(node, "indices", ())
 
 
 def _named(uses: Counter[int]) -> Show:
-    """Texts in which what is used more than once has a name where it comes first."""
+    """Return texts in which what is used more than once has a name where it comes first."""
     names: dict[int, str] = {}
 
     def text(node: Expr, level: int) -> str:

@@ -33,14 +33,14 @@ class StartedReduce(Reduce):
 
 
 def without_start(expr: Expr) -> Expr:
-    """The reduction from the neutral value; any other expression as it is."""
+    """Return the reduction from the neutral value; any other expression as it is."""
     if not isinstance(expr, StartedReduce):
         return expr
     return Reduce(expr.reducer, expr.sources, expr.axis, expr.index)
 
 
 def _axes(reducer: Reducer, axis: Any) -> tuple[IterVar, ...]:
-    """Reduction axes; raises TypeError for anything else."""
+    """Return the reduction axes; raises TypeError for anything else."""
     axes = tuple(axis) if isinstance(axis, list | tuple) else (axis,)
     if not axes or not all(isinstance(a, IterVar) and a.kind == "reduce" for a in axes):
         raise TypeError(f"te.{reducer.name}: axis must be te.reduce_axis(...), got {axis!r}")
@@ -50,7 +50,7 @@ def _axes(reducer: Reducer, axis: Any) -> tuple[IterVar, ...]:
 def _reduced(
     reducer: Reducer, values: tuple[Expr, ...], axis: Any, where: ExprLike | None, init: Any
 ) -> tuple[Expr, ...]:
-    """The components of a reduction of the points where a condition holds."""
+    """Return the components of a reduction of the points where a condition holds."""
     axes = _axes(reducer, axis)
     if where is not None:
         neutral = reducer.identity(tuple(v.dtype for v in values))
@@ -88,12 +88,12 @@ def _simple(name: str, op: str, start: Callable[[str], ExprLike]) -> Reducer:
 
 
 def min_value(dtype: str) -> Expr:
-    """Smallest value of a type; minus infinity for floating point."""
+    """Return the smallest value of a type; minus infinity for floating point."""
     return const(float("-inf") if is_float(dtype) else integer_limits(dtype)[0], dtype)
 
 
 def max_value(dtype: str) -> Expr:
-    """Largest value of a type; infinity for floating point."""
+    """Return the largest value of a type; infinity for floating point."""
     return const(float("inf") if is_float(dtype) else integer_limits(dtype)[1], dtype)
 
 
@@ -119,14 +119,14 @@ def sum(expr: ExprLike, axis: Any, where: ExprLike | None = None, init: Any = No
 
 
 def prod(expr: ExprLike, axis: Any, where: ExprLike | None = None, init: Any = None) -> Expr:
-    """Product over reduction axes, as in :func:`sum`; 1 over an empty domain."""
+    """Return the product over reduction axes, as in :func:`sum`; 1 over an empty domain."""
     if _is_value(axis):
         return binary("*", expr, axis)
     return _reduced(PROD, (as_expr(expr),), axis, where, init)[0]
 
 
 def max(expr: ExprLike, axis: Any, where: ExprLike | None = None, init: Any = None) -> Expr:
-    """Maximum over reduction axes, as in :func:`sum`; the smallest value of the type over an empty domain.
+    """Return the maximum over reduction axes, as in :func:`sum`; the smallest value of the type over an empty domain.
 
     Of two values, a number among them, it is the larger one.
     """
@@ -136,7 +136,7 @@ def max(expr: ExprLike, axis: Any, where: ExprLike | None = None, init: Any = No
 
 
 def min(expr: ExprLike, axis: Any, where: ExprLike | None = None, init: Any = None) -> Expr:
-    """Minimum over reduction axes, as in :func:`sum`; the largest value of the type over an empty domain.
+    """Return the minimum over reduction axes, as in :func:`sum`; the largest value of the type over an empty domain.
 
     Of two values, a number among them, it is the smaller one.
     """
@@ -150,7 +150,7 @@ def _is_number(axis: Any) -> bool:
 
 
 def max_number(expr: ExprLike, axis: Any, where: ExprLike | None = None, init: Any = None) -> Expr:
-    """Maximum over reduction axes that passes over NaN (``maximumNumber`` of IEEE 754-2019).
+    """Return the maximum over reduction axes that passes over NaN (``maximumNumber`` of IEEE 754-2019).
 
     The smallest value of the type over an empty domain, and where every element is NaN. It takes one vector
     instruction where ``max`` takes three; for readers that see the NaN themselves, such as a softmax.
@@ -161,7 +161,7 @@ def max_number(expr: ExprLike, axis: Any, where: ExprLike | None = None, init: A
 def comm_reducer(
     fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce"
 ) -> Callable[..., Any]:
-    """A reducer of one's own, over single values or tuples (TVM's ``te.comm_reducer``).
+    """Return a reducer of one's own, over single values or tuples (TVM's ``te.comm_reducer``).
 
     ``fcombine(accumulator, value)`` must be associative and commutative; ``fidentity(dtype, ...)`` is neutral. What it
     gives takes ``(expr, axis, where=None, init=None)``, or two expressions to combine.
@@ -191,7 +191,7 @@ def comm_reducer(
 
 
 def _arg(name: str, op: str, start: Callable[[str], ExprLike]) -> Callable[..., Any]:
-    """Index and value of the extreme; ties go to the smaller index whatever the order of evaluation."""
+    """Return the index and value of the extreme; ties go to the smaller index whatever the order of evaluation."""
 
     def combine(acc: Any, new: Any) -> tuple[Expr, Expr]:
         tied = binary("and", compare("==", new[1], acc[1]), compare("<", new[0], acc[0]))

@@ -46,7 +46,7 @@ class ScanOp(SequentialOp):
         return scan_op(self.recurrence, names)
 
     def closed(self, closing: Closing) -> ScanOp:
-        """The scan with numbers for its sizes."""
+        """Return the scan with numbers for its sizes."""
         made = Recurrence(
             tuple(map(closing.tensor, self.recurrence.init)),
             tuple(map(closing.tensor, self.recurrence.update)),
@@ -66,7 +66,8 @@ def scan(
     tag: str = "",
     attrs: Any = None,
 ) -> Any:
-    """States along the first axis: ``init`` gives the first ones, ``update`` each of the others from those before.
+    """Return states along the first axis: ``init`` gives the first ones, ``update`` each of the others
+    from those before.
 
     ``update`` and the stages that it reads know the states as ``state_placeholder``, at indices below the first axis of
     theirs. Lists of the same length make several states that depend on one another. ``inputs`` is accepted for TVM's
@@ -111,7 +112,7 @@ def _check(name: str, r: Recurrence) -> None:
 
 
 def _within(r: Recurrence) -> tuple[ComputeOp, ...]:
-    """Operations that depend on a state, and the updates, producers first."""
+    """Return operations that depend on a state, and the updates, producers first."""
     states = {t.op for t in r.state}
     found: dict[Operation, None] = {}
     for op in post_order(list(r.update)):
@@ -159,7 +160,7 @@ def _reads(op: ComputeOp) -> list[Read]:
 
 
 def scan_op(r: Recurrence, names: tuple[str, ...]) -> ScanOp:
-    """The kernel of a recurrence."""
+    """Return the kernel of a recurrence."""
     shape = r.update[0].op.shape
     inputs = _inputs(r)
 
@@ -186,7 +187,7 @@ def _inputs(r: Recurrence) -> list[Tensor]:
 
 
 def _apart(r: Recurrence) -> dict[int, int]:
-    """Points along the dimensions where each element depends on itself only, with a few elements each."""
+    """Return points along the dimensions where each element depends on itself only, with a few elements each."""
     shape = r.update[0].op.shape
     own = {*(t.op for t in r.state), *r.within}
     free = set(range(1, len(shape)))
@@ -199,7 +200,7 @@ def _apart(r: Recurrence) -> dict[int, int]:
 
 
 def _points(extent: int) -> int:
-    """The largest divisor of an extent that leaves sixteen elements to each point; at most 64."""
+    """Return the largest divisor of an extent that leaves sixteen elements to each point; at most 64."""
     return max((p for p in range(1, 65) if extent % p == 0 and extent // p >= 16), default=1)
 
 
@@ -231,7 +232,7 @@ class _Body:
                 self._step(t + self.first)
 
     def _stored(self) -> list[ComputeOp]:
-        """Stages whose elements are kept within a step: sums, and what is read more than once."""
+        """Return stages whose elements are kept within a step: sums, and what is read more than once."""
         reads = Counter(n.tensor.op for op in self.r.within for n in _reads(op))
         return [op for op in self.r.within if op.reduction is not None or reads[op] > 1]
 
@@ -290,7 +291,8 @@ class _Body:
             self.steps.store(target, place, value)
 
     def _value(self, expr: Expr, at: dict[Expr, Expr], t: Expr) -> Expr:
-        """An expression at a place; reads of states and of stages in the step become reads of what holds them."""
+        """Return an expression at a place; reads of states and of stages in the step become reads of
+        what holds them."""
         placed = substitute(expr, at)
 
         def held(node: Expr) -> Expr | None:

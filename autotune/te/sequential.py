@@ -58,7 +58,7 @@ class SequentialOp(ComputeOp):
         return self.names[index]
 
     def renamed(self, name: str) -> SequentialOp:
-        """The same operation under another name."""
+        """Return the same operation under another name."""
         names = tuple(name if n == 0 else f"{name}.v{n}" for n in range(len(self.names)))
         return SequentialOp(
             names,
@@ -85,7 +85,7 @@ def sequential(
     length: int = 1,
     keeps_inside: bool = False,
 ) -> list[Tensor]:
-    """Tensors of ``shape``, one a dtype and name, that statements compute.
+    """Return tensors of ``shape``, one a dtype and name, that statements compute.
 
     ``build`` writes them for one point: along each dimension there are as many points as ``apart`` says (one for those
     that it leaves out), and each stores an equal share of the results. It reads ``inputs``, and of the results what it
@@ -119,7 +119,8 @@ def sequential_op(
     length: int = 1,
     keeps_inside: bool = False,
 ) -> S:
-    """The operation of a sequential kernel, of one of its kinds; the arguments are those of :func:`sequential`."""
+    """Return the operation of a sequential kernel, of one of its kinds; the arguments are those of
+    :func:`sequential`."""
     points = apart or {}
     axis = tuple(IterVar(f"p{n}", points.get(n, 1), "data") for n in range(len(shape)))
     results = tuple(
@@ -149,7 +150,7 @@ def sequential_op(
 
 
 def _seen(tensor: Tensor, axis: Sequence[IterVar], walked: IterVar) -> Expr:
-    """An element as cost models see it read: along the axes that have its extents, and along the steps."""
+    """Return an element as cost models see it read: along the axes that have its extents, and along the steps."""
     lead = len(axis) - tensor.ndim
     index: list[Expr | int] = []
     for dim, extent in enumerate(tensor.op.shape):

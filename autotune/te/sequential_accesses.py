@@ -19,7 +19,7 @@ _KNOWN: WeakKeyDictionary[SequentialOp, tuple[Statement, ...]] = WeakKeyDictiona
 
 
 def checked_statements(op: SequentialOp) -> tuple[Statement, ...]:
-    """The statements with their indices settled; raises LoweringError for one that leaves its tensor.
+    """Return the statements with their indices settled; raises LoweringError for one that leaves its tensor.
 
     A store outside changes nothing. Statements of a kernel that vouches for its indices stay what they are.
     """
@@ -77,17 +77,18 @@ class _Block:
         return [Branch(self._settled([node.cond])[0], then, otherwise)]
 
     def _resolved(self, expr: Expr) -> Expr:
-        """The expression with names in it replaced by what they stand for."""
+        """Return the expression with names in it replaced by what they stand for."""
         return substitute(expr, self.names) if self.names else expr
 
     def _settled(self, roots: Sequence[Expr]) -> tuple[Expr, ...]:
-        """Expressions with the indices of their reads settled."""
+        """Return expressions with the indices of their reads settled."""
         resolved = tuple(self._resolved(root) for root in roots)
         found = Reads(self.op.name, self.boxes).unsettled(resolved, self.cases)
         return settled(resolved, found) if found else tuple(roots)
 
     def _stored(self, node: Assign) -> list[Statement]:
-        """A store whose indices are settled: where data decide them, under the condition that they are inside."""
+        """Return a store whose indices are settled: where data decide them, under the condition that
+        they are inside."""
         doubtful = [dim for dim in range(len(node.indices)) if not self._stays(node, dim)]
         if not doubtful:
             return [node]

@@ -21,7 +21,7 @@ Evaluate = Callable[[Expr, "dict[Expr, Array]", Values], Array]
 
 
 def run_statements(op: SequentialOp, values: Values, evaluate: Evaluate) -> list[Array]:
-    """The results of ``op`` for the arrays of its inputs; ``evaluate`` works out expressions."""
+    """Return the results of ``op`` for the arrays of its inputs; ``evaluate`` works out expressions."""
     results = [np.zeros(t.shape, t.dtype) for t in op.results]
     memory = dict(values)
     memory |= {(t.op, 0): array for t, array in zip(op.results, results, strict=True)}

@@ -33,7 +33,7 @@ class SizeVar(Var):
 
 
 def var(name: str = "tindex", dtype: str = "int32") -> SizeVar:
-    """A size for shapes and index expressions, known when a built function is called.
+    """Return a size for shapes and index expressions, known when a built function is called.
 
     The function compiles once for each combination of sizes, and keeps the latest. Raises ScheduleError for a type
     that is no integer.
@@ -52,7 +52,7 @@ def var(name: str = "tindex", dtype: str = "int32") -> SizeVar:
 
 
 def variables(exprs: Iterable[Any]) -> list[SizeVar]:
-    """The sizes that expressions are made of, in order; numbers have none."""
+    """Return the sizes that expressions are made of, in order; numbers have none."""
     found = (node for e in exprs if isinstance(e, Expr) for node in nodes(e) if isinstance(node, SizeVar))
     return list(dict.fromkeys(found))
 
@@ -65,7 +65,7 @@ def is_size(value: Any) -> bool:
 
 
 def size_of(value: Any, sizes: Sizes | None = None) -> int:
-    """The number that a size comes to, at the examples where no ``sizes`` are given."""
+    """Return the number that a size comes to, at the examples where no ``sizes`` are given."""
     if not isinstance(value, Expr):
         return int(value)
     chosen: dict[Expr, Expr] = {
@@ -77,7 +77,7 @@ def size_of(value: Any, sizes: Sizes | None = None) -> int:
 
 
 def open_sizes(tensors: Sequence[Tensor]) -> list[SizeVar]:
-    """The sizes in a program, in order of first use."""
+    """Return the sizes in a program, in order of first use."""
     return list(dict.fromkeys(v for op in post_order(list(tensors)) for v in _sizes_in(op)))
 
 
@@ -89,7 +89,7 @@ def _sizes_in(op: Operation) -> list[SizeVar]:
 
 
 def closed(outputs: Sequence[Operation], sizes: Sizes | None = None) -> dict[Operation, Operation]:
-    """Each operation of a program with numbers for its sizes; itself where there is nothing to replace.
+    """Return each operation of a program with numbers for its sizes; itself where there is nothing to replace.
 
     At the examples, without ``sizes``, loop variables stay the ones of the program.
     """
@@ -112,7 +112,7 @@ class Closing:
         return not op.is_open and all(self.made[t.op] is t.op for t in op.input_tensors)
 
     def tensor(self, tensor: Tensor) -> Tensor:
-        """The tensor with numbers for its sizes."""
+        """Return the tensor with numbers for its sizes."""
         if tensor.op not in self.made:
             self.made[tensor.op] = self.operation(tensor.op)
         return self.made[tensor.op].output(tensor.value_index)
@@ -149,7 +149,7 @@ class Closing:
         )
 
     def expression(self, expr: Expr) -> Expr:
-        """An expression of the program with numbers for its sizes."""
+        """Return an expression of the program with numbers for its sizes."""
 
         def replace(node: Expr) -> Expr | None:
             if isinstance(node, SizeVar):
@@ -164,7 +164,8 @@ class Closing:
 
 
 def solved(shapes: Sequence[tuple[Tensor, Sequence[int]]], named: Sizes | None = None) -> dict[SizeVar, int]:
-    """The sizes for which tensors have these shapes, ``named`` ones given; raises InputError where there are none."""
+    """Return the sizes for which tensors have these shapes, ``named`` ones given; raises InputError
+    where there are none."""
     sizes: dict[SizeVar, int] = dict(named or {})
     pairs = [p for tensor, shape in shapes for p in _dimensions(tensor, shape)]
     for _, size, extent in sorted(pairs, key=lambda pair: not isinstance(pair[1], SizeVar)):
@@ -193,7 +194,7 @@ def _dimensions(tensor: Tensor, shape: Sequence[int]) -> list[tuple[str, Any, in
 
 
 def _solution(size: Expr, unknown: SizeVar, extent: int, sizes: Mapping[SizeVar, int]) -> int:
-    """The value of a size that another one is a linear function of, rounded down: it is checked afterwards."""
+    """Return the value of a size that another one is a linear function of, rounded down: it is checked afterwards."""
     at = [size_of(size, {**sizes, unknown: value}) for value in (0, 1)]
     slope = at[1] - at[0]
     return (extent - at[0]) // slope if slope else 0

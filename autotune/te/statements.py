@@ -40,7 +40,7 @@ class Statement:
         return None
 
     def walk(self) -> Iterator[Statement]:
-        """The statement and all inside of it, in order."""
+        """Yield the statement and all inside of it, in order."""
         yield self
         for block in self.blocks:
             for part in block:
@@ -142,13 +142,13 @@ class Steps:
         self._open: list[list[Statement]] = [[]]
 
     def scratch(self, shape: Sequence[int], dtype: str = "int64", name: str = "scratch") -> Tensor:
-        """Memory for the statements; what is in it at first is not known."""
+        """Return memory for the statements; what is in it at first is not known."""
         made = PlaceholderOp(f"{name}{len(self.scratch_tensors)}", tuple(shape), dtype).output(0)
         self.scratch_tensors.append(made)
         return made
 
     def cell(self, value: ExprLike, dtype: str = "int64", name: str = "cell") -> Cell:
-        """A variable with a first value."""
+        """Return a variable with a first value."""
         made = Cell(self, self.scratch((1,), dtype, name))
         made.set(value)
         return made
@@ -159,7 +159,7 @@ class Steps:
         self._add(Assign(tensor, places, cast(as_expr(value), tensor.dtype)))
 
     def let(self, value: ExprLike, name: str = "value") -> Var:
-        """A value as it is now, for the rest of the block."""
+        """Return a value as it is now, for the rest of the block."""
         expr = as_expr(value)
         var = Var(name, expr.dtype)
         self._add(Named(var, expr))
@@ -227,7 +227,7 @@ class Cell:
         self._tensor = tensor
 
     def get(self) -> Expr:
-        """The value at the place where it is read."""
+        """Return the value at the place where it is read."""
         return self._tensor(0)
 
     def set(self, value: ExprLike) -> None:

@@ -28,7 +28,7 @@ class Operation:
     absorbed: tuple[Operation, ...] = ()
     """Operations that are computed within this one, which no schedule has as stages."""
     is_open: bool = False
-    """Whether a call brings sizes of this operation; then ``shape`` and extents of axes are those of an example."""
+    """True if a call brings sizes of this operation; then ``shape`` and extents of axes are those of an example."""
 
     @property
     def reduce_axis(self) -> tuple[IterVar, ...]:
@@ -36,7 +36,7 @@ class Operation:
         return ()
 
     def output(self, index: int) -> Tensor:
-        """The tensor number ``index`` that this operation produces."""
+        """Return the tensor number ``index`` that this operation produces."""
         return Tensor(self, index)
 
     def output_name(self, index: int) -> str:
@@ -118,7 +118,7 @@ class ComputeOp(Operation):
         return self.body if self.epilogue is None else (*self.body, self.epilogue.body)
 
     def closed(self, closing: Any) -> ComputeOp | None:
-        """The operation with numbers for its sizes where it is made in its own way; see ``te.sizes``."""
+        """Return the operation with numbers for its sizes where it is made in its own way; see ``te.sizes``."""
         return None
 
     @property
@@ -173,7 +173,8 @@ class Tensor:
         return self.op.output_name(self.value_index)
 
     def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Any:
-        """The element at these indices; with fewer than there are dimensions a TensorSlice, which takes the others."""
+        """Return the element at these indices; with fewer than there are dimensions a TensorSlice, which
+        takes the others."""
         if not isinstance(indices, tuple):
             indices = (indices,)
         return self(*indices) if len(indices) >= self.ndim else TensorSlice(self, indices)
@@ -229,7 +230,7 @@ class Tensor:
         return whole("negative", operator.neg, self)
 
     def astype(self, dtype: str) -> Any:
-        """The tensor converted to another type."""
+        """Return the tensor converted to another type."""
         return whole("cast", lambda e: cast(e, dtype), self)
 
     def __eq__(self, other: object) -> bool:
@@ -268,7 +269,7 @@ class TensorSlice:
 
 
 def whole(name: str, function: Callable[..., Expr], *operands: Any) -> Any:
-    """The stage of a function of whole tensors; NotImplemented for what takes no part in arithmetic."""
+    """Return the stage of a function of whole tensors; NotImplemented for what takes no part in arithmetic."""
     if not all(isinstance(o, Tensor | Expr | int | float) for o in operands):
         return NotImplemented
     from autotune.te.whole import elementwise  # it makes tensors, which this module declares
@@ -277,5 +278,5 @@ def whole(name: str, function: Callable[..., Expr], *operands: Any) -> Any:
 
 
 def post_order(tensors: list[Tensor]) -> list[Operation]:
-    """Operations below ``tensors``, producers before consumers (the read graph's post-order)."""
+    """Return operations below ``tensors``, producers before consumers (the read graph's post-order)."""
     return ordered([t.op for t in tensors], lambda op: [t.op for t in op.input_tensors])

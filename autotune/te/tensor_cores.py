@@ -29,7 +29,8 @@ DEPTHS = {"float16": 16, "bfloat16": 16, "float32": 8}
 
 
 def tensor_core(dtype: str, *, transposed: bool = False) -> TensorIntrin:
-    """The product of factors of a type; the right one is ``b[k, j]``, or ``b[j, k]`` where it is ``transposed``."""
+    """Return the product of factors of a type; the right one is ``b[k, j]``, or ``b[j, k]`` where it is
+    ``transposed``."""
     from autotune.te.intrinsic import intrinsic_named
 
     return intrinsic_named(_name(dtype, transposed))

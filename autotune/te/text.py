@@ -29,7 +29,7 @@ REDUCERS = {reducer.name: reducer for reducer in (SUM, PROD, MAX, MIN, MAX_NUMBE
 
 
 def program_text(args: Sequence[Tensor]) -> str:
-    """The program that computes those of ``args`` that are computed from the others.
+    """Return the program that computes those of ``args`` that are computed from the others.
 
     Raises ScheduleError for an expression that has no text, and for inputs that are not among ``args``.
 
@@ -53,7 +53,7 @@ def program_text(args: Sequence[Tensor]) -> str:
 
 
 def signature(args: Sequence[Tensor]) -> str:
-    """Dtypes and shapes of inputs and outputs: ``float32[64, 9], float32[9] -> float32[64]``."""
+    """Return dtypes and shapes of inputs and outputs: ``float32[64, 9], float32[9] -> float32[64]``."""
     computed = [isinstance(tensor.op, ComputeOp) for tensor in args]
     takes, gives = (
         ", ".join(f"{t.dtype}{list(t.shape)}" for t, c in zip(args, computed, strict=True) if c == wanted)
@@ -88,7 +88,7 @@ def _operation(op: Operation, numbers: dict[Operation, int]) -> str:
 
 
 def _axes(axes: Sequence[IterVar]) -> str:
-    """Loops as names and extents; a third number is where one starts."""
+    """Return loops as names and extents; a third number is where one starts."""
     starts = [f", {axis.start}" if axis.start else "" for axis in axes]
     texts = [f"({json.dumps(a.name)}, {a.extent}{start})" for a, start in zip(axes, starts, strict=True)]
     return f"[{', '.join(texts)}]"
@@ -104,7 +104,7 @@ def _tensor(tensor: Tensor, numbers: dict[Operation, int]) -> str:
 
 
 def _reducer(reduction: Reduce) -> str:
-    """The name of a reducer, or what it does to accumulators ``a0, ...`` and values ``b0, ...``."""
+    """Return the name of a reducer, or what it does to accumulators ``a0, ...`` and values ``b0, ...``."""
     reducer, dtypes = reduction.reducer, tuple(source.dtype for source in reduction.sources)
     if REDUCERS.get(reducer.name) is reducer:
         return reducer.name
@@ -132,7 +132,7 @@ class _Writer:
 
     @walks_deep
     def text(self, node: Expr) -> str:
-        """The expression as Python."""
+        """Return the expression as Python."""
         return self._text(node, 0)
 
     def _text(self, node: Expr, level: int) -> str:
@@ -175,7 +175,7 @@ class _Writer:
 
 
 def constant_text(node: Const) -> str:
-    """Integers, truth values and float32 as Python's, others with their type."""
+    """Return integers, truth values and float32 as Python's, others with their type."""
     value = node.value
     if node.dtype in (INDEX_DTYPE, "bool"):
         return repr(value)

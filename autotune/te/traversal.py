@@ -27,7 +27,7 @@ N = TypeVar("N")
 
 
 def ordered(roots: Sequence[N], below: Callable[[N], Sequence[N]]) -> list[N]:
-    """All nodes that ``roots`` lead to, what is below a node before it; graphs may be of any depth.
+    """Return all nodes that ``roots`` lead to, what is below a node before it; graphs may be of any depth.
 
     >>> ordered(["c"], lambda n: {"c": "ba", "b": "a", "a": ""}[n])
     ['a', 'b', 'c']
@@ -47,7 +47,7 @@ def ordered(roots: Sequence[N], below: Callable[[N], Sequence[N]]) -> list[N]:
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """Direct operands of a node, in evaluation order."""
+    """Return the direct operands of a node, in evaluation order."""
     found = _CHILDREN.get(type(expr))
     return () if found is None else found(expr)
 
@@ -66,7 +66,7 @@ _CHILDREN: dict[type[Expr], Callable[[Any], tuple[Expr, ...]]] = {
 
 
 def rebuild(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
-    """The same node over other operands; the node itself when they are unchanged."""
+    """Return the same node over other operands; the node itself when they are unchanged."""
     if all(x is y for x, y in zip(parts, children(expr), strict=True)):
         return expr
     if isinstance(expr, Binary):
@@ -108,7 +108,7 @@ def transform(
 
 
 def nodes(expr: Expr) -> Iterator[Expr]:
-    """Each distinct node of an expression once, operands after the node itself."""
+    """Yield each distinct node of an expression once, operands after the node itself."""
     seen: set[int] = set()
     stack = [expr]
     while stack:

@@ -106,7 +106,8 @@ def value_of(
     values: Mapping[tuple[Operation, int], Array],
     memo: dict[int, Array],
 ) -> Array:
-    """The value of a node: ``env`` has those of variables, ``values`` the arrays of tensors, ``memo`` those known."""
+    """Return the value of a node: ``env`` has those of variables, ``values`` the arrays of tensors,
+    ``memo`` those known."""
     done = memo.get(id(node))
     if done is None:
         done = memo[id(node)] = _computed(node, env, values, memo)

@@ -11,7 +11,8 @@ from autotune.te.tensor import Tensor
 
 
 def elementwise(name: str, function: Callable[..., Expr], *operands: Any) -> Tensor:
-    """The tensor of ``function`` of the operands' elements; numbers and expressions are the same for all of them.
+    """Return the tensor of ``function`` of the operands' elements; numbers and expressions are the same
+    for all of them.
 
     Raises ValueError for shapes that do not go together.
     """
@@ -26,7 +27,7 @@ def elementwise(name: str, function: Callable[..., Expr], *operands: Any) -> Ten
 
 
 def broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """The shape of tensors of these shapes together, as in NumPy.
+    """Return the shape of tensors of these shapes together, as in NumPy.
 
     >>> broadcast([(4, 1), (3,)])
     (4, 3)
@@ -47,7 +48,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _element(operand: Any, axes: Sequence[IterVar]) -> ExprLike:
-    """The element of an operand at a place of the result."""
+    """Return the element of an operand at a place of the result."""
     if not isinstance(operand, Tensor):
         return operand  # type: ignore[no-any-return]
     own = axes[len(axes) - operand.ndim :]

@@ -33,7 +33,7 @@ class Undecided(Exception):
 
 
 def witness(conditions: Sequence[Expr], boxes: Boxes) -> Point | None:
-    """The variables' values where all ``conditions`` hold; None where there is no such point. Raises Undecided.
+    """Return the variables' values where all ``conditions`` hold; None where there is no such point. Raises Undecided.
 
     >>> from autotune.te.expr import IterVar
     >>> i, j = IterVar("i", 100, "data"), IterVar("j", 100, "data")
@@ -67,7 +67,7 @@ def witness(conditions: Sequence[Expr], boxes: Boxes) -> Point | None:
 
 
 def _halves(box: dict[Expr, Interval]) -> list[dict[Expr, Interval]]:
-    """Both halves of a box along its longest side, the first one last."""
+    """Return both halves of a box along its longest side, the first one last."""
     longest = max(box, key=lambda var: box[var][1] - box[var][0])
     low, high = box[longest]
     middle = (low + high) // 2
@@ -75,7 +75,7 @@ def _halves(box: dict[Expr, Interval]) -> list[dict[Expr, Interval]]:
 
 
 def _among(conditions: Sequence[Expr], box: dict[Expr, Interval]) -> Point | None:
-    """The first of all points of a small box."""
+    """Return the first of all points of a small box."""
     sides = [np.arange(low, high + 1, dtype=np.int64) for low, high in box.values()]
     grids: dict[Expr, Any] = dict(zip(box, np.ix_(*sides), strict=True))
     memo: dict[int, Any] = {}

@@ -15,7 +15,7 @@ _GREEDY, _LOOKS = 256 << 20, 10
 
 
 def address_space() -> int:
-    """Bytes of this process's address space; 0 where the system does not tell."""
+    """Return bytes of this process's address space; 0 where the system does not tell."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
     except (OSError, ValueError, IndexError):
@@ -24,7 +24,7 @@ def address_space() -> int:
 
 
 def taken_memory(pid: int) -> int:
-    """Bytes of memory that a process has of its own; 0 where the system does not tell.
+    """Return bytes of memory that a process has of its own; 0 where the system does not tell.
 
     Of its address space most may be reserved only: stacks and heaps of threads take gigabytes of that on many cores.
     """

@@ -61,7 +61,7 @@ class WorkerPool:
         thread.start()
 
     def has(self, role: str) -> bool:
-        """Whether a worker was added to take the jobs of a role."""
+        """Return whether a worker was added to take the jobs of a role."""
         return bool(self._workers.get(role))
 
     def submit(self, role: str, job: Job[Result]) -> Future[Result]:
@@ -78,11 +78,12 @@ class WorkerPool:
         phase: str,
         may_take: int | None = None,
     ) -> dict[str, Any]:
-        """The answer to one request; raises what :meth:`WorkerProcess.call` raises."""
+        """Return the answer to one request; raises what :meth:`WorkerProcess.call` raises."""
         return self.submit(role, lambda worker: worker.call(request, timeout_s, phase, may_take)).result()
 
     def map(self, role: str, jobs: Sequence[Job[Result]]) -> list[Result]:
-        """The results of jobs, in their order; raises what the first raises that fails, and drops those that wait."""
+        """Return the results of jobs, in their order; raises what the first raises that fails, and drops
+        those that wait."""
         futures = [self.submit(role, job) for job in jobs]
         try:
             return [future.result() for future in futures]

@@ -32,7 +32,7 @@ _LOOK_S = 0.1
 
 
 def python_module(name: str) -> tuple[str, ...]:
-    """The command that runs a module of this package as a worker, by this Python."""
+    """Return the command that runs a module of this package as a worker, by this Python."""
     return (sys.executable, "-m", "autotune.workers.launch", name)
 
 
@@ -88,7 +88,7 @@ class _Live:
         self.process.wait()
 
     def last_words(self) -> str:
-        """The end of what it wrote to standard error."""
+        """Return the end of what it wrote to standard error."""
         self.stderr.seek(max(0, self.stderr.seek(0, os.SEEK_END) - 2000))
         return "\n".join(self.stderr.read().decode(errors="replace").strip().splitlines()[-_LINES:])
 
@@ -169,7 +169,7 @@ class WorkerProcess:
         return answer
 
     def _start(self) -> _Live:
-        """A worker that is ready, at the first attempt or after a pause; raises ``error``."""
+        """Return a worker that is ready, at the first attempt or after a pause; raises ``error``."""
         begin, pauses = time.monotonic(), iter(self._pauses)
         while True:
             try:
@@ -231,7 +231,7 @@ class WorkerProcess:
         return self.error(f"the {self.name} is closed")
 
     def _read(self, live: _Live, timeout_s: float) -> dict[str, Any] | None:
-        """The next line, or None when time is up; raises Died at end of file."""
+        """Return the next line, or None when time is up; raises Died at end of file."""
         deadline = time.monotonic() + timeout_s
         with selectors.DefaultSelector() as selector:
             selector.register(live.answers, selectors.EVENT_READ)

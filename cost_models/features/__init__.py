@@ -28,7 +28,7 @@ Matrix = NDArray[np.float32]
 
 
 def extract(space: Space, configs: Sequence[Config] | Population) -> Matrix:
-    """Features float32 [n, len(names())] of candidates of one space; finite and deterministic."""
+    """Return features float32 [n, len(names())] of candidates of one space; finite and deterministic."""
     population = configs if isinstance(configs, Population) else space.of(configs)
     machine = Machine.of(space.target)
     matrix = np.empty((len(population), len(names())), dtype=np.float32)
@@ -51,13 +51,13 @@ _CANDIDATE = (*sharing.NAMES, *execution.NAMES, *memory.NAMES, *buffers.NAMES)
 
 @cache
 def names() -> tuple[str, ...]:
-    """The names of the features, in order."""
+    """Return the names of the features, in order."""
     return (*workload.NAMES, *_CANDIDATE)
 
 
 @cache
 def schema() -> str:
-    """SHA-256 (hex) of the names: a stored model only reads features of its own schema."""
+    """Return SHA-256 (hex) of the names: a stored model only reads features of its own schema."""
     return hashlib.sha256("\n".join(names()).encode()).hexdigest()
 
 

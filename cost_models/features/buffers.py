@@ -34,7 +34,7 @@ visiting order, fetched so far ahead, written past the caches; ``log_moved``: by
 
 
 def buffers(nest: LoopNest, machine: Machine) -> Mapping[str, Numbers]:
-    """The features :data:`NAMES` [n]; zeros for tensors that a nest does not have."""
+    """Return the features :data:`NAMES` [n]; zeros for tensors that a nest does not have."""
     walks, which = nest.walks
     levels = np.stack([fitting(walks, getattr(machine, cache)) for cache in CACHES])
     here = Here(walks, levels, np.arange(len(walks)))
@@ -46,7 +46,7 @@ def buffers(nest: LoopNest, machine: Machine) -> Mapping[str, Numbers]:
 
 
 def _largest(nest: LoopNest) -> dict[str, int]:
-    """The accesses that :data:`BUFFERS` are."""
+    """Return the accesses that :data:`BUFFERS` are."""
     order = sorted(range(len(nest.accesses)), key=lambda i: -_size(nest.accesses[i]))
     written = [i for i in order if nest.accesses[i].write]
     read = [i for i in order if not nest.accesses[i].write]
@@ -60,7 +60,7 @@ def _size(access: Access) -> int:
 def _buffer(
     nest: LoopNest, access: Access, found: Touched, here: Here, machine: Machine
 ) -> dict[str, Numbers]:
-    """The features of one tensor, by their names without it."""
+    """Return the features of one tensor, by their names without it."""
     zero = np.zeros(len(nest))
     body = Here(nest, np.full(len(nest), nest.body_level, np.intp), here.candidate)
     lines, pieces, entries = found.lines(here), found.runs(here), found.entries(here)

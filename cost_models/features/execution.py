@@ -50,7 +50,8 @@ NAMES = (
 
 
 def execution(nest: LoopNest, machine: Machine, t: Terms) -> Mapping[str, Numbers | float]:
-    """The features :data:`NAMES` [n]; shares are of the time in a core, pressures of the busiest port's cycles."""
+    """Return the features :data:`NAMES` [n]; shares are of the time in a core, pressures of the busiest
+    port's cycles."""
     body, n = nest.body, len(nest)
     core = np.maximum(t.ports + t.latency + t.spills + t.fetch + t.tail + t.conflicts, 1e-12)
     floor = arithmetic_floor(nest, machine)

@@ -28,7 +28,7 @@ NAMES = (
 
 
 def memory(nest: LoopNest, machine: Machine, t: Terms) -> Mapping[str, Numbers | float]:
-    """The features :data:`NAMES` [n]."""
+    """Return the features :data:`NAMES` [n]."""
     walks, which = nest.walks
     found = {name: column[which] for name, column in _working_sets(walks, machine).items()}
     whole, total = walks.working_sets[0][which], np.maximum(t.total, 1e-12)

@@ -9,12 +9,12 @@ from search_spaces.nest import LoopNest, Numbers
 
 
 def log(values: Numbers | float) -> Numbers:
-    """The logarithm to base 2 of what is not negative; finite for 0."""
+    """Return the logarithm to base 2 of what is not negative; finite for 0."""
     return np.asarray(np.log2(np.maximum(values, 1e-9)))
 
 
 def arithmetic_floor(nest: LoopNest, machine: Machine) -> float:
-    """Seconds of the nest's operations on one core at its peak rate."""
+    """Return seconds of the nest's operations on one core at its peak rate."""
     return max(nest.flops, 1.0) / (2 * nest.lanes * machine.arithmetic_ports * machine.hertz)
 
 

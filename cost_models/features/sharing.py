@@ -31,7 +31,7 @@ NAMES = (
 
 
 def sharing(nest: LoopNest, machine: Machine, t: Terms) -> Mapping[str, Numbers | float]:
-    """The features :data:`NAMES` [n]; shares are of the predicted seconds."""
+    """Return the features :data:`NAMES` [n]; shares are of the predicted seconds."""
     total = np.maximum(t.total, 1e-12)
     floor = arithmetic_floor(nest, machine)
     zero = np.zeros(len(nest))

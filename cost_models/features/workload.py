@@ -30,7 +30,7 @@ NAMES = (
 
 @lru_cache(maxsize=256)
 def described(workload: AnyWorkload) -> tuple[float, ...]:
-    """The features :data:`NAMES`: numbers of stages and of reductions, then of the stage with most arithmetic.
+    """Return the features :data:`NAMES`: numbers of stages and of reductions, then of the stage with most arithmetic.
 
     Of its reads, those are reused that do not move along one of its axes; in dimensions of a window they move along
     several at once, as those of convolutions and pools do.

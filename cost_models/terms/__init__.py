@@ -41,7 +41,7 @@ class Terms:
 
 
 def terms(nest: LoopNest, machine: Machine) -> Terms:
-    """All terms and the predicted total in seconds for each of the n candidates."""
+    """Return all terms and the predicted total in seconds for each of the n candidates."""
     inside, moved, shared, before = (
         core(nest, machine),
         traffic(nest, machine),
@@ -75,7 +75,7 @@ def terms(nest: LoopNest, machine: Machine) -> Terms:
 
 
 def overlapped(one: Numbers | float, other: Numbers | float, machine: Machine) -> Numbers:
-    """The time of two things that go on at once: the longer, and what it does not hide of the shorter."""
+    """Return the time of two things that go on at once: the longer, and what it does not hide of the shorter."""
     return np.asarray(np.maximum(one, other) + machine.exposed * np.minimum(one, other))
 
 

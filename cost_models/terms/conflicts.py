@@ -11,7 +11,8 @@ from search_spaces.nest import CACHE_LINE, Here, LoopNest, Numbers
 
 
 def conflicts(nest: LoopNest, machine: Machine) -> Numbers:
-    """Seconds [n] on one core: a share of the cycles of each line, all where twice as many rows as a set has ways."""
+    """Return seconds [n] on one core: a share of the cycles of each line, all where twice as many rows
+    as a set has ways."""
     walks, which = nest.walks
     here, cycles = Here(walks, fitting(walks, machine.l1), np.arange(len(walks))), np.zeros(len(walks))
     for access, found in zip(walks.accesses, walks.touched, strict=True):

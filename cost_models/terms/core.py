@@ -23,7 +23,7 @@ class CoreTimes(NamedTuple):
 
 
 def core(nest: LoopNest, machine: Machine) -> CoreTimes:
-    """The time of all steps of the body, and of the bodies of smaller tiles."""
+    """Return the time of all steps of the body, and of the bodies of smaller tiles."""
     repeats = accumulations(nest)
     parts = [_body(body, repeats, machine) for body in (nest.body, *nest.rests)]
     return CoreTimes(*(sum(times[1:], times[0]) for times in zip(*parts, strict=True)))
@@ -41,7 +41,7 @@ def accumulations(nest: LoopNest) -> Numbers:
 
 
 def registers(body: Body, machine: Machine) -> Numbers:
-    """Vector registers [n] that a body needs, those for loads that several iterations use included."""
+    """Return the vector registers [n] that a body needs, those for loads that several iterations use included."""
     return body.registers + np.minimum(machine.kept_share * body.shared, machine.kept_registers)
 
 

@@ -9,7 +9,8 @@ from search_spaces.nest import LoopNest, Numbers
 
 
 def fetch(nest: LoopNest, ports: Numbers, machine: Machine) -> Numbers:
-    """Seconds [n] on one core: a share of the time in the ``ports`` that grows with the body, to three times it."""
+    """Return seconds [n] on one core: a share of the time in the ``ports`` that grows with the body, to
+    three times it."""
     pressure = np.clip(nest.body.instructions / machine.instruction_cache - 1.0, 0.0, 2.0)
     return np.asarray(ports * machine.fetch_share * pressure)
 

@@ -19,7 +19,8 @@ _REFUSED = 1000.0
 
 
 def most_scratch(machine: Machine, nbytes: float) -> float:
-    """Bytes of scratch memory that all workers together may take for a dispatch that reads and writes ``nbytes``."""
+    """Return bytes of scratch memory that all workers together may take for a dispatch that reads and
+    writes ``nbytes``."""
     return max(machine.threads * machine.l2, SHARE * nbytes)
 
 

@@ -9,7 +9,7 @@ from search_spaces.nest import PAGE_BYTES, Access, Here, Numbers, Touched
 
 
 def hidden(access: Access, machine: Machine) -> Numbers | float:
-    """The share of the way [n] that instructions hide which fetch ahead.
+    """Return the share of the way [n] that instructions hide which fetch ahead.
 
     Lines that are read side by side are all on their way at a time, so that less of each is enough; a core waits for
     few of them.
@@ -33,7 +33,7 @@ def _scattering(found: Touched, machine: Machine) -> Numbers:
 
 
 def long_run(access: Access, found: Touched, here: Here, moved: Numbers, machine: Machine) -> Numbers:
-    """Bytes [..., n] of one long run that take as long as those that are ``moved`` of an access on a level.
+    """Return bytes [..., n] of one long run that take as long as those that are ``moved`` of an access on a level.
 
     Pieces that are visited apart take as long when they are fetched ahead.
     """

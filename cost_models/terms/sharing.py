@@ -18,7 +18,8 @@ class Sharing(NamedTuple):
 
 
 def sharing(nest: LoopNest, machine: Machine) -> Sharing:
-    """The makespan of equal tiles in list order (Graham, 1969); the last tile of the slowest worker is waited for."""
+    """Return the makespan of equal tiles in list order (Graham, 1969); the last tile of the slowest
+    worker is waited for."""
     workers = np.minimum(nest.tiles, machine.threads)
     imbalance = np.ceil(nest.tiles / machine.threads) * workers / nest.tiles
     # Workers do not run at one speed: the last tile of the slowest is waited for.

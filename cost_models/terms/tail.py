@@ -9,7 +9,7 @@ from search_spaces.nest import LoopNest, Numbers
 
 
 def tail(nest: LoopNest, machine: Machine) -> Numbers:
-    """Seconds [n] on one core."""
+    """Return seconds [n] on one core."""
     if nest.tail_operations is None:
         return np.zeros(len(nest))
     cycles = nest.tail_operations / machine.vector_ports + machine.resume_cycles * nest.resumed

@@ -26,7 +26,8 @@ class Traffic(NamedTuple):
 
 
 def traffic(nest: LoopNest, machine: Machine) -> Traffic:
-    """The bytes of all accesses and of scratch memory; beyond the first cache, as many of a long run as they cost."""
+    """Return the bytes of all accesses and of scratch memory; beyond the first cache, as many of a long
+    run as they cost."""
     walks, which = nest.walks
     capacities = (machine.l1, machine.l2, machine.l3)
     scratch = (_scratch(nest, capacity, machine) for capacity in capacities)
@@ -35,7 +36,7 @@ def traffic(nest: LoopNest, machine: Machine) -> Traffic:
 
 
 def _into(nest: LoopNest, capacities: Sequence[float], machine: Machine) -> Numbers:
-    """Bytes [caches, n] moved into each of the caches from the next one.
+    """Return bytes [caches, n] moved into each of the caches from the next one.
 
     The outermost level whose working set fits is loaded once an entry; an access that the next loop outside
     does not move stays, because its reuse distance is that same working set. Bytes that prefetchers do not bring
@@ -60,7 +61,8 @@ def _into(nest: LoopNest, capacities: Sequence[float], machine: Machine) -> Numb
 
 
 def evicted(capacity: Numbers | float, nbytes: Numbers | float) -> Numbers:
-    """The share of data that a cache has lost after so many bytes: none while they fit, all of three times as many.
+    """Return the share of data that a cache has lost after so many bytes: none while they fit, all of
+    three times as many.
 
     Of somewhat more than fits a part is found again, as lines are not evicted in the order of their use.
     """
@@ -68,13 +70,13 @@ def evicted(capacity: Numbers | float, nbytes: Numbers | float) -> Numbers:
 
 
 def fitting(nest: LoopNest, capacity: float) -> NDArray[np.intp]:
-    """The outermost level of each candidate whose working set fits a cache, else the body."""
+    """Return the outermost level of each candidate whose working set fits a cache, else the body."""
     sets = nest.working_sets[: nest.body_level + 1]
     return np.where(sets[-1] > capacity, len(sets) - 1, np.argmax(sets <= capacity, axis=0))
 
 
 def _scratch(nest: LoopNest, capacity: float, machine: Machine) -> Numbers:
-    """Bytes moved because a block's stored producers do not stay in a cache of ``capacity``.
+    """Return bytes moved because a block's stored producers do not stay in a cache of ``capacity``.
 
     The scratch buffer is written, read and overwritten by the next block.
     """

@@ -68,7 +68,7 @@ def bind_grid(stage: Stage, items: Any) -> None:
 
 
 def grid_space(workload: Workload, target: Target) -> Space:
-    """The schedules of a region with a thread an element."""
+    """Return the schedules of a region with a thread an element."""
     elements = max(
         (math.prod(stage.shape) for stage in _stored(workload)),
         default=1,

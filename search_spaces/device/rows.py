@@ -65,7 +65,8 @@ class DeviceRowsRecipe:
 
 
 def device_rows_space(workload: Workload, target: Target, shape: RowShape) -> Space | None:
-    """The schedules of a region with a group a row; None where rows are short, or a reduction has several results."""
+    """Return the schedules of a region with a group a row; None where rows are short, or a reduction has
+    several results."""
     columns = min(math.prod(a.extent for a in op.reduce_axis) for op in shape.reductions)
     if not shape.rank or columns < _SHORT or any(len(op.body) > 1 for op in shape.reductions):
         return None

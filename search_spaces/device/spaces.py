@@ -27,7 +27,7 @@ def runs_groups(target: Target) -> bool:
 
 
 def device_space_for(workload: Workload, target: Target) -> Space:
-    """The search space of a workload on a device; every workload has one."""
+    """Return the search space of a workload on a device; every workload has one."""
     program = workload.expressions
     if workload.kind in _BY_ROWS:
         rows = row_shape(workload)

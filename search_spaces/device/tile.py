@@ -73,7 +73,7 @@ class DeviceTileRecipe:
         return dict(zip(names, stage.op.axis, strict=True))
 
     def _groups(self, stage: Stage, config: Choices) -> IterVar:
-        """Groups, threads and what a thread stores; returns the innermost loop over threads."""
+        """Return groups, threads and what a thread stores; returns the innermost loop over threads."""
         axes, row = self._axes(stage), row_axis(self.shape)
         x, columns = stage.split(axes[self.shape.vector], factor=config["columns"], tail="guard")
         blocks, x = stage.split(x, factor=config["items_x"], tail="guard")
@@ -95,7 +95,7 @@ class DeviceTileRecipe:
         return x
 
     def _reduction(self, stage: Stage, config: Choices) -> IterVar:
-        """Steps of the reduction around the sums; returns the loop whose iterations are staged."""
+        """Return steps of the reduction around the sums; returns the loop whose iterations are staged."""
         assert isinstance(stage.op, ComputeOp)
         axes, row = self._axes(stage), row_axis(self.shape)
         names = [axis.name for axis in self.shape.structure.anchor.reduce_axis]
@@ -131,12 +131,12 @@ class DeviceTileRecipe:
 
 
 def row_axis(shape: TileShape) -> str | None:
-    """The axis that a thread computes several steps of beside its columns."""
+    """Return the axis that a thread computes several steps of beside its columns."""
     return shape.spatial[-1] if shape.spatial else None
 
 
 def device_tile_space(workload: Workload, target: Target, shape: TileShape) -> Space:
-    """The schedules of an anchor with a tile a group."""
+    """Return the schedules of an anchor with a tile a group."""
     width = shape.extents[shape.vector]
     row = row_axis(shape)
     height = 1 if row is None else shape.extents[row]
@@ -201,12 +201,12 @@ def device_tile_space(workload: Workload, target: Target, shape: TileShape) -> S
 
 
 def _divisors(extent: int, values: tuple[int, ...]) -> tuple[int, ...]:
-    """Those values that divide an extent: what is left over would be tested for in every step."""
+    """Return those values that divide an extent: what is left over would be tested for in every step."""
     return tuple(v for v in values if extent % v == 0)
 
 
 def _stageable(shape: TileShape) -> bool:
-    """Whether both operands are read at places that only loops decide, and each once."""
+    """Return whether both operands are read at places that only loops decide, and each once."""
     reads = shape.reads
     same = len({id(read.tensor.op) for read in reads}) == len(reads)
     return len(reads) == 2 and same and all(read.affine and not read.looked_up for read in reads)

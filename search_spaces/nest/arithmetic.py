@@ -18,7 +18,7 @@ Knobs: TypeAlias = Mapping[str, Value]
 
 
 def where(condition: Any, a: Value, b: Value) -> Value:
-    """One of two values for each candidate."""
+    """Return one of two values for each candidate."""
     if _is_known(condition):
         return a if condition else b
     for one in (condition, a, b):
@@ -28,31 +28,31 @@ def where(condition: Any, a: Value, b: Value) -> Value:
 
 
 def either(a: Any, b: Any) -> Any:
-    """Whether one of two conditions holds, for each candidate."""
+    """Return whether one of two conditions holds, for each candidate."""
     if _is_known(a):
         return True if a else b
     return either(b, a) if _is_known(b) else a | b
 
 
 def both(a: Any, b: Any) -> Any:
-    """Whether two conditions hold, for each candidate."""
+    """Return whether two conditions hold, for each candidate."""
     if _is_known(a):
         return b if a else False
     return both(b, a) if _is_known(b) else a & b
 
 
 def negated(a: Any) -> Any:
-    """Whether a condition does not hold, for each candidate."""
+    """Return whether a condition does not hold, for each candidate."""
     return not a if _is_known(a) else ~a
 
 
 def is_one(extent: Value) -> bool:
-    """Whether an extent is 1 for all candidates."""
+    """Return whether an extent is 1 for all candidates."""
     return isinstance(extent, int) and extent == 1
 
 
 def _is_known(condition: Any) -> bool:
-    """Whether a condition is the same for all candidates."""
+    """Return whether a condition is the same for all candidates."""
     return isinstance(condition, _BOOL)
 
 

@@ -40,7 +40,7 @@ class Axes:
         self._unite(main)
 
     def name(self, axis: IterVar) -> str:
-        """The axis that the loops of a stage's own axis move."""
+        """Return the axis that the loops of a stage's own axis move."""
         return self._resolved(self.names[axis])
 
     def size(self, name: str) -> int:
@@ -48,7 +48,7 @@ class Axes:
         return self._sizes[name]
 
     def terms(self, index: Expr) -> Terms:
-        """An index of a read; remainders, look-ups and the like count as what moves them."""
+        """Return an index of a read; remainders, look-ups and the like count as what moves them."""
         if index not in self._found:
             self._found[index] = self._terms_of(index)
         return self._found[index]
@@ -77,7 +77,7 @@ class Axes:
         return found
 
     def is_exact(self, index: Expr) -> bool:
-        """Whether an index is a sum of multiples of axes."""
+        """Return whether an index is a sum of multiples of axes."""
         return all(isinstance(atom, IterVar) for atom in self._places.indexes.form(index).terms)
 
     def rename(self, names: Mapping[str, str]) -> None:
@@ -157,7 +157,7 @@ class Axes:
         self._found.clear()
 
     def _outside(self, stage: Stage) -> set[str]:
-        """The axes that loops around a stage move."""
+        """Return the axes that loops around a stage move."""
         found: set[str] = set()
         at = stage
         while at.attach_stage is not None and at.attach_ivar is not None:
@@ -191,7 +191,7 @@ class Axes:
 
 
 def roots(stage: Stage, loop: IterVar) -> list[IterVar]:
-    """The axes that a loop is made of."""
+    """Return the axes that a loop is made of."""
     for relation in stage.relations:
         if isinstance(relation, Fuse):
             if relation.fused is loop:

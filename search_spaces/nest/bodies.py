@@ -75,7 +75,7 @@ class Bodies:
         self._in_registers: dict[Stage, Any] = {}
 
     def lanes(self, stage: Stage) -> int:
-        """Elements of a register of what a stage computes."""
+        """Return elements of a register of what a stage computes."""
         dtype = stage.op.dtypes[0]
         return self._target.lanes("float32" if dtype == "bool" else dtype)
 
@@ -107,7 +107,7 @@ class Bodies:
         return Step(steps, tiles * passes, repeats, vector, results, folds, self._inner(stage, frame), passes)
 
     def _inner(self, stage: Stage, frame: Frame) -> Value:
-        """Iterations of the innermost loop that repeats and is not written out."""
+        """Return iterations of the innermost loop that repeats and is not written out."""
         found: Value = 1
         for loop in reversed(stage.leaf_iter_vars):
             repeats = both(negated(frame.is_written_out(loop)), found == 1)
@@ -115,7 +115,8 @@ class Bodies:
         return found
 
     def _passes(self, stage: Stage, frame: Frame) -> Value:
-        """Iterations of loops over blocks of a reduction outside of loops over tiles, which have its other loops."""
+        """Return iterations of loops over blocks of a reduction outside of loops over tiles, which have
+        its other loops."""
         found: Value = 1
         outside: Value = 1
         for loop in stage.leaf_iter_vars:
@@ -130,7 +131,7 @@ class Bodies:
         return math.prod(self.frames[at].extent(loop) for at, loops in around(stage)[:-1] for loop in loops)
 
     def bodies(self, stage: Stage, fetches: Value = 0.0) -> list[Body]:
-        """The body of a stage, which loads ``fetches`` times ahead, and those of its smaller last tiles."""
+        """Return the body of a stage, which loads ``fetches`` times ahead, and those of its smaller last tiles."""
         whole: Value = 1
         found = []
         for share, frame in self._smaller(stage):
@@ -157,7 +158,7 @@ class Bodies:
                 yield share, self.frames[stage].resized({axis: least(rest, self.frames[stage].sizes[axis])})
 
     def body(self, stage: Stage, step: Step, fetches: Value = 0.0) -> Body:
-        """The body of ``step``, which loads ``fetches`` times ahead."""
+        """Return the body of ``step``, which loads ``fetches`` times ahead."""
         lanes = self.lanes(stage)
         vectors = ceil_div(step.width, lanes) if step.vector else 1
         held = self._holds(stage)
@@ -218,7 +219,8 @@ class Bodies:
         return self._foreign(step, body) if calls_library(stage) else body
 
     def _is_loaded_again(self, stage: Stage, step: Step, source: Source) -> bool:
-        """Whether a source of vectors is multiplied with single elements of another in memory, those of other rows.
+        """Return whether a source of vectors is multiplied with single elements of another in memory,
+        those of other rows.
 
         What attention multiplies with its values it has just computed: copied, for loads that cross no lines, they
         took 1.07 of the time in turns.
@@ -227,7 +229,8 @@ class Bodies:
         return any(other.moved - source.moved for other in single if other.inside is None)
 
     def _foreign(self, step: Step, body: Body) -> Body:
-        """The body that a library's kernel is: it packs its operands, and keeps registers and loops to itself."""
+        """Return the body that a library's kernel is: it packs its operands, and keeps registers and
+        loops to itself."""
         rows, vectors = _FOREIGN_TILE
         narrow, full = (body.arithmetic / count for count in (vectors, rows))
         packed = (step.results + step.width) * (step.elements / step.results)
@@ -240,7 +243,8 @@ class Bodies:
         return replace(body, foreign=body.arithmetic, packed=packed, **own)
 
     def _waiting(self, stage: Stage, results: Value) -> Value:
-        """Registers of results that wait to be stored or read; what stays in them is counted where it is computed."""
+        """Return registers of results that wait to be stored or read; what stays in them is counted
+        where it is computed."""
         inside = [s.inside for s in self.kernels.sources[stage] if s.inside and not s.inside.op.reduce_axis]
         reads = reduce(either, (self.in_registers(producer) for producer in inside), False)
         stored = where(reads, 0, results if self._holds(stage) else 2 * results)
@@ -257,7 +261,8 @@ class Bodies:
         return 0.0
 
     def _pages(self, step: Step, source: Source) -> tuple[Value, float]:
-        """Rows of a matrix that one execution of the body reads, each on a page of its own, and pages that all are."""
+        """Return rows of a matrix that one execution of the body reads, each on a page of its own, and
+        pages that all are."""
         found: Value = 0.0
         reach = 0.0
         for axis in source.stage.op.reduce_axis:
@@ -269,7 +274,7 @@ class Bodies:
         return found, reach
 
     def outside(self, stage: Stage) -> Value:
-        """Vector instructions at the beginning and the end of a stage's reductions."""
+        """Return the vector instructions at the beginning and the end of a stage's reductions."""
         if not stage.op.reduce_axis:
             return 0.0
         step = self.step(stage)
@@ -284,18 +289,18 @@ class Bodies:
         return where(step.passes > 1, step.tiles, 0.0)
 
     def crosses_lines(self, stage: Stage) -> bool:
-        """Whether a stage puts vectors together of elements that lie apart."""
+        """Return whether a stage puts vectors together of elements that lie apart."""
         vector, lanes = self.step(stage).vector, self.lanes(stage)
         moved = [source for source in self.kernels.sources[stage] if vector.keys() & source.moved]
         return not all(source.in_vectors(vector, lanes) for source in moved)
 
     def _holds(self, stage: Stage) -> bool:
-        """Whether a stage reads nothing but what is in registers."""
+        """Return whether a stage reads nothing but what is in registers."""
         inside = [self.in_registers(source.inside) for source in self.kernels.sources[stage]]
         return bool(inside) and all(kept is not False for kept in inside)
 
     def in_registers(self, stage: Stage | None) -> Any:
-        """Whether what a stage computes stays in registers: few elements, all of them of unrolled loops."""
+        """Return whether what a stage computes stays in registers: few elements, all of them of unrolled loops."""
         if stage is None or stage.attach_stage is None:
             return False
         if stage not in self._in_registers:
@@ -303,7 +308,7 @@ class Bodies:
         return self._in_registers[stage]
 
     def in_memory(self, stage: Stage) -> bool:
-        """Whether a stage has loops that may repeat and are not written out."""
+        """Return whether a stage has loops that may repeat and are not written out."""
         frame = self.frames[stage]
         return any(
             frame.is_written_out(loop) is False and not is_one(frame.extent(loop))

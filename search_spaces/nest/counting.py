@@ -40,7 +40,7 @@ Written = Mapping[IterVar, Sequence[Known]]
 
 
 def operations_of(exprs: Sequence[Expr], written: Written, inner: Collection[IterVar]) -> float:
-    """Vector instructions of one iteration, on average over those ``written`` out.
+    """Return the vector instructions of one iteration, on average over those ``written`` out.
 
     Conditions that no axis of the ``inner`` loop moves are decided outside of it.
     """
@@ -90,7 +90,7 @@ class _Counter:
             self.visit(part, values)
 
     def _is_outside(self, cond: Expr) -> bool:
-        """Whether a condition is about loops around the inner one alone."""
+        """Return whether a condition is about loops around the inner one alone."""
         return not any(test is axis for test in nodes(cond) for axis in self._inner)
 
     def _depends(self, node: Expr) -> tuple[IterVar, ...]:
@@ -148,7 +148,7 @@ def _combined(node: Binary | Compare, a: Known, b: Known) -> Known | None:
 
 
 def _divided(op: str, a: Known, divisor: int) -> Known | None:
-    """A quotient or remainder: the multiples, if they are some of the divisor, go whole into the quotient."""
+    """Return a quotient or remainder: the multiples, if they are some of the divisor, go whole into the quotient."""
     rest = a.number % divisor
     if a.step % divisor or rest + a.width > divisor:
         return None

@@ -81,12 +81,13 @@ class Derivation:
         )
 
     def _others(self, bodies: Bodies) -> list[Stage]:
-        """Stages beside the main one that take instructions; a kernel of copies takes as long as its bytes do."""
+        """Return stages beside the main one that take instructions; a kernel of copies takes as long as
+        its bytes do."""
         heavy = [stage for stage in self.kernels.before if self._is_heavy(stage, bodies)]
         return [*(stage for stage in self.kernels.stages if stage is not self.kernels.main), *heavy]
 
     def _is_heavy(self, stage: Stage, bodies: Bodies) -> bool:
-        """Whether a kernel does more than to copy full vectors where they lie."""
+        """Return whether a kernel does more than to copy full vectors where they lie."""
         width = bodies.step(stage).width
         narrow = isinstance(width, int) and width < bodies.lanes(stage)
         works = bool(stage.op.reduce_axis) or self.kernels.operations(stage) > _COPY
@@ -134,7 +135,7 @@ class Derivation:
         return beside
 
     def _unmoved(self, stage: Stage, bodies: Bodies) -> frozenset[str]:
-        """The axes along which other stages walk before or after one, in loops that are not around it."""
+        """Return the axes along which other stages walk before or after one, in loops that are not around it."""
         enclosing = {loop for _, loops in around(stage) for loop in loops}
         beside = {name for loop, name, _ in self._beside(bodies) if loop not in enclosing}
         return frozenset(beside - self._own(stage))
@@ -233,7 +234,7 @@ class Derivation:
         )
 
     def _outside(self, stage: Stage) -> frozenset[str]:
-        """The axes whose loops do not repeat what a stage does, because they run before or after it."""
+        """Return the axes whose loops do not repeat what a stage does, because they run before or after it."""
         enclosing = {loop for at, loops in around(stage)[:-1] for loop in loops}
         around_it, beside = set[str](), set[str]()
         for at, loop, moved in self._moved:
@@ -251,7 +252,7 @@ class Derivation:
         return [(at, loop, {self.name(axis) for axis in roots(at, loop)}) for at, loop in chain]
 
     def _passes(self) -> list[Pass]:
-        """Kernels before the main one read their inputs and write what they compute."""
+        """Return kernels before the main one read their inputs and write what they compute."""
         found = []
         for root in self.kernels.passes:
             shape = self.kernels.places.shape(root, self.kernels.knobs)
@@ -262,7 +263,8 @@ class Derivation:
         return found
 
     def _scratch(self, bodies: Bodies) -> tuple[Numbers, Numbers] | None:
-        """Bytes that a block stores for later, and how often they are written: sums for each block of a reduction."""
+        """Return bytes that a block stores for later, and how often they are written: sums for each
+        block of a reduction."""
         size: Value = 0.0
         filled: Value = 0.0
         for stage in self.kernels.stages:
@@ -280,7 +282,7 @@ class Derivation:
 
 
 def _gaps(offsets: Iterable[int]) -> tuple[int, ...]:
-    """The distances of neighbours."""
+    """Return the distances of neighbours."""
     return tuple(b - a for a, b in itertools.pairwise(sorted(offsets)))
 
 
@@ -295,7 +297,7 @@ def _moved(source: Source, bodies: Bodies) -> Dims:
 
 
 def _tags(bodies: Bodies) -> dict[str, Numbers]:
-    """Sizes of the main stage's tile by which learned models know it."""
+    """Return sizes of the main stage's tile by which learned models know it."""
     kernels = bodies.kernels
     step = bodies.step(kernels.main)
     vectors = math.prod(step.times(name) for name in step.vector)
@@ -321,7 +323,7 @@ class Nests:
         self._joints: list[Joint] = []
 
     def parts(self, columns: Columns) -> list[tuple[NDArray[np.intp], LoopNest]]:
-        """The loop nests of a population, those of as many paths in one as can be.
+        """Return the loop nests of a population, those of as many paths in one as can be.
 
         Raises what the schedule function raises for a candidate that it refuses.
         """
@@ -349,7 +351,7 @@ class Nests:
         return self._works[id(path)][1]
 
     def _template(self, work: Work, main: Stage) -> tuple[Template, Joint]:
-        """The loop nests of a path about one of its stages, each of which is that of one path alone."""
+        """Return the loop nests of a path about one of its stages, each of which is that of one path alone."""
         if main not in self._templates:
             template = Derivation(work, main, self._about).template
             self._templates[main] = template, self._joint(template)

@@ -14,7 +14,7 @@ Digits = list[tuple[str, Value]]
 
 
 def digits(frame: Frame, loop: IterVar, name: Callable[[IterVar], str]) -> Digits:
-    """A loop as loops over the axes that it is made of, the last one fastest."""
+    """Return a loop as loops over the axes that it is made of, the last one fastest."""
     relation = frame.parents.get(loop)
     if relation is None:
         return [(name(loop), frame.extent(loop))]
@@ -29,7 +29,7 @@ def digits(frame: Frame, loop: IterVar, name: Callable[[IterVar], str]) -> Digit
 
 
 def _divided(parts: Digits, width: Value) -> tuple[Digits, Digits]:
-    """Loops over several axes cut where the inner ones have ``width`` iterations together."""
+    """Return loops over several axes cut where the inner ones have ``width`` iterations together."""
     outer: Digits = []
     inner: Digits = []
     for axis, extent in reversed(parts):
@@ -41,7 +41,7 @@ def _divided(parts: Digits, width: Value) -> tuple[Digits, Digits]:
 
 
 def _stretched(parts: Digits, total: Value) -> Digits:
-    """The outermost loop as long as it takes for ``total`` iterations of all."""
+    """Return the outermost loop as long as it takes for ``total`` iterations of all."""
     inside: Value = 1
     for _, extent in parts[1:]:
         inside = inside * extent

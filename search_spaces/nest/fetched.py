@@ -53,7 +53,7 @@ class Fetched:
 
     @cached_property
     def _is_along_rows(self) -> bool:
-        """Whether the loop goes on along rows, not from one to the next."""
+        """Return whether the loop goes on along rows, not from one to the next."""
         return bool(self.source.dims) and any(name in self.source.dims[-1] for name in self.moved)
 
     @cached_property

@@ -47,7 +47,7 @@ class Frame:
                 self._extents.setdefault(loop, loop.extent)
 
     def resized(self, sizes: Mapping[IterVar, Value]) -> Frame:
-        """The loops where other numbers of some axes are computed."""
+        """Return the loops where other numbers of some axes are computed."""
         return Frame(self._replayed, self.stage, self._knobs, {**self.sizes, **sizes})
 
     @property
@@ -64,7 +64,7 @@ class Frame:
         return share
 
     def extent(self, iv: IterVar) -> Value:
-        """Iterations of a loop."""
+        """Return iterations of a loop."""
         known = self._extents.get(iv)
         if known is None:
             known = self._extents[iv] = self._extent(iv)
@@ -78,7 +78,8 @@ class Frame:
         return width if iv is relation.inner else ceil_div(self.extent(relation.parent), width)
 
     def width(self, split: Split) -> Value:
-        """Distance of neighbouring iterations of the outer loop of a split: the extent of whole inner loops."""
+        """Return the distance of neighbouring iterations of the outer loop of a split: the extent of
+        whole inner loops."""
         if split not in self._widths:
             extent = self.extent(split.parent)
             part = least(evaluate(self._replayed.width(split), self._knobs), extent)
@@ -86,18 +87,20 @@ class Frame:
         return self._widths[split]
 
     def rest(self, split: Split) -> Value:
-        """Extent of the inner loop in the last iteration of the outer one."""
+        """Return the extent of the inner loop in the last iteration of the outer one."""
         extent, width = self.extent(split.parent), self.width(split)
         return extent - (ceil_div(extent, width) - 1) * width
 
     def whole(self, iv: IterVar) -> Value:
-        """Iterations of a loop that share code: neither peeled ones nor the rest of a split with a nest of its own."""
+        """Return iterations of a loop that share code: neither peeled ones nor the rest of a split with
+        a nest of its own."""
         count = self._full(iv, iv)
         first, last = self.stage.peeled.get(iv, (0, 0))
         return most(count - first - last, 1) if first + last else count
 
     def _full(self, iv: IterVar, leaf: IterVar) -> Value:
-        """The same of a loop with the iterations of ``leaf``, before it was split or fused with others of one."""
+        """Return the same of a loop with the iterations of ``leaf``, before it was split or fused with
+        others of one."""
         found, split = self.extent(iv), self.parents.get(iv)
         if isinstance(split, Fuse):
             outer, inner = split.outer, split.inner
@@ -113,7 +116,7 @@ class Frame:
         return found if single is False else where(single, self._full(split.parent, leaf), found)
 
     def apart(self, split: Split, leaf: IterVar) -> Any:
-        """Whether what a split leaves over, of which ``leaf`` is the outer loop, has a nest of its own."""
+        """Return whether what a split leaves over, of which ``leaf`` is the outer loop, has a nest of its own."""
         peels = self.tail(split, "peel")
         if peels is False:
             return False
@@ -123,17 +126,17 @@ class Frame:
         return both(both(larger, negated(self.touched(split.inner, before))), negated(shared))
 
     def tail(self, split: Split, tail: str) -> Any:
-        """Whether a split does this with its rest: a bool, or an array of them [n]."""
+        """Return whether a split does this with its rest: a bool, or an array of them [n]."""
         return evaluate(self._replayed.tail(split), self._knobs) == tail
 
     def is_kind(self, iv: IterVar, kind: str) -> Any:
-        """Whether a loop is parallel, unrolled or vectorized: a bool, or an array of them [n]."""
+        """Return whether a loop is parallel, unrolled or vectorized: a bool, or an array of them [n]."""
         if (iv, kind) not in self._kinds:
             self._kinds[iv, kind] = evaluate(self._replayed.is_kind(self.stage, iv, kind), self._knobs)
         return self._kinds[iv, kind]
 
     def is_written_out(self, iv: IterVar) -> Any:
-        """Whether the iterations of a loop are one piece of code: a bool, or an array of them [n]."""
+        """Return whether the iterations of a loop are one piece of code: a bool, or an array of them [n]."""
         return either(self.is_kind(iv, "unrolled"), self.is_kind(iv, "vectorized"))
 
     def reach(self, iv: IterVar, opened: Collection[IterVar]) -> Value:
@@ -160,7 +163,7 @@ class Frame:
         return where(size < extent, least(size + early, extent), size)
 
     def known(self, iv: IterVar, opened: Collection[IterVar]) -> Any:
-        """Whether a variable has one value once the loops ``opened`` are: a bool, or an array of them."""
+        """Return whether a variable has one value once the loops ``opened`` are: a bool, or an array of them."""
         if iv in opened:
             return True
         single = self.extent(iv) == 1
@@ -186,7 +189,7 @@ class Frame:
         return where(self.tail(split, "overlap"), 1, grain)
 
     def touched(self, iv: IterVar, opened: Collection[IterVar]) -> Any:
-        """Whether a loop that a variable is made of is open and runs more than once."""
+        """Return whether a loop that a variable is made of is open and runs more than once."""
         if iv in opened:
             return self.extent(iv) > 1
         split, fuse = self.splits.get(iv), self._fused.get(iv)

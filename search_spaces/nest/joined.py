@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def frame_of(nest: LoopNest) -> LoopNest:
-    """A frame that fits one loop nest."""
+    """Return a frame that fits one loop nest."""
     return replace(
         nest,
         loops=_idle(nest.loops),
@@ -37,7 +37,7 @@ def frame_of(nest: LoopNest) -> LoopNest:
 
 
 def joined(a: LoopNest, b: LoopNest) -> LoopNest | None:
-    """A frame with room for all that two others have room for; None where their data or axes differ."""
+    """Return a frame with room for all that two others have room for; None where their data or axes differ."""
     extents = {**a.extents, **b.extents}
     if a.lanes != b.lanes or extents != {**b.extents, **a.extents} or len(a.accesses) != len(b.accesses):
         return None
@@ -68,7 +68,7 @@ def joined(a: LoopNest, b: LoopNest) -> LoopNest | None:
 
 
 def expanded(nest: LoopNest, frame: LoopNest) -> LoopNest:
-    """A loop nest in a frame that has room for it."""
+    """Return a loop nest in a frame that has room for it."""
     loops, passes = list(frame.loops), list(frame.passes)
     for position, loop in zip(positions(nest, frame), nest.loops, strict=True):
         loops[position] = loop
@@ -117,13 +117,13 @@ def _known(a: Any, b: Any) -> Any:
 
 
 def _inside(nest: LoopNest, axes: frozenset[str]) -> bool:
-    """Whether some of the axes are those of loops, so that it matters whether an access is outside of these."""
+    """Return whether some of the axes are those of loops, so that it matters whether an access is outside of these."""
     return any(loop.axis in axes for loop in nest.loops)
 
 
 @lru_cache(maxsize=1 << 14)
 def _supersequence(a: tuple[T, ...], b: tuple[T, ...]) -> tuple[T, ...]:
-    """The shortest sequence that has both, each in its order."""
+    """Return the shortest sequence that has both, each in its order."""
     if not a or not b:
         return a + b
     if a[0] == b[0]:

@@ -32,7 +32,7 @@ class About:
     strides: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def row_bytes(self, tensor: Tensor) -> int:
-        """Distance of neighbours in the last but one dimension of a strided tensor, 0 of a dense one."""
+        """Return the distance of neighbours in the last but one dimension of a strided tensor, 0 of a dense one."""
         return row_bytes(tensor, self.strides)
 
 
@@ -56,9 +56,9 @@ class Source:
     runs: Mapping[str, int] = field(default_factory=dict)
     """For axes that move other dimensions by quotients alone how many neighbours there are in one run."""
     given: bool = False
-    """Whether it is an input that is not known at compile time."""
+    """True if it is an input that is not known at compile time."""
     panel: bool = False
-    """Whether it was packed in the order in which it is read."""
+    """True if it was packed in the order in which it is read."""
 
     @cached_property
     def key(self) -> tuple[object, ...]:
@@ -72,7 +72,7 @@ class Source:
         return frozenset(name for terms in self.dims for name in terms)
 
     def in_vectors(self, lanes: Collection[str], width: int) -> bool:
-        """Whether ``width`` neighbours along the axes of ``lanes`` lie next to one another, in panels too."""
+        """Return whether ``width`` neighbours along the axes of ``lanes`` lie next to one another, in panels too."""
         moving = [name for name in lanes if name in self.moved]
         if self.panel:
             return bool(moving)
@@ -81,7 +81,7 @@ class Source:
         return not any(walks(terms, moving[0], width) for terms in self.dims[:-1])
 
     def crossing(self, lanes: Value, again: bool) -> Value:
-        """The share of the loads of ``lanes`` elements that cross cache lines.
+        """Return the share of the loads of ``lanes`` elements that cross cache lines.
 
         Those of rows that are no multiple do; else of an operand given at the call that is loaded ``again`` for other
         rows all or none, as it happens to lie: the mean over the places that an allocator takes counts.
@@ -92,7 +92,7 @@ class Source:
 
 
 def walks(terms: Terms, name: str, width: int) -> bool:
-    """Whether ``width`` steps of an axis move an index; quotients by at least as much stay the same."""
+    """Return whether ``width`` steps of an axis move an index; quotients by at least as much stay the same."""
     return abs(terms.get(name, 0)) * width > 1
 
 
@@ -115,7 +115,7 @@ class Kernels:
         self.axes.rename(self._by_tensors())
 
     def finish(self, stage: Stage) -> int:
-        """Arithmetic of what a stage makes of a finished reduction, in vector instructions an element."""
+        """Return arithmetic of what a stage makes of a finished reduction, in vector instructions an element."""
         last = self.places.epilogues.get(stage)
         return 0 if last is None else sum(cost_of(node) for node in nodes(last))
 
@@ -166,7 +166,7 @@ class Kernels:
         return {**self.axes.terms(index), **dict.fromkeys(looked_up, 1)}
 
     def _looked_up(self, index: Expr) -> set[str]:
-        """The axes that move an index through a look-up."""
+        """Return the axes that move an index through a look-up."""
         inner = self.places.indexes.reads(index)
         return {name for read in inner for i in read.indices for name in self.axes.terms(i)}
 
@@ -199,7 +199,8 @@ class Kernels:
         return 0 if inside is not None or panel else self._about.row_bytes(read.tensor) or dense
 
     def _by_tensors(self) -> dict[str, str]:
-        """Axes by the dimensions that they walk along: paths that compute the same by other stages agree in them."""
+        """Return axes by the dimensions that they walk along: paths that compute the same by other
+        stages agree in them."""
         found: dict[str, str] = {}
         for dimension, axis in enumerate(self.root.op.axis):
             found.setdefault(self.axes.name(axis), f"{self.root.op.name}.{dimension}")

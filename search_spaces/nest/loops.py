@@ -78,7 +78,7 @@ class Access:
         return {name: column for name in self.OWN if (column := getattr(self, name)) is not None}
 
     def having(self, own: Mapping[str, Any]) -> Access:
-        """The access of candidates that have other numbers of their own."""
+        """Return the access of candidates that have other numbers of their own."""
         return replace(self, **own) if own else self
 
     @cached_property
@@ -185,7 +185,7 @@ class LoopNest:
         return own if self.slots is None else self.slots.sum(axis=0)
 
     def level(self, own: NDArray[np.intp]) -> NDArray[np.intp]:
-        """The levels that are inside of so many of a candidate's own loops [n]."""
+        """Return the levels that are inside of so many of a candidate's own loops [n]."""
         if self.slots is None:
             return own
         outside: NDArray[np.intp] = np.cumsum(self.slots, axis=0) - self.slots
@@ -284,7 +284,7 @@ class LoopNest:
 
 
 def _distinct(columns: Sequence[NDArray[Any]], n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """One of the n rows for each that differs, and the position among those for every row."""
+    """Return one of the n rows for each that differs, and the position among those for every row."""
     varied = [column for column in columns if np.any(column != column[:1])]
     if not varied:
         return np.zeros(min(n, 1), dtype=np.intp), np.zeros(n, dtype=np.intp)

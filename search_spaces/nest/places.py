@@ -54,7 +54,7 @@ class Places:
         return found
 
     def frames(self, knobs: Knobs) -> dict[Stage, Frame]:
-        """The loops of each stage for the candidates in ``knobs``."""
+        """Return the loops of each stage for the candidates in ``knobs``."""
         found: dict[Stage, Frame] = {}
         waiting = list(reversed(self.stages))
         while waiting:

@@ -86,7 +86,7 @@ class Program:
         self._results = results
 
     def run(self, columns: Columns) -> list[Any]:
-        """The results for a population: one array [n] each, or one number where they are the same for all."""
+        """Return the results for a population: one array [n] each, or one number where they are the same for all."""
         values = self._start.copy()
         for name, place in self._knobs.items():
             values[place] = columns[name]
@@ -188,7 +188,7 @@ def _is_number(value: Any, number: int) -> bool:
 
 
 def _taker(places: list[int]) -> Callable[[list[Any]], tuple[Any, ...]]:
-    """Takes the values at some places, as a tuple."""
+    """Return takes the values at some places, as a tuple."""
     if len(places) == 1:
         (place,) = places
         return lambda values: (values[place],)

@@ -43,7 +43,7 @@ class Indexes:
         self._reads: dict[Expr, Sequence[Read]] = {}
 
     def form(self, index: Expr) -> Lin:
-        """An index in linear normal form; each is taken apart once."""
+        """Return an index in linear normal form; each is taken apart once."""
         if index not in self._forms:
             self._forms[index] = self._simplifier.form(index)
         return self._forms[index]
@@ -73,7 +73,7 @@ class Indexes:
         return Box(size, {variable: c for variable, c in terms.items() if c}, start, grain)
 
     def _opaque(self, atom: Binary, boxes: Boxes) -> Box | None:
-        """A quotient or remainder; one of neighbours that begin at a multiple of the divisor is known best."""
+        """Return a quotient or remainder; one of neighbours that begin at a multiple of the divisor is known best."""
         inner = self.interval(atom.a, boxes) if atom.op in ("//", "%") else None
         if inner is None or not isinstance(atom.b, Const):
             return None
@@ -81,7 +81,7 @@ class Indexes:
         return _quotient(inner, divisor, atom) if atom.op == "//" else _remainder(inner, divisor)
 
     def required(self, shape: Sequence[Value], uses: Sequence[tuple[Read, Boxes]]) -> list[Box]:
-        """The part of a tensor that reads cover, each with the boxes of its variables."""
+        """Return the part of a tensor that reads cover, each with the boxes of its variables."""
         return [
             _inside(self._covered([(read.indices[dimension], boxes) for read, boxes in uses]), extent)
             for dimension, extent in enumerate(shape)
@@ -94,7 +94,7 @@ class Indexes:
         uses: Sequence[tuple[Read, Boxes]],
         knobs: Knobs,
     ) -> list[Box]:
-        """The part of panels of those ``pieces`` that reads cover of what was packed into them."""
+        """Return the part of panels of those ``pieces`` that reads cover of what was packed into them."""
         found = []
         for (old, stride, modulus), extent in zip(pieces, shape, strict=True):
             box = self._covered([(read.indices[old], boxes) for read, boxes in uses])
@@ -130,7 +130,7 @@ def _remainder(box: Box, divisor: Value) -> Box:
 
 
 def _union(a: Box, b: Box) -> Box | None:
-    """The smallest interval around both; None where their begins do not compare."""
+    """Return the smallest interval around both; None where their begins do not compare."""
     if a.terms != b.terms:
         return None
     gap = b.start - a.start
@@ -139,7 +139,7 @@ def _union(a: Box, b: Box) -> Box | None:
 
 
 def _inside(box: Box | None, extent: Value) -> Box:
-    """A box, or all of the dimension where that is unknown or no larger."""
+    """Return a box, or all of the dimension where that is unknown or no larger."""
     if box is None:
         return Box(extent)
     whole = box.size >= extent

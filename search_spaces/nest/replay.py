@@ -53,7 +53,7 @@ class Replayed:
         return self.tails.get(split, split.tail)
 
     def is_kind(self, stage: Stage, iv: IterVar, kind: str) -> Expression:
-        """Whether a loop runs so: a bool, or an expression of knobs."""
+        """Return whether a loop runs so: a bool, or an expression of knobs."""
         return self.kinds.get(iv, {stage.kind_of(iv): True}).get(kind, False)
 
 
@@ -86,7 +86,7 @@ def followed(schedule: Schedule, trace: Trace) -> Replayed:
 
 
 def calls_library(stage: Stage) -> bool:
-    """Whether a kernel of a library computes parts of a stage."""
+    """Return whether a kernel of a library computes parts of a stage."""
     steps = [
         step for intrin in stage.tensorized.values() for part in intrin.instructions.values() for step in part
     ]
@@ -94,7 +94,7 @@ def calls_library(stage: Stage) -> bool:
 
 
 def _of_calls(stage: Stage) -> dict[IterVar, dict[str, Expression]]:
-    """The loops that calls of a library stand for: one piece of code, its columns in vectors."""
+    """Return the loops that calls of a library stand for: one piece of code, its columns in vectors."""
     if not calls_library(stage):
         return {}
     first = min(stage.leaf("derive", loop) for loop in stage.tensorized)
@@ -122,7 +122,7 @@ class _Walk:
         }
 
     def extent(self, stage: str, loop: str) -> Expression:
-        """The extent of a loop so far; that of the schedule's candidate where no step here made it."""
+        """Return the extent of a loop so far; that of the schedule's candidate where no step here made it."""
         known = self._loops.get((stage, loop))
         if known is not None:
             return known
@@ -165,7 +165,7 @@ class _Walk:
             raise KnobError(f"{step.primitive} takes no knobs where loop nests are derived: {step.text()}")
 
     def _reshapes(self, args: dict[str, Any]) -> bool:
-        """Whether knobs decide how long the loops are that a step makes."""
+        """Return whether knobs decide how long the loops are that a step makes."""
         sizes = [self.extent(v[1], v[2]) for v in args.values() if isinstance(v, tuple) and v[0] == "loop"]
         return any(is_expression(value) for value in (*sizes, *args.values()))
 

@@ -64,7 +64,7 @@ class Joint:
         return True
 
     def nest(self, parts: Sequence[Part]) -> LoopNest:
-        """The loop nests of a population, part after part."""
+        """Return the loop nests of a population, part after part."""
         fitted = [template.fitted(self._frame) for template, _, _ in parts]
         counts = [n for _, _, n in parts]
         found = [one.program.run(columns) for one, (_, columns, _) in zip(fitted, parts, strict=True)]
@@ -75,7 +75,7 @@ class Joint:
 
 
 def _column(parts: Sequence[Any], counts: Sequence[int], dtype: DTypeLike | None) -> Any:
-    """The numbers of a population, part after part; one number where all share it, if no type is asked for."""
+    """Return the numbers of a population, part after part; one number where all share it, if no type is asked for."""
     first = parts[0]
     if dtype is None and not any(isinstance(one, np.ndarray) or one != first for one in parts):
         return first
@@ -90,7 +90,7 @@ def _column(parts: Sequence[Any], counts: Sequence[int], dtype: DTypeLike | None
 
 
 def with_numbers(nest: LoopNest, number: Numbering) -> LoopNest:
-    """A loop nest with other numbers in place of its own, always in the same order."""
+    """Return a loop nest with other numbers in place of its own, always in the same order."""
     return replace(
         nest,
         loops=tuple(Loop(loop.axis, number(loop.extent, float), loop.kind) for loop in nest.loops),

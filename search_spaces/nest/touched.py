@@ -46,7 +46,7 @@ class Reach:
     rows: NDArray[np.intp]
 
     def inside(self, loops: NDArray[np.intp]) -> Numbers:
-        """Those of one run of each of some loops."""
+        """Return those of one run of each of some loops."""
         return self.elements[self.rows[loops + 1]]
 
 
@@ -82,15 +82,16 @@ class Touched:
             self.space = np.where(access.panel, self._bytes, self.space)
 
     def lines(self, at: Here) -> Numbers:
-        """Bytes [..., m] of whole cache lines."""
+        """Return bytes [..., m] of whole cache lines."""
         return np.asarray(self._lines[self.rows[at.level], at.candidate])
 
     def moved(self, at: Here) -> Numbers:
-        """Bytes [..., m] loaded for one run; lines count in part where the next loop outside walks along them."""
+        """Return bytes [..., m] loaded for one run; lines count in part where the next loop outside
+        walks along them."""
         return np.where(self._is_walked(at), self._bytes[self.rows[at.level], at.candidate], self.lines(at))
 
     def runs(self, at: Here) -> Numbers:
-        """Pieces of rows [..., m] that begin where no prefetcher is."""
+        """Return pieces of rows [..., m] that begin where no prefetcher is."""
         if len(self._access.dims) < 2:
             return np.zeros(at.level.shape)
         along = self._along[self.rows[at.level]], at.candidate
@@ -172,7 +173,7 @@ class Touched:
 
 
 def _unless_panel(numbers: Numbers, instead: float, access: Access) -> Numbers:
-    """``instead`` for panels, else the numbers [..., n]."""
+    """Return ``instead`` for panels, else the numbers [..., n]."""
     return numbers if access.panel is None else np.where(access.panel, instead, numbers)
 
 
@@ -200,7 +201,8 @@ def reach(nest: LoopNest, access: Access, dimension: int) -> Reach:
 
 @lru_cache(maxsize=1 << 12)
 def _rows(loops: tuple[str, ...], axes: frozenset[str]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The row of each level, and a level of each row: loops over some axes have one each, after that of the body."""
+    """Return the row of each level, and a level of each row: loops over some axes have one each, after
+    that of the body."""
     own = _moved(loops, axes)
     rows = np.cumsum(own[::-1], dtype=np.intp)[::-1]
     return rows, np.asarray([len(loops), *np.flatnonzero(own)[::-1]], dtype=np.intp)

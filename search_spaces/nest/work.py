@@ -60,7 +60,7 @@ class Work:
         return {root: group for root, group in groups.items() if not self._hoisted(group)}
 
     def operations(self, stage: Stage) -> float:
-        """Arithmetic of one element of a stage, or of one step of a reduction, in vector instructions."""
+        """Return arithmetic of one element of a stage, or of one step of a reduction, in vector instructions."""
         if stage not in self._operations:
             body = self.places.bodies[stage]
             sources = body[0].sources if isinstance(body[0], Reduce) else body
@@ -75,7 +75,7 @@ class Work:
         return self._operations[stage]
 
     def mains(self, columns: Columns, n: int) -> list[tuple[NDArray[np.intp], Stage]]:
-        """The stages with most work in some of ``n`` candidates, each with the rows of these."""
+        """Return the stages with most work in some of ``n`` candidates, each with the rows of these."""
         if len(self._heavy) == 1:
             return [(np.arange(n), self._heavy[0])]
         work = np.stack([np.broadcast_to(one, n) for one in self._program.run(columns)])
@@ -94,11 +94,11 @@ class Work:
         return self.recording.program([self._steps(s) * max(1, self.operations(s)) for s in self._heavy])
 
     def _steps(self, stage: Stage) -> Value:
-        """Iterations of all loops around what a stage computes."""
+        """Return iterations of all loops around what a stage computes."""
         return math.prod(self.frames[at].extent(loop) for at, loops in around(stage) for loop in loops)
 
     def _hoisted(self, group: Sequence[Stage]) -> bool:
-        """Whether a kernel reads compile-time constants only."""
+        """Return whether a kernel reads compile-time constants only."""
         if any(stage.is_output for stage in group):
             return False
         schedule = self.places.replayed.schedule
@@ -114,14 +114,14 @@ class Work:
 
 
 def root_of(stage: Stage) -> Stage:
-    """The stage at the root that a stage is computed inside of."""
+    """Return the stage at the root that a stage is computed inside of."""
     while stage.attach_stage is not None:
         stage = stage.attach_stage
     return stage
 
 
 def around(stage: Stage) -> list[tuple[Stage, Sequence[IterVar]]]:
-    """A stage with all its loops, and before it those that it is computed in with the loops around it."""
+    """Return a stage with all its loops, and before it those that it is computed in with the loops around it."""
     found: list[tuple[Stage, Sequence[IterVar]]] = [(stage, stage.leaf_iter_vars)]
     while stage.attach_stage is not None and stage.attach_ivar is not None:
         parent = stage.attach_stage

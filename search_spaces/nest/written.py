@@ -14,7 +14,7 @@ from search_spaces.nest.recorded import Quantity
 
 
 def written_out(frame: Frame) -> Written:
-    """The axes of a stage that unrolled loops are parts of."""
+    """Return the axes of a stage that unrolled loops are parts of."""
     found = {}
     for axis in (*frame.stage.op.axis, *frame.stage.op.reduce_axis):
         unrolled, others = list[range](), list[tuple[int, Value]]()
@@ -45,7 +45,8 @@ def _unknown(loops: list[tuple[int, Value]], least: int) -> tuple[int, int]:
 
 
 def _parts(frame: Frame, iv: IterVar, step: int) -> Iterator[tuple[IterVar, int]]:
-    """The loops that an axis is cut into, and the distance of their iterations; 1 where that is not one number."""
+    """Yield the loops that an axis is cut into, and the distance of their iterations; 1 where that is
+    not one number."""
     split = frame.splits.get(iv)
     if split is None or isinstance(frame.width(split), Quantity):
         yield iv, step

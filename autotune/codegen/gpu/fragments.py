@@ -26,12 +26,12 @@ HALF_ROWS = 8
 
 
 def is_warp_call(stmt: Stmt) -> bool:
-    """Whether a statement is an instruction that a warp runs together."""
+    """Return whether a statement is an instruction that a warp runs together."""
     return isinstance(stmt, Intrinsic) and any(isinstance(i, MatrixMultiply) for i in stmt.instructions)
 
 
 def fragment_buffer(kernel: str, node: Allocate) -> Buffer | None:
-    """The registers of one lane for a buffer that tensor cores add to; None for other buffers.
+    """Return the registers of one lane for a buffer that tensor cores add to; None for other buffers.
 
     Raises BuildError for one that is not made of whole tiles.
     """
@@ -64,11 +64,11 @@ class Fragments:
         del self._held[buffer]
 
     def holds(self, buffer: Buffer) -> bool:
-        """Whether a buffer is spread over a warp."""
+        """Return whether a buffer is spread over a warp."""
         return buffer in self._held
 
     def touched(self, stmt: Stmt) -> bool:
-        """Whether a statement reads or writes accumulators."""
+        """Return whether a statement reads or writes accumulators."""
         return bool(self._held) and bool(self._accesses(stmt))
 
     def distributed(self, stmt: Stmt) -> Stmt:
@@ -105,7 +105,7 @@ class Fragments:
         return For(part, 2, "unrolled" if role == ROWS else "vectorized", body, stmt.note)
 
     def _role(self, loop: For) -> int:
-        """ROWS or COLUMNS for a loop over those of a tile, else 0."""
+        """Return ROWS or COLUMNS for a loop over those of a tile, else 0."""
         for access in self._accesses(loop.body):
             for dim, size in ((-2, ROWS), (-1, COLUMNS)):
                 step = self._simplifier.form(access.indices[dim]).terms.get(loop.var, 0)
@@ -116,13 +116,13 @@ class Fragments:
         return 0
 
     def _at_registers(self, stmt: Stmt, halves: dict[Var, Var], values: dict[Var, Expr]) -> Stmt:
-        """A statement with accesses to the registers of the lane, and rows and columns those of the lane."""
+        """Return a statement with accesses to the registers of the lane, and rows and columns those of the lane."""
         for buffer, fragment in self._held.items():
             stmt = moved(stmt, buffer, fragment, lambda at: self._place(at, halves))
         return rewrite_stmt(stmt, lambda node: values.get(node) if isinstance(node, Var) else None)
 
     def _place(self, indices: tuple[Expr, ...], halves: dict[Var, Var]) -> tuple[Expr, ...]:
-        """Tile, row and column of the lane, from those in the whole buffer."""
+        """Return tile, row and column of the lane, from those in the whole buffer."""
         tiles: list[Expr] = []
         parts: list[Expr] = []
         for index, size in zip(indices[-2:], (ROWS, COLUMNS), strict=True):
@@ -136,7 +136,7 @@ class Fragments:
         return (*indices[:-2], *tiles, *parts)
 
     def _call(self, node: Intrinsic) -> Intrinsic:
-        """An instruction on a lane's registers; its body says only which these are."""
+        """Return an instruction on a lane's registers; its body says only which these are."""
         first = node.operands[0]
         fragment = self._held.get(first.buffer)
         if fragment is None:

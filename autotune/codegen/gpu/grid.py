@@ -38,12 +38,12 @@ class GridKernel:
 
 
 def has_blocks(stmt: Stmt) -> bool:
-    """Whether loops inside of a statement are bound to blocks."""
+    """Return whether loops inside of a statement are bound to blocks."""
     return any(isinstance(part, For) and is_block_axis(part.kind) for part in walk(stmt))
 
 
 def checked_size(name: str, extents: Mapping[str, int], target: Target) -> Launch:
-    """Blocks and threads of a kernel, from the extents of its thread axes.
+    """Return blocks and threads of a kernel, from the extents of its thread axes.
 
     Raises BuildError for what the target does not run.
     """

@@ -32,7 +32,7 @@ from autotune.te.expr import Binary, Compare, Var, const
 
 
 def launches(kernel: LoopKernel) -> list[LoopKernel]:
-    """The launches of a kernel, in order; raises BuildError where blocks would have to wait for one another."""
+    """Return the launches of a kernel, in order; raises BuildError where blocks would have to wait for one another."""
     body = _with_tiles(kernel)
     if not has_blocks(body):
         return [replace(kernel, body=body)]
@@ -40,7 +40,8 @@ def launches(kernel: LoopKernel) -> list[LoopKernel]:
 
 
 def _with_tiles(kernel: LoopKernel) -> Stmt:
-    """The body with the parallel loop bound: its iterations are blocks, or threads where nothing else is bound."""
+    """Return the body with the parallel loop bound: its iterations are blocks, or threads where nothing
+    else is bound."""
     body = kernel.body
     if not isinstance(body, For) or body.kind != "parallel":
         return body
@@ -62,7 +63,7 @@ def _with_tiles(kernel: LoopKernel) -> Stmt:
 
 
 def _parts(kernel: LoopKernel, stmt: Stmt) -> Iterator[Stmt]:
-    """The launches of a statement."""
+    """Yield the launches of a statement."""
     if not has_blocks(stmt):
         yield stmt
     elif isinstance(stmt, Seq):
@@ -96,12 +97,12 @@ def _refusal(kernel: LoopKernel, stmt: Stmt) -> str:
 
 
 def _reads_memory(stmt: Stmt) -> bool:
-    """Whether the expressions of a statement itself load anything."""
+    """Return whether the expressions of a statement itself load anything."""
     return any(hasattr(node, "buffer") for node in nodes(*expressions(stmt)))
 
 
 def _with_own_buffers(kernel: LoopKernel, body: Stmt) -> LoopKernel:
-    """A kernel of a part: only the buffers that it touches."""
+    """Return a kernel of a part: only the buffers that it touches."""
     written = {part.buffer for part in walk(body) if isinstance(part, Store)}
     read = {node.buffer for node in loads(body)}
     writes = tuple(b for b in kernel.writes if b in written)

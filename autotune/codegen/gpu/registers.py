@@ -32,7 +32,7 @@ MAX_STORES = 1024
 
 
 def in_registers(stmt: Stmt) -> Stmt:
-    """The statements of a thread with the serial loops unrolled that small local buffers are indexed by."""
+    """Return the statements of a thread with the serial loops unrolled that small local buffers are indexed by."""
     loops = set[int]()
     for part in walk(stmt):
         if isinstance(part, Allocate) and part.buffer.scope == "local":
@@ -41,7 +41,7 @@ def in_registers(stmt: Stmt) -> Stmt:
 
 
 def _loops_over(node: Allocate, before: set[int]) -> set[int]:
-    """Serial loops by whose variables a buffer is indexed; none where that would not make it registers."""
+    """Return the serial loops by whose variables a buffer is indexed; none where that would not make it registers."""
     if node.buffer.elements > THREAD_REGISTERS:
         return set()
     variables = _variables(node)
@@ -83,7 +83,7 @@ def _variables_of(expr: Expr) -> Iterator[Var]:
 
 
 def _stores(stmt: Stmt, unrolled: set[int]) -> int:
-    """Statements that are left when loops are unrolled."""
+    """Return statements that are left when loops are unrolled."""
     count = int(isinstance(stmt, Store)) + sum(_stores(part, unrolled) for part in sub_statements(stmt))
     repeated = isinstance(stmt, For) and (stmt.kind == "unrolled" or id(stmt) in unrolled)
     return count * stmt.extent if isinstance(stmt, For) and repeated else count

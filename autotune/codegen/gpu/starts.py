@@ -27,7 +27,7 @@ class Start:
 
 
 def with_starts(language: str, starts: Mapping[str, Start], text: str) -> bytes:
-    """The code of kernels that are started so.
+    """Return the code of kernels that are started so.
 
     >>> with_starts("ptx", {"k": Start(Launch(None, (64, 1, 1)), 2)}, "...")
     b'// autotune ptx {"k":{"buffers":2,"launch":{"block":[64,1,1],"grid":null}}}\\n...'
@@ -38,7 +38,7 @@ def with_starts(language: str, starts: Mapping[str, Start], text: str) -> bytes:
 
 
 def language_of(code: bytes) -> str | None:
-    """The word for the language of such code; None for other code."""
+    """Return the word for the language of such code; None for other code."""
     return next((word for word in LANGUAGES if code.startswith(_MARK.format(word).encode())), None)
 
 

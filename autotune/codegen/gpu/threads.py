@@ -47,7 +47,7 @@ THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
 
 def as_threads(kernel: LoopKernel, target: Target) -> GridKernel:
-    """A launch (see :mod:`autotune.codegen.gpu.launches`) as its threads run it; raises BuildError."""
+    """Return a launch (see :mod:`autotune.codegen.gpu.launches`) as its threads run it; raises BuildError."""
     extents: dict[str, int] = {}
     whole = _with_numbers(kernel.body)
     whole = in_turns(whole, _is_virtual, _meets, "unrolled", innermost=True)
@@ -77,7 +77,7 @@ def _meets(stmt: Stmt) -> bool:
 
 
 def _with_numbers(stmt: Stmt) -> Stmt:
-    """The statement with the only iteration of a bound loop by its number: registers have no other places."""
+    """Return the statement with the only iteration of a bound loop by its number: registers have no other places."""
     stmt = with_parts(stmt, _with_numbers)
     if isinstance(stmt, For) and is_thread_axis(stmt.kind) and stmt.extent == 1:
         return For(stmt.var, 1, stmt.kind, substituted(stmt.body, {stmt.var: const(0)}), stmt.note)
@@ -98,7 +98,7 @@ class _Threads:
         self.fragments = Fragments(indices.get("threadIdx.x"))
 
     def block(self, stmt: Stmt) -> Stmt:
-        """The loops over blocks as names of the block's place, and what is in them."""
+        """Return the loops over blocks as names of the block's place, and what is in them."""
         if isinstance(stmt, For) and is_block_axis(stmt.kind):
             return self._named(stmt, self.block(stmt.body))
         if isinstance(stmt, Let) and has_blocks(stmt):
@@ -108,7 +108,7 @@ class _Threads:
         return self._level(stmt, (), (), False)
 
     def _named(self, loop: For, body: Stmt) -> Stmt:
-        """A loop over a thread axis as the thread's own iteration."""
+        """Return a loop over a thread axis as the thread's own iteration."""
         index = self.indices[loop.kind]
         body = Let(loop.var, index, body)
         if loop.extent < self.extents[loop.kind]:
@@ -116,11 +116,11 @@ class _Threads:
         return body
 
     def _waits(self, stmt: Stmt) -> bool:
-        """Whether threads start, meet or work together in a statement."""
+        """Return whether threads start, meet or work together in a statement."""
         return any(_meets(part) or is_warp_call(part) for part in walk(stmt))
 
     def _level(self, stmt: Stmt, opened: Sequence[str], guards: Sequence[Expr], followed: bool) -> Stmt:
-        """A statement inside of the loops over ``opened`` axes, which runs where all ``guards`` hold.
+        """Return a statement inside of the loops over ``opened`` axes, which runs where all ``guards`` hold.
 
         ``followed`` says that something comes after it in this level, which may read what it wrote.
         """
@@ -210,7 +210,7 @@ class _Threads:
         return sequence(parts)
 
     def _differs(self, expr: Expr) -> bool:
-        """Whether threads of a block may have different values of an expression."""
+        """Return whether threads of a block may have different values of an expression."""
         if any(isinstance(node, Load) and node.buffer not in self.kernel.reads for node in nodes(expr)):
             return True
         return any(uses(expr, var) for var in self.differing)
@@ -218,7 +218,7 @@ class _Threads:
     def _allocation(
         self, stmt: Allocate, opened: Sequence[str], guards: Sequence[Expr], followed: bool
     ) -> Stmt:
-        """Memory that threads start in: in registers of a warp, shared, or each thread's own."""
+        """Return memory that threads start in: in registers of a warp, shared, or each thread's own."""
         buffer, body = stmt.buffer, stmt.body
         fragment = fragment_buffer(self.kernel.name, stmt)
         if fragment is not None:

@@ -34,7 +34,7 @@ class InterpreterBackend:
     """Code for the interpreter (see :class:`autotune.codegen.backend.Backend`); any target will do."""
 
     def compile(self, program: LoopProgram, target: Target, name: str = "") -> InterpretedCode:
-        """The program itself."""
+        """Return the program itself."""
         text = program_text(program)
         name = name or "k" + hashlib.sha256(text.encode()).hexdigest()[:16]
         entries = [Entry(kernel, f"{name}_{n}") for n, kernel in enumerate(program.kernels)]

@@ -71,7 +71,7 @@ def run_kernel(kernel: LoopKernel, memory: Mapping[Buffer, Array], tiles: range)
 
 
 def poisoned(buffer: Buffer) -> Array:
-    """Fresh memory full of a value that shows when it is read before it is written."""
+    """Return the fresh memory full of a value that shows when it is read before it is written."""
     value = np.nan if is_float(buffer.dtype) else True if buffer.dtype == "bool" else 0x55
     return np.full(buffer.shape, value, buffer.dtype)
 
@@ -127,7 +127,7 @@ class _Machine:
         return place
 
     def value(self, node: Expr) -> Any:
-        """The value of an expression, of whose parts each is worked out once."""
+        """Return the value of an expression, of whose parts each is worked out once."""
         return self._value(node, {})
 
     def _value(self, node: Expr, memo: dict[int, Any]) -> Any:

@@ -112,7 +112,7 @@ class Thread:
             yield from self._together(loop)
 
     def _together(self, loop: For) -> Waits:
-        """All iterations at once: each runs to its next barrier before any goes on."""
+        """Return all iterations at once: each runs to its next barrier before any goes on."""
         threads: list[Thread] = []
         for number in range(loop.extent):
             thread = Thread(self.evaluate, self.index, self.fresh, dict(self.memory))

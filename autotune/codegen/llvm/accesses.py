@@ -36,7 +36,7 @@ class Accesses:
         self.streams = streams
 
     def load(self, node: Load) -> Value:
-        """An element, or one for each lane."""
+        """Return an element, or one for each lane."""
         code, buffer = self.code, node.buffer
         form = self.addresses.form(node, buffer, node.indices)
         address = self.addresses.address(form)
@@ -98,7 +98,7 @@ class Accesses:
         code.lanes, code.idle, code.mask = lanes, idle, mask
 
     def load_lanes(self, buffer: Buffer, form: Lin, lanes: int) -> Value:
-        """``lanes`` neighbouring elements of a buffer from offset ``form`` on."""
+        """Return ``lanes`` neighbouring elements of a buffer from offset ``form`` on."""
         slot = self._register(buffer, form, lanes)
         if slot is None:
             return self.memory.plain_load(buffer, self.addresses.address(form), lanes)
@@ -117,7 +117,7 @@ class Accesses:
         self.code.held.clear()
 
     def _register(self, buffer: Buffer, form: Lin, lanes: int) -> str | None:
-        """The slot that instructions access; None for a buffer in memory."""
+        """Return the slot that instructions access; None for a buffer in memory."""
         slots = self.places.slots.get(buffer)
         if slots is None:
             return None

@@ -68,7 +68,7 @@ class Addresses:
         self._divisors: dict[Var, int] = {}
 
     def form(self, key: object, buffer: Buffer, indices: tuple[Expr, ...]) -> Lin:
-        """Element offset of an access, as a linear form; computed once a node."""
+        """Return the element offset of an access, as a linear form; computed once a node."""
         done = self._forms.get(id(key))
         if done is None:
             done = Lin({}, 0)
@@ -78,7 +78,7 @@ class Addresses:
         return done
 
     def address(self, form: Lin) -> Address:
-        """The offset with the environment put in."""
+        """Return the offset with the environment put in."""
         terms = self.terms.get(form)
         if terms is None:
             terms = self._sorted_terms(form)
@@ -116,7 +116,7 @@ class Addresses:
         return Address(tuple(scalars), total, 0, offsets, None if vectors else known_sums)
 
     def _lanes_of(self, atom: Expr) -> tuple[int, ...] | None:
-        """The number in each lane, where the atom is made of numbers and the vectorized loop alone."""
+        """Return the number in each lane, where the atom is made of numbers and the vectorized loop alone."""
         if isinstance(atom, Const) and not is_float(atom.dtype):
             return (int(atom.value),) * self.code.lanes
         known = self.env.get(atom) if isinstance(atom, Var) else None
@@ -161,7 +161,7 @@ class Addresses:
             self._divisors[name] = self.divisor(self.linear.form(value))
 
     def divisor(self, form: Lin) -> int:
-        """A number that divides the offset of the first lane."""
+        """Return a number that divides the offset of the first lane."""
         total, divisor = form.constant, 0
         for atom, coefficient in form.terms.items():
             known = self.env.get(atom) if isinstance(atom, Var) else None

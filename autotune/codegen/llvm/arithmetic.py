@@ -45,7 +45,7 @@ class Arithmetic:
         code.mask = old
 
     def active_lanes(self) -> Value | None:
-        """The lanes that may access memory; None for all."""
+        """Return the lanes that may access memory; None for all."""
         lanes, idle, mask = self.code.lanes, self.code.idle, self.code.mask
         if not idle:
             return mask
@@ -61,7 +61,7 @@ class Arithmetic:
         return Value(self.code.op(f"call {kind} {symbol}({values})"), dtype, lanes)
 
     def _symbol(self, name: str, dtype: str, lanes: int, count: int) -> str:
-        """The symbol of an intrinsic over ``count`` operands of one type, declared once."""
+        """Return the symbol of an intrinsic over ``count`` operands of one type, declared once."""
         key = (name, dtype, lanes)
         symbol = self._symbols.get(key)
         if symbol is None:
@@ -71,15 +71,15 @@ class Arithmetic:
         return symbol
 
     def negated(self, value: Value) -> Value:
-        """The number with the other sign."""
+        """Return the number with the other sign."""
         return Value(self.code.op(f"fneg {type_of(value)} {value.text}"), value.dtype, value.lanes)
 
     def inverted(self, flag: Value) -> Value:
-        """A condition that holds where ``flag`` does not."""
+        """Return a condition that holds where ``flag`` does not."""
         return self.code.binary("xor", flag, self.code.splat(Value("true", "bool"), flag.lanes))
 
     def float_op(self, op: str, a: Value, b: Value) -> Value:
-        """A floating-point operation; on bfloat16 one of float32, rounded."""
+        """Return a floating-point operation; on bfloat16 one of float32, rounded."""
         if a.dtype == "bfloat16":
             wide = self.float_op(op, self.cast(a, "float32"), self.cast(b, "float32"))
             return self.cast(wide, a.dtype)
@@ -89,7 +89,7 @@ class Arithmetic:
         return self._if_beyond("max", b, a) if op == "max_number" else self._extreme(op, a, b)
 
     def _extreme(self, op: str, a: Value, b: Value) -> Value:
-        """min or max of floating-point values, a NaN in either staying one as in NumPy.
+        """Return min or max of floating-point values, a NaN in either staying one as in NumPy.
 
         One instruction keeps the NaN of one operand, which is enough beside a constant. Else LLVM's ``maximum``
         looks at the other operand too, in what the target has for it; of zeros of both signs either will do.
@@ -103,11 +103,11 @@ class Arithmetic:
         return Value(self.code.op(text), a.dtype, a.lanes)
 
     def _if_beyond(self, op: str, a: Value, b: Value) -> Value:
-        """``a`` where it is larger (smaller for min) than ``b``, else ``b``, also where one is NaN."""
+        """Return ``a`` where it is larger (smaller for min) than ``b``, else ``b``, also where one is NaN."""
         return self.code.select(self.code.compared(f"fcmp {'ogt' if op == 'max' else 'olt'}", a, b), a, b)
 
     def int_op(self, op: str, a: Value, b: Value) -> Value:
-        """An integer or logical operation, folded when both operands are known, or the one that decides."""
+        """Return an integer or logical operation, folded when both operands are known, or the one that decides."""
         if a.number is not None and b.number is not None and a.dtype == "int64":
             return number(folded(op, a.number, b.number, a.dtype))
         if op in ("and", "or") and a.dtype == "bool":
@@ -125,7 +125,7 @@ class Arithmetic:
         raise BuildError(f"no integer operation {op}")
 
     def compare_op(self, op: str, a: Value, b: Value) -> Value:
-        """A comparison, folded when both operands are known."""
+        """Return a comparison, folded when both operands are known."""
         if a.number is not None and b.number is not None:
             known = holds(op, a.number, b.number)
             return Value("true" if known else "false", "bool", 1, int(known))
@@ -140,7 +140,7 @@ class Arithmetic:
         return self.code.compared(f"icmp {code}", a, b)
 
     def order_key(self, x: Value, dtype: str) -> Value:
-        """The meaning of ``te.order_key``."""
+        """Return the meaning of ``te.order_key``."""
         most = 2 ** (8 * ITEM_BYTES[dtype] - 1) - 1
         code = self.code
         top, least, zero = (code.splat(number(n, dtype), x.lanes) for n in (most, -most - 1, 0))
@@ -150,7 +150,7 @@ class Arithmetic:
         return code.select(code.compared("fcmp uno", x, x), top, key)
 
     def cast(self, value: Value, dtype: str) -> Value:
-        """A value converted to another type."""
+        """Return a value converted to another type."""
         old = value.dtype
         if old == dtype:
             return value

@@ -25,7 +25,7 @@ class LlvmBackend:
     """Object code of CPUs (see :class:`autotune.codegen.backend.Backend`)."""
 
     def compile(self, program: LoopProgram, target: Target, name: str = "") -> DispatchCode:
-        """An ELF object, and the LLVM IR text that it was compiled from."""
+        """Return an ELF object, and the LLVM IR text that it was compiled from."""
         pairs = overwriting(program)
         ir, entries = emit_program(program, target, name or _UNNAMED, pairs)
         if not name:
@@ -45,7 +45,8 @@ class LlvmBackend:
 def emit_program(
     program: LoopProgram, target: Target, name: str, overwriting: Sequence[tuple[Buffer, Buffer]] = ()
 ) -> tuple[str, list[Entry]]:
-    """LLVM IR text of a loop program, and its entry points; pairs of buffers that are ``overwriting`` may be one."""
+    """Return LLVM IR text of a loop program, and its entry points; pairs of buffers that are
+    ``overwriting`` may be one."""
     module = ModuleText(target)
     shared = frozenset(buffer for pair in overwriting for buffer in pair)
     kernels = [replace(kernel, body=_by_one_thread(kernel.body)) for kernel in program.kernels]
@@ -54,7 +55,7 @@ def emit_program(
 
 
 def _by_one_thread(stmt: Stmt) -> Stmt:
-    """The statement with the threads of each block one after another, from barrier to barrier."""
+    """Return the statement with the threads of each block one after another, from barrier to barrier."""
     return in_turns(stmt, _is_thread, lambda part: isinstance(part, Barrier), "serial", innermost=False)
 
 

@@ -10,13 +10,13 @@ from autotune.codegen.llvm.writer import Writer
 
 
 def from_bfloat16(w: Writer, value: Value) -> Value:
-    """The float32 of a bfloat16: exact."""
+    """Return the float32 of a bfloat16: exact."""
     wide = w.converted("zext", value, "int32")
     return w.converted("bitcast", w.binary("shl nuw", wide, _word(w, 16, wide)), "float32")
 
 
 def to_bfloat16(w: Writer, value: Value) -> Value:
-    """A float32 rounded to the nearest bfloat16, ties to even; a NaN stays one, made quiet.
+    """Return a float32 rounded to the nearest bfloat16, ties to even; a NaN stays one, made quiet.
 
     Adding 0x7fff, and one more where the last bit kept is set, carries into the bits kept exactly where the
     nearest is above; the carry out of the fraction counts the exponent up, to infinity beyond the largest.

@@ -17,7 +17,7 @@ BIT_FUNCTIONS = (*_PLAIN, "left_shift", "right_shift")
 
 
 def bit_function(arithmetic: Arithmetic, name: str, a: Value, b: Value) -> Value:
-    """The meaning of one of ``BIT_FUNCTIONS``."""
+    """Return the meaning of one of ``BIT_FUNCTIONS``."""
     code = arithmetic.code
     (a, b), lanes = code.alike(a, b)
     if name in _PLAIN:
@@ -33,7 +33,7 @@ def bit_function(arithmetic: Arithmetic, name: str, a: Value, b: Value) -> Value
 
 
 def bitcast(code: Writer, value: Value, dtype: str) -> Value:
-    """The same bits as a value of another type."""
+    """Return the same bits as a value of another type."""
     if scalar_type(value.dtype) == scalar_type(dtype):
         return Value(value.text, dtype, value.lanes)
     return code.converted("bitcast", value, dtype)

@@ -24,7 +24,8 @@ class ThreadBlock(Protocol):
         """All threads wait for one another."""
 
     def shared(self, node: Allocate) -> AbstractContextManager[str | None]:
-        """A pointer to memory of all threads for a buffer in scope "shared"; None where it is like other memory."""
+        """Return a pointer to memory of all threads for a buffer in scope "shared"; None where it is
+        like other memory."""
 
     def store(self, node: Store, accesses: Accesses) -> bool:
         """Return whether a store became instructions of the block's own."""
@@ -42,7 +43,7 @@ class OneThread:
         """Nobody to wait for."""
 
     def shared(self, node: Allocate) -> AbstractContextManager[None]:
-        """Like other local memory."""
+        """Return the like other local memory."""
         return nullcontext()
 
     def store(self, node: Store, accesses: Accesses) -> bool:

@@ -47,7 +47,7 @@ class Blocks:
         del self._unrolled[node.var]
 
     def load(self, buffer: Buffer, form: Lin, address: Address) -> Value | None:
-        """One column of a block, all columns being kept for their own iterations; None for other loads."""
+        """Return one column of a block, all columns being kept for their own iterations; None for other loads."""
         code, columns = self.code, GROUP_BYTES // ITEM_BYTES[buffer.dtype]
         strided = address.lanes is None and address.stride not in (0, 1)
         if not strided or buffer not in self.memory.constant or code.mask is not None or code.idle:
@@ -78,7 +78,7 @@ class Blocks:
         return f"<{lanes} x i{8 * ITEM_BYTES[buffer.dtype]}>"
 
     def _block(self, buffer: Buffer, first: Address, stride: int, columns: int) -> list[str]:
-        """The columns of the block at ``first``: one vector over all lanes each."""
+        """Return the columns of the block at ``first``: one vector over all lanes each."""
         groups = self.code.lanes // columns
         pieces = [
             [self._piece(buffer, first, (group * columns + line) * stride) for group in range(groups)]
@@ -94,14 +94,14 @@ class Blocks:
         return registers
 
     def _piece(self, buffer: Buffer, first: Address, offset: int) -> str:
-        """The 16 bytes of one line, as integers: no rounding mode or NaN matters to them."""
+        """Return the 16 bytes of one line, as integers: no rounding mode or NaN matters to them."""
         pointer = self.memory.pointer(buffer, first._replace(constant=first.constant + offset))
         count = GROUP_BYTES // ITEM_BYTES[buffer.dtype]
         text = f"load {self._bits(buffer, count)}, ptr {pointer}, align {ITEM_BYTES[buffer.dtype]}"
         return self.code.cached(("piece", pointer, count), text)
 
     def _joined(self, buffer: Buffer, pieces: Sequence[str], lanes: int) -> str:
-        """The pieces one after another in one vector."""
+        """Return the pieces one after another in one vector."""
         parts = list(pieces)
         while len(parts) > 1:
             order = ", ".join(f"i32 {n}" for n in range(2 * lanes))

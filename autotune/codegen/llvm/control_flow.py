@@ -59,7 +59,7 @@ class ControlFlow:
             raise BuildError(f"loop {node.var.name} is {node.kind} inside of a kernel")
 
     def _accumulates(self, node: For) -> bool:
-        """Whether the steps of a loop add to the same registers: it is a reduction loop."""
+        """Return whether the steps of a loop add to the same registers: it is a reduction loop."""
         stores = self._stores.get(id(node))
         if stores is None:
             stores = self._stores[id(node)] = [s for s in walk(node.body) if isinstance(s, Store)]

@@ -22,7 +22,7 @@ _FLOAT_OF = {1: "float32", 2: "float32", 4: "float64"}
 
 
 def floor_division(w: Writer, op: str, a: Value, b: Value) -> Value:
-    """``a // b`` or ``a % b``; the remainder has the divisor's sign."""
+    """Return ``a // b`` or ``a % b``; the remainder has the divisor's sign."""
     known = b.number is not None and b.number not in (0, -1)
     (a, b), _ = w.alike(a, b)
     if is_unsigned(a.dtype):
@@ -55,12 +55,12 @@ def _signed(w: Writer, op: str, a: Value, b: Value) -> Value:
 
 
 def _rest(w: Writer, b: Value, rest: Value, fix: Value) -> Value:
-    """The remainder of rounding down, from that of rounding toward zero."""
+    """Return the remainder of rounding down, from that of rounding toward zero."""
     return w.select(fix, w.binary("add", rest, b), rest)
 
 
 def _quotient(w: Writer, quotient: Value, fix: Value) -> Value:
-    """The quotient rounded down, from that toward zero."""
+    """Return the quotient rounded down, from that toward zero."""
     return w.binary("add", quotient, w.converted("sext", fix, quotient.dtype))
 
 
@@ -71,7 +71,7 @@ def _not_down(w: Writer, b: Value, rest: Value) -> Value:
 
 
 def _parts(w: Writer, a: Value, divisor: Value) -> tuple[Value, Value]:
-    """Quotient toward zero and remainder, by a divisor that is neither 0 nor -1."""
+    """Return the quotient toward zero and remainder, by a divisor that is neither 0 nor -1."""
     sign = "u" if is_unsigned(a.dtype) else "s"
     wide = _FLOAT_OF.get(ITEM_BYTES[a.dtype])
     if a.lanes == 1 or wide is None:

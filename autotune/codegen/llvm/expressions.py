@@ -38,7 +38,7 @@ class Expressions:
         self._has_fma = "fma" in target.features or target.arch == "aarch64"
 
     def value(self, node: Expr) -> Value:
-        """The value of an expression; shared nodes are emitted once a statement."""
+        """Return the value of an expression; shared nodes are emitted once a statement."""
         value = self.code.memo.get(id(node))
         if value is None:
             emit = _EMIT.get(type(node))
@@ -74,7 +74,7 @@ class Expressions:
         return self.arithmetic.int_op(node.op, self.value(node.a), self.value(node.b))
 
     def _fused(self, node: Binary) -> Value | None:
-        """``a * b ± c`` in one rounding; None when no operand is a product of its own."""
+        """Return ``a * b ± c`` in one rounding; None when no operand is a product of its own."""
         for product, other, first in ((node.b, node.a, False), (node.a, node.b, True)):
             if not isinstance(product, Binary) or product.op != "*":
                 continue
@@ -137,7 +137,7 @@ class Expressions:
         return self.code.select(cond, a, b)
 
     def _branching_select(self, cond: Value, node: Select) -> Value:
-        """A scalar condition before loads: only the side taken may touch memory."""
+        """Return a scalar condition before loads: only the side taken may touch memory."""
         code = self.code
         stem = code.fresh("sel")
         before = code.hoisting_point()
@@ -156,7 +156,7 @@ class Expressions:
         return Value(code.op(f"phi {type_of(first)} {incoming}"), first.dtype, first.lanes)
 
     def _alike_in_lanes(self, expr: Expr) -> bool:
-        """Whether an expression surely is one value for all lanes; an address made of it stays a scalar."""
+        """Return whether an expression surely is one value for all lanes; an address made of it stays a scalar."""
         for node in nodes(expr):
             if isinstance(node, Load) and node.buffer.scope == "local":
                 return False

@@ -39,7 +39,7 @@ def unclipped(node: Expr) -> tuple[Expr, Bounds]:
 
 
 def float_to_integer(a: Arithmetic, value: Value, dtype: str, clip: Bounds = UNBOUNDED) -> Value:
-    """``value``, clipped to ``clip``, as an integer of type ``dtype``."""
+    """Return ``value``, clipped to ``clip``, as an integer of type ``dtype``."""
     w = a.code
     if value.dtype in HALVES:
         value = a.cast(value, "float32")
@@ -57,24 +57,26 @@ def float_to_integer(a: Arithmetic, value: Value, dtype: str, clip: Bounds = UNB
 
 
 def _largest(high: int, dtype: str) -> float:
-    """The largest number of a floating-point type that is at most ``high``."""
+    """Return the largest number of a floating-point type that is at most ``high``."""
     digits = float_limits(dtype).nmant + 1
     spare = max(high.bit_length() - digits, 0)
     return float((high >> spare) << spare)
 
 
 def _ceiling(high: int, dtype: str) -> float | None:
-    """The number above ``high`` where that is none of the type itself: what is at least as large becomes ``high``."""
+    """Return the number above ``high`` where that is none of the type itself: what is at least as large
+    becomes ``high``."""
     return None if _largest(high, dtype) == high else float(high + 1)
 
 
 def _bounded(w: Writer, inside: str, value: Value, bound: float) -> Value:
-    """``value`` where it compares with ``bound`` as ``inside`` says, else ``bound``."""
+    """Return ``value`` where it compares with ``bound`` as ``inside`` says, else ``bound``."""
     return w.select(_compare(w, inside, value, bound), value, _number(w, bound, value))
 
 
 def _truncated(a: Arithmetic, value: Value, dtype: str) -> Value:
-    """The conversion of numbers within the limits; small integers by way of 32 bits, which have an instruction."""
+    """Return the conversion of numbers within the limits; small integers by way of 32 bits, which have
+    an instruction."""
     low, high = integer_limits(dtype)
     by_way = "int32" if integer_limits("int32")[0] <= low and high < integer_limits("int32")[1] else dtype
     code = "fptoui" if is_unsigned(by_way) else "fptosi"

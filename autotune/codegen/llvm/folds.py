@@ -14,7 +14,7 @@ _REDUCERS = {"+": SUM, "*": PROD, "max": MAX, "max_number": MAX_NUMBER, "min": M
 
 
 def fold_lanes(expressions: Expressions, node: Store) -> Value | None:
-    """``acc = acc op x`` with x in lanes: fold x across lanes; None for another form."""
+    """Return ``acc = acc op x`` with x in lanes: fold x across lanes; None for another form."""
     value, arithmetic, code = node.value, expressions.arithmetic, expressions.code
     if not isinstance(value, Binary) or value.op not in _HORIZONTAL:
         return None
@@ -62,7 +62,7 @@ def _across(expressions: Expressions, op: str, value: Value) -> Value:
 
 
 def _extreme_lane(expressions: Expressions, op: str, value: Value) -> Value:
-    """The largest or smallest lane, or a NaN, by halves; LLVM's reduction also orders zeros of both signs."""
+    """Return the largest or smallest lane, or a NaN, by halves; LLVM's reduction also orders zeros of both signs."""
     code, float_op = expressions.code, expressions.arithmetic.float_op
     if op == "max_number":  # its left operand is never NaN
         value = float_op(op, _neutral(expressions, op, value.dtype), value)

@@ -69,7 +69,7 @@ FUNCTIONS = {"__extendhfsf2": _EXTEND, "__truncsfhf2": _TRUNCATE}
 
 
 def definitions(names: Iterable[str]) -> str:
-    """LLVM IR of the functions, kept although no text calls them."""
+    """Return LLVM IR of the functions, kept although no text calls them."""
     wanted = sorted(names)
     used = ", ".join(f"ptr @{name}" for name in wanted)
     kept = f'@llvm.compiler.used = appending global [{len(wanted)} x ptr] [{used}], section "llvm.metadata"'

@@ -119,7 +119,8 @@ class Instructions:
         return Value(self.code.op(text), dtype, lanes)
 
     def _passed(self, value: Value) -> tuple[str, str]:
-        """Type and text of an intrinsic's argument; bfloat16, held as bits elsewhere, has LLVM's own type here."""
+        """Return the type and text of an intrinsic's argument; bfloat16, held as bits elsewhere, has
+        LLVM's own type here."""
         if value.dtype != "bfloat16":
             return type_of(value), value.text
         kind = vector("bfloat", value.lanes)

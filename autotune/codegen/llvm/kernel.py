@@ -42,7 +42,7 @@ def emit_kernel(
 def _define_body(
     module: ModuleText, kernel: ir.LoopKernel, name: str, shared: Set[ir.Buffer], *, may_stream: bool
 ) -> tuple[int, Set[ir.Buffer]]:
-    """A function that runs tiles on buffers whose addresses are its arguments.
+    """Return a function that runs tiles on buffers whose addresses are its arguments.
 
     Returns the bytes of its scratch memory, and the buffers that it streams to.
     """
@@ -118,7 +118,7 @@ class KernelEmitter:
         }
 
     def emit(self) -> list[str]:
-        """The lines of the function."""
+        """Return the lines of the function."""
         form = self.addresses.form
         body = settle_lanes(self.kernel.body, form)
         self.places.masks_rests = masks_fit(body, form, self.code.module.target)

@@ -37,7 +37,7 @@ FormOf = Callable[[object, Buffer, tuple[Expr, ...]], Lin]
 def settle_lanes(
     stmt: Stmt, form: FormOf, inside: bool = False, unrolled: frozenset[Expr] = frozenset()
 ) -> Stmt:
-    """The statement with every vectorized loop that cannot run in lanes unrolled instead.
+    """Return the statement with every vectorized loop that cannot run in lanes unrolled instead.
 
     ``inside`` says that a loop around runs in lanes; ``unrolled`` are the variables of unrolled loops around.
     """
@@ -76,7 +76,7 @@ def _single_lanes(extent: int) -> list[Chunk]:
 
 
 def masks_fit(stmt: Stmt, form: FormOf, target: Target) -> bool:
-    """Whether the rests of all vectorized loops may run in one vector with idle lanes, under a mask.
+    """Return whether the rests of all vectorized loops may run in one vector with idle lanes, under a mask.
 
     ``stmt`` is settled. The target must have masked loads and stores of the elements, which have to be neighbours in
     all lanes. Either all loops use masks or none does: they share
@@ -89,7 +89,7 @@ def masks_fit(stmt: Stmt, form: FormOf, target: Target) -> bool:
 
 
 def _masked_bytes(target: Target) -> frozenset[int]:
-    """Sizes of the elements that masked vector instructions know."""
+    """Return sizes of the elements that masked vector instructions know."""
     if {"avx512f", "avx512bw", "avx512vl"} <= set(target.features):
         return frozenset({1, 2, 4, 8})
     return frozenset({4, 8}) if "avx2" in target.features else frozenset()
@@ -109,7 +109,7 @@ def _masks_fit(loop: For, form: FormOf, sizes: frozenset[int]) -> bool:
 
 
 def _neighbours(access: Load | Store, var: Var, form: FormOf, sizes: frozenset[int]) -> bool:
-    """Whether the lanes access one element, or neighbours of a size that masks know."""
+    """Return whether the lanes access one element, or neighbours of a size that masks know."""
     terms = form(access, access.buffer, access.indices).terms
     if any(atom is not var and uses(atom, var) for atom in terms):
         return False
@@ -118,7 +118,7 @@ def _neighbours(access: Load | Store, var: Var, form: FormOf, sizes: frozenset[i
 
 
 def _lane_values(var: Var, body: Stmt) -> set[Var]:
-    """The variable of a vectorized loop and the names for values that follow from it."""
+    """Return the variable of a vectorized loop and the names for values that follow from it."""
     found = {var}
     for part in walk(body):  # in program order: a name comes after those in its value
         if isinstance(part, Let) and _differs(part.value, found):
@@ -131,7 +131,7 @@ def _differs(expr: Expr, lane_values: set[Var]) -> bool:
 
 
 def _own_elements(branch: If, lane_values: set[Var]) -> bool:
-    """Whether each store under a condition goes to an element of its lane's own."""
+    """Return whether each store under a condition goes to an element of its lane's own."""
     for part in walk(branch):
         if isinstance(part, Allocate):
             return False

@@ -57,7 +57,7 @@ def _initialize() -> None:
 
 
 def _new_engine() -> Any:
-    """An execution engine of an empty module; it owns what is added to it."""
+    """Return an execution engine of an empty module; it owns what is added to it."""
     import llvmlite.binding as llvm
 
     machine = llvm.Target.from_default_triple().create_target_machine(jit=True)

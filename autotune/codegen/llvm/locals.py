@@ -56,7 +56,7 @@ def slots_of(
     known: Callable[[Expr], int | None],
     form: Callable[[object, Buffer, tuple[Expr, ...]], Lin],
 ) -> dict[int, int] | None:
-    """``{offset: width}`` of the slots of a buffer, or None when it must be memory.
+    """Return ``{offset: width}`` of the slots of a buffer, or None when it must be memory.
 
     Every access in ``body`` must be at an offset that unrolled and vectorized loops determine, and two
     accesses must touch the same slot or disjoint ones. ``cover`` tells the vectors of a loop; single lanes for
@@ -79,7 +79,7 @@ def slots_of(
 
 
 def _accesses(buffer: Buffer, body: Stmt) -> list[tuple[object, tuple[Expr, ...], tuple[For, ...]]]:
-    """Each access with the loops around it inside of ``body``, outermost first."""
+    """Return each access with the loops around it inside of ``body``, outermost first."""
     result: list[tuple[object, tuple[Expr, ...], tuple[For, ...]]] = []
 
     def go(stmt: Stmt, loops: tuple[For, ...]) -> None:
@@ -99,7 +99,7 @@ def _accesses(buffer: Buffer, body: Stmt) -> list[tuple[object, tuple[Expr, ...]
 def _places(
     form: Lin, loops: Sequence[For], cover: Cover, known: Callable[[Expr], int | None]
 ) -> set[Chunk] | None:
-    """Slots that one access touches; None when its offset is not constant."""
+    """Return slots that one access touches; None when its offset is not constant."""
     by_var: dict[Expr, For] = {loop.var: loop for loop in loops}
     start = form.constant
     unrolled: list[tuple[int, int]] = []

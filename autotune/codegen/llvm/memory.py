@@ -34,7 +34,7 @@ class MemoryAccesses:
         self.constant = constant
 
     def pointer(self, buffer: Buffer, address: Address) -> str:
-        """Pointer to the first element of an access."""
+        """Return the pointer to the first element of an access."""
         code, base, kind = self.code, self.base(buffer), memory_type(buffer.dtype)
         if address.scalars:
             key: tuple[object, ...] = ("sum", base, address.scalars)
@@ -45,7 +45,7 @@ class MemoryAccesses:
         return base
 
     def _advanced(self, base: str, kind: str, scalars: tuple[tuple[str, int], ...]) -> str:
-        """A pointer moved by a sum of scalars, each addition in the outermost scope that has its operands."""
+        """Return a pointer moved by a sum of scalars, each addition in the outermost scope that has its operands."""
         code = self.code
         # Outer loops first: what they add is then invariant in the inner ones, and hoisted out of them.
         for name, c in sorted(scalars, key=lambda term: (code.depth_of(term[0]), term)):
@@ -93,14 +93,14 @@ class MemoryAccesses:
         return value if buffer.dtype != "bool" else self.from_memory(value)
 
     def alignment(self, buffer: Buffer, address: Address, lanes: int) -> int:
-        """Bytes that surely divide the address of neighbouring elements; one's where more is of no use."""
+        """Return bytes that surely divide the address of neighbouring elements; one's where more is of no use."""
         item = ITEM_BYTES[buffer.dtype]
         if lanes == 1 or not self._by_length:
             return item
         return gcd(VECTOR_BYTES, item * gcd(address.constant, *(step for _, step in address.scalars)))
 
     def _lanes_loaded(self, buffer: Buffer, address: Address, lanes: int) -> str:
-        """A scalar, or neighbours as far as lanes are active."""
+        """Return a scalar, or neighbours as far as lanes are active."""
         pointer = self.pointer(buffer, address)
         wide, item = vector(memory_type(buffer.dtype), lanes), ITEM_BYTES[buffer.dtype]
         active = None if lanes == 1 else self.arithmetic.active_lanes()
@@ -111,12 +111,13 @@ class MemoryAccesses:
         return self.code.call(wide, name, ("ptr", f"align {item} {pointer}"), mask, other)
 
     def _within_vector(self, pattern: tuple[int, ...]) -> bool:
-        """Whether all that the lanes read is within the reach of one load, and no lane is off."""
+        """Return whether all that the lanes read is within the reach of one load, and no lane is off."""
         near = max(pattern) - min(pattern) < self.code.lanes
         return near and self.code.idle == 0 and self.arithmetic.active_lanes() is None
 
     def _shuffled(self, buffer: Buffer, address: Address, pattern: tuple[int, ...]) -> str:
-        """One load from the first element that a lane reads to the last one, and a shuffle: a gather loads each."""
+        """Return one load from the first element that a lane reads to the last one, and a shuffle: a
+        gather loads each."""
         first, lanes = min(pattern), self.code.lanes
         count = max(pattern) - first + 1
         start = address._replace(constant=address.constant + first, stride=0, lanes=None, pattern=None)
@@ -136,7 +137,7 @@ class MemoryAccesses:
         return self.code.op(f"getelementptr {kind}, ptr {base}, <{lanes} x i64> {offsets}")
 
     def _safe_pointer(self, pointer: str) -> str:
-        """A pointer that may be read when no lane is active: it leads to a dummy then."""
+        """Return a pointer that may be read when no lane is active: it leads to a dummy then."""
         code, mask = self.code, self.code.mask
         if mask is None:
             return pointer
@@ -147,7 +148,7 @@ class MemoryAccesses:
         return code.op(f"select i1 {some}, ptr {pointer}, ptr %dummy")
 
     def from_memory(self, value: Value) -> Value:
-        """A value as it is in registers: a bool takes a bit there."""
+        """Return a value as it is in registers: a bool takes a bit there."""
         if value.dtype != "bool":
             return value
         zero = "0" if value.lanes == 1 else "zeroinitializer"

@@ -37,7 +37,7 @@ class ModuleText:
         return function.symbol
 
     def numbers(self, dtype: str, values: Sequence[int | float]) -> str:
-        """A constant array; returns its address."""
+        """Return a constant array; returns its address."""
         kind = scalar_type(dtype)
         items = ", ".join(f"{kind} {constant(value, dtype)}" for value in values)
         text = f"private constant [{len(values)} x {kind}] [{items}], align 8"
@@ -60,7 +60,7 @@ class ModuleText:
         return ", !llvm.loop !1"
 
     def text(self) -> str:
-        """The whole module."""
+        """Return the whole module."""
         width = self.target.vector_bits
         widths = f'"prefer-vector-width"="{width}" "min-legal-vector-width"="{width}"'
         attributes = f"attributes #0 = {{ nounwind {'' if self.target.is_nvidia else widths} }}"

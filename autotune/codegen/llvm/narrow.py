@@ -11,7 +11,7 @@ _MANTISSA, _BIAS = 23, 127
 
 
 def from_narrow_float(w: Writer, value: Value) -> Value:
-    """The float32 of a narrow number: exact.
+    """Return the float32 of a narrow number: exact.
 
     The bits in the place of float32's exponent and mantissa are the number by a power of two, subnormal ones too.
     """
@@ -33,7 +33,7 @@ def from_narrow_float(w: Writer, value: Value) -> Value:
 
 
 def to_narrow_float(w: Writer, value: Value, dtype: str) -> Value:
-    """A float32 rounded once, as ``autotune.te.narrow`` says."""
+    """Return a float32 rounded once, as ``autotune.te.narrow`` says."""
     form = NARROW_FLOATS[dtype]
     word = w.converted("bitcast", value, "int32")
     size = w.binary("and", word, _word(w, 0x7FFFFFFF, word))
@@ -53,7 +53,7 @@ def to_narrow_float(w: Writer, value: Value, dtype: str) -> Value:
 
 
 def _normal(w: Writer, size: Value, form: NarrowFloat) -> Value:
-    """Bits of a number whose exponent the format has; see ``to_bfloat16`` for the rounding."""
+    """Return bits of a number whose exponent the format has; see ``to_bfloat16`` for the rounding."""
     drop = _MANTISSA - form.mantissa
     odd = w.binary("and", w.binary("lshr", size, _word(w, drop, size)), _word(w, 1, size))
     moved = w.binary("add", size, w.binary("add", odd, _word(w, (1 << (drop - 1)) - 1, size)))
@@ -62,14 +62,14 @@ def _normal(w: Writer, size: Value, form: NarrowFloat) -> Value:
 
 
 def _subnormal(w: Writer, size: Value, form: NarrowFloat) -> Value:
-    """Bits of a smaller number: steps of the least one, counted by a sum whose last bit is one step."""
+    """Return bits of a smaller number: steps of the least one, counted by a sum whose last bit is one step."""
     ruler = _real(w, 2.0 ** (1 - form.bias - form.mantissa + _MANTISSA), size)
     total = w.converted("bitcast", w.binary("fadd", _float(w, size), ruler), "int32")
     return w.binary("sub", total, w.converted("bitcast", ruler, "int32"))
 
 
 def from_narrow_integer(w: Writer, value: Value) -> Value:
-    """The int8 or uint8 of a narrow integer, whose bits are the low ones of its byte."""
+    """Return the int8 or uint8 of a narrow integer, whose bits are the low ones of its byte."""
     unused = 8 - NARROW_INTEGERS[value.dtype]
     wide = "uint8" if value.dtype.startswith("u") else "int8"
     byte = Value(value.text, wide, value.lanes)
@@ -78,7 +78,7 @@ def from_narrow_integer(w: Writer, value: Value) -> Value:
 
 
 def to_narrow_integer(w: Writer, value: Value, dtype: str) -> Value:
-    """The low bits of an integer of a byte."""
+    """Return the low bits of an integer of a byte."""
     mask = w.splat(number((1 << NARROW_INTEGERS[dtype]) - 1, value.dtype), value.lanes)
     kept = w.binary("and", value, mask)
     return Value(kept.text, dtype, value.lanes)

@@ -19,7 +19,7 @@ _TRIPLES = {
 
 @functools.lru_cache(maxsize=16)
 def target_machine(target: Target) -> Any:
-    """LLVM's machine description for a target; raises TargetError when there is none."""
+    """Return LLVM's machine description for a target; raises TargetError when there is none."""
     import llvmlite.binding as llvm
 
     llvm.initialize_all_targets()
@@ -52,7 +52,7 @@ it was seen to replace the condition of an inner loop by that of the outer loop'
 
 
 def optimized(ir: str, target: Target) -> Any:
-    """The parsed and optimized module; raises BuildError when the text is not a valid module."""
+    """Return the parsed and optimized module; raises BuildError when the text is not a valid module."""
     import llvmlite.binding as llvm
 
     machine = target_machine(target)
@@ -72,7 +72,7 @@ def optimized(ir: str, target: Target) -> Any:
 
 
 def compile_ir(ir: str, target: Target) -> bytes:
-    """Object code of a module given as LLVM IR text; raises BuildError."""
+    """Return the object code of a module given as LLVM IR text; raises BuildError."""
     code = _object(ir, target)
     missing = read_symbols(code).undefined & set(half_precision.FUNCTIONS) if "half" in ir else set()
     return _object(f"{ir}\n{half_precision.definitions(missing)}\n", target) if missing else code
@@ -83,5 +83,5 @@ def _object(ir: str, target: Target) -> bytes:
 
 
 def assembly(ir: str, target: Target) -> str:
-    """Machine code of a module as assembly text, for reading."""
+    """Return the machine code of a module as assembly text, for reading."""
     return str(target_machine(target).emit_assembly(optimized(ir, target)))

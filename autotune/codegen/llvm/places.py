@@ -44,11 +44,11 @@ class BufferPlaces:
         self._width = min((code.module.target.lanes(dtype) for dtype in stored), default=1)
 
     def cover(self, extent: int) -> list[Chunk]:
-        """The vectors of a vectorized loop."""
+        """Return the vectors of a vectorized loop."""
         return chunks(extent, self._width, self.masks_rests)
 
     def _parts(self, extent: int) -> list[Chunk]:
-        """The slots of a local buffer along a vectorized loop: inside of one, each lane has its own."""
+        """Return the slots of a local buffer along a vectorized loop: inside of one, each lane has its own."""
         return chunks(extent, 1) if self.in_lanes else self.cover(extent)
 
     @contextmanager

@@ -44,7 +44,7 @@ class Streams:
         self._asked = before
 
     def past_caches(self, buffer: Buffer, form: Lin) -> bool:
-        """Whether a store of the present lanes goes past the caches."""
+        """Return whether a store of the present lanes goes past the caches."""
         code, item = self.code, ITEM_BYTES[buffer.dtype]
         nbytes = code.lanes * item
         if not self.allowed or not self._asked or code.mask is not None or code.idle:
@@ -61,7 +61,7 @@ class Streams:
 
 
 def alignment_test(buffers: Sequence[int]) -> list[str]:
-    """Branch to ``streams`` where the addresses ``%b<n>`` of ``buffers`` are aligned, else go on."""
+    """Return the branch to ``streams`` where the addresses ``%b<n>`` of ``buffers`` are aligned, else go on."""
     lines, total = [], "0"
     for n in buffers:
         lines += [f"  %a{n} = ptrtoint ptr %b{n} to i64", f"  %o{n} = or i64 %a{n}, {total}"]

@@ -41,34 +41,34 @@ class Value(NamedTuple):
 
 
 def scalar_type(dtype: str) -> str:
-    """LLVM type of a value in a register; a bfloat16 is its bits, no instruction takes it for a number."""
+    """Return LLVM type of a value in a register; a bfloat16 is its bits, no instruction takes it for a number."""
     return _TYPES[dtype]
 
 
 def memory_type(dtype: str) -> str:
-    """LLVM type of a value in memory; a bool takes a byte there."""
+    """Return LLVM type of a value in memory; a bool takes a byte there."""
     return "i8" if dtype == "bool" else _TYPES[dtype]
 
 
 def vector(type_text: str, lanes: int) -> str:
-    """The type, or a vector of it."""
+    """Return the type, or a vector of it."""
     return type_text if lanes == 1 else f"<{lanes} x {type_text}>"
 
 
 def type_of(value: Value) -> str:
-    """LLVM type of a value."""
+    """Return LLVM type of a value."""
     return vector(_TYPES[value.dtype], value.lanes)
 
 
 def suffix(dtype: str, lanes: int) -> str:
-    """Overload suffix of an intrinsic: ``v16f32`` or ``f32``."""
+    """Return the overload suffix of an intrinsic: ``v16f32`` or ``f32``."""
     name = _TYPES[dtype]
     short = {"float": "f32", "double": "f64", "half": "f16"}.get(name, name)
     return short if lanes == 1 else f"v{lanes}{short}"
 
 
 def constant(value: int | float | bool, dtype: str) -> str:
-    """A scalar constant; floating point in LLVM's exact hexadecimal form."""
+    """Return a scalar constant; floating point in LLVM's exact hexadecimal form."""
     if dtype == "bool":
         return "true" if value else "false"
     if not is_float(dtype):
@@ -91,5 +91,5 @@ def _packed_float(value: float) -> bytes:
 
 
 def number(value: int, dtype: str = "int64") -> Value:
-    """An integer constant."""
+    """Return an integer constant."""
     return Value(str(value), dtype, 1, value)

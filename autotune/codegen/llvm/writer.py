@@ -51,7 +51,7 @@ class Writer:
         """Those of them that the slot's memory does not have yet."""
 
     def fresh(self, stem: str = "v") -> str:
-        """A new SSA name or label stem."""
+        """Return a new SSA name or label stem."""
         self._counter += 1
         return f"{stem}{self._counter}"
 
@@ -63,31 +63,31 @@ class Writer:
         return name
 
     def binary(self, instruction: str, a: Value, b: Value) -> Value:
-        """An instruction on two values of one type, which its result has too."""
+        """Return an instruction on two values of one type, which its result has too."""
         return Value(self.op(f"{instruction} {type_of(a)} {a.text}, {b.text}"), a.dtype, a.lanes)
 
     def compared(self, instruction: str, a: Value, b: Value) -> Value:
-        """A comparison of two values of one type."""
+        """Return a comparison of two values of one type."""
         return Value(self.op(f"{instruction} {type_of(a)} {a.text}, {b.text}"), "bool", a.lanes)
 
     def select(self, flag: Value, a: Value, b: Value) -> Value:
-        """``a`` where the flag is set, else ``b``."""
+        """Return ``a`` where the flag is set, else ``b``."""
         kind = type_of(a)
         text = f"select {type_of(flag)} {flag.text}, {kind} {a.text}, {kind} {b.text}"
         return Value(self.op(text), a.dtype, a.lanes)
 
     def converted(self, instruction: str, value: Value, dtype: str) -> Value:
-        """A value converted to another type by an instruction."""
+        """Return a value converted to another type by an instruction."""
         kind = vector(scalar_type(dtype), value.lanes)
         return Value(self.op(f"{instruction} {type_of(value)} {value.text} to {kind}"), dtype, value.lanes)
 
     def call(self, result: str, symbol: str, *arguments: tuple[str, str]) -> str:
-        """The call of a function, which is declared too; arguments are types and values."""
+        """Return the call of a function, which is declared too; arguments are types and values."""
         self.module.declare(f"declare {result} {symbol}({', '.join([kind for kind, _ in arguments])})")
         return f"call {result} {symbol}({', '.join([f'{kind} {value}' for kind, value in arguments])})"
 
     def flat_lines(self) -> list[str]:
-        """All lines of the function, hoisted ones in their places."""
+        """Return all lines of the function, hoisted ones in their places."""
         flat: list[str] = []
         for line in self.lines:
             if isinstance(line, str):
@@ -115,7 +115,7 @@ class Writer:
         self.lines.append(f"  {line}")
 
     def read_slot(self, slot: str, dtype: str, lanes: int) -> Value:
-        """The value of a slot, a register in stack memory; within a block it stays an SSA value."""
+        """Return the value of a slot, a register in stack memory; within a block it stays an SSA value."""
         value = self._in_slots.get(slot)
         if value is None:
             value = Value(self.op(f"load {vector(scalar_type(dtype), lanes)}, ptr {slot}"), dtype, lanes)
@@ -131,7 +131,7 @@ class Writer:
         self._unstored.pop(slot, None)
 
     def hoisting_point(self) -> list[str]:
-        """A place before the next branch, for what turns out to be invariant in the scope behind it."""
+        """Return a place before the next branch, for what turns out to be invariant in the scope behind it."""
         point: list[str] = []
         self.lines.append(point)
         return point
@@ -154,7 +154,7 @@ class Writer:
         self.decisions -= 1
 
     def depth_of(self, name: str) -> int:
-        """Scope in which an SSA value is available, at most the innermost."""
+        """Return the scope in which an SSA value is available, at most the innermost."""
         return min(self._depths.get(name, self.depth), self.depth)
 
     def available(self, name: str, depth: int) -> None:
@@ -162,7 +162,7 @@ class Writer:
         self._depths[name] = depth
 
     def cached(self, key: tuple[object, ...], text: str, depth: int | None = None) -> str:
-        """The result of a pure instruction, emitted once in this scope and those around.
+        """Return the result of a pure instruction, emitted once in this scope and those around.
 
         With ``depth``, the outermost scope that its operands allow, it is emitted there.
         """
@@ -180,7 +180,7 @@ class Writer:
         return self.remember(key, name)
 
     def known(self, key: tuple[object, ...]) -> str | None:
-        """The name of a pure value, if it was emitted in this scope or one around."""
+        """Return the name of a pure value, if it was emitted in this scope or one around."""
         return self._values.get(key)
 
     def remember(self, key: tuple[object, ...], name: str) -> str:
@@ -189,7 +189,7 @@ class Writer:
         return name
 
     def splat(self, value: Value, lanes: int) -> Value:
-        """The value in every lane."""
+        """Return the value in every lane."""
         if value.lanes == lanes:
             return value
         key = ("splat", value.text, lanes)
@@ -205,6 +205,6 @@ class Writer:
         return Value(name, value.dtype, lanes)
 
     def alike(self, *values: Value) -> tuple[list[Value], int]:
-        """The values with the same number of lanes."""
+        """Return the values with the same number of lanes."""
         lanes = max([v.lanes for v in values])
         return [v if v.lanes == lanes else self.splat(v, lanes) for v in values], lanes

@@ -47,7 +47,7 @@ def find_assembler() -> Path | None:
 
 
 def assembled(ptx: bytes, cpu: str) -> list[KernelCost]:
-    """The kernels of a text, as assembled for a GPU like "sm_90".
+    """Return the kernels of a text, as assembled for a GPU like "sm_90".
 
     Raises MissingExtraError without the assembler, and BuildError where it refuses the text.
     """

@@ -24,7 +24,7 @@ class NvptxBackend:
     """PTX of a program (see :class:`autotune.codegen.backend.Backend`): a kernel has an entry point for each launch."""
 
     def compile(self, program: LoopProgram, target: Target, name: str = "") -> DispatchCode:
-        """The PTX, which a driver compiles for its device, and the LLVM IR that it was made from."""
+        """Return the PTX, which a driver compiles for its device, and the LLVM IR that it was made from."""
         ir, entries = emit_program(program, target, name or _UNNAMED)
         if not name:
             sizes = [e.launch for e in entries]
@@ -35,14 +35,14 @@ class NvptxBackend:
         return with_manifest(program, entries, with_starts("ptx", starts, assembly(ir, target)), ir)
 
     def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
-        """Launches, without code."""
+        """Return launches, without code."""
         _, entries = emit_program(program, target, _UNNAMED)
         return with_manifest(program, entries, b"", "")
 
 
 @walks_deep
 def emit_program(program: LoopProgram, target: Target, name: str) -> tuple[str, list[Entry]]:
-    """LLVM IR text of a loop program, and its entry points."""
+    """Return LLVM IR text of a loop program, and its entry points."""
     module = ModuleText(target)
     parts = [part for kernel in program.kernels for part in launches(kernel)]
     entries = [emit_kernel(module, as_threads(part, target), f"{name}_{n}") for n, part in enumerate(parts)]

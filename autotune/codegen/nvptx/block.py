@@ -66,7 +66,7 @@ class CudaBlock:
         self._top = before
 
     def store(self, node: Store, accesses: Accesses) -> bool:
-        """A copy that runs behind what follows, where the store can be one."""
+        """Return a copy that runs behind what follows, where the store can be one."""
         return self._copies.started(node, accesses)
 
     def multiply(self, node: Intrinsic, step: MatrixMultiply, accesses: Accesses) -> None:
@@ -74,7 +74,7 @@ class CudaBlock:
         TensorCores(self.code, accesses).multiply(node, step)
 
     def definition(self) -> str:
-        """The array, where there is one."""
+        """Return the array, where there is one."""
         if not self.shared_bytes:
             return ""
         kind = f"[{self.shared_bytes} x i8]"

@@ -51,7 +51,7 @@ def emit_kernel(module: ModuleText, launch: GridKernel, symbol: str) -> Entry:
 
 
 def _place(code: Writer, tag: str) -> Value:
-    """The thread's or block's place along an axis."""
+    """Return the thread's or block's place along an axis."""
     axis, letter = tag.split(".")
     name = f"%{axis}.{letter}"
     call = code.call("i32", f"@llvm.nvvm.read.ptx.sreg.{_REGISTERS[axis]}.{letter}")

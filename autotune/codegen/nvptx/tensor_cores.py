@@ -116,7 +116,7 @@ class TensorCores:
         return [self.code.op(f"extractvalue {kind} {result}, {n}") for n in range(matrices)]
 
     def _swapped(self, matrices: int) -> tuple[str, str]:
-        """Row (or column) and depth of the address that a lane gives for transposed matrices."""
+        """Return the row (or column) and depth of the address that a lane gives for transposed matrices."""
         eighth = self._lane("lshr", LANE, 3)
         if matrices == 4:
             along = self._lane("mul", self._lane("and", eighth, 1), 8)
@@ -125,7 +125,7 @@ class TensorCores:
         return "0", self._lane("and", LANE, 15)
 
     def _pair(self, factor: _Factor, first: int, depth: int) -> str:
-        """Two neighbours along the depth."""
+        """Return two neighbours along the depth."""
         group, pair = self._lane("lshr", LANE, 2), self._lane("mul", self._lane("and", LANE, 3), 2)
         offset = self._offset((group, factor.along), (pair, factor.depth))
         pointer = self._moved(factor, offset, first * factor.along + depth * factor.depth)
@@ -138,7 +138,7 @@ class TensorCores:
         return self.code.op(f"or i32 {low}, {self.code.op(f'shl i32 {high}, 16')}")
 
     def _tf32(self, factor: _Factor, first: int, depth: int) -> str:
-        """One number, rounded to the nearest of TF32."""
+        """Return one number, rounded to the nearest of TF32."""
         group, own = self._lane("lshr", LANE, 2), self._lane("and", LANE, 3)
         offset = self._offset((group, factor.along), (own, factor.depth))
         pointer = self._moved(factor, offset, first * factor.along + depth * factor.depth)
@@ -146,7 +146,7 @@ class TensorCores:
         return self.code.op(self.code.call("i32", "@llvm.nvvm.f2tf32.rna", ("float", number)))
 
     def _offset(self, *terms: tuple[str, int]) -> str:
-        """Elements: a sum of places of this lane, each times a step."""
+        """Return elements: a sum of places of this lane, each times a step."""
         total = "0"
         for place, step in terms:
             if place != "0":
@@ -155,7 +155,7 @@ class TensorCores:
         return total
 
     def _moved(self, factor: _Factor, offset: str, constant: int = 0) -> str:
-        """The pointer to a factor moved by a lane's offset, and by a number of elements."""
+        """Return the pointer to a factor moved by a lane's offset, and by a number of elements."""
         kind = memory_type(factor.buffer.dtype)
         moved = self.code.cached(
             ("lane", factor.pointer, offset), f"getelementptr {kind}, ptr {factor.pointer}, i64 {offset}"
@@ -166,7 +166,7 @@ class TensorCores:
         return self.code.cached(key, f"getelementptr {kind}, ptr {moved}, i64 {constant}")
 
     def _lane(self, op: str, a: str, b: str | int) -> str:
-        """A number that depends on the lane alone, worked out once."""
+        """Return a number that depends on the lane alone, worked out once."""
         return self.code.cached(("lane", op, a, b), f"{op} i64 {a}, {b}", 0)
 
     def _lane_of(self, value: Value, number: int) -> str:

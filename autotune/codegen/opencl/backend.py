@@ -23,7 +23,7 @@ class OpenclBackend:
     """OpenCL C (see :class:`autotune.codegen.backend.Backend`): object code is the source that a driver compiles."""
 
     def compile(self, program: LoopProgram, target: Target, name: str = "") -> DispatchCode:
-        """The source, whose first line says how each kernel is started (:mod:`autotune.codegen.gpu.starts`)."""
+        """Return the source, whose first line says how each kernel is started (:mod:`autotune.codegen.gpu.starts`)."""
         text, entries = emit_program(program, target, name or _UNNAMED)
         starts = {e.symbol: Start(e.launch, len(e.kernel.buffers)) for e in entries if e.launch}
         code = with_starts("opencl", starts, text)
@@ -49,7 +49,8 @@ def _parts(program: LoopProgram) -> list[LoopKernel]:
 
 @walks_deep
 def emit_program(program: LoopProgram, target: Target, name: str) -> tuple[str, list[Entry]]:
-    """OpenCL C of a loop program, and its entry points; raises BuildError where there is no code for a part of it."""
+    """Return OpenCL C of a loop program, and its entry points; raises BuildError where there is no code
+    for a part of it."""
     functions = set[str]()
     texts, entries = list[str](), list[Entry]()
     for number, part in enumerate(_parts(program)):

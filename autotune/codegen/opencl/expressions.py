@@ -78,7 +78,7 @@ class Expressions:
                 self._uses[id(part)] = self._uses.get(id(part), 0) + 1
 
     def value(self, node: Expr) -> Value:
-        """The value of an expression."""
+        """Return the value of an expression."""
         known = self.code.known(id(node))
         if known is not None:
             return known
@@ -93,7 +93,7 @@ class Expressions:
         return value
 
     def place(self, buffer: Buffer, indices: Sequence[Expr]) -> Value:
-        """The number of an element from the first element of its buffer."""
+        """Return the number of an element from the first element of its buffer."""
         offset, terms, depth, narrow = 0, list[str](), 0, True
         least = most = 0
         for index, stride in zip(indices, buffer.strides, strict=True):
@@ -154,7 +154,7 @@ class Expressions:
         return Value(self._wrapping(node.op, node.dtype, a, b), node.dtype, None, depth)
 
     def _index(self, node: Binary, a: Value, b: Value, depth: int) -> Value:
-        """Arithmetic that is known not to overflow, in 32 bits where that is enough."""
+        """Return arithmetic that is known not to overflow, in 32 bits where that is enough."""
         span, low = self.ranges.of(node), self.ranges.of(node.a)
         assert span is not None
         fits = INT_LIMITS[0] <= span[0] and span[1] <= INT_LIMITS[1]
@@ -170,7 +170,7 @@ class Expressions:
         return Value(self._wrapping(node.op, "int64", a, b), "int64", None, depth)
 
     def _wrapping(self, op: str, dtype: str, a: Value, b: Value) -> str:
-        """Integer arithmetic on any operands."""
+        """Return the integer arithmetic on any operands."""
         if dtype == "bool":
             text = {"*": "({} & {})", "min": "({} & {})", "//": "({1} ? {0} : 0)", "%": "0"}
             return text.get(op, "({} | {})").format(a.text, b.text)
@@ -279,7 +279,7 @@ class Expressions:
         return self.cast(self.value(node.a), node.dtype)
 
     def cast(self, value: Value, dtype: str) -> Value:
-        """A value converted to another type."""
+        """Return a value converted to another type."""
         old, depth = value.dtype, value.depth + 1
         if old == dtype:
             return value

@@ -116,7 +116,8 @@ static {to} at_{dtype}_of_{source}({type} x) {{
 
 
 def definition(name: str) -> str:
-    """The text of a function, or of a type: ``at_float8`` is a ``float8`` that lies where a ``float`` may lie."""
+    """Return the text of a function, or of a type: ``at_float8`` is a ``float8`` that lies where a
+    ``float`` may lie."""
     if name in _HALF:
         return _HALF[name]
     kind, _, rest = name.removeprefix("at_").partition("_")
@@ -143,7 +144,7 @@ def definition(name: str) -> str:
 
 
 def _saturated(dtype: str, source: str) -> str:
-    """Floating point to an integer: toward zero, within its limits, 0 of NaN.
+    """Return the floating point to an integer: toward zero, within its limits, 0 of NaN.
 
     The bounds that are compared with are powers of two, or short: exact in the floating-point type.
     """
@@ -169,7 +170,7 @@ def _saturated(dtype: str, source: str) -> str:
 
 
 def definitions(names: Collection[str]) -> str:
-    """The text of functions, and of those that they call."""
+    """Return the text of functions, and of those that they call."""
     wanted = {need for name in names for need in (*_NEEDS.get(name, ()), name)}
     order = {name: n for n, name in enumerate(_HALF)}
     if not wanted:

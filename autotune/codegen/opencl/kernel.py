@@ -29,7 +29,8 @@ _PLACES = {"blockIdx": "get_group_id", "threadIdx": "get_local_id"}
 
 
 def emit_kernel(kernel: LoopKernel, symbol: str, target: Target, functions: set[str]) -> tuple[str, Entry]:
-    """The text of a kernel or launch, and its entry point; functions of ours that it calls are added to ``functions``.
+    """Return the text of a kernel or launch, and its entry point; functions of ours that it calls are
+    added to ``functions``.
 
     Raises BuildError for what the device cannot run.
     """
@@ -39,7 +40,7 @@ def emit_kernel(kernel: LoopKernel, symbol: str, target: Target, functions: set[
 
 
 def _plain(stmt: Stmt) -> Stmt:
-    """Declared instructions as the loops that they stand for; nothing is prefetched."""
+    """Return the declared instructions as the loops that they stand for; nothing is prefetched."""
     if isinstance(stmt, Intrinsic):
         return _plain(stmt.body)
     return sequence([]) if isinstance(stmt, Prefetch) else with_parts(stmt, _plain)
@@ -94,7 +95,7 @@ class _Kernel:
         return found.launch
 
     def text(self, symbol: str, items: Size) -> str:
-        """The kernel: memory and an offset for each buffer, then the tiles."""
+        """Return the kernel: memory and an offset for each buffer, then the tiles."""
         buffers = self.kernel.buffers
         arguments = [f"__global uchar *p{n}, const ulong o{n}" for n, _ in enumerate(buffers)]
         inner = [

@@ -17,7 +17,8 @@ class Ranges:
         self._found: dict[int, tuple[Expr, Range | None]] = {}
 
     def of(self, node: Expr) -> Range | None:
-        """The range of a node, None where it is not known. Nodes are kept, so that none takes another's place."""
+        """Return the range of a node, None where it is not known. Nodes are kept, so that none takes
+        another's place."""
         found = self._found.get(id(node))
         if found is None:
             found = self._found[id(node)] = node, self._of(node)

@@ -80,7 +80,7 @@ class Statements:
             self.local_bytes += count * ITEM_BYTES[buffer.dtype]
 
     def evaluated(self, node: Expr, stem: str) -> Value:
-        """An expression that other statements use, under a name."""
+        """Return an expression that other statements use, under a name."""
         with self.code.statement():
             self.expressions.begin(node)
             value = self.expressions.value(node)

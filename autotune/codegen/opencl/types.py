@@ -56,20 +56,21 @@ class Value(NamedTuple):
 
 
 def register_type(dtype: str) -> str:
-    """Type of OpenCL C that values are computed with. Raises BuildError for types that this backend has not."""
+    """Return the type of OpenCL C that values are computed with. Raises BuildError for types that this
+    backend has not."""
     if dtype not in _REGISTER:
         raise BuildError(f"code for OpenCL devices has no type {dtype}\n  it has: {', '.join(_REGISTER)}")
     return _REGISTER[dtype]
 
 
 def memory_type(dtype: str) -> str:
-    """Type of OpenCL C of elements in memory. Raises BuildError for types that this backend has not."""
+    """Return the type of OpenCL C of elements in memory. Raises BuildError for types that this backend has not."""
     register_type(dtype)
     return _MEMORY[dtype]
 
 
 def whole(number: int, dtype: str = "int64") -> Value:
-    """An integer constant."""
+    """Return an integer constant."""
     narrow = dtype == "int64" and INT_LIMITS[0] <= number <= INT_LIMITS[1]
     return Value(_integer(number, "int32" if narrow else dtype), dtype, number, 0, narrow)
 
@@ -86,14 +87,14 @@ def _integer(number: int, dtype: str) -> str:
 
 
 def constant(node: Const) -> Value:
-    """A constant of any type."""
+    """Return a constant of any type."""
     if not is_float(node.dtype):
         return whole(int(node.value), node.dtype)
     return Value(floating(float(node.value), node.dtype), node.dtype)
 
 
 def floating(value: float, dtype: str) -> str:
-    """A floating-point constant, exactly.
+    """Return a floating-point constant, exactly.
 
     >>> floating(0.5, "float32"), floating(-1.0, "float64")
     ('0x1.0000000000000p-1f', '(-0x1.0000000000000p+0)')
@@ -120,7 +121,7 @@ def _single(value: float) -> float:
 
 
 def _rounded(value: float, dtype: str) -> float:
-    """The nearest number of a type of two bytes."""
+    """Return the nearest number of a type of two bytes."""
     import numpy as np
 
     with np.errstate(over="ignore"):
@@ -128,12 +129,12 @@ def _rounded(value: float, dtype: str) -> float:
 
 
 def vector_type(dtype: str, lanes: int) -> str:
-    """A vector of register values."""
+    """Return a vector of register values."""
     return f"{_REGISTER[dtype]}{lanes}"
 
 
 def unsigned(dtype: str) -> str:
-    """The register type of the unsigned integers of the same size, of 32 bits at least.
+    """Return the register type of the unsigned integers of the same size, of 32 bits at least.
 
     C computes with shorter ones in ``int``, whose products of two ``ushort`` overflow.
     """
@@ -141,7 +142,7 @@ def unsigned(dtype: str) -> str:
 
 
 def wraps(dtype: str) -> bool:
-    """Whether arithmetic must be told to wrap: in C that of signed numbers does not, nor that of short ones."""
+    """Return whether arithmetic must be told to wrap: in C that of signed numbers does not, nor that of short ones."""
     return not is_unsigned(dtype) or dtype in ("uint16", "uint8")
 
 

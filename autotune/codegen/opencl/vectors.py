@@ -64,7 +64,7 @@ def coefficient(node: Expr, variable: Var) -> int | None:
 
 
 def step(access: Load | Store, variable: Var) -> int | None:
-    """Elements from one lane's access to the next one's."""
+    """Return elements from one lane's access to the next one's."""
     total = 0
     for index, stride in zip(access.indices, access.buffer.strides, strict=True):
         found = coefficient(index, variable)
@@ -100,7 +100,7 @@ class Vectors:
         """Buffers that are arrays of vectors of so many lanes: compilers keep these in registers."""
 
     def packing(self, node: Allocate) -> int:
-        """Lanes of the vectors that a buffer is an array of, 0 where it is one of single elements."""
+        """Return lanes of the vectors that a buffer is an array of, 0 where it is one of single elements."""
         buffer = node.buffer
         if buffer.dtype not in _TYPES or not buffer.shape:
             return 0
@@ -108,7 +108,7 @@ class Vectors:
         return found if found > 1 and buffer.elements % found == 0 else 0
 
     def widths(self, extent: int) -> list[int]:
-        """Lanes of the vectors that cover so many iterations, one after another."""
+        """Return lanes of the vectors that cover so many iterations, one after another."""
         found, widest = list[int](), max(2, min(self.lanes, 16))
         while extent > 0:
             found.append(next((w for w in _WIDTHS if w <= min(widest, extent)), 1))
@@ -130,7 +130,7 @@ class Vectors:
     # -- what can be ----------------------------------------------------------------------------------------
 
     def suits(self, node: For) -> bool:
-        """Whether a loop is written with vectors."""
+        """Return whether a loop is written with vectors."""
         stores = _stores(node.body)
         return stores is not None and node.extent > 1 and all(self._suits(s, node.var) for s in stores)
 
@@ -181,7 +181,7 @@ class Vectors:
             self.code.line(f"vstore{lanes.count}({value.text}, 0, {pointer} + {_bracketed(place)});")
 
     def _value(self, node: Expr, lanes: _Lanes) -> tuple[Value, bool]:
-        """A value, and whether it has lanes."""
+        """Return a value, and whether it has lanes."""
         if not any(found is lanes.variable for found in nodes(node)):
             return self.expressions.value(node), False
         known = self.code.known(~id(node))
@@ -229,7 +229,7 @@ class Vectors:
         return Value(f"vload{lanes.count}(0, {pointer} + {_bracketed(place)})", node.dtype, None, 1)
 
     def _pointed(self, buffer: Buffer, place: Value, lanes: int, const: str = "") -> str:
-        """Lanes in memory from an element on."""
+        """Return lanes in memory from an element on."""
         assert self.spaces is not None
         kind = self.code.function(f"at_{vector_type(buffer.dtype, lanes)}")
         pointer = self.expressions.pointer(buffer)
@@ -248,7 +248,7 @@ class Vectors:
         return Value(f"{FUNCTIONS[node.name]}({value.text})", node.dtype, None, value.depth + 1)
 
     def _select(self, node: Select, lanes: _Lanes) -> Value:
-        """One condition for all lanes: a branch."""
+        """Return one condition for all lanes: a branch."""
         cond = self.expressions.value(node.cond)
         if cond.number is not None:
             side = self._value(node.a if cond.number else node.b, lanes)
@@ -262,7 +262,7 @@ class Vectors:
         return Value(name, node.dtype)
 
     def _spread(self, side: tuple[Value, bool], dtype: str, lanes: _Lanes) -> Value:
-        """The value in all lanes."""
+        """Return the value in all lanes."""
         value, wide = side
         if wide:
             return value
@@ -278,7 +278,8 @@ def _vector_number(place: Value, lanes: int) -> str:
 
 
 def _packed_width(vectors: Vectors, body: Stmt, buffer: Buffer) -> int:
-    """Lanes of all vectors that access a buffer, each at a multiple of them; 0 where that is not how it is accessed."""
+    """Return lanes of all vectors that access a buffer, each at a multiple of them; 0 where that is not
+    how it is accessed."""
     widths = set[int]()
     pending: list[tuple[Stmt, For | None]] = [(body, None)]
     while pending:
@@ -298,7 +299,7 @@ def _packed_width(vectors: Vectors, body: Stmt, buffer: Buffer) -> int:
 
 
 def _multiple(access: Load | Store, lane: Var, width: int) -> bool:
-    """Whether the first lane of an access is at a multiple of ``width``."""
+    """Return whether the first lane of an access is at a multiple of ``width``."""
     for index, stride in zip(access.indices, access.buffer.strides, strict=True):
         if stride % width == 0:
             continue
@@ -309,7 +310,7 @@ def _multiple(access: Load | Store, lane: Var, width: int) -> bool:
 
 
 def _form(node: Expr, lane: Var) -> list[int] | None:
-    """Constant and coefficients of an index that is a line, that of the lane's variable left out."""
+    """Return the constant and coefficients of an index that is a line, that of the lane's variable left out."""
     if isinstance(node, Const):
         return [int(node.value)]
     if isinstance(node, Var):
@@ -326,7 +327,7 @@ def _form(node: Expr, lane: Var) -> list[int] | None:
 
 
 def _stores(body: Stmt) -> Sequence[Store] | None:
-    """The stores that a body is, None where it is something else."""
+    """Return the stores that a body is, None where it is something else."""
     if isinstance(body, Store):
         return [body]
     if isinstance(body, Seq) and all(isinstance(part, Store) for part in body.stmts):

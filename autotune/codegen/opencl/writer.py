@@ -26,13 +26,13 @@ class Writer:
         self.lines.append("  " * self._indent + text)
 
     def fresh(self, stem: str) -> str:
-        """A new name."""
+        """Return a new name."""
         self._names += 1
         letters = "".join(c if c.isalnum() and c.isascii() else "_" for c in stem)
         return f"{letters}_{self._names}"
 
     def function(self, name: str) -> str:
-        """The name of a function of ours, which the program then has."""
+        """Return the name of a function of ours, which the program then has."""
         self.functions.add(name)
         return name
 
@@ -61,7 +61,7 @@ class Writer:
         self._known = before
 
     def known(self, key: int) -> Value | None:
-        """A value that was worked out for this statement."""
+        """Return a value that was worked out for this statement."""
         for values in reversed(self._known):
             if key in values:
                 return values[key]
@@ -72,7 +72,7 @@ class Writer:
         self._known[-1][key] = value
 
     def named(self, value: Value, stem: str = "t", ctype: str = "") -> Value:
-        """The value under a name of its own."""
+        """Return the value under a name of its own."""
         name = self.fresh(stem)
         self.line(f"const {ctype or value.ctype} {name} = {value.text};")
         return value._replace(text=name, depth=0)

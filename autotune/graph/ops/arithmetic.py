@@ -28,7 +28,7 @@ class Arithmetic:
     """Numbers in a floating-point type."""
 
     def within(self, k: Any, extent: int) -> Any:
-        """An index as it is, or that of the end that it lies beyond."""
+        """Return an index as it is, or that of the end that it lies beyond."""
         return self.low(self.high(k, 0), extent - 1)
 
 

@@ -81,7 +81,7 @@ def _sizes(types: Types) -> _Sizes:
 
 
 def _shares(own: Sequence[int], q: Sequence[int]) -> bool:
-    """Whether keys or values of a shape are there for each of the queries."""
+    """Return whether keys or values of a shape are there for each of the queries."""
     return len(own) == len(q) and all(a in (1, b) for a, b in zip(own[:-2], q[:-2], strict=True))
 
 
@@ -124,7 +124,7 @@ def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
 
 
 def _read_shared(tensor: te.Tensor, lead: Index, row: Expr, column: Expr) -> Expr:
-    """An element of keys or values, whose leading dimensions of extent 1 are read by all."""
+    """Return an element of keys or values, whose leading dimensions of extent 1 are read by all."""
     own = (0 if d == 1 else i for d, i in zip(tensor.shape[:-2], lead, strict=True))
     return tensor(*own, row, column)
 
@@ -152,19 +152,19 @@ class _Program:
         return stage(shape, named_axes(names, body), f"{self.out}.{suffix}")
 
     def split(self, index: Index, j: Expr) -> tuple[Index, Expr]:
-        """Leading index without the block, and the number of a key in all keys."""
+        """Return the leading index without the block, and the number of a key in all keys."""
         if not self.blocks:
             return index, j
         return index[: self.rank], index[self.rank] * self.width + j
 
     def key_guarded(self, key: Expr, value: Expr) -> Expr:
-        """0 for the keys that the last block does not have."""
+        """Return 0 for the keys that the last block does not have."""
         if not self.blocks or self.sizes.n % self.width == 0:
             return value
         return te.if_then_else(key < self.sizes.n, value, te.const(0.0, self.q.dtype))
 
     def exponentials(self) -> tuple[te.Tensor, te.Tensor]:
-        """(maxima of the scores, exponentials of what they exceed the scores by)."""
+        """Return (maxima of the scores, exponentials of what they exceed the scores by)."""
         sizes, width, dtype = self.sizes, self.width, self.q.dtype
 
         def key(*index: Expr) -> Expr:
@@ -189,7 +189,7 @@ class _Program:
         return top, self.stage("exp", shape, "ij", lambda *x: te.exp(masked(*x) - top(*x[:-1])))
 
     def masked(self, index: Index, score: Expr) -> Expr:
-        """A score with scale and masks."""
+        """Return a score with scale and masks."""
         *outer, i, j = index
         lead, key = self.split(outer, j)
         dtype, mask = self.q.dtype, self.mask
@@ -208,7 +208,7 @@ class _Program:
         return te.if_then_else(key < self.sizes.n, value, never) if partial else value
 
     def result(self) -> te.Tensor:
-        """The output."""
+        """Return the output."""
         sizes, width = self.sizes, self.width
         top, exps = self.exponentials()
         rs = te.reduce_axis((0, width), name="rj")
@@ -230,7 +230,8 @@ class _Program:
         return stage(shape, lambda *x: acc(*x) * inverse(*x[:-1]), self.out)
 
     def filled(self, total: Expr, value: Expr) -> Expr:
-        """A value of a row; 0 where nothing of the row is kept, if that is asked for: any other sum is at least 1."""
+        """Return a value of a row; 0 where nothing of the row is kept, if that is asked for: any other
+        sum is at least 1."""
         if not int_attr(self.attrs, "zero_empty"):
             return value
         zero = te.const(0.0, self.q.dtype)

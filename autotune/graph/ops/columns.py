@@ -46,7 +46,7 @@ def _complete_col2im(types: Types, attrs: dict[str, Attr]) -> None:
 
 
 def _window(x: TensorType, attrs: Attrs) -> Window:
-    """The window over the image; its positions are the last axis of x."""
+    """Return the window over the image; its positions are the last axis of x."""
     image, block = ints_attr(attrs, "image_shape"), ints_attr(attrs, "block_shape")
     if len(image) != len(block) or x.rank != 3:
         raise GraphError(
@@ -112,7 +112,7 @@ def _complete_deformed(types: Types, attrs: dict[str, Attr]) -> None:
 
 
 def _deformed_window(types: Types, attrs: Attrs) -> tuple[Window, int]:
-    """The window before its taps are moved, and the channels that are moved alike."""
+    """Return the window before its taps are moved, and the channels that are moved alike."""
     x, offsets, mask = at(types, 0), at(types, 1), optional(types, 2)
     require_float("DeformedColumns", types)
     if x.rank != 4:
@@ -137,7 +137,7 @@ def _deformed_infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _around(a: Arithmetic, place: Any, extent: int) -> list[tuple[Any, Any]]:
-    """The two elements around a place along an axis, and what they count; 0 where there is none."""
+    """Return the two elements around a place along an axis, and what they count; 0 where there is none."""
     place = a.low(a.high(place, -2.0), float(extent + 1))
     below = a.floor(place)
     k, t = a.integer(below), place - below
@@ -200,7 +200,7 @@ def _deformed_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> l
 
 
 def _deformed_flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
-    """Four products and sums an element."""
+    """Return four products and sums an element."""
     return 8 * results[0].size
 
 

@@ -24,7 +24,7 @@ _WIDE = ("float32", "float64")
 
 
 def at(items: Sequence[T | None], i: int) -> T:
-    """A required input's type, array or tensor."""
+    """Return a required input's type, array or tensor."""
     found = items[i]
     if found is None:
         raise InternalError(f"input {i} is absent")
@@ -32,7 +32,7 @@ def at(items: Sequence[T | None], i: int) -> T:
 
 
 def optional(items: Sequence[Any], i: int) -> Any:
-    """The i-th item, or None if it is absent or the list ends before it."""
+    """Return the i-th item, or None if it is absent or the list ends before it."""
     return items[i] if i < len(items) else None
 
 
@@ -60,7 +60,7 @@ def _typed(attrs: Attrs, key: str, kind: type[T] | tuple[type[T], ...], what: st
 
 
 def positive_axis(axis: int, rank: int) -> int:
-    """The axis counted from the front. Raises GraphError if it is out of range."""
+    """Return the axis counted from the front. Raises GraphError if it is out of range."""
     if not -rank <= axis < rank:
         raise GraphError(f"axis {axis} is out of range for rank {rank}")
     return axis % rank
@@ -77,7 +77,7 @@ def channel_axis(rank: int, attrs: Attrs) -> int:
 
 
 def positive_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """The axes counted from the front, sorted. Raises GraphError if one comes twice."""
+    """Return the axes counted from the front, sorted. Raises GraphError if one comes twice."""
     found = sorted(positive_axis(a, rank) for a in axes)
     if len(set(found)) != len(found):
         raise GraphError(f"axes {tuple(axes)} name an axis twice")
@@ -85,7 +85,7 @@ def positive_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """NumPy's multidirectional broadcast. Raises GraphError if the shapes do not fit."""
+    """Return NumPy's multidirectional broadcast. Raises GraphError if the shapes do not fit."""
     rank = max((len(s) for s in shapes), default=0)
     out = [1] * rank
     for shape in shapes:
@@ -99,7 +99,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
 
 
 def broadcasts_to(shape: Sequence[int], target: Sequence[int]) -> bool:
-    """Whether a shape broadcasts to the target without changing it."""
+    """Return whether a shape broadcasts to the target without changing it."""
     lead = len(target) - len(shape)
     return lead >= 0 and all(d in (1, t) for d, t in zip(shape, target[lead:], strict=True))
 
@@ -112,7 +112,7 @@ def require_float(what: str, types: Types) -> None:
 
 
 def require_same_dtype(what: str, types: Types) -> str:
-    """The common dtype. Raises GraphError if there are several."""
+    """Return the common dtype. Raises GraphError if there are several."""
     dtypes = list(dict.fromkeys(t.dtype for t in types if t is not None))
     if len(dtypes) != 1:
         raise GraphError(f"{what}: operands are {' and '.join(dtypes)}; cast them to one dtype")
@@ -129,7 +129,8 @@ def require_columns(what: str, attrs: Attrs, count: int) -> None:
 
 
 def as_read(types: Types) -> Types:
-    """The types of a product's operands as they are multiplied: weights (the second) may be stored in a shorter type.
+    """Return the types of a product's operands as they are multiplied: weights (the second) may be
+    stored in a shorter type.
 
     float32 weights are stored in one of :data:`STORED`, each of whose numbers is one of float32, and widened as they
     are read.
@@ -141,12 +142,12 @@ def as_read(types: Types) -> Types:
 
 
 def accumulated_in(dtype: str) -> str:
-    """The dtype in which sums are taken: float16 and bfloat16 are for storage, their sums are float32."""
+    """Return the dtype in which sums are taken: float16 and bfloat16 are for storage, their sums are float32."""
     return "float32" if dtype in HALVES else dtype
 
 
 def narrowed(tensor: te.Tensor, dtype: str, name: str) -> te.Tensor:
-    """A stage that brings sums to the dtype that they are stored in."""
+    """Return a stage that brings sums to the dtype that they are stored in."""
     return stage(tensor.shape, lambda *i: te.cast(tensor(*i), dtype), name)
 
 
@@ -157,7 +158,7 @@ def read_broadcast(tensor: te.Tensor, index: Index) -> Expr:
 
 
 def linear(index: Index, shape: Sequence[int]) -> Expr:
-    """Row-major position of an index; terms of extent 1 are left out."""
+    """Return the row-major position of an index; terms of extent 1 are left out."""
     position: Expr = 0
     for i, d in zip(index, shape, strict=True):
         if d != 1:
@@ -166,7 +167,7 @@ def linear(index: Index, shape: Sequence[int]) -> Expr:
 
 
 def delinear(position: Expr, shape: Sequence[int]) -> list[Expr]:
-    """Index of a row-major position; the outermost needs no %."""
+    """Return the index of a row-major position; the outermost needs no %."""
     index: list[Expr] = []
     outermost = True
     for k, d in enumerate(shape):
@@ -188,7 +189,7 @@ def pad_stage(
     name: str,
     element: Callable[[Expr], Expr] = lambda e: e,
 ) -> te.Tensor:
-    """A stage that surrounds a tensor by a value; negative amounts crop.
+    """Return a stage that surrounds a tensor by a value; negative amounts crop.
 
     `element` is applied to what is read, not to the padding.
     """
@@ -213,7 +214,7 @@ def pad_stage(
 
 
 def named_axes(names: Sequence[str], body: Callable[..., Expr]) -> Callable[..., Expr]:
-    """`body`, as a function whose parameters (and so te's loop variables) have these names."""
+    """Return `body`, as a function whose parameters (and so te's loop variables) have these names."""
 
     def call(*index: Expr) -> Expr:
         return body(*index)
@@ -224,11 +225,11 @@ def named_axes(names: Sequence[str], body: Callable[..., Expr]) -> Callable[...,
 
 
 def spatial_names(rank: int) -> list[str]:
-    """Names of the spatial axes, the last one "w": ["w"], ["h", "w"] or ["d", "h", "w"]."""
+    """Return names of the spatial axes, the last one "w": ["w"], ["h", "w"] or ["d", "h", "w"]."""
     return ["d", "h", "w"][-rank:] if rank <= 3 else [f"x{i}" for i in range(rank)]
 
 
 def stage(shape: Sequence[int], body: Callable[..., Expr], name: str) -> te.Tensor:
-    """`te.compute` of one tensor."""
+    """Return `te.compute` of one tensor."""
     tensor: te.Tensor = te.compute(tuple(shape), body, name=name)
     return tensor

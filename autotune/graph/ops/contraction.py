@@ -44,7 +44,7 @@ from autotune.graph.ops.registry import define
 
 
 def matmul_shape(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
-    """Shape of a MatMul; raises GraphError if the operands do not fit."""
+    """Return the shape of a MatMul; raises GraphError if the operands do not fit."""
     if not a or not b:
         raise GraphError("MatMul takes no scalars")
     if a[-1] != b[-2 if len(b) > 1 else 0]:
@@ -84,7 +84,7 @@ def _matmul_compute(tensors: Tensors, _: Attrs, names: Sequence[str]) -> list[te
 
 
 def matmul_stage(a: te.Tensor, b: te.Tensor, name: str, dtype: str) -> te.Tensor:
-    """The sums of products of a MatMul, its operands converted to ``dtype`` before they are multiplied."""
+    """Return the sums of products of a MatMul, its operands converted to ``dtype`` before they are multiplied."""
     shape = matmul_shape(a.shape, b.shape)
     rows, columns = min(a.ndim - 1, 1), min(b.ndim - 1, 1)
     batch_rank = len(shape) - rows - columns
@@ -106,7 +106,7 @@ def matmul_stage(a: te.Tensor, b: te.Tensor, name: str, dtype: str) -> te.Tensor
 
 
 def matmul_flops(types: Types, results: Sequence[TensorType], _: Attrs) -> int:
-    """A multiplication and an addition an element of the result and step of the sum."""
+    """Return a multiplication and an addition an element of the result and step of the sum."""
     return 2 * results[0].size * at(types, 0).shape[-1]
 
 
@@ -132,7 +132,7 @@ def _gemm_infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _added(operands: Sequence[Any], attrs: Attrs) -> Any:
-    """The operand that is added to the product; with beta = 0 none, whatever c holds, as in BLAS."""
+    """Return the operand that is added to the product; with beta = 0 none, whatever c holds, as in BLAS."""
     return optional(operands, 2) if float_attr(attrs, "beta") != 0 else None
 
 

@@ -61,13 +61,13 @@ class GroupedChannels:
         return self.out_channels // self.groups
 
     def shape_of(self, size: Sequence[int]) -> tuple[int, ...]:
-        """Shape of an output of such a spatial size in its layout."""
+        """Return the shape of an output of such a spatial size in its layout."""
         if self.channels_last:
             return (self.batch, *size, self.out_channels)
         return (self.batch, self.out_channels, *size)
 
     def result(self, op: str, types: Types, size: Sequence[int]) -> list[TensorType]:
-        """The type of the output; raises GraphError for a bias that does not fit."""
+        """Return the type of the output; raises GraphError for a bias that does not fit."""
         bias = optional(types, 2)
         if bias is not None and bias.shape != (self.out_channels,):
             raise GraphError(f"{op}: bias of shape {bias.shape}, expected {(self.out_channels,)}")
@@ -112,7 +112,7 @@ def complete_conv(types: Types, attrs: dict[str, Attr]) -> None:
 
 
 def geometry(types: Types, attrs: Attrs) -> ConvGeometry:
-    """The sizes of a Conv node from its input types and complete attributes.
+    """Return the sizes of a Conv node from its input types and complete attributes.
 
     Raises GraphError if channels, groups, kernel or padding do not fit.
     """
@@ -186,7 +186,7 @@ def _input_channel(geo: ConvGeometry, oc: Expr, rc: Expr) -> Expr:
 
 
 def sum_stage(geo: ConvGeometry, x: te.Tensor, w: te.Tensor, name: str, dtype: str) -> te.Tensor:
-    """The sums of products of a convolution, converted to ``dtype`` before they are multiplied."""
+    """Return the sums of products of a convolution, converted to ``dtype`` before they are multiplied."""
     spatial = spatial_names(geo.window.rank)
     window = geo.window.reduce_axes()
     rc = te.reduce_axis((0, geo.group_inputs), name="rc")
@@ -234,7 +234,7 @@ def _flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
 
 
 def _workload(types: Types, attrs: Attrs) -> WorkloadKind:
-    """Convolutions of one input channel a group have schedules of their own."""
+    """Return Convolutions of one input channel a group have schedules of their own."""
     per_group = at(types, 1).shape[-2 if attrs["layout"] == "NHWC" else 1]
     return "depthwise" if int_attr(attrs, "group") > 1 and per_group == 1 else "convolution"
 

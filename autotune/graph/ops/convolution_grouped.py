@@ -107,7 +107,7 @@ def _flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
 
 
 def _steps(types: Types, _: Attrs) -> int:
-    """Terms of a sum."""
+    """Return terms of a sum."""
     return math.prod(at(types, 1).shape[:-2])
 
 

@@ -62,7 +62,7 @@ def _complete(types: Types, attrs: dict[str, Attr]) -> None:
 
 
 def transposed_geometry(types: Types, attrs: Attrs) -> TransposedGeometry:
-    """The sizes of a ConvTranspose node from its input types and complete attributes.
+    """Return the sizes of a ConvTranspose node from its input types and complete attributes.
 
     Raises GraphError if channels, groups or padding do not fit.
     """
@@ -152,7 +152,7 @@ def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
 
 
 def _spread(geo: TransposedGeometry, x: te.Tensor, name: str) -> te.Tensor:
-    """The input at every stride-th place of an array that a plain convolution turns into the output."""
+    """Return the input at every stride-th place of an array that a plain convolution turns into the output."""
     before = [(k - 1) * d - p for k, d, p in zip(geo.kernel, geo.dilations, geo.pad_begin, strict=True)]
     size = [o + (k - 1) * d for o, k, d in zip(geo.out_size, geo.kernel, geo.dilations, strict=True)]
     shape = (geo.batch, *size, geo.in_channels) if geo.channels_last else (geo.batch, geo.in_channels, *size)

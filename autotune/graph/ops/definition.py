@@ -65,7 +65,7 @@ class Attribute:
     choices: tuple[str, ...] = ()
 
     def check(self, op: str, key: str, value: Attr) -> Attr:
-        """The value in the declared type (bool to int, int to float), or GraphError."""
+        """Return the value in the declared type (bool to int, int to float), or GraphError."""
         if self.type == "int" and isinstance(value, int):
             return int(value)
         if self.type == "float" and isinstance(value, (int, float)):
@@ -107,7 +107,7 @@ class OpDef:
     flops_rule: Flops | None = None
     """Counts arithmetic; without it there is one operation an element of the larger side."""
     in_onnx: bool = True
-    """Whether ONNX has the operator under this name, with these inputs."""
+    """True if ONNX has the operator under this name, with these inputs."""
 
     # Dispatches
     workload_rule: WorkloadRule | None = None
@@ -121,7 +121,7 @@ class OpDef:
     view: ViewKind | None = None
     """How operand and result can share memory."""
     crosses: bool = False
-    """Whether its result is its operand on another device, which attribute `device` names."""
+    """True if its result is its operand on another device, which attribute `device` names."""
     part_rule: PartRule | None = None
     """Where each result of a view lies in the operand, or each operand of a join in the result; not for a reshape."""
 
@@ -132,7 +132,7 @@ class OpDef:
     neutral: float | None = None
     """The number that changes nothing as the last operand, or as any one of a commutative operator."""
     is_copy_rule: Applies | None = None
-    """Whether the result is the first operand as it is; without a rule it never is."""
+    """True if the result is the first operand as it is; without a rule it never is."""
     permutable: Literal["axis", "axes"] | None = None
     """The attribute that names axes: the operator is the same in any order of its operands' axes, if these follow."""
     axis_lists: tuple[str, ...] = ()
@@ -145,14 +145,14 @@ class OpDef:
     index_input: int | None = None
     """The input that holds indices along attribute `axis` of input 0."""
     index_tuples: bool = False
-    """Whether its last dimension holds an index along each of several axes instead, from `batch_dims` on (or 0)."""
+    """True if its last dimension holds an index along each of several axes instead, from `batch_dims` on (or 0)."""
     sum_length: Length | None = None
     """Terms of the sums of a product of the first two inputs."""
     positive_inputs: tuple[int, ...] = ()
     """Inputs that must be positive for results to be finite."""
 
     def canonical(self, types: Types, attrs: Attrs) -> dict[str, Attr]:
-        """The attributes with defaults filled in and axes normalised, sorted by name.
+        """Return the attributes with defaults filled in and axes normalised, sorted by name.
 
         Raises GraphError for a missing or unknown attribute or a wrong number of inputs.
         """
@@ -175,7 +175,8 @@ class OpDef:
 
     @property
     def pointwise(self) -> bool:
-        """Whether an element of the result is the same function of the operands' elements at its place, anywhere."""
+        """Return whether an element of the result is the same function of the operands' elements at its
+        place, anywhere."""
         return self.kind == "elementwise" and not self.positional
 
     @property
@@ -186,7 +187,8 @@ class OpDef:
         return "elementwise" if self.kind == "elementwise" else self.moves
 
     def workload_kind(self, types: Types, attrs: Attrs) -> WorkloadKind:
-        """The kind of a workload that it is the anchor of, "elementwise" if it is none; the attributes are complete."""
+        """Return the kind of a workload that it is the anchor of, "elementwise" if it is none; the
+        attributes are complete."""
         if self.workload_rule is not None:
             return self.workload_rule(types, attrs)
         return self.kind if self.kind in ANCHOR_KINDS else "elementwise"
@@ -215,7 +217,8 @@ class OpDef:
         return None
 
     def indexed_axes(self, types: Types, attrs: Attrs) -> tuple[int, ...]:
-        """The axes of input 0 that the input of indices chooses along, one a column; the attributes are complete."""
+        """Return the axes of input 0 that the input of indices chooses along, one a column; the
+        attributes are complete."""
         indices = None if self.index_input is None else types[self.index_input]
         if indices is None:
             return ()
@@ -225,16 +228,16 @@ class OpDef:
         return tuple(range(first, first + indices.shape[-1]))
 
     def is_copy(self, types: Types, attrs: Attrs) -> bool:
-        """Whether the result is the first operand, as it is; the attributes are complete."""
+        """Return whether the result is the first operand, as it is; the attributes are complete."""
         return self.is_copy_rule is not None and self.is_copy_rule(types, attrs)
 
     def complete_and_infer(self, types: Types, attrs: Attrs) -> tuple[dict[str, Attr], list[TensorType]]:
-        """`canonical` and `infer` at once."""
+        """Return `canonical` and `infer` at once."""
         full = self.canonical(types, attrs)
         return full, self.infer_rule(types, full)
 
     def reference(self, arrays: Arrays, attrs: Attrs) -> list[Array]:
-        """NumPy result, in the dtypes that `infer` promises."""
+        """Return NumPy result, in the dtypes that `infer` promises."""
         types = [None if a is None else TensorType.of(a) for a in arrays]
         full = self.canonical(types, attrs)
         expected = self.infer_rule(types, full)
@@ -249,7 +252,7 @@ class OpDef:
         return results
 
     def compute(self, tensors: Tensors, attrs: Attrs, name: str | Sequence[str]) -> list[te.Tensor]:
-        """Tensor expressions of the outputs, named `name` (one name an output)."""
+        """Return the tensor expressions of the outputs, named `name` (one name an output)."""
         if self.compute_rule is None:
             raise GraphError(f"{self.name} has no tensor expression: it must be folded away")
         types = [None if t is None else TensorType(t.shape, t.dtype) for t in tensors]

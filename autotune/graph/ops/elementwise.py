@@ -92,7 +92,7 @@ def _sigmoid(x: Array) -> Array:
 
 
 def _bound(attrs: Attrs, key: str, dtype: str) -> float | int:
-    """A bound of Clip, brought into the range of an integer dtype."""
+    """Return a bound of Clip, brought into the range of an integer dtype."""
     value = float_attr(attrs, key)
     if dtype in FLOATS:
         return value

@@ -25,12 +25,13 @@ class Part:
 
     @classmethod
     def permuted(cls, perm: Sequence[int]) -> Part:
-        """All of the whole, with its axes in another order."""
+        """Return all of the whole, with its axes in another order."""
         return cls((0,) * len(perm), (1,) * len(perm), tuple(perm))
 
     @classmethod
     def cut(cls, rank: int, starts: Mapping[int, int], steps: Mapping[int, int] | None = None) -> Part:
-        """The elements from ``starts`` on along some axes, by their numbers, in ``steps``; all along the others."""
+        """Return the elements from ``starts`` on along some axes, by their numbers, in ``steps``; all
+        along the others."""
         axes, steps = tuple(range(rank)), steps or {}
         return cls(tuple(starts.get(a, 0) for a in axes), tuple(steps.get(a, 1) for a in axes), axes)
 
@@ -40,14 +41,14 @@ class Part:
         return [i * step + start for i, start, step in zip(own, self.starts, self.steps, strict=True)]
 
     def taken(self, whole: Array, shape: Sequence[int]) -> Array:
-        """A copy of the part, which has this shape."""
+        """Return a copy of the part, which has this shape."""
         begins, ends = self.position([0] * len(shape)), self.position(shape)
         index = zip(begins, ends, self.steps, strict=True)
         found = whole[(*(slice(b, e if e >= 0 else None, step) for b, e, step in index), ...)]
         return found.transpose(self.perm).copy()
 
     def placed(self, strides: Sequence[int]) -> tuple[int, tuple[int, ...]]:
-        """First element and strides of the part, in elements, for a whole with these strides."""
+        """Return the first element and strides of the part, in elements, for a whole with these strides."""
         offset = sum(start * stride for start, stride in zip(self.starts, strides, strict=True))
         return offset, tuple(strides[axis] * self.steps[axis] for axis in self.perm)
 
@@ -68,7 +69,7 @@ class Weights:
     outputs: int
 
     def channels_last(self, rank: int) -> tuple[int, ...]:
-        """The permutation of the axes from NCHW to NHWC.
+        """Return the permutation of the axes from NCHW to NHWC.
 
         >>> Weights(inputs=1, outputs=0).channels_last(4)
         (2, 3, 1, 0)
@@ -77,11 +78,11 @@ class Weights:
 
     @property
     def outputs_of_all_groups(self) -> bool:
-        """Whether the output channels are those of all groups; the axis that ONNX has first goes over all."""
+        """Return whether the output channels are those of all groups; the axis that ONNX has first goes over all."""
         return self.outputs == 0
 
     def output_axis(self, attrs: Attrs) -> int:
-        """The axis of the output channels in the layout that the attributes name."""
+        """Return the axis of the output channels in the layout that the attributes name."""
         return -1 if attrs["layout"] == "NHWC" else self.outputs
 
 

@@ -204,7 +204,7 @@ def _unique_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> lis
 
 
 def _most(boxes: TensorType | te.Tensor, attrs: Attrs) -> int:
-    """Boxes of a class at most."""
+    """Return boxes of a class at most."""
     return max(0, min(int_attr(attrs, "max_output_boxes_per_class"), boxes.shape[1]))
 
 
@@ -222,7 +222,7 @@ def _suppression_infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _corners(box: Sequence[Expr], attrs: Attrs, least: object, most: object) -> list[Expr]:
-    """Low and high corners of a box of two corners in any order, or of a centre and sizes."""
+    """Return the low and high corners of a box of two corners in any order, or of a centre and sizes."""
     if int_attr(attrs, "center_point_box"):
         x, y, width, height = box
         return [y - height / 2, x - width / 2, y + height / 2, x + width / 2]
@@ -231,7 +231,7 @@ def _corners(box: Sequence[Expr], attrs: Attrs, least: object, most: object) -> 
 
 
 def _overlap(a: Sequence[Expr], b: Sequence[Expr], least: object, most: object) -> tuple[Expr, Expr]:
-    """Areas of the intersection and of the union of two boxes."""
+    """Return areas of the intersection and of the union of two boxes."""
     sides = [least(a[d + 2], b[d + 2]) - most(a[d], b[d]) for d in (0, 1)]  # type: ignore[operator]
     common = most(sides[0], 0.0) * most(sides[1], 0.0)  # type: ignore[operator]
     areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (a, b)]

@@ -58,7 +58,7 @@ def _sampled(
     attrs: Attrs,
     dtype: str,
 ) -> Any:
-    """The value at a place, of which the coordinates are given outermost first; ``read`` reads x."""
+    """Return the value at a place, of which the coordinates are given outermost first; ``read`` reads x."""
     mode, taps = str_attr(attrs, "mode"), []
     for extent, g in zip(spatial, places, strict=True):
         place = _place(a, g, extent, attrs)
@@ -108,7 +108,7 @@ def _mirrored(a: Arithmetic, x: Any, period: Any) -> Any:
 
 
 def _inside(a: Arithmetic, k: Any, extent: int, attrs: Attrs) -> tuple[Any, Any]:
-    """The element that stands at index k, and the condition under which there is one; None: always."""
+    """Return the element that stands at index k, and the condition under which there is one; None: always."""
     padding = str_attr(attrs, "padding_mode")
     if padding == "zeros":
         return a.within(k, extent), (k >= 0) & (k < extent) if a is ARRAYS else te.all(k >= 0, k < extent)
@@ -154,7 +154,7 @@ def _compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Te
 
 
 def _flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
-    """A product and a sum for each element that is blended."""
+    """Return a product and a sum for each element that is blended."""
     taps = {"nearest": 0, "linear": 2, "cubic": 4}[str_attr(attrs, "mode")]
     return results[0].size * int(2 * taps ** (at(types, 0).rank - 2))
 

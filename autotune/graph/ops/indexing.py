@@ -63,7 +63,7 @@ def _complete_slice(types: Types, attrs: dict[str, Attr]) -> None:
 
 
 def _slices(shape: Sequence[int], attrs: Attrs) -> list[range]:
-    """The positions of x that are read, per dimension."""
+    """Return the positions of x that are read, per dimension."""
     found = [range(d) for d in shape]
     for axis, *part in zip(*(ints_attr(attrs, k) for k in ("axes", "starts", "ends", "steps")), strict=True):
         found[axis] = range(*slice(*part).indices(shape[axis]))
@@ -212,7 +212,7 @@ def _pad_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
 
 
 def _border(i: Expr, size: int, attrs: Attrs, low: Expr, high: Expr) -> Expr:
-    """The element that stands at position i of a dimension continued beyond its ends."""
+    """Return the element that stands at position i of a dimension continued beyond its ends."""
     if str_attr(attrs, "mode") == "edge":
         return high(low(i, size - 1), 0)
     if str_attr(attrs, "mode") == "wrap":

@@ -46,7 +46,7 @@ def _matmul_infer(types: Types, _: Attrs) -> list[TensorType]:
 
 
 def wrapped(sums: Array) -> Array:
-    """Sums that were computed in float64, exact below 2**53, as int32 that wraps."""
+    """Return sums that were computed in float64, exact below 2**53, as int32 that wraps."""
     return sums.astype(np.int64).astype(np.int32)
 
 
@@ -84,7 +84,7 @@ def _conv_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[
 
 
 def conv_flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
-    """Operations of an integer convolution, a multiply-add counted as two."""
+    """Return operations of an integer convolution, a multiply-add counted as two."""
     geo = geometry(types, attrs)
     return 2 * results[0].size * geo.group_inputs * math.prod(geo.window.kernel)
 

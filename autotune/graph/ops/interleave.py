@@ -26,12 +26,12 @@ _MANY = 1 << 16
 
 
 def phases(strides: Sequence[int]) -> list[tuple[int, ...]]:
-    """The phases in the order of the operands."""
+    """Return the phases in the order of the operands."""
     return list(np.ndindex(*strides))
 
 
 def phase_size(size: Sequence[int], strides: Sequence[int], phase: Sequence[int]) -> tuple[int, ...]:
-    """Spatial extents of a phase.
+    """Return the spatial extents of a phase.
 
     >>> phase_size((5, 4), (2, 2), (1, 0))
     (2, 2)

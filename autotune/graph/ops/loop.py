@@ -52,17 +52,17 @@ class LoopParts:
         return self.body.inputs[self.carried + self.scanned :]
 
     def scanned_at(self, index: int, step: int) -> int:
-        """The element of a scanned input that a step takes."""
+        """Return the element of a scanned input that a step takes."""
         return self.trips - 1 - step if self.from_end[index] else step
 
     def collected_at(self, index: int, step: int) -> int:
-        """The element of a collected result that a step gives."""
+        """Return the element of a collected result that a step gives."""
         return self.trips - 1 - step if self.from_end[self.scanned + index] else step
 
 
 @lru_cache(maxsize=256)
 def body_of(text: str) -> Graph:
-    """The graph of a body's text; raises GraphError."""
+    """Return the graph of a body's text; raises GraphError."""
     from autotune.graph.text import parse_graph
 
     return parse_graph(text)
@@ -76,7 +76,7 @@ def body_text(body: Graph) -> str:
 
 
 def lifted(body: Graph) -> tuple[Graph, Mapping[str, Array]]:
-    """A body whose constants are inputs, its last ones, and their values."""
+    """Return a body whose constants are inputs, its last ones, and their values."""
     inputs = (*body.inputs, *body.constants)
     return body.replace(inputs=inputs, constants={}), body.constants
 
@@ -92,7 +92,7 @@ def loop_node(
     from_end: Sequence[int] = (),
     name: str = "",
 ) -> Node:
-    """A loop over a body without constants; ``from_end`` empty: nothing goes from the end."""
+    """Return a loop over a body without constants; ``from_end`` empty: nothing goes from the end."""
     attrs: dict[str, Attr] = {"body": body_text(body), "from_end": tuple(from_end)}
     attrs |= {"carried": carried, "scanned": scanned, "trips": trips}
     return Node(NAME, tuple(inputs), tuple(outputs), attrs, name)
@@ -116,7 +116,7 @@ def steps_of(body: Graph) -> int:
 
 
 def is_loop(node: Node) -> bool:
-    """Whether a node runs a body again and again."""
+    """Return whether a node runs a body again and again."""
     return node.op == NAME
 
 

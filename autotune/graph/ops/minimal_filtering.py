@@ -123,11 +123,11 @@ class Filtering:
         return self.phase_size * self.dilation
 
     def place(self, tile: Index) -> Index:
-        """The place of a tile in its phase."""
+        """Return the place of a tile in its phase."""
         return tile if self.dilation == 1 else tile // self.dilation
 
     def phase(self, tile: Index) -> Index:
-        """The phase of a tile."""
+        """Return the phase of a tile."""
         return 0 if self.dilation == 1 else tile % self.dilation
 
     def element(self, tile: Index, k: Index) -> Index:
@@ -137,7 +137,7 @@ class Filtering:
         return (self.place(tile) * self.tile + k) * self.dilation + self.phase(tile)
 
     def tile_of(self, result: Index) -> Index:
-        """The tile that has a result."""
+        """Return the tile that has a result."""
         if self.dilation == 1:
             return result // self.tile
         return result // (self.tile * self.dilation) * self.dilation + result % self.dilation
@@ -148,7 +148,7 @@ class Filtering:
 
 
 def weight_matrix(filtering: Filtering, axes: int) -> Array:
-    """G of all axes, float64 [t**axes, r**axes]: what the taps of a window, flat, are multiplied with."""
+    """Return G of all axes, float64 [t**axes, r**axes]: what the taps of a window, flat, are multiplied with."""
     matrix = np.array(filtering.weight_matrix, np.float64)
     return matrix if axes == 1 else np.kron(matrix, weight_matrix(filtering, axes - 1))
 
@@ -157,7 +157,7 @@ def weight_matrix(filtering: Filtering, axes: int) -> Array:
 
 
 def _sum(row: Row, values: Sequence[Expr]) -> Expr:
-    """The sum of values times their coefficients: ones first, so that the others are fused multiply-adds."""
+    """Return the sum of values times their coefficients: ones first, so that the others are fused multiply-adds."""
     terms = [(c, value) for c, value in zip(row, values, strict=True) if c]
     terms.sort(key=lambda term: (term[0] != 1, abs(term[0]) != 1))
     (c, first), *others = terms
@@ -169,7 +169,7 @@ def _sum(row: Row, values: Sequence[Expr]) -> Expr:
 
 
 def input_sum(row: Row, values: Sequence[Expr]) -> Expr:
-    """One row of B^T: the even values and the odd ones apart, as two rows share either up to the sign."""
+    """Return one row of B^T: the even values and the odd ones apart, as two rows share either up to the sign."""
     even = [c if k % 2 == 0 else 0 for k, c in enumerate(row)]
     odd = [c if k % 2 else 0 for k, c in enumerate(row)]
     if not any(even) or not any(odd):
@@ -180,7 +180,7 @@ def input_sum(row: Row, values: Sequence[Expr]) -> Expr:
 
 
 def output_sum(row: Row, values: Sequence[Expr]) -> Expr:
-    """One row of A^T: sums and differences of neighbours, which all rows share, times their coefficients."""
+    """Return one row of A^T: sums and differences of neighbours, which all rows share, times their coefficients."""
     coefficients, parts = [row[0], row[-1]], [values[0], values[-1]]
     for k in range(1, len(row) - 1, 2):
         coefficients.append(row[k])
@@ -189,7 +189,7 @@ def output_sum(row: Row, values: Sequence[Expr]) -> Expr:
 
 
 def one_of(index: Expr, values: Sequence[Expr]) -> Expr:
-    """``values[index]``, decided where the loop of ``index`` is unrolled."""
+    """Return ``values[index]``, decided where the loop of ``index`` is unrolled."""
     found = values[-1]
     for number in range(len(values) - 2, -1, -1):
         found = te.if_then_else(index == number, values[number], found)
@@ -200,7 +200,7 @@ def one_of(index: Expr, values: Sequence[Expr]) -> Expr:
 
 
 def input_operations(matrix: Sequence[Row]) -> int:
-    """Vector instructions of B^T along one axis: what two rows share is counted once."""
+    """Return the vector instructions of B^T along one axis: what two rows share is counted once."""
     shared, total = set[tuple[int, tuple[float, ...]]](), 0
     for row in matrix:
         halves = [(parity, tuple(row[parity::2])) for parity in (0, 1) if any(row[parity::2])]
@@ -212,7 +212,7 @@ def input_operations(matrix: Sequence[Row]) -> int:
 
 
 def output_operations(matrix: Sequence[Row]) -> int:
-    """Vector instructions of A^T along one axis: sums and differences of neighbours, then the rows."""
+    """Return the vector instructions of A^T along one axis: sums and differences of neighbours, then the rows."""
     pairs = len(matrix[0]) // 2 - 1
     terms = [sum(c != 0 for c in (row[0], *row[1:-1:2], row[-1])) for row in matrix]
     return 2 * pairs + sum(count - 1 for count in terms)

@@ -53,7 +53,7 @@ def define_parts(
     complete: Complete,
     **facts: Any,
 ) -> OpDef:
-    """An operator whose results are parts of its operand."""
+    """Return an operator whose results are parts of its operand."""
 
     def parts(x: TensorType, attrs: Attrs) -> list[tuple[Part, tuple[int, ...]]]:
         return [(part_rule([x], attrs, i), t.shape) for i, t in enumerate(infer([x], attrs))]

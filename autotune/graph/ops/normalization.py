@@ -57,7 +57,7 @@ def _check_channels(name: str, types: Types, attrs: Attrs) -> None:
 
 
 def _along(vector: Array, rank: int, axis: int) -> Array:
-    """A vector shaped to broadcast along one axis."""
+    """Return a vector shaped to broadcast along one axis."""
     return vector.reshape([-1 if d == axis else 1 for d in range(rank)])
 
 
@@ -97,7 +97,7 @@ def _normalised_stage(
     name: str,
     finish: Callable[[Expr, Sequence[Expr]], Expr],
 ) -> te.Tensor:
-    """(x - mean) / sqrt(var + epsilon) over axes, then `finish(value, index)`."""
+    """Return (x - mean) / sqrt(var + epsilon) over axes, then `finish(value, index)`."""
     outer = [d for i, d in enumerate(x.shape) if i not in axes]
     extents = [x.shape[a] for a in axes]
     scale = 1.0 / math.prod(extents)
@@ -224,7 +224,7 @@ def _lrn_infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _lrn_reach(size: int, channels: int) -> tuple[int, int]:
-    """Channels before and after one over which squares are summed; those beyond the tensor are zeros."""
+    """Return channels before and after one over which squares are summed; those beyond the tensor are zeros."""
     before = (size - 1) // 2
     return min(before, channels), min(size - 1 - before, channels)
 
@@ -242,7 +242,7 @@ def _lrn_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
 
 
 def _power(base: Expr, exponent: float) -> Expr:
-    """base ** exponent; the usual exponents by square roots, which vectorise."""
+    """Return base ** exponent; the usual exponents by square roots, which vectorise."""
     if exponent == 0.5:
         return te.sqrt(base)
     if exponent == 0.75:

@@ -101,7 +101,7 @@ def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
 
 
 def _sum_stage(geo: _Geometry, batch: int, x: te.Tensor, name: str) -> te.Tensor:
-    """The sums by quotient and remainder of the output position; x is padded."""
+    """Return the sums by quotient and remainder of the output position; x is padded."""
     rank, names = len(geo.size), spatial_names(len(geo.size))
     meets = [te.reduce_axis((0, m), name=f"r{n}") for m, n in zip(geo.overlap, names, strict=True)]
     inner = geo.strides[-1] * geo.channels

@@ -66,7 +66,7 @@ class Pool:
             complete_window(rank, attrs)
 
     def window(self, x: TensorType, attrs: Attrs) -> Window:
-        """The window; GraphError if it does not fit or padding is not smaller than it."""
+        """Return the window; GraphError if it does not fit or padding is not smaller than it."""
         rank = _check_rank(self.name, x)
         if self.over_all:
             size = x.shape[1:-1] if attrs["layout"] == "NHWC" else x.shape[2:]
@@ -83,7 +83,7 @@ class Pool:
         return window
 
     def infer(self, types: Types, attrs: Attrs) -> list[TensorType]:
-        """Shape and dtype of the output."""
+        """Return the shape and dtype of the output."""
         x = at(types, 0)
         if self.reduction != "max":
             require_float(self.name, types)
@@ -112,13 +112,13 @@ class Pool:
         return [np.ascontiguousarray(total if last else np.moveaxis(total, -1, 1))]
 
     def flops(self, types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
-        """An operation an element that a window sees."""
+        """Return an operation an element that a window sees."""
         if self.over_all:
             return at(types, 0).size
         return results[0].size * math.prod(self.window(at(types, 0), attrs).reachable().kernel)
 
     def _counts(self, window: Window, attrs: Attrs) -> Array:
-        """Elements that each output averages, an array over the spatial dimensions."""
+        """Return elements that each output averages, an array over the spatial dimensions."""
         counts = np.ones((), np.int64)
         for i in range(window.rank):
             low, high = _counted_range(window, attrs, i)
@@ -129,7 +129,7 @@ class Pool:
         return counts
 
     def compute(self, tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-        """Padding, reduction, and the division of averages."""
+        """Return padding, reduction, and the division of averages."""
         x = at(tensors, 0)
         window = self.window(TensorType(x.shape, x.dtype), attrs)
         last = attrs["layout"] == "NHWC"
@@ -156,7 +156,7 @@ class Pool:
         return [stage(shape, named_axes(axes, mean), names[0])]
 
     def _mean(self, total: te.Tensor, window: Window, attrs: Attrs, last: bool) -> Expr:
-        """Body of the division; the divisor is a constant unless some windows are cut."""
+        """Return the body of the division; the divisor is a constant unless some windows are cut."""
         whole = math.prod(window.kernel)
         if self.over_all or bool(np.all(self._counts(window, attrs) == whole)):
             return lambda *index: total(*index) * (1.0 / whole)
@@ -170,14 +170,14 @@ class Pool:
 
 
 def _counted_range(window: Window, attrs: Attrs, i: int) -> tuple[int, int]:
-    """Cells of dimension i of the padded input that count in a mean."""
+    """Return cells of dimension i of the padded input that count in a mean."""
     if attrs.get("count_include_pad"):
         return 0, window.pad_begin[i] + window.size[i] + window.pad_end[i]
     return window.pad_begin[i], window.pad_begin[i] + window.size[i]
 
 
 def _count_expr(window: Window, attrs: Attrs, position: Index) -> Expr:
-    """Number of cells start + t*d, 0 <= t < k, that lie in [low, high), over all dimensions."""
+    """Return the number of cells start + t*d, 0 <= t < k, that lie in [low, high), over all dimensions."""
     count: Expr = 1
     for i, p in enumerate(position):
         low, high = _counted_range(window, attrs, i)

@@ -32,7 +32,7 @@ def _infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _number(plane: Any, tap: Any, position: Sequence[Any], window: Window, attrs: Attrs) -> Any:
-    """The number in x of the element that a tap sees; ``plane`` numbers images and channels."""
+    """Return the number in x of the element that a tap sees; ``plane`` numbers images and channels."""
     steps = zip(
         delinear(tap, window.kernel),
         position,

@@ -36,7 +36,7 @@ ROWS, COLUMNS = -2, -1
 
 
 def along(values: Array, rank: int, axis: int) -> Array:
-    """Scalars, or values along one axis of a tensor of ``rank`` dimensions, so that they broadcast to it."""
+    """Return scalars, or values along one axis of a tensor of ``rank`` dimensions, so that they broadcast to it."""
     if values.size == 1:
         return values.reshape(())
     return values.reshape([-1 if d == axis % rank else 1 for d in range(rank)])
@@ -89,7 +89,7 @@ def _quantize(arrays: Arrays, attrs: Attrs) -> list[Array]:
 
 
 def saturated(values: Array, dtype: str) -> Array:
-    """Whole numbers in floating point as integers, clipped to their range; NaN as 0."""
+    """Return whole numbers in floating point as integers, clipped to their range; NaN as 0."""
     return converted(values, dtype)
 
 
@@ -107,14 +107,15 @@ def _dequantize(arrays: Arrays, attrs: Attrs) -> list[Array]:
 
 
 def matrices(shape: Sequence[int], axis: int) -> tuple[int, ...]:
-    """The shape of a product's operand as matrices, of which a vector is one row (``axis`` -2) or one column (-1)."""
+    """Return the shape of a product's operand as matrices, of which a vector is one row (``axis`` -2) or
+    one column (-1)."""
     if len(shape) > 1:
         return tuple(shape)
     return (1, shape[0]) if axis == ROWS else (shape[0], 1)
 
 
 def spread(steps: Sequence[int], operand: Sequence[int], axis: int) -> tuple[int, ...] | None:
-    """The shape by which scales or zero points broadcast to matrices; None for a shape that none may have.
+    """Return the shape by which scales or zero points broadcast to matrices; None for a shape that none may have.
 
     ``axis`` is that along which there is one each, for all matrices or for every one.
 
@@ -137,7 +138,7 @@ def _spread(steps: Array, operand: Sequence[int], axis: int) -> Array:
 
 
 def _matmul_sums(a: Array, a_zero: Array, b: Array, b_zero: Array) -> Array:
-    """Sums of the operands as matrices."""
+    """Return sums of the operands as matrices."""
     left, right = a.reshape(matrices(a.shape, ROWS)), b.reshape(matrices(b.shape, COLUMNS))
     centred = (
         left.astype(np.float64) - _spread(a_zero, left.shape, ROWS),
@@ -175,7 +176,7 @@ def _check_spread(op: str, types: Types, operand: Sequence[int], axis: int, *pos
 
 
 def product_shape(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
-    """The shape of a product whose vectors are matrices."""
+    """Return the shape of a product whose vectors are matrices."""
     return matmul_shape(matrices(a, ROWS), matrices(b, COLUMNS))
 
 
@@ -213,7 +214,7 @@ def _qlinear_conv_infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _rescaled(sums: Array, left: Array, right: Array, out: Array, zero: Array) -> Array:
-    """Sums as the result's type, by scales and a zero point that broadcast to them."""
+    """Return sums as the result's type, by scales and a zero point that broadcast to them."""
     factor = left.astype(np.float32) * right.astype(np.float32) / out.astype(np.float32)
     real = sums.astype(np.float32) * factor
     return saturated(np.rint(real) + zero.astype(np.float32), str(zero.dtype))

@@ -133,7 +133,7 @@ _WIDE = ("int64", "float64")
 
 
 def _key(value: te.Expr, least: bool) -> te.Expr:
-    """An integer that orders as the value does, NaN last; the other way round if the least is looked for."""
+    """Return an integer that orders as the value does, NaN last; the other way round if the least is looked for."""
     if not is_float(value.dtype):
         return -1 - te.cast(value, "int64") if least else value  # unlike -value it never overflows
     value = te.cast(value, accumulated_in(value.dtype))

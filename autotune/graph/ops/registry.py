@@ -82,7 +82,7 @@ def register(op: OpDef) -> OpDef:
 
 
 def registering(make: Callable[P, OpDef]) -> Callable[P, OpDef]:
-    """A function that makes definitions, as one that also adds them."""
+    """Return a function that makes definitions, as one that also adds them."""
     return lambda *args, **facts: register(make(*args, **facts))
 
 
@@ -105,12 +105,12 @@ def define_custom(op: OpDef) -> OpDef:
 
 
 def is_custom(name: str) -> bool:
-    """Whether a name is that of an operator of users' packages: one with a domain."""
+    """Return whether a name is that of an operator of users' packages: one with a domain."""
     return _CUSTOM.fullmatch(name) is not None
 
 
 def _find(name: str) -> OpDef | None:
-    """The operator, once files are loaded up to the one that defines it."""
+    """Return the operator, once files are loaded up to the one that defines it."""
     if is_custom(name):
         if name not in _REGISTRY:
             _import_custom(settings.current().operators)
@@ -144,12 +144,12 @@ def _import_custom(modules: str) -> None:
 
 
 def supported(name: str) -> bool:
-    """Whether the operator is known."""
+    """Return whether the operator is known."""
     return _find(name) is not None
 
 
 def registered() -> tuple[str, ...]:
-    """The operators that were defined so far, sorted; loads nothing."""
+    """Return the operators that were defined so far, sorted; loads nothing."""
     return tuple(sorted(_REGISTRY))
 
 
@@ -162,7 +162,7 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str) -> OpDef:
-    """The definition of an operator. Raises GraphError, with near names, if there is none."""
+    """Return the definition of an operator. Raises GraphError, with near names, if there is none."""
     found = _find(name)
     if found is None:
         missing = f"\n  {HOW_TO_NAME}" if is_custom(name) else ""

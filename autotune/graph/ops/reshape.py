@@ -40,7 +40,7 @@ ShapeRule: TypeAlias = Callable[[tuple[int, ...], Attrs], tuple[int, ...]]
 
 
 def dimension_groups(source: Sequence[int], result: Sequence[int]) -> Iterator[tuple[range, range]]:
-    """The finest cut of a reshape into (source dimensions, result dimensions) of equal size."""
+    """Yield the finest cut of a reshape into (source dimensions, result dimensions) of equal size."""
     i = j = 0
     while i < len(source) or j < len(result):
         i0, j0 = i, j

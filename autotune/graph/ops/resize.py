@@ -54,12 +54,13 @@ class Map:
     unit: int
 
     def place(self, i: Any) -> Any:
-        """The place of element i, in parts of ``unit``; i is an expression or an array."""
+        """Return the place of element i, in parts of ``unit``; i is an expression or an array."""
         scaled = i if self.step == 1 else i * self.step
         return scaled + self.start if self.start else scaled
 
     def inside(self, k: Any, low: Any, high: Any, offset: int = 0) -> Any:
-        """Element k + offset of x, where k is a place rounded down; those beyond an end are the one at that end."""
+        """Return the element k + offset of x, where k is a place rounded down; those beyond an end are
+        the one at that end."""
         ends = [(self.place(i) // self.unit) + offset for i in (0, self.size - 1)]
         k = k + offset if offset else k
         if min(ends) < 0:
@@ -68,13 +69,13 @@ class Map:
 
 
 def maps(x: Sequence[int], attrs: Attrs) -> list[Map]:
-    """The maps of all resized axes, from complete attributes."""
+    """Return the maps of all resized axes, from complete attributes."""
     lists = zip(ints_attr(attrs, "axes"), *(ints_attr(attrs, key) for key in LISTS), strict=True)
     return [Map(axis, x[axis], *numbers) for axis, *numbers in lists]
 
 
 def _reduced(op: str, found: Map) -> Map:
-    """The same map in the least numbers."""
+    """Return the same map in the least numbers."""
     start, step, unit = found.start, found.step, found.unit
     if op == "Resize":  # it rounds down, so that a start counts in whole parts of what step and unit share
         shared = math.gcd(step, unit)
@@ -129,7 +130,7 @@ def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
 
 
 def _interpolated_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    """An axis after the other."""
+    """Return an axis after the other."""
     x = at(arrays, 0)
     found = x
     for each in maps(x.shape, attrs):
@@ -155,7 +156,7 @@ def _weights_of(t: Any, attrs: Attrs) -> list[tuple[int, Any]]:
 
 
 def blend_weights(mode: str, t: Any, a: float = -0.75) -> list[tuple[int, Any]]:
-    """Offsets and weights of the elements that make one at a place, ``t`` beyond an element, 0 <= t < 1.
+    """Return offsets and weights of the elements that make one at a place, ``t`` beyond an element, 0 <= t < 1.
 
     Of mode "cubic" they are Keys' (Cubic convolution interpolation for digital image processing, 1981), with the
     parameter a; others are "linear".
@@ -216,7 +217,7 @@ def _interpolated(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[
 
 
 def _parts(each: Map, i: Expr, x: te.Tensor) -> tuple[Expr, Expr]:
-    """The place of element i rounded down, and what it is beyond that.
+    """Return the place of element i rounded down, and what it is beyond that.
 
     Lanes run along the last axis. They divide in floating point, which vector units have no instruction for in
     integers: half a unit is added, so that rounding errors do not reach the next whole number.
@@ -233,13 +234,13 @@ def _parts(each: Map, i: Expr, x: te.Tensor) -> tuple[Expr, Expr]:
 
 
 def _fraction(rest: Expr, unit: int, dtype: str) -> Expr:
-    """``rest / unit`` as a float; vector units convert 32 bits at once, 64 one by one."""
+    """Return ``rest / unit`` as a float; vector units convert 32 bits at once, 64 one by one."""
     narrow = te.cast(rest, "int32") if unit < _INT32 else rest
     return te.cast(narrow, dtype) * te.const(1 / unit, dtype)
 
 
 def _flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
-    """A product and a sum for each element that is blended, an axis within the other."""
+    """Return a product and a sum for each element that is blended, an axis within the other."""
     taps = 2 if attrs["mode"] == "linear" else 4
     levels = len(ints_attr(attrs, "axes"))
     return results[0].size * sum(2 * int(taps**level) for level in range(1, levels + 1))

@@ -55,13 +55,13 @@ def _infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _extents(x: Sequence[int], attrs: Attrs) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Extents of the image and of the grid of bins."""
+    """Return extents of the image and of the grid of bins."""
     image = (x[1], x[2]) if attrs["layout"] == "NHWC" else (x[2], x[3])
     return image, (int_attr(attrs, "output_height"), int_attr(attrs, "output_width"))
 
 
 def _most(x: Sequence[int], attrs: Attrs) -> list[int]:
-    """The most places along each axis of a bin."""
+    """Return the most places along each axis of a bin."""
     ratio = int_attr(attrs, "sampling_ratio")
     return [ratio or -(-size // bins) for size, bins in zip(*_extents(x, attrs), strict=True)]
 
@@ -80,7 +80,8 @@ def _bin(a: Arithmetic, low: Any, high: Any, bins: int, most: int, attrs: Attrs)
 
 
 def _taps(a: Arithmetic, place: Any, extent: int, dtype: str) -> list[tuple[Any, Any]]:
-    """The two elements around a place along one axis, and what they count; nothing beyond one element outside."""
+    """Return the two elements around a place along one axis, and what they count; nothing beyond one
+    element outside."""
     seen = a.where(place < -1.0, 0.0, a.where(place > float(extent), 0.0, 1.0))
     place = a.low(a.high(place, 0.0), float(extent - 1))
     below = a.floor(place)
@@ -177,7 +178,7 @@ def _compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Te
 
 
 def _flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
-    """Four products and sums for each place."""
+    """Return four products and sums for each place."""
     rows, columns = _most(at(types, 0).shape, attrs)
     return results[0].size * rows * columns * 8
 

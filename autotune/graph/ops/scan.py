@@ -106,7 +106,7 @@ def _sides(shape: Sequence[int], axis: int) -> list[int]:
 
 
 def divisor(extent: int, most: int) -> int:
-    """The largest divisor of an extent up to a number."""
+    """Return the largest divisor of an extent up to a number."""
     return next((d for d in range(min(most, extent), 0, -1) if extent % d == 0), 1)
 
 

@@ -99,7 +99,7 @@ def copy_rows(
 
 
 def _wrapped(steps: Steps, index: Expr, extent: int) -> Expr:
-    """An index counted from the front."""
+    """Return an index counted from the front."""
     found = steps.let(te.cast(index, "int64"), "index")
     return steps.let(te.if_then_else(found < 0, found + extent, found), "index")
 

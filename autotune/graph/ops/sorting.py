@@ -33,7 +33,7 @@ class Ordering(Protocol):
 
 
 def sort_key(value: Expr, largest: bool, nan_last: bool = False) -> Expr:
-    """An integer of 64 bits that is larger the earlier a value comes."""
+    """Return an integer of 64 bits that is larger the earlier a value comes."""
     if is_float(value.dtype):
         value = te.cast(value, accumulated_in(value.dtype))
         if nan_last and not largest:
@@ -60,7 +60,7 @@ class ByValue:
         return 1 if self.packed else 2
 
     def element(self, value: Expr, place: Expr) -> Element:
-        """The element at a place."""
+        """Return the element at a place."""
         key = sort_key(value, self.largest, self.nan_last)
         return (key * _PLACES + (_PLACES - 1 - place),) if self.packed else (key, place)
 
@@ -73,7 +73,7 @@ class ByValue:
         return _PLACES - 1 - element[0] % _PLACES if self.packed else element[1]
 
     def before(self, a: Element, b: Element) -> Expr:
-        """Whether one comes before another; of equal values the one that stands first."""
+        """Return whether one comes before another; of equal values the one that stands first."""
         if self.packed:
             return a[0] > b[0]
         return te.any(a[0] > b[0], te.all(a[0] == b[0], a[1] < b[1]))
@@ -91,7 +91,7 @@ class Reversed:
         return self.order.columns
 
     def before(self, a: Element, b: Element) -> Expr:
-        """Whether one comes before another."""
+        """Return whether one comes before another."""
         return self.order.before(b, a)
 
 
@@ -110,7 +110,7 @@ class Row:
     columns: int
 
     def at(self, position: Expr) -> Element:
-        """An element, read once."""
+        """Return an element, read once."""
         return tuple(self.steps.let(self.tensor(self.row, c, position), f"e{c}") for c in range(self.columns))
 
     def put(self, position: Expr, element: Sequence[Expr]) -> None:
@@ -120,7 +120,7 @@ class Row:
 
 
 def chosen(cond: Expr, a: Element, b: Element) -> Element:
-    """One of two elements."""
+    """Return one of two elements."""
     return tuple(te.if_then_else(cond, x, y) for x, y in zip(a, b, strict=True))
 
 
@@ -164,7 +164,8 @@ def _merge_pass(steps: Steps, how: Ordering, size: int, width: int, memory: te.T
 def insert_first(
     steps: Steps, how: Ordering, size: int, count: int, element: Callable[[Expr], Element]
 ) -> Row:
-    """The first ``count`` of ``size`` elements in order; for few, which stay in a short list that is kept sorted.
+    """Return the first ``count`` of ``size`` elements in order; for few, which stay in a short list that
+    is kept sorted.
 
     Most elements come after the last of the list, and are passed over by one comparison.
     """
@@ -190,7 +191,8 @@ def insert_first(
 def select_first(
     steps: Steps, how: Ordering, size: int, count: int, element: Callable[[Expr], Element]
 ) -> Row:
-    """The first ``count`` of ``size`` elements in order, by a heap whose root comes last: n log count steps at most."""
+    """Return the first ``count`` of ``size`` elements in order, by a heap whose root comes last: n log
+    count steps at most."""
     heap = Row(steps, steps.scratch((1, how.columns, count), name="heap"), 0, how.columns)
     with steps.loop(count, "i") as i:
         heap.put(i, element(i))

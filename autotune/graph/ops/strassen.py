@@ -45,12 +45,12 @@ Row = Sequence[int]
 
 
 def right_matrix() -> Array:
-    """The quarters of the right operand in each product, two at most, float32 [7, 4]."""
+    """Return the quarters of the right operand in each product, two at most, float32 [7, 4]."""
     return np.array(_RIGHT, np.float32)
 
 
 def _sum(row: Row, values: Sequence[Expr]) -> Expr:
-    """The sum of values times 1, -1 or 0, one that is added first."""
+    """Return the sum of values times 1, -1 or 0, one that is added first."""
     total, *others = [value for sign, value in zip(row, values, strict=True) if sign > 0]
     for value in others:
         total = total + value
@@ -61,7 +61,7 @@ def _sum(row: Row, values: Sequence[Expr]) -> Expr:
 
 
 def _quarters(x: Array) -> Array:
-    """[..., m, n] as [4, ..., m/2, n/2]."""
+    """Return [..., m, n] as [4, ..., m/2, n/2]."""
     rows = np.split(x, 2, axis=-2)
     return np.stack([quarter for row in rows for quarter in np.split(row, 2, axis=-1)])
 

@@ -50,7 +50,7 @@ def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
 
 
 def first_places(x: Array, axis: int, largest: bool) -> Array:
-    """Places of elements in order, the largest or the least first, every NaN before all; ties in their order."""
+    """Return places of elements in order, the largest or the least first, every NaN before all; ties in their order."""
     if is_float(x.dtype.name):
         wide = x.astype(np.float64)
         nan = np.isnan(wide)

@@ -53,7 +53,7 @@ def _wide_array(array: Array | None) -> Array | None:
 
 
 def _in_float32(op: OpDef) -> OpDef:
-    """The operator with its arithmetic on halves in float32; results are of the dtype of its first input."""
+    """Return the operator with its arithmetic on halves in float32; results are of the dtype of its first input."""
 
     rule = op.compute_rule
     assert rule is not None

@@ -42,7 +42,7 @@ class Window:
         return len(self.size)
 
     def reduce_axes(self) -> list[te.IterVar]:
-        """One reduce axis a dimension: rd, rh, rw."""
+        """Return one reduce axis a dimension: rd, rh, rw."""
         names = spatial_names(self.rank)
         return [te.reduce_axis((0, k), name=f"r{n}") for n, k in zip(names, self.kernel, strict=True)]
 
@@ -52,13 +52,14 @@ class Window:
         return [p * s + t * d for p, s, t, d in steps]
 
     def taps(self) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
-        """Each position of the window with the slices of the padded input that it sees."""
+        """Yield each position of the window with the slices of the padded input that it sees."""
         for tap in product(*(range(k) for k in self.kernel)):
             steps = zip(tap, self.dilations, self.out_size, self.strides, strict=True)
             yield tap, tuple(slice(t * d, t * d + (o - 1) * s + 1, s) for t, d, o, s in steps)
 
     def reachable(self) -> Window:
-        """The window without taps that only ever see padding, and the padding without cells that are then not read."""
+        """Return the window without taps that only ever see padding, and the padding without cells that
+        are then not read."""
         kernel, begin, end = [], [], []
         for i, size in enumerate(self.size):
             stride, dilation, before = self.strides[i], self.dilations[i], self.pad_begin[i]
@@ -82,7 +83,7 @@ class Window:
         return np.pad(x, widths, constant_values=value)
 
     def pad_tensor(self, x: te.Tensor, channels_last: bool, value: Expr, name: str) -> te.Tensor:
-        """A padding stage in the tensor's layout; the tensor itself if nothing is padded."""
+        """Return a padding stage in the tensor's layout; the tensor itself if nothing is padded."""
         ends = tuple(e + a for e, a in zip(self.pad_end, self.extra, strict=True))
         if not any(self.pad_begin) and not any(ends):
             return x
@@ -99,7 +100,7 @@ def complete_window(rank: int, attrs: dict[str, Attr]) -> None:
 
 
 def window_of(op: str, x: Sequence[int], attrs: Attrs, ceil_mode: bool = False) -> Window:
-    """The window of a node from its input's shape, complete attributes and `layout`.
+    """Return the window of a node from its input's shape, complete attributes and `layout`.
 
     Raises GraphError if the attributes do not fit the rank or the window does not fit the input.
     """

@@ -99,7 +99,7 @@ class _Windows:
 
     @classmethod
     def of(cls, x: Sequence[int], attrs: Attrs) -> _Windows:
-        """Raises GraphError if pads do not fit."""
+        """Raise GraphError if pads do not fit."""
         rank, pads = len(x) - 2, ints_attr(attrs, "pads")
         axes = int_attr(attrs, "axes") if "axes" in attrs else min(_AXES, rank)
         if not 1 <= axes <= min(_AXES, rank) or len(pads) != 2 * rank or min(pads) < 0:
@@ -164,7 +164,8 @@ def _te_input(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.T
 
 
 def _te_rows(padded: te.Tensor, own: Filtering, last: Filtering, spatial: list[str], name: str) -> te.Tensor:
-    """The sums of windows along their first axis; with dilation the other axis has one more dimension, of phases."""
+    """Return the sums of windows along their first axis; with dilation the other axis has one more
+    dimension, of phases."""
 
     def row(a: Expr, *index: Expr) -> Expr:
         *image, tile, w, c = index
@@ -235,7 +236,7 @@ def _te_output(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.
 
 
 def _te_columns(m: te.Tensor, own: Filtering, spatial: list[str], name: str) -> te.Tensor:
-    """The sums of products along the last axis."""
+    """Return the sums of products along the last axis."""
 
     def column(x: Expr, *index: Expr) -> Expr:
         *place, i, c = index
@@ -250,7 +251,7 @@ def _te_columns(m: te.Tensor, own: Filtering, spatial: list[str], name: str) -> 
 
 
 def _input_flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
-    """Instructions along all axes of every window, each counted as a multiply-add."""
+    """Return instructions along all axes of every window, each counted as a multiply-add."""
     filterings = _Windows.of(at(types, 0).shape, attrs).filterings
     window = filterings[0].window
     lines = len(filterings) * math.prod([window] * (len(filterings) - 1))
@@ -259,7 +260,7 @@ def _input_flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> i
 
 
 def _output_flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
-    """Instructions along all axes of every window, each counted as a multiply-add."""
+    """Return instructions along all axes of every window, each counted as a multiply-add."""
     del results
     filterings = _filterings(ints_attr(attrs, "size"), attrs)
     window, tile = filterings[0].window, filterings[0].tile

@@ -235,7 +235,7 @@ class DataflowPrimitives:
         return outputs if len(outputs) > 1 else outputs[0]
 
     def computing(self, step: str, tensor: Tensor) -> Stage:
-        """The stage of a tensor that is computed, by loops whose extents are numbers; raises ScheduleError."""
+        """Return the stage of a tensor that is computed, by loops whose extents are numbers; raises ScheduleError."""
         stage = self[tensor]
         if isinstance(stage.op, PlaceholderOp):
             raise ScheduleError(f"{step}: {stage.op.name} is an input; use cache_read to copy it")
@@ -244,7 +244,7 @@ class DataflowPrimitives:
         return stage
 
     def untouched(self, step: str, tensor: Tensor) -> Stage:
-        """The stage of a tensor, which must have no loop steps yet; raises ScheduleError."""
+        """Return the stage of a tensor, which must have no loop steps yet; raises ScheduleError."""
         stage = self.computing(step, tensor)
         if stage.relations:
             raise stage.refuse(step, f"{stage.op.name} has loop steps already; call {step} first")

@@ -161,7 +161,7 @@ class LoopPrimitives(StageState):
         return fused
 
     def _only_loop(self) -> IterVar:
-        """A loop of one iteration for a stage without data loops."""
+        """Return a loop of one iteration for a stage without data loops."""
         if any(iv.kind == "data" for iv in self.leaf_iter_vars):
             raise self.refuse("fuse", "name at least one loop")
         single = self.fresh("singleton", 1, "data")

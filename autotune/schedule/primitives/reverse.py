@@ -223,7 +223,7 @@ class ReversePrimitives(StageState):
         self.schedule.merge(producer, self, merged)  # type: ignore[arg-type]
 
     def _elementwise_source(self, step: str, producer: Any) -> Stage:
-        """The stage ``producer`` that this stage reads element for element; raises ScheduleError."""
+        """Return the stage ``producer`` that this stage reads element for element; raises ScheduleError."""
         stage = self.schedule[producer]
         self.computed(step)
         stage.computed(step)
@@ -266,7 +266,7 @@ def _bodies(op: ComputeOp) -> tuple[Any, ...]:
 
 
 def _is_identity(read: Read, op: ComputeOp) -> bool:
-    """Whether a read is at the axes themselves; an axis of one element may be written 0."""
+    """Return whether a read is at the axes themselves; an axis of one element may be written 0."""
     return all(index is axis for index, axis in zip(read.indices, op.axis, strict=True))
 
 

@@ -37,7 +37,7 @@ def _unsigned_from(w: VectorWriter, a: str, least: int) -> str:
 
 
 def clamp(w: VectorWriter, a: str, low: float, high: float) -> str:
-    """`a` limited to [low, high]; NaN stays NaN. Each comparison and its choice are one instruction on x86."""
+    """Return `a` limited to [low, high]; NaN stays NaN. Each comparison and its choice are one instruction on x86."""
     top = w.const(high)
     capped = w.select(w.compare("ogt", a, top), top, a)
     bottom = w.const(low)
@@ -45,7 +45,7 @@ def clamp(w: VectorWriter, a: str, low: float, high: float) -> str:
 
 
 def polynomial(w: VectorWriter, x: str, coefficients: Sequence[float]) -> str:
-    """The polynomial with `coefficients` (lowest power first) at `x`.
+    """Return the polynomial with `coefficients` (lowest power first) at `x`.
 
     In pairs of neighbouring powers, then Horner's rule over the pairs in x**2: half the chain of
     dependent operations of Horner's rule alone, which is what limits a core that has other
@@ -62,7 +62,7 @@ def polynomial(w: VectorWriter, x: str, coefficients: Sequence[float]) -> str:
 
 
 def horner(w: VectorWriter, x: str, terms: Sequence[str]) -> str:
-    """The polynomial with coefficients that are values (lowest power first) at `x`, by Horner's rule."""
+    """Return the polynomial with coefficients that are values (lowest power first) at `x`, by Horner's rule."""
     total = terms[-1]
     for term in reversed(terms[:-1]):
         total = w.fma(total, x, term)
@@ -70,7 +70,7 @@ def horner(w: VectorWriter, x: str, terms: Sequence[str]) -> str:
 
 
 def reciprocal(w: VectorWriter, a: str) -> str:
-    """1/a within about an ulp, for a whose inverse is a normal number."""
+    """Return 1/a within about an ulp, for a whose inverse is a normal number."""
     inverse = rough_reciprocal(w, a)
     if not w.native:
         return inverse
@@ -79,7 +79,7 @@ def reciprocal(w: VectorWriter, a: str) -> str:
 
 
 def rough_reciprocal(w: VectorWriter, a: str) -> str:
-    """1/a to 2 digits more than half of the format's, or better: enough where one correction follows."""
+    """Return 1/a to 2 digits more than half of the format's, or better: enough where one correction follows."""
     if not w.native:
         return w.div(w.const(1.0), a)
     inverse = w.native_instruction("rcp14", a)
@@ -90,7 +90,7 @@ def rough_reciprocal(w: VectorWriter, a: str) -> str:
 
 
 def round_to_steps(w: VectorWriter, a: str, scale: float, steps: int) -> tuple[str, str]:
-    """(n, j): n = a*scale rounded to a multiple of 1/steps, and n*steps in the low bits of the integer j.
+    """Return (n, j): n = a*scale rounded to a multiple of 1/steps, and n*steps in the low bits of the integer j.
 
     For a power of two of steps to one, and |n*steps| below 2**(mantissa - 1).
     """
@@ -100,7 +100,7 @@ def round_to_steps(w: VectorWriter, a: str, scale: float, steps: int) -> tuple[s
 
 
 def round_with_bits(w: VectorWriter, a: str, scale: float) -> tuple[str, str]:
-    """(n, k): n = a*scale rounded to an integer, as a float and as an integer.
+    """Return (n, k): n = a*scale rounded to an integer, as a float and as an integer.
 
     Adding 1.5 * 2**mantissa leaves the integer in the low bits, so no conversion instruction
     is needed, and NaN gives some integer instead of an undefined value. For |a*scale| below
@@ -111,7 +111,7 @@ def round_with_bits(w: VectorWriter, a: str, scale: float) -> tuple[str, str]:
 
 
 def scale(w: VectorWriter, a: str, n: str, k: str) -> str:
-    """a * 2**k for an integer k, which `n` is as a float; the result may be subnormal.
+    """Return a * 2**k for an integer k, which `n` is as a float; the result may be subnormal.
 
     As two products: the biased exponents of the two powers of two are the halves of k + 2*bias.
     """
@@ -127,7 +127,7 @@ def scale(w: VectorWriter, a: str, n: str, k: str) -> str:
 
 
 def split_exponent(w: VectorWriter, x: str) -> tuple[str, str]:
-    """(m, e) with x = m * 2**e and sqrt(1/2) <= m < sqrt(2), for a positive normal x.
+    """Return (m, e) with x = m * 2**e and sqrt(1/2) <= m < sqrt(2), for a positive normal x.
 
     e comes as a float. Reads the bits relative to sqrt(1/2), as FreeBSD's msun does.
     """
@@ -147,7 +147,7 @@ def split_exponent(w: VectorWriter, x: str) -> tuple[str, str]:
 
 
 def _native_split(w: VectorWriter, x: str) -> tuple[str, str]:
-    """The same by `vgetmant` and `vgetexp`, which know subnormal numbers and infinities too.
+    """Return the same by `vgetmant` and `vgetexp`, which know subnormal numbers and infinities too.
 
     Zero gives (1, -inf), +inf gives (1, inf), negative numbers and NaN give NaN.
     """
@@ -160,7 +160,7 @@ def _native_split(w: VectorWriter, x: str) -> tuple[str, str]:
 
 
 def split_around_one(w: VectorWriter, x: str) -> tuple[str, str]:
-    """(m, e) with x = m * 2**e and 3/4 <= m < 3/2, for a positive number of a `native` writer."""
+    """Return (m, e) with x = m * 2**e and 3/4 <= m < 3/2, for a positive number of a `native` writer."""
     negative_is_nan, positive, around_one = 8, 4, 3
     m = w.native_instruction("getmant", x, control=negative_is_nan | positive | around_one)
     e = w.native_instruction("getexp", x)
@@ -169,7 +169,7 @@ def split_around_one(w: VectorWriter, x: str) -> tuple[str, str]:
 
 
 def reciprocal_root(w: VectorWriter, x: str) -> str:
-    """1/sqrt(x) within 1.4 ulp."""
+    """Return 1/sqrt(x) within 1.4 ulp."""
     if not w.native:
         return w.div(w.const(1.0), w.sqrt(x))
     y = w.native_instruction("rsqrt14", x)

@@ -19,7 +19,7 @@ _LADDER: Final = 2.0**750
 
 
 def remainder(w: VectorWriter, x: str, y: str) -> str:
-    """The remainder with x's sign; x where y is infinite, NaN where y is 0 or x infinite."""
+    """Return the remainder with x's sign; x where y is infinite, NaN where y is 0 or x infinite."""
     size, divisor = w.fabs(x), w.fabs(y)
     quotient = w.div(size, divisor)
     rest = w.fma(w.neg(w.floor(quotient)), divisor, size)
@@ -30,12 +30,12 @@ def remainder(w: VectorWriter, x: str, y: str) -> str:
 
 
 def _not_negative(w: VectorWriter, rest: str, divisor: str) -> str:
-    """A quotient that was rounded up to an integer is one too large."""
+    """Return a quotient that was rounded up to an integer is one too large."""
     return w.select(w.compare("olt", rest, w.const(0.0)), w.add(rest, divisor), rest)
 
 
 def _far(w: VectorWriter, size: str, divisor: str) -> str:
-    """The remainder of numbers that are far apart, or that have none; float32 by way of float64."""
+    """Return the remainder of numbers that are far apart, or that have none; float32 by way of float64."""
     if w.fmt.dtype == "float32":
         wide = w.wide()
         rest = w.truncate(_stepwise(wide, wide.extend_from(w, size), wide.extend_from(w, divisor)))

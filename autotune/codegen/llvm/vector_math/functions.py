@@ -89,7 +89,8 @@ def _exp_by_polynomial(w: VectorWriter, x: str) -> str:
 
 
 def _exp_by_table(w: VectorWriter, x: str) -> str:
-    """2**n * exp(r) of float32 for a multiple n of 1/16: a power of two, an entry of the table, a short polynomial.
+    """Return 2**n * exp(r) of float32 for a multiple n of 1/16: a power of two, an entry of the table, a
+    short polynomial.
 
     No entry is further than 0.46 ulp from the exact root, so that the result is within 1 ulp (Tang 1989).
     """
@@ -107,7 +108,7 @@ def _exp(w: VectorWriter, x: str) -> str:
 
 
 def _inverse(w: VectorWriter, high: str, low: str) -> str:
-    """1/(high + low) with one Newton step, so that the result is nearly correctly rounded."""
+    """Return 1/(high + low) with one Newton step, so that the result is nearly correctly rounded."""
     one = w.const(1.0)
     quotient = rough_reciprocal(w, high)
     residual = w.fma(w.neg(quotient), low, w.fma(w.neg(quotient), high, one))
@@ -115,7 +116,7 @@ def _inverse(w: VectorWriter, high: str, low: str) -> str:
 
 
 def _sigmoid(w: VectorWriter, x: str) -> str:
-    """1/(1+z) or z/(1+z) with z = exp(-|x|), so that neither side overflows or cancels.
+    """Return 1/(1+z) or z/(1+z) with z = exp(-|x|), so that neither side overflows or cancels.
 
     An error of z just above a power of two counts twice in z/(1+z) below it, which is too much for the table's.
     """
@@ -132,7 +133,7 @@ def _tanh(w: VectorWriter, x: str) -> str:
 
 
 def _tanh_pieces(w: VectorWriter, x: str) -> str:
-    """tanh of float32 by the polynomial of the half octave that |x| is in."""
+    """Return tanh of float32 by the polynomial of the half octave that |x| is in."""
     size = w.fabs(x)
     most, least = w.const(9.02), w.const(0.046875)
     clamped = w.select(w.compare("ogt", size, most), most, size)
@@ -144,7 +145,7 @@ def _tanh_pieces(w: VectorWriter, x: str) -> str:
 
 
 def _tanh_narrow(w: VectorWriter, x: str) -> str:
-    """tanh of float32: x + x**3*P(x**2) below the border, 1 - 1/(2**(y-1) + 1/2) with y = 2|x|/ln2 above.
+    """Return tanh of float32: x + x**3*P(x**2) below the border, 1 - 1/(2**(y-1) + 1/2) with y = 2|x|/ln2 above.
 
     Above the border the error of the power of two enters weighted by at most 0.37, so y and the
     power need no second part.
@@ -169,7 +170,7 @@ def _tanh_narrow(w: VectorWriter, x: str) -> str:
 
 
 def _tanh_wide(w: VectorWriter, x: str) -> str:
-    """u/(u+2) with u = expm1(2*|x|) = 2**n * (exp(r)-1) + (2**n - 1); 1 past 20."""
+    """Return u/(u+2) with u = expm1(2*|x|) = 2**n * (exp(r)-1) + (2**n - 1); 1 past 20."""
     size = clamp(w, w.fabs(x), 0.0, 20.0)
     doubled = w.add(size, size)
     n, k = round_with_bits(w, doubled, LOG2_E)
@@ -198,7 +199,7 @@ def _erf(w: VectorWriter, x: str) -> str:
 
 
 def _erf_pieces(w: VectorWriter, x: str) -> str:
-    """erf of float32 by the polynomial of the multiple of the step that is next to |x|; it is 1 from 4 on."""
+    """Return erf of float32 by the polynomial of the multiple of the step that is next to |x|; it is 1 from 4 on."""
     size, most = w.fabs(x), w.const(4.0)
     clamped = w.select(w.compare("ogt", size, most), most, size)
     n, piece = round_to_steps(w, clamped, 1.0 / ERF_STEP, 1)
@@ -210,7 +211,7 @@ def _erf_pieces(w: VectorWriter, x: str) -> str:
 
 
 def _erf_parts(w: VectorWriter, x: str) -> str:
-    """x + x*P(x**2) inside [-1, 1], 1 - exp(-Q(|x|)) outside."""
+    """Return x + x*P(x**2) inside [-1, 1], 1 - exp(-Q(|x|)) outside."""
     bound = {"float32": 4.0, "float64": 6.0}[w.fmt.dtype]
     size = w.fabs(x)
     small = w.fma(x, polynomial(w, w.mul(x, x), ERF_SMALL[w.fmt.dtype]), x)
@@ -243,7 +244,7 @@ _UNARY: Final[Mapping[str, Callable[[VectorWriter, str], str]]] = {
 
 
 def has_avx512(target: Target) -> bool:
-    """Whether a target has the AVX-512 instructions that the functions may use."""
+    """Return whether a target has the AVX-512 instructions that the functions may use."""
     return {"avx512f", "avx512vl"} <= set(target.features)
 
 
@@ -258,7 +259,7 @@ FUNCTIONS: Final = (*_UNARY, *_BINARY)
 
 @cache
 def math_function(name: str, lanes: int, dtype: str, avx512: bool = False) -> MathFunction:
-    """The definition of one function on vectors of `lanes` elements; 1 means a scalar.
+    """Return the definition of one function on vectors of `lanes` elements; 1 means a scalar.
 
     `dtype` is "float32" or "float64"; `avx512` says that the target has AVX-512F and VL. Raises
     KeyError for another dtype or a name that is not in `FUNCTIONS`, ValueError for `lanes` below one.

@@ -18,7 +18,7 @@ _TERMS: Final = {"float32": 5, "float64": 9}
 
 
 def sinh(w: VectorWriter, x: str) -> str:
-    """A polynomial up to 1, (exp(x) - exp(-x)) / 2 from there."""
+    """Return a polynomial up to 1, (exp(x) - exp(-x)) / 2 from there."""
     terms = [1.0 / factorial(2 * n + 3) for n in range(_TERMS[w.fmt.dtype])]
     size, square = w.fabs(x), w.mul(x, x)
     small = w.fma(w.mul(size, square), polynomial(w, square, terms), size)
@@ -28,13 +28,13 @@ def sinh(w: VectorWriter, x: str) -> str:
 
 
 def cosh(w: VectorWriter, x: str) -> str:
-    """(exp(x) + exp(-x)) / 2."""
+    """Return (exp(x) + exp(-x)) / 2."""
     half = _half_exp(w, w.fabs(x))
     return w.add(half, w.div(w.const(0.25), half))
 
 
 def _half_exp(w: VectorWriter, size: str) -> str:
-    """exp(size)/2, which is finite where sinh and cosh are."""
+    """Return exp(size)/2, which is finite where sinh and cosh are."""
     n, k, r = reduce_by_ln2(w, clamp(w, size, 0.0, _INFINITE[w.fmt.dtype]))
     power = w.sub(n, w.const(1.0)), w.integer("sub", k, w.int_const(1))
     return scale(w, w.add(exp_kernel(w, r), w.const(1.0)), *power)

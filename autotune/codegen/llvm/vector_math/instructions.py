@@ -23,17 +23,17 @@ class FloatFormat:
     bias: int
 
     def pattern(self, value: float) -> int:
-        """The bit pattern of `value` rounded to this format, as an unsigned integer."""
+        """Return the bit pattern of `value` rounded to this format, as an unsigned integer."""
         code = "<f" if self.bits == 32 else "<d"
         return int.from_bytes(struct.pack(code, value), "little")
 
     def rounded(self, value: float) -> float:
-        """`value` rounded to this format."""
+        """Return `value` rounded to this format."""
         code = "<f" if self.bits == 32 else "<d"
         return float(struct.unpack(code, struct.pack(code, value))[0])
 
     def literal(self, value: float) -> str:
-        """The LLVM literal of `value`: the hexadecimal float64 pattern of the rounded value."""
+        """Return the LLVM literal of `value`: the hexadecimal float64 pattern of the rounded value."""
         return f"0x{int.from_bytes(struct.pack('<d', self.rounded(value)), 'little'):016X}"
 
 
@@ -66,16 +66,16 @@ class VectorWriter:
 
     @property
     def native(self) -> bool:
-        """Whether values are whole registers of a machine with AVX-512."""
+        """Return whether values are whole registers of a machine with AVX-512."""
         return self.avx512 and self.lanes * self.fmt.bits in (128, 256, 512)
 
     def has_tables(self, entries: int) -> bool:
-        """Whether :meth:`lookup` in that many entries is an instruction: in one register or two."""
+        """Return whether :meth:`lookup` in that many entries is an instruction: in one register or two."""
         lookups = {"float32": ((8, 16), (16, 16), (16, 32)), "float64": ((8, 16),)}[self.fmt.dtype]
         return self.native and (self.lanes, entries) in lookups
 
     def wide(self) -> Self:
-        """The float64 writer of the same body."""
+        """Return the float64 writer of the same body."""
         return replace(self, fmt=FLOATS["float64"])
 
     # types and literals -------------------------------------------------------------------------
@@ -99,12 +99,12 @@ class VectorWriter:
         return self._vector("i1")
 
     def const(self, value: float) -> str:
-        """A float literal in every lane."""
+        """Return a float literal in every lane."""
         literal = self.fmt.literal(value)
         return literal if self.lanes == 1 else f"splat ({self.fmt.llvm} {literal})"
 
     def int_const(self, value: int) -> str:
-        """An integer literal in every lane, given signed or unsigned."""
+        """Return an integer literal in every lane, given signed or unsigned."""
         half = 1 << (self.fmt.bits - 1)
         signed = value - 2 * half if value >= half else value
         return str(signed) if self.lanes == 1 else f"splat ({self.fmt.integer} {signed})"
@@ -140,14 +140,14 @@ class VectorWriter:
         return self.append(f"fneg {self.floats} {a}")
 
     def fma(self, a: str, b: str, c: str) -> str:
-        """a*b + c, rounded once."""
+        """Return a*b + c, rounded once."""
         return self._call("fma", self.floats, a, b, c)
 
     def floor(self, a: str) -> str:
         return self._call("floor", self.floats, a)
 
     def rint(self, a: str) -> str:
-        """The nearest integer, halves to even."""
+        """Return the nearest integer, halves to even."""
         return self._call("roundeven", self.floats, a)
 
     def trunc(self, a: str) -> str:
@@ -163,11 +163,11 @@ class VectorWriter:
         return self._call("copysign", self.floats, magnitude, sign)
 
     def integer(self, operation: str, a: str, b: str) -> str:
-        """An integer instruction: add, sub, mul, and, or, xor, shl, lshr, ashr."""
+        """Return an integer instruction: add, sub, mul, and, or, xor, shl, lshr, ashr."""
         return self.append(f"{operation} {self.integers} {a}, {b}")
 
     def saturating_sub(self, a: str, b: str) -> str:
-        """The difference of unsigned integers, 0 where it would be negative."""
+        """Return the difference of unsigned integers, 0 where it would be negative."""
         return self._call("usub.sat", self.integers, a, b)
 
     def has_bit(self, a: str, number: int) -> str:
@@ -176,35 +176,35 @@ class VectorWriter:
         return self.append(f"icmp ne {self.integers} {masked}, {self.int_const(0)}")
 
     def bits(self, a: str) -> str:
-        """The integer whose bits are those of the float `a`."""
+        """Return the integer whose bits are those of the float `a`."""
         return self.append(f"bitcast {self.floats} {a} to {self.integers}")
 
     def from_bits(self, a: str) -> str:
-        """The float whose bits are those of the integer `a`."""
+        """Return the float whose bits are those of the integer `a`."""
         return self.append(f"bitcast {self.integers} {a} to {self.floats}")
 
     def compare(self, predicate: str, a: str, b: str) -> str:
-        """A float comparison: oeq, olt, ogt, oge, ole, ord, uno, une, ..."""
+        """Return a float comparison: oeq, olt, ogt, oge, ole, ord, uno, une, ..."""
         return self.append(f"fcmp {predicate} {self.floats} {a}, {b}")
 
     def logical(self, operation: str, a: str, b: str) -> str:
-        """and, or, xor of two masks."""
+        """Return and, or, xor of two masks."""
         return self.append(f"{operation} {self.mask} {a}, {b}")
 
     def select(self, mask: str, a: str, b: str) -> str:
-        """`a` where the mask holds, `b` elsewhere."""
+        """Return `a` where the mask holds, `b` elsewhere."""
         return self.append(f"select {self.mask} {mask}, {self.floats} {a}, {self.floats} {b}")
 
     def extend_from(self, narrow: VectorWriter, a: str) -> str:
-        """`a`, a value of the `narrow` writer's format, in this writer's wider format."""
+        """Return `a`, a value of the `narrow` writer's format, in this writer's wider format."""
         return self.append(f"fpext {narrow.floats} {a} to {self.floats}")
 
     def truncate(self, a: str) -> str:
-        """The float64 `a` rounded to this writer's format."""
+        """Return the float64 `a` rounded to this writer's format."""
         return self.append(f"fptrunc {self.wide().floats} {a} to {self.floats}")
 
     def halves(self, a: str) -> tuple[str, str]:
-        """The lower and the upper half of the lanes, for a writer of half as many."""
+        """Return the lower and the upper half of the lanes, for a writer of half as many."""
         parts = []
         for start in (0, self.lanes // 2):
             order = ", ".join(f"i32 {start + n}" for n in range(self.lanes // 2))
@@ -214,13 +214,13 @@ class VectorWriter:
         return parts[0], parts[1]
 
     def joined(self, low: str, high: str) -> str:
-        """Two halves as one."""
+        """Return two halves as one."""
         half = replace(self, lanes=self.lanes // 2).floats
         order = ", ".join(f"i32 {n}" for n in range(self.lanes))
         return self.append(f"shufflevector {half} {low}, {half} {high}, <{self.lanes} x i32> <{order}>")
 
     def corrected_where(self, rare: str, value: str, correct: Callable[[str], str]) -> str:
-        """`correct(value)` if the mask `rare` holds in any lane, else `value` without computing more."""
+        """Return `correct(value)` if the mask `rare` holds in any lane, else `value` without computing more."""
         number = len(self.body.lines)
         before, some = self.body.block, self._any(rare)
         self.body.lines.append(f"  br i1 {some}, label %rare{number}, label %done{number}")
@@ -232,7 +232,7 @@ class VectorWriter:
         return self.append(f"phi {self.floats} [ {value}, %{before} ], [ {corrected}, %{after} ]")
 
     def repeated_while(self, holds: Callable[[str], str], value: str, step: Callable[[str], str]) -> str:
-        """`step(step(... value))`, for as long as the mask that `holds` gives is set in any lane."""
+        """Return `step(step(... value))`, for as long as the mask that `holds` gives is set in any lane."""
         number = len(self.body.lines)
         before, name = self.body.block, f"%t{number + 2}"
         self.body.lines.append(f"  br label %while{number}")
@@ -249,7 +249,7 @@ class VectorWriter:
         return name
 
     def _any(self, mask: str) -> str:
-        """Whether the mask holds in any lane."""
+        """Return whether the mask holds in any lane."""
         if self.lanes == 1:
             return mask
         bits = self.append(f"bitcast {self.mask} {mask} to i{self.lanes}")
@@ -261,7 +261,7 @@ class VectorWriter:
         self.body.block = name
 
     def native_instruction(self, name: str, *operands: str, control: int | None = None) -> str:
-        """An AVX-512 instruction on all lanes; `control` is its immediate operand."""
+        """Return an AVX-512 instruction on all lanes; `control` is its immediate operand."""
         kind = {32: "ps", 64: "pd"}[self.fmt.bits]
         mask = f"i{max(8, self.lanes)}"
         width = self.lanes * self.fmt.bits
@@ -279,7 +279,7 @@ class VectorWriter:
         return self.append(f"call {self.floats} {symbol}({arguments})")
 
     def lookup(self, index: str, table: Sequence[float]) -> str:
-        """The entry of `table` whose number is in the low bits of `index`; for a writer that `has_tables`."""
+        """Return the entry of `table` whose number is in the low bits of `index`; for a writer that `has_tables`."""
         items = [f"{self.fmt.llvm} {self.fmt.literal(value)}" for value in table]
         width = self.lanes * self.fmt.bits
         kinds, operands = [self.floats, self.integers], [f"<{', '.join(items[: self.lanes])}>", index]
@@ -292,7 +292,7 @@ class VectorWriter:
         return self.append(f"call {self.floats} {symbol}({arguments})")
 
     def gather(self, index: str, name: str, table: Sequence[float]) -> str:
-        """The entries of a table in memory at integer indices."""
+        """Return the entries of a table in memory at integer indices."""
         kind = self.fmt.llvm
         items = ", ".join(f"{kind} {self.fmt.literal(value)}" for value in table)
         symbol = f"@at_{name}_{self.fmt.suffix}"

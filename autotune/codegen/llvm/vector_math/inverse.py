@@ -33,7 +33,7 @@ _BELOW: Final = (
 
 
 def arctangent(w: VectorWriter, x: str) -> str:
-    """The inverse tangent, for x of any size."""
+    """Return the inverse tangent, for x of any size."""
     size, one = w.fabs(x), w.const(1.0)
     large = w.compare("ogt", size, w.const(tan(3 * pi / 8)))
     middle = w.compare("ogt", size, w.const(tan(pi / 8)))

@@ -20,29 +20,29 @@ Core = Callable[[VectorWriter, str], str]
 
 
 def log(w: VectorWriter, x: str) -> str:
-    """The natural logarithm."""
+    """Return the natural logarithm."""
     return _everywhere(w, x, _log_core, LN2)
 
 
 def log1p(w: VectorWriter, x: str) -> str:
-    """log(1 + x), with what rounding 1 + x left of it."""
+    """Return log(1 + x), with what rounding 1 + x left of it."""
     u, lost = two_sum(w, w.const(1.0), x)
     correction = w.select(w.compare("one", lost, w.const(0.0)), w.div(lost, u), w.const(0.0))
     return w.select(w.compare("oeq", u, w.const(1.0)), x, w.add(log(w, u), correction))
 
 
 def log2(w: VectorWriter, x: str) -> str:
-    """The logarithm to the base 2, exact for powers of two."""
+    """Return the logarithm to the base 2, exact for powers of two."""
     return _everywhere(w, x, lambda w, x: _to_base(w, x, 2), 1.0)
 
 
 def log10(w: VectorWriter, x: str) -> str:
-    """The logarithm to the base 10."""
+    """Return the logarithm to the base 10."""
     return _everywhere(w, x, lambda w, x: _to_base(w, x, 10), float(Decimal(2).log10()))
 
 
 def _everywhere(w: VectorWriter, x: str, core: Core, of_two: float) -> str:
-    """The logarithm of every number, given that of 2."""
+    """Return the logarithm of every number, given that of 2."""
     if w.native:
         return core(w, x)
     smallest_normal = 2.0 ** (1 - w.fmt.bias)
@@ -58,7 +58,7 @@ def _everywhere(w: VectorWriter, x: str, core: Core, of_two: float) -> str:
 
 
 def _log_core(w: VectorWriter, x: str) -> str:
-    """log(x) for positive normal x; for every x where the exponent is split natively."""
+    """Return log(x) for positive normal x; for every x where the exponent is split natively."""
     high, low = LN2_PARTS[w.fmt.dtype]
     m, e = split_exponent(w, x)
     f = w.sub(m, w.const(1.0))
@@ -77,7 +77,7 @@ def _log_core(w: VectorWriter, x: str) -> str:
 
 
 def _quotient(w: VectorWriter, a: str, b: str) -> str:
-    """a/b, for b whose inverse is a normal number."""
+    """Return a/b, for b whose inverse is a normal number."""
     if not w.native:
         return w.div(a, b)
     inverse = rough_reciprocal(w, b)
@@ -91,7 +91,7 @@ _SPARE: Final = {"float32": 9, "float64": 12}
 
 @cache
 def _base(dtype: str, base: int) -> tuple[tuple[float, float], tuple[float, float]]:
-    """1/ln(base) and ln(2)/ln(base) in two parts each; the latter's first one times an exponent is exact."""
+    """Return 1/ln(base) and ln(2)/ln(base) in two parts each; the latter's first one times an exponent is exact."""
     digits = {"float32": 24, "float64": 53}[dtype]
     with localcontext(prec=50):
         scale = 1 / Decimal(base).ln()
@@ -99,7 +99,7 @@ def _base(dtype: str, base: int) -> tuple[tuple[float, float], tuple[float, floa
 
 
 def _parts(number: Decimal, digits: int) -> tuple[float, float]:
-    """A number below 2 as a first part of so many bits, and the rest."""
+    """Return a number below 2 as a first part of so many bits, and the rest."""
     unit = Decimal(2) ** (1 - digits)
     head = (number / unit).to_integral_value() * unit
     return float(head), float(number - head)
@@ -119,7 +119,7 @@ def _to_base(w: VectorWriter, x: str, base: int) -> str:
 
 
 def _log1p_rest(w: VectorWriter, f: str) -> str:
-    """log(1 + f) - f for 1 + f from sqrt(1/2) to sqrt(2)."""
+    """Return log(1 + f) - f for 1 + f from sqrt(1/2) to sqrt(2)."""
     if w.fmt.dtype == "float32":
         square = w.mul(f, f)
         tail = polynomial(w, f, LOG_TAIL["float32"])

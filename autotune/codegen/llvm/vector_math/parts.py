@@ -31,19 +31,19 @@ _EXP_HIGH: Final = {"float32": 89.0, "float64": 710.0}  # beyond these exp is in
 
 
 def two_product(w: VectorWriter, a: str, b: str) -> tuple[str, str]:
-    """a * b exactly, as the product and what rounding left of it."""
+    """Return a * b exactly, as the product and what rounding left of it."""
     high = w.mul(a, b)
     return high, w.fma(a, b, w.neg(high))
 
 
 def fast_two_sum(w: VectorWriter, a: str, b: str) -> tuple[str, str]:
-    """a + b exactly, for |a| >= |b| (Dekker 1971)."""
+    """Return a + b exactly, for |a| >= |b| (Dekker 1971)."""
     high = w.add(a, b)
     return high, w.add(w.sub(a, high), b)
 
 
 def two_sum(w: VectorWriter, a: str, b: str) -> tuple[str, str]:
-    """a + b exactly, in any order (Knuth 1969)."""
+    """Return a + b exactly, in any order (Knuth 1969)."""
     high = w.add(a, b)
     part = w.sub(high, a)
     return high, w.add(w.sub(a, w.sub(high, part)), w.sub(b, part))
@@ -62,13 +62,13 @@ def exp_range(w: VectorWriter) -> tuple[float, float]:
 
 
 def exp_kernel(w: VectorWriter, r: str) -> str:
-    """exp(r) - 1 for |r| <= ln2/2."""
+    """Return exp(r) - 1 for |r| <= ln2/2."""
     tail = polynomial(w, r, EXP[w.fmt.dtype])
     return w.fma(w.mul(r, r), tail, r)
 
 
 def reduce_by_ln2(w: VectorWriter, x: str) -> tuple[str, str, str]:
-    """(n, k, r) with x = n*ln2 + r, |r| <= ln2/2; n and k are the same integer."""
+    """Return (n, k, r) with x = n*ln2 + r, |r| <= ln2/2; n and k are the same integer."""
     high, low = LN2_PARTS[w.fmt.dtype]
     n, k = round_with_bits(w, x, LOG2_E)
     r = w.fma(n, w.const(-low), w.fma(n, w.const(-high), x))

@@ -66,7 +66,8 @@ def _pieces(dtype: str) -> _Pieces:
 
 
 def _inverse(index: int, bits: int) -> float:
-    """About 1/m in a piece: so short that m/c - 1 has no more bits than m, and 1 where log m comes near 0."""
+    """Return the about 1/m in a piece: so short that m/c - 1 has no more bits than m, and 1 where log m
+    comes near 0."""
     pieces = 1 << bits
     scale = 1.0 if index < pieces // 2 else 0.5
     begin, end = scale * (1 + index / pieces), scale * (1 + (index + 1) / pieces)
@@ -79,7 +80,8 @@ def _inverse(index: int, bits: int) -> float:
 
 
 def _log2_by_table(w: VectorWriter, size: str) -> tuple[str, str]:
-    """log2(size) as a sum of two, some ten bits more than the type has: log2(c) + log1p(r)/ln 2, r = size/c - 1."""
+    """Return log2(size) as a sum of two, some ten bits more than the type has: log2(c) + log1p(r)/ln 2,
+    r = size/c - 1."""
     table = _pieces(w.fmt.dtype)
     m, e = split_around_one(w, size)
     piece = w.integer("lshr", w.bits(m), w.int_const(w.fmt.mantissa - _PIECE_BITS[w.fmt.dtype]))
@@ -96,7 +98,7 @@ def _log2_by_table(w: VectorWriter, size: str) -> tuple[str, str]:
 
 
 def _pow_magnitude_by_table(w: VectorWriter, size: str, y: str) -> str:
-    """|x|**y = 2**(y*log2|x|), for finite x != 0 and finite y."""
+    """Return |x|**y = 2**(y*log2|x|), for finite x != 0 and finite y."""
     high, low = _log2_by_table(w, size)
     product, product_low = two_product(w, high, y)
     product_low = w.fma(low, y, product_low)
@@ -110,7 +112,7 @@ def _pow_magnitude_by_table(w: VectorWriter, size: str, y: str) -> str:
 
 
 def _scaled_log2(w: VectorWriter, size: str, y: str) -> tuple[str, str]:
-    """(n, r) with y*log2(size) = n + r, |r| <= 1/2, n an integer; in float64 up to that split."""
+    """Return (n, r) with y*log2(size) = n + r, |r| <= 1/2, n an integer; in float64 up to that split."""
     d = w.wide()
     if w.native and not d.native:  # float64 takes two registers: one after the other
         half = replace(w, lanes=w.lanes // 2)
@@ -127,14 +129,14 @@ def _scaled_log2(w: VectorWriter, size: str, y: str) -> tuple[str, str]:
 
 
 def _pow_magnitude_wide(w: VectorWriter, size: str, y: str) -> str:
-    """|x|**y of float32, the logarithm in float64, for finite x != 0 and finite y."""
+    """Return |x|**y of float32, the logarithm in float64, for finite x != 0 and finite y."""
     n, r = _scaled_log2(w, size, y)
     _, k = round_with_bits(w, n, 1.0)
     return scale(w, polynomial(w, r, EXP2_NARROW), n, k)
 
 
 def _log_double(w: VectorWriter, x: str) -> tuple[str, str]:
-    """log(x) as an unevaluated sum of two float64, about 2**-62 relative, for positive normal x.
+    """Return log(x) as an unevaluated sum of two float64, about 2**-62 relative, for positive normal x.
 
     log(m) = 2s + s**3 * (2/3 + s**2*T(s**2)), s = (m-1)/(m+1), with s, s**3 and 2/3 as sums of two.
     """
@@ -167,7 +169,7 @@ def _log_double(w: VectorWriter, x: str) -> tuple[str, str]:
 
 
 def _pow_magnitude_double(w: VectorWriter, size: str, y: str) -> str:
-    """|x|**y of float64 for finite x != 0 and finite y: exp of the two-part product y*log|x|."""
+    """Return |x|**y of float64 for finite x != 0 and finite y: exp of the two-part product y*log|x|."""
     high, low = _log_of_size(w, size)
     product, product_low = two_product(w, high, y)
     product_low = w.fma(low, y, product_low)
@@ -179,7 +181,7 @@ def _pow_magnitude_double(w: VectorWriter, size: str, y: str) -> str:
 
 
 def _log_of_size(w: VectorWriter, size: str) -> tuple[str, str]:
-    """`_log_double` of subnormal numbers too, which only the native split knows by itself."""
+    """Return `_log_double` of subnormal numbers too, which only the native split knows by itself."""
     if w.native:
         return _log_double(w, size)
     subnormal = w.compare("olt", size, w.const(2.0**-1022))
@@ -192,7 +194,7 @@ def _log_of_size(w: VectorWriter, size: str) -> tuple[str, str]:
 
 
 def _with_extremes(w: VectorWriter, x: str, y: str, result: str) -> str:
-    """`result`, but 0 or inf where |x| is 0 or inf or y is infinite, and NaN where an argument is."""
+    """Return `result`, but 0 or inf where |x| is 0 or inf or y is infinite, and NaN where an argument is."""
     zero, infinite = w.const(0.0), w.const(inf)
     size = w.fabs(x)
     grows = w.logical("xor", w.compare("olt", size, w.const(1.0)), w.compare("ogt", y, zero))
@@ -206,7 +208,7 @@ def _with_extremes(w: VectorWriter, x: str, y: str, result: str) -> str:
 
 
 def power(w: VectorWriter, x: str, y: str) -> str:
-    """x**y with the special cases of C99 annex F.9.4.4; they are looked at only where a lane is one."""
+    """Return x**y with the special cases of C99 annex F.9.4.4; they are looked at only where a lane is one."""
     magnitude = {"float32": _pow_magnitude_wide, "float64": _pow_magnitude_double}[w.fmt.dtype]
     if w.has_tables(1 << _PIECE_BITS[w.fmt.dtype]):
         magnitude = _pow_magnitude_by_table
@@ -215,7 +217,7 @@ def power(w: VectorWriter, x: str, y: str) -> str:
 
 
 def _special(w: VectorWriter, x: str, y: str, magnitude: str) -> str:
-    """x**y for all x and y, from |x|**y where that is an ordinary number."""
+    """Return x**y for all x and y, from |x|**y where that is an ordinary number."""
     one = w.const(1.0)
     result = _with_extremes(w, x, y, magnitude)
     unit = w.logical("or", w.compare("oeq", w.fabs(x), one), w.compare("oeq", y, w.const(0.0)))

@@ -37,7 +37,7 @@ Kernel = Callable[[VectorWriter, str, str], str]
 
 @cache
 def _half_pi(bits: int) -> int:
-    """pi/2 times two to the power of ``bits``, by Machin's formula."""
+    """Return pi/2 times two to the power of ``bits``, by Machin's formula."""
     unit = 1 << (bits + 32)
 
     def arctangent(inverse: int) -> int:
@@ -54,7 +54,7 @@ def _half_pi(bits: int) -> int:
 
 @cache
 def _two_over_pi() -> tuple[float, ...]:
-    """2/pi in pieces, each a whole number below 2**48."""
+    """Return 2/pi in pieces, each a whole number below 2**48."""
     bits = _CHUNK * _PIECES
     digits = (1 << (2 * bits)) // _half_pi(bits)
     return tuple(float((digits >> (bits - _CHUNK * (n + 1))) & ((1 << _CHUNK) - 1)) for n in range(_PIECES))
@@ -70,17 +70,17 @@ def _parts_of_half_pi(w: VectorWriter, count: int) -> list[float]:
 
 
 def sine(w: VectorWriter, x: str) -> str:
-    """sin(x); NaN of infinities."""
+    """Return sin(x); NaN of infinities."""
     return _odd(w, x, _anywhere(w, x, _sine))
 
 
 def cosine(w: VectorWriter, x: str) -> str:
-    """cos(x); NaN of infinities."""
+    """Return cos(x); NaN of infinities."""
     return _anywhere(w, x, lambda w, r, turns: _sine(w, r, w.integer("add", turns, w.int_const(1))))
 
 
 def tangent(w: VectorWriter, x: str) -> str:
-    """tan(x); NaN of infinities."""
+    """Return tan(x); NaN of infinities."""
     return _odd(w, x, _anywhere(w, x, _tangent))
 
 
@@ -105,7 +105,7 @@ def _far(w: VectorWriter, x: str, kernel: Kernel) -> str:
 
 
 def _remainder(w: VectorWriter, x: str) -> tuple[str, str]:
-    """(r, k) with x = k*pi/2 + r and |r| not above pi/4."""
+    """Return (r, k) with x = k*pi/2 + r and |r| not above pi/4."""
     first, second, third = _parts_of_half_pi(w, 3)
     n, k = round_with_bits(w, x, 1 / first)
     r = w.fma(n, w.const(-first), x)
@@ -113,7 +113,7 @@ def _remainder(w: VectorWriter, x: str) -> tuple[str, str]:
 
 
 def _far_remainder(w: VectorWriter, x: str) -> tuple[str, str]:
-    """The same for finite numbers of any size; k modulo 4."""
+    """Return the same for finite numbers of any size; k modulo 4."""
     shift = w.int_const(w.fmt.mantissa)
     exponent = w.integer("lshr", w.bits(w.fabs(x)), shift)
     above = w.saturating_sub(exponent, w.int_const(w.fmt.bias + _LEAST))
@@ -142,21 +142,21 @@ def _modulo_four(w: VectorWriter, a: str) -> str:
 
 
 def _added(w: VectorWriter, sums: list[str], term: str) -> list[str]:
-    """A sum of three parts and a further term, exact but for what is below the last part."""
+    """Return a sum of three parts and a further term, exact but for what is below the last part."""
     first, term = two_sum(w, sums[0], term)
     second, term = two_sum(w, sums[1], term)
     return [first, second, w.add(sums[2], term)]
 
 
 def _sine(w: VectorWriter, r: str, turns: str) -> str:
-    """sin(r + turns * pi/2)."""
+    """Return sin(r + turns * pi/2)."""
     value = w.select(w.has_bit(turns, 0), _cosine_kernel(w, r), _sine_kernel(w, r))
     sign = w.integer("shl", w.integer("and", turns, w.int_const(2)), w.int_const(w.fmt.bits - 2))
     return w.from_bits(w.integer("xor", w.bits(value), sign))
 
 
 def _tangent(w: VectorWriter, r: str, turns: str) -> str:
-    """tan(r + turns * pi/2)."""
+    """Return tan(r + turns * pi/2)."""
     sine, cosine = _sine_kernel(w, r), _cosine_kernel(w, r)
     odd = w.has_bit(turns, 0)
     return w.div(w.select(odd, w.neg(cosine), sine), w.select(odd, sine, cosine))

@@ -326,7 +326,7 @@ class _Importer:
             self.device = around
 
     def _import_definition(self, proto: Any) -> None:
-        """The nodes that ONNX defines an operator by, in the place of its node."""
+        """Import the nodes that ONNX defines an operator by, in the place of its node."""
         body = definition_of(proto, self.opset, self.type_of, self._fresh(f"{node_name(proto)}."))
         assert body is not None, "checked before nodes are imported"
         check_supported(body.nodes, f"{self.origin}: the definition of {proto.op_type}", body.opset)
@@ -395,7 +395,7 @@ class _Importer:
         self.lists.current.append(node)
 
     def _set_counted(self, value: str, axis: int, count: str) -> None:
-        """What of a value is there, another one says; nothing of a constant."""
+        """Note that the length of a value is another value; nothing for a constant."""
         if value not in self.constants:
             self.counted[value] = Counted(axis, count)
 
@@ -427,7 +427,7 @@ class _Importer:
 
 
 def _names_read(graph: Any) -> set[str]:
-    """What nodes of a graph read, and its outputs; those of its subgraphs too."""
+    """Return the names that nodes of a graph read, and its outputs; those of its subgraphs too."""
     found = {value.name for value in graph.output}
     for node in graph.node:
         found.update(node.input)

@@ -21,7 +21,7 @@ class Activation:
     beta: float
 
     def add(self, builder: GraphBuilder, value: str) -> str:
-        """Its result for a value."""
+        """Add the nodes of its result for a value."""
         return _KINDS[self.name].add(builder, value, self.alpha, self.beta)
 
 

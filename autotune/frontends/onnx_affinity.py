@@ -70,7 +70,7 @@ class NamedDevices:
 
 
 def named_devices(proto: Any, origin: str, node_names: Mapping[str, str]) -> NamedDevices:
-    """What a ``ModelProto`` says; ``node_names`` are the names of its nodes by their results.
+    """Return the devices that a ``ModelProto`` names; ``node_names`` are the names of its nodes by their results.
 
     Raises ModelImportError.
     """
@@ -89,7 +89,7 @@ def named_devices(proto: Any, origin: str, node_names: Mapping[str, str]) -> Nam
 
 
 def devices_within(graph: Any, node: str) -> NamedDevices:
-    """What a graph says that is an attribute of the node ``node``. Raises ModelImportError."""
+    """Return the devices named by a graph that is an attribute of the node ``node``. Raises ModelImportError."""
     origin = f"node {node!r}, graph {graph.name!r}"
     found = _in_graph(graph, origin, {v: _called(node) for node in graph.node for v in node.output})
     made = {value for node in graph.node for value in node.output} | {t.name for t in graph.initializer}
@@ -102,7 +102,7 @@ def devices_within(graph: Any, node: str) -> NamedDevices:
 
 
 def _in_graph(graph: Any, origin: str, node_names: Mapping[str, str]) -> NamedDevices:
-    """What a ``GraphProto`` says itself, without the graphs inside of it."""
+    """Return the devices that a ``GraphProto`` names itself, without the graphs inside of it."""
     nodes = {}
     for node in graph.node:
         name = next((node_names[v] for v in node.output if v in node_names), node.name)

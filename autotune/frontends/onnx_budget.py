@@ -1,4 +1,4 @@
-"""How much an import may evaluate and write out: a file of a few bytes can ask for any amount.
+"""Limits of evaluation and expansion in an import: a file of a few bytes can ask for any amount.
 
 All of it is counted before memory is asked for or work is done, by whoever is about to do it.
 """
@@ -22,7 +22,7 @@ MAX_EXPANDED = 1 << 16
 
 
 class Named(Protocol):
-    """What an error can be of."""
+    """The subject of an error."""
 
     def fail(self, reason: str) -> ModelImportError: ...
 

@@ -23,7 +23,7 @@ from autotune.te.narrow import NARROW_FLOATS, NARROW_INTEGERS
 
 
 def _log_sum_exp(node: OnnxNode, emit: Emitter) -> None:
-    """log(sum(e^x)) as log(sum(e^(x - top))) + top with a finite top: e^x overflows at 89 in float32."""
+    """Compute log(sum(e^x)) as log(sum(e^(x - top))) + top with a finite top: e^x overflows at 89 in float32."""
     found, (output,) = node.input_type(0), node.outputs
     wide = accumulated_in(found.dtype) if is_float(found.dtype) else "float64"
     x = emit("Cast", node.inputs, {"to": wide}, "wide")
@@ -44,7 +44,7 @@ def _log_sum_exp(node: OnnxNode, emit: Emitter) -> None:
 
 
 def _reduce_mean(node: OnnxNode, emit: Emitter) -> None:
-    """Of integers the sum, which wraps around, divided by their number and rounded towards zero."""
+    """Compute the mean of integers: the sum, which wraps around, divided by their number and rounded towards zero."""
     x = node.input_type(0)
     if is_float(x.dtype):
         emit("ReduceMean", node.inputs, node.attrs, "", node.outputs[0])
@@ -59,7 +59,7 @@ def _reduce_mean(node: OnnxNode, emit: Emitter) -> None:
 
 
 def _layer_normalization(node: OnnxNode, emit: Emitter) -> None:
-    """Its mean and inverse deviation beside the operator, from what it reads."""
+    """Compute mean and inverse deviation alongside the operator, from what it reads."""
     output = node.outputs[0]
     emit("LayerNormalization", node.inputs, node.attrs, "", output)
     if not emit.wants(1) and not emit.wants(2):
@@ -77,7 +77,8 @@ def _layer_normalization(node: OnnxNode, emit: Emitter) -> None:
 
 
 def _cast(node: OnnxNode, emit: Emitter) -> None:
-    """To float8 within its limits, unless told not to; from floats to narrow integers by int32, so that they wrap."""
+    """Convert to float8 within its limits, unless told not to; from floats to narrow integers by int32, so
+    that they wrap."""
     to, saturate, values = node.attrs["to"], node.attrs.get("saturate", 1), node.inputs
     dtype = node.input_type(0).dtype
     if to in NARROW_FLOATS and saturate:
@@ -89,7 +90,7 @@ def _cast(node: OnnxNode, emit: Emitter) -> None:
 
 
 def _dropout(node: OnnxNode, emit: Emitter) -> None:
-    """Nothing is dropped: the mask is true everywhere."""
+    """Drop nothing: the mask is true everywhere."""
     emit("Dropout", node.inputs, {}, "", node.outputs[0])
     if emit.wants(1):
         emit(
@@ -98,7 +99,7 @@ def _dropout(node: OnnxNode, emit: Emitter) -> None:
 
 
 def _batch_normalization(node: OnnxNode, emit: Emitter) -> None:
-    """In training mode by the statistics of the batch, of which running ones follow."""
+    """Normalise by the statistics of the batch in training mode, of which running ones follow."""
     if not node.attrs.pop("training_mode", 0):
         node.attrs.pop("momentum", None)
         emit("BatchNormalization", node.inputs, node.attrs, "", node.outputs[0])
@@ -122,7 +123,7 @@ def _batch_normalization(node: OnnxNode, emit: Emitter) -> None:
 
 
 def _lp_normalization(node: OnnxNode, emit: Emitter) -> None:
-    """x / norm; zero where the norm is."""
+    """Compute x / norm; zero where the norm is."""
     x, order = node.input_type(0), int(node.attrs.get("p", 2))
     axes = (int(node.attrs.get("axis", -1)) % x.rank,)
     wide = emit("Cast", node.inputs, {"to": accumulated_in(x.dtype)}, "wide")
@@ -146,7 +147,7 @@ _RECURRENT = ("GRU", "LSTM", "RNN")
 
 
 def _extreme(node: OnnxNode, emit: Emitter) -> None:
-    """Of truth values as of integers."""
+    """Reduce truth values as integers."""
     if node.input_type(0).dtype != "bool":
         emit(node.op, node.inputs, node.attrs, "", node.outputs[0])
         return
@@ -158,7 +159,7 @@ _MOST_ROWS = 4
 
 
 def _det(node: OnnxNode, emit: Emitter) -> None:
-    """Determinants of matrices of up to four rows, by those of the minors of their last rows."""
+    """Compute determinants of matrices of up to four rows, by those of the minors of their last rows."""
     x = node.input_type(0)
     rows = x.shape[-1]
     if rows > _MOST_ROWS:
@@ -171,7 +172,7 @@ def _det(node: OnnxNode, emit: Emitter) -> None:
         return emit("Slice", [wide], place, "element")
 
     def minor(columns: tuple[int, ...]) -> str:
-        """Of the last rows, as many as there are columns."""
+        """Return a minor of the last rows, as many as there are columns."""
         if columns not in made:
             row = rows - len(columns)
             total = element(row, columns[0])
@@ -212,7 +213,7 @@ COMPOSED: Mapping[str, Composer] = {
     **COMPOSED_RANDOM,
     **COMPOSED_TFIDF,
 }
-"""What adds the nodes for a node whose parameters are attributes already."""
+"""A function that adds the nodes for a node whose parameters are attributes already."""
 
 SEVERAL_OUTPUTS = (
     "BatchNormalization",

@@ -59,7 +59,7 @@ def _eye_like(node: OnnxNode) -> Array:
 
 
 def _range(node: OnnxNode) -> Array:
-    """As ONNX defines it: max(ceil((limit - start) / delta), 0) elements start + i * delta."""
+    """Return a range as ONNX defines it: max(ceil((limit - start) / delta), 0) elements start + i * delta."""
     bounds = _constant_inputs(node)
     if any(array.size != 1 for array in bounds):
         raise node.fail(f"start, limit and delta are scalars, got {', '.join(str(b.shape) for b in bounds)}")

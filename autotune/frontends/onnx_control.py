@@ -336,7 +336,7 @@ class _Repeated:
 
 
 def _nodes_of(graph: Any) -> int:
-    """How many nodes a graph has, with those of its subgraphs; loops inside count as if they had several steps."""
+    """Count the nodes of a graph and of its subgraphs; loops inside count as if they had several steps."""
     return sum(
         1 + _REPEATED.get(node.op_type, 1) * sum(map(_nodes_of, graphs_of(node))) for node in graph.node
     )

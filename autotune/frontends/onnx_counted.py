@@ -30,7 +30,7 @@ class Counted:
 def carried(
     node: Node, types: Mapping[str, TensorType], known: Mapping[str, Counted], constants: Mapping[str, object]
 ) -> dict[str, Counted]:
-    """What is counted of the results of a node; raises ModelImportError where it reads what it must not."""
+    """Return the counts of the results of a node; raises ModelImportError where it reads what it must not."""
     positions = [n for n, value in enumerate(node.inputs) if value in known]
     if not positions:
         return {}
@@ -52,7 +52,7 @@ def _axis(
     types: Mapping[str, TensorType],
     constants: Mapping[str, object],
 ) -> int | None:
-    """Where the axis is in the results; None where the node is no carrier."""
+    """Return the position of the axis in the results; None where the node is no carrier."""
     attrs, first = node.attrs, types[node.inputs[positions[0]]]
     others = [v for n, v in enumerate(node.inputs) if n not in positions and v != ABSENT]
     if len(positions) > 1:

@@ -91,7 +91,7 @@ def _parsed(node: OnnxNode) -> tuple[list[str], str]:
 
 
 def _order(inputs: Sequence[str], result: str, extents: Mapping[str, int]) -> list[tuple[int, int]]:
-    """Which two terms are multiplied next; their product is the last term then."""
+    """Return the order of multiplications, two terms each; their product is the last term then."""
     if len(inputs) < 3:
         return [(0, 1)] * (len(inputs) - 1)
     letters = dict(zip(sorted(extents), string.ascii_letters, strict=False))
@@ -189,7 +189,7 @@ class _Algebra:
         return _Term(value, "".join(a for a in term.letters if a in needed))
 
     def finish(self, term: _Term, result: str, output: str) -> None:
-        """The last term as the result."""
+        """Return the last term as the result."""
         term = self.summed(term, result)
         lacking = [a for a in result if a not in term.letters]  # of one element in each operand
         value = self.aligned(term, result) if lacking else term.value

@@ -13,14 +13,14 @@ from autotune.graph.ir import ABSENT
 
 
 def _top_k(node: OnnxNode, emit: Emitter) -> None:
-    """Both outputs are computed, whichever are read; they are always sorted."""
+    """Compute both outputs, whichever are read; they are always sorted."""
     node.attrs.pop("sorted", None)
     outputs = [*node.outputs, ABSENT][:2]
     emit.append("TopK", node.inputs, [name or emit.fresh("topk.unread") for name in outputs], node.attrs)
 
 
 def _arg(node: OnnxNode, emit: Emitter) -> None:
-    """The last of equal elements is the first one from the end."""
+    """Find the extreme; the last of equal elements is the first one from the end."""
     if not node.attrs.pop("select_last_index", 0):
         emit(node.op, node.inputs, node.attrs, "", node.outputs[0])
         return
@@ -33,7 +33,8 @@ def _arg(node: OnnxNode, emit: Emitter) -> None:
 
 
 def _hardmax(node: OnnxNode, emit: Emitter) -> None:
-    """One at the first of the largest elements; before opset 13 of all dimensions from the axis on, taken as one."""
+    """Set one at the first of the largest elements; before opset 13 of all dimensions from the axis on,
+    taken as one."""
     x = node.input_type(0)
     old = node.scope.opset < 13
     axis = int(node.attrs.get("axis", 1 if old else -1)) % max(x.rank, 1)
@@ -51,12 +52,12 @@ def _hardmax(node: OnnxNode, emit: Emitter) -> None:
 
 
 def _scatter(node: OnnxNode, emit: Emitter) -> None:
-    """The name that ScatterElements had before opset 11."""
+    """Import ScatterElements by the name that it had before opset 11."""
     emit("ScatterElements", node.inputs, node.attrs, "", node.outputs[0])
 
 
 def _non_zero(node: OnnxNode, emit: Emitter) -> None:
-    """As many columns as there are elements, and how many of them are there."""
+    """Add as many columns as there are elements, and the number of those that are there."""
     constant = node.scope.constant_of(node.inputs[0])
     if constant is not None:
         emit.define(node.outputs[0], np.array(np.nonzero(np.atleast_1d(constant)), np.int64))
@@ -71,7 +72,7 @@ def _non_zero(node: OnnxNode, emit: Emitter) -> None:
 
 
 def _unique(node: OnnxNode, emit: Emitter) -> None:
-    """Of the elements in row-major order, or of slices along an axis: of rows."""
+    """Find the unique elements in row-major order, or slices along an axis: rows."""
     x, value = node.input_type(0), node.inputs[0]
     if not x.size:
         raise node.fail(f"there is nothing in {x}")
@@ -104,7 +105,7 @@ def _unique(node: OnnxNode, emit: Emitter) -> None:
 
 
 def _non_max_suppression(node: OnnxNode, emit: Emitter) -> None:
-    """Without a greatest number of boxes there are none."""
+    """Suppress boxes; without a greatest number of boxes there are none."""
     boxes, classes = node.input_type(0), node.input_type(1).shape[1]
     if not boxes.size * classes * max(0, int(node.attrs.get("max_output_boxes_per_class", 0))):
         emit.define(node.outputs[0], np.zeros((0, 3), np.int64))
@@ -115,7 +116,7 @@ def _non_max_suppression(node: OnnxNode, emit: Emitter) -> None:
 
 
 def _compress(node: OnnxNode, emit: Emitter) -> None:
-    """The elements at the places where the condition holds; behind its end it does not."""
+    """Return the elements at the places where the condition holds; behind its end it does not."""
     condition = node.scope.constant_of(node.inputs[1])
     value = node.inputs[0]
     if node.input_type(1).rank != 1:
@@ -135,7 +136,7 @@ def _compress(node: OnnxNode, emit: Emitter) -> None:
 
 
 def _one_hot(node: OnnxNode, emit: Emitter) -> None:
-    """Its depth may be given as a number of any type."""
+    """Accept a depth of any numeric type."""
     emit("OneHot", node.inputs, {**node.attrs, "depth": int(node.attrs["depth"])}, "", node.outputs[0])
 
 
@@ -151,6 +152,6 @@ COMPOSED_INDEXING: Mapping[str, Composer] = {
     "TopK": _top_k,
     "Unique": _unique,
 }
-"""What adds the nodes for a node whose parameters are attributes already."""
+"""A function that adds the nodes for a node whose parameters are attributes already."""
 
 __all__ = ["COMPOSED_INDEXING"]

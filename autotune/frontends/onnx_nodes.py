@@ -20,7 +20,7 @@ from autotune.graph.ir import ABSENT, Array, TensorType
 
 
 class Scope(Protocol):
-    """What a rule may ask of the importer."""
+    """The requests that a rule may make to the importer."""
 
     opset: int
 
@@ -48,7 +48,7 @@ class OnnxNode:
     """If set: input 0 is to be reshaped to this first, and the result back."""
 
     def input(self, index: int) -> str:
-        """Name of an input, or "" if it is absent."""
+        """Return the name of an input, or "" if it is absent."""
         return self.inputs[index] if index < len(self.inputs) else ABSENT
 
     def input_type(self, index: int) -> TensorType:
@@ -138,7 +138,7 @@ def _parameters_to_attributes(node: OnnxNode) -> None:
 
 
 def _resolve_auto_pad(node: OnnxNode) -> None:
-    """Explicit pads for SAME_UPPER, SAME_LOWER and VALID."""
+    """Make the pads of SAME_UPPER, SAME_LOWER and VALID explicit."""
     mode = node.attrs.pop("auto_pad")
     if mode == "NOTSET":
         return
@@ -165,7 +165,7 @@ def _resolve_auto_pad(node: OnnxNode) -> None:
 
 
 def _conv_transpose(node: OnnxNode) -> None:
-    """Explicit pads for auto_pad and output_shape; output_shape wins over pads, as ONNX says."""
+    """Make the pads of auto_pad and output_shape explicit; output_shape wins over pads, as ONNX says."""
     x, attrs = node.input_type(0), node.attrs
     mode, wanted = attrs.pop("auto_pad", "NOTSET"), attrs.pop("output_shape", None)
     spatial = x.rank - 2
@@ -197,7 +197,7 @@ def _conv_transpose(node: OnnxNode) -> None:
 
 
 def _linear_conv(node: OnnxNode) -> None:
-    """Its weights are input 3."""
+    """Take the kernel's shape from the weights, which are input 3."""
     node.attrs.setdefault("kernel_shape", node.input_type(3).shape[2:])
 
 
@@ -259,7 +259,7 @@ def _reshape(node: OnnxNode) -> None:
 
 
 def _reduce(node: OnnxNode) -> None:
-    """ONNX: empty axes mean all of them, unless noop_with_empty_axes says none."""
+    """Reduce over all axes where they are empty, as ONNX does unless noop_with_empty_axes says none."""
     noop = node.attrs.pop("noop_with_empty_axes", 0)
     if not node.attrs.get("axes"):
         node.attrs.pop("axes", None)
@@ -268,7 +268,7 @@ def _reduce(node: OnnxNode) -> None:
 
 
 def _softmax(node: OnnxNode) -> None:
-    """Before opset 13: over all dimensions from the axis (default 1) on, taken as one."""
+    """Normalise over all dimensions from the axis (default 1) on, taken as one, before opset 13."""
     if node.scope.opset >= 13:
         return
     x = node.input_type(0)
@@ -290,7 +290,7 @@ def _split(node: OnnxNode) -> None:
 
 
 def _slice(node: OnnxNode) -> None:
-    """Bounds beyond 32 bits (ONNX writes INT64_MAX for "to the end") are clamped to the extent."""
+    """Clamp bounds beyond 32 bits (ONNX writes INT64_MAX for "to the end") to the extent."""
     x = node.input_type(0)
     starts = node.attrs["starts"]
     axes = node.attrs.get("axes") or tuple(range(len(starts)))
@@ -303,7 +303,7 @@ def _slice(node: OnnxNode) -> None:
 
 
 def _pad(node: OnnxNode) -> None:
-    """Pads of some axes (opset 18) become pads of all."""
+    """Make pads of some axes (opset 18) pads of all."""
     axes = node.attrs.pop("axes", None)
     if axes is None:
         return
@@ -315,7 +315,7 @@ def _pad(node: OnnxNode) -> None:
 
 
 def _roi_align(node: OnnxNode) -> None:
-    """Half pixels came with opset 16."""
+    """Resolve the coordinates: half pixels are the default since opset 16."""
     default = "half_pixel" if node.scope.opset >= 16 else "output_half_pixel"
     mode = node.attrs.pop("coordinate_transformation_mode", default)
     if mode not in ("half_pixel", "output_half_pixel"):
@@ -324,7 +324,7 @@ def _roi_align(node: OnnxNode) -> None:
 
 
 def _grid_sample(node: OnnxNode) -> None:
-    """Modes before opset 20 say how many axes there are."""
+    """Convert the names of modes before opset 20, which depend on the number of axes."""
     mode = node.attrs.get("mode", "linear")
     node.attrs["mode"] = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
 

@@ -35,7 +35,7 @@ def modernise(node: OnnxNode) -> None:
 
 
 def _write_defaults(node: OnnxNode) -> None:
-    """Defaults as the opset has them, for attributes that the graph's operator has too."""
+    """Write the defaults of the opset, for attributes that the graph's operator has too."""
     from onnx import AttributeProto
 
     known = ops.get(node.op).attributes if ops.supported(node.op) else {}
@@ -49,7 +49,7 @@ def _write_defaults(node: OnnxNode) -> None:
 
 
 def compose_broadcast(node: OnnxNode, emit: Emitter) -> None:
-    """An operator of two operands, the second of which has the first's shape, or is aligned by ``axis``."""
+    """Compose an operator of two operands, the second of which has the first's shape, or is aligned by ``axis``."""
     x, y = node.input_type(0), node.input_type(1)
     axis, allowed = node.attrs.pop("axis", None), node.attrs.pop("broadcast", 0)
     second = node.inputs[1]
@@ -90,7 +90,7 @@ def _gemm(node: OnnxNode) -> None:
 
 
 def _cast(node: OnnxNode) -> None:
-    """The type by its name, before opset 6."""
+    """Convert the type's name, as before opset 6."""
     import onnx
 
     to = node.attrs.get("to")
@@ -110,7 +110,7 @@ def _pad(node: OnnxNode) -> None:
 
 
 def _tile(node: OnnxNode) -> None:
-    """Before opset 6: so many times along one axis."""
+    """Repeat along one axis, as before opset 6."""
     if len(node.inputs) != 3:
         return
     found = []

@@ -19,7 +19,8 @@ _PLAIN_READ = (*_PLAIN, "int16", "int32")
 
 
 def quantize(node: OnnxNode, emit: Emitter) -> None:
-    """x / scale rounded to even, moved by the zero point and clipped, in the type of the zero point or ``to``."""
+    """Compute x / scale rounded to even, moved by the zero point and clipped, in the type of the zero
+    point or ``to``."""
     x, output = node.input_type(0), node.outputs[0]
     zero = node.input(2)
     to = node.attrs.get("to") or ("uint8" if zero == ABSENT else node.input_type(2).dtype)
@@ -46,7 +47,7 @@ def quantize(node: OnnxNode, emit: Emitter) -> None:
 
 
 def dequantize(node: OnnxNode, emit: Emitter) -> None:
-    """(q - zero point) * scale in float32, then in the scale's type or ``to``."""
+    """Compute (q - zero point) * scale in float32, then in the scale's type or ``to``."""
     q, zero, output = node.input_type(0), node.input(2), node.outputs[0]
     to = node.attrs.get("to") or node.input_type(1).dtype
     block = node.attrs.pop("block_size", 0)

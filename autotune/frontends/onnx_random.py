@@ -39,7 +39,7 @@ def _dtype(node: OnnxNode, otherwise: str) -> str:
 
 
 def _drawn(node: OnnxNode, emit: Emitter) -> None:
-    """Uniform in [low, high), or normal with a mean and a scale."""
+    """Draw from a uniform distribution in [low, high), or a normal one with a mean and a scale."""
     shape, attrs, generator = _shape(node), node.attrs, _generator(node)
     drawn: Any
     if "Uniform" in node.op:
@@ -51,7 +51,7 @@ def _drawn(node: OnnxNode, emit: Emitter) -> None:
 
 
 def _multinomial(node: OnnxNode, emit: Emitter) -> None:
-    """Draws by the largest of logits with noise of Gumbel's distribution, which is what the logits' softmax draws."""
+    """Draw by the largest of logits with noise of Gumbel's distribution, which is what the logits' softmax draws."""
     x, count = node.input_type(0), int(node.attrs.get("sample_size", 1))
     if x.rank != 2:
         raise node.fail(f"it takes a row of logits for each sample, got {x}")
@@ -70,6 +70,6 @@ COMPOSED_RANDOM: Mapping[str, Composer] = {
     "RandomUniform": _drawn,
     "RandomUniformLike": _drawn,
 }
-"""What adds the nodes, or defines the constants, of a node that draws random numbers."""
+"""A function that adds the nodes, or defines the constants, of a node that draws random numbers."""
 
 __all__ = ["COMPOSED_RANDOM"]

@@ -27,7 +27,7 @@ _DIRECTIONS: Mapping[str, tuple[int, ...]] = {"forward": (0,), "reverse": (1,), 
 
 @dataclass(frozen=True)
 class _Cell:
-    """What all directions of a node share. ``batch`` and ``hidden`` are sizes."""
+    """The common part of all directions of a node. ``batch`` and ``hidden`` are sizes."""
 
     node: OnnxNode
     emit: Emitter
@@ -79,7 +79,7 @@ def recurrent(node: OnnxNode, emit: Emitter) -> None:
 
 
 def _join(cell: _Cell, results: list[str], index: int, layout: int) -> None:
-    """One output of all directions: ``[steps, directions, batch, hidden]``, or without steps."""
+    """Join one output of all directions: ``[steps, directions, batch, hidden]``, or without steps."""
     emit, axis = cell.emit, 1 if index == 0 else 0
     shape = (cell.steps, 1, cell.batch, cell.hidden)[1 - axis :]
     parts = [emit("Reshape", [value], {"shape": shape}) for value in results]
@@ -106,7 +106,7 @@ def _active(cell: _Cell) -> str:
 
 
 def _part(cell: _Cell, index: int, number: int, layout: int = 0) -> str:
-    """What an input has for one direction, without the axis of directions; nothing where it is absent."""
+    """Return an input's part for one direction, without the axis of directions; nothing where it is absent."""
     value, emit = cell.node.input(index), cell.emit
     if value == ABSENT:
         return ABSENT

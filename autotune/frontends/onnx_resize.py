@@ -44,7 +44,7 @@ _ROUNDING = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 @dataclass(frozen=True)
 class Axis:
-    """How one axis is resized: from ``extent`` elements to ``size``; element i lies at ``i * slope + offset``.
+    """The resizing of one axis: from ``extent`` elements to ``size``; element i lies at ``i * slope + offset``.
 
     ``scale`` is what antialiasing goes by. ``before`` and ``after`` elements of the size are outside of the input.
     """
@@ -60,7 +60,7 @@ class Axis:
 
     @property
     def places(self) -> list[Fraction]:
-        """Where the elements lie."""
+        """Return the places of the elements."""
         return [self.slope * i + self.offset for i in range(self.size)]
 
     def cropped(self) -> Axis:
@@ -78,7 +78,7 @@ class Axis:
         )
 
     def as_integers(self, rounding: str = "") -> tuple[int, int, int]:
-        """Start, step and unit of the places; with a ``rounding``, of what is left of them after rounding down.
+        """Return start, step and unit of the places; with a ``rounding``, of what is left of them after rounding down.
 
         The numbers are small where that makes no difference: scales are fractions in float32, 1.3 one of 2^23.
         """
@@ -102,7 +102,7 @@ class Axis:
 
 
 def _integers(slope: Fraction, offset: Fraction, rounding: str) -> tuple[int, int, int]:
-    """Start, step and unit."""
+    """Return start, step and unit."""
     unit = lcm(slope.denominator, offset.denominator)
     step, start = int(slope * unit), int(offset * unit)
     if rounding == "ceil":
@@ -231,7 +231,7 @@ def _narrowed(emit: Emitter, x: str, dtype: str) -> str:
 
 
 def _axes(node: OnnxNode) -> list[Axis]:
-    """How the axes are resized, from scales or sizes."""
+    """Return the resizing of the axes, from scales or sizes."""
     x, old = node.input_type(0), node.op == "Upsample" or node.scope.opset < 11
     axes = [axis % x.rank for axis in node.attrs.get("axes", range(x.rank))]
     scales = _numbers(node, 1 if old else 2, "scales") if "scales" not in node.attrs else None

@@ -62,7 +62,7 @@ def check_node(proto: Any, scope: Scope) -> None:
 
 @cache
 def _refusals() -> tuple[type[Exception], ...]:
-    """What onnx's C++ parts raise; the last two for absurd values."""
+    """Return the exceptions that onnx's C++ parts raise; the last two for absurd values."""
     from onnx import checker, shape_inference
 
     return checker.ValidationError, shape_inference.InferenceError, ValueError, MemoryError
@@ -127,7 +127,7 @@ def _tensor_proto(array: Array) -> Any:
 
 
 def _given(proto: Any, scope: Scope) -> str:
-    """E.g. ``(x: float32[1, 3], none, 2 outputs) axis=1``."""
+    """Return the operands as text, e.g. ``(x: float32[1, 3], none, 2 outputs) axis=1``."""
     shown = [f"{name}: {scope.type_of(name)}" if name != ABSENT else "none" for name in proto.input]
     shown += [f"{len(proto.output)} outputs"] if len(proto.output) != 1 else []
     attributes = [_attribute(attribute) for attribute in proto.attribute]
@@ -145,7 +145,7 @@ def _attribute(proto: Any) -> str:
 
 
 def _signature(schema: Any) -> str:
-    """E.g. ``Clip-13 takes (input: T, min?: T, max?: T); T: float32 or int8``."""
+    """Return the signature as text, e.g. ``Clip-13 takes (input: T, min?: T, max?: T); T: float32 or int8``."""
     from onnx import defs
 
     marks: Mapping[Any, str] = {

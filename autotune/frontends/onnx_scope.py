@@ -1,4 +1,4 @@
-"""What subgraphs and sequences ask of the importer: values known so far, and how to add nodes."""
+"""The importer's interface for subgraphs and sequences: values known so far, and the addition of nodes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Importing:
 
 
 def names_of(node: Any) -> set[str]:
-    """What a node reads, and its subgraphs."""
+    """Return the names that a node and its subgraphs read."""
     found = set(node.input)
     for graph in graphs_of(node):
         found.update(value.name for value in graph.output)
@@ -124,7 +124,7 @@ class NodeLists:
 
     @contextmanager
     def apart(self) -> Iterator[list[Node]]:
-        """A list of its own for what is added meanwhile."""
+        """Collect what is added within the block in a list of its own."""
         self.around.append(self.current)
         self.current = []
         try:

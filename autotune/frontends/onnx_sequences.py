@@ -90,7 +90,7 @@ def _length(node: OnnxNode, model: Importing) -> None:
 
 
 def _split(node: OnnxNode, model: Importing) -> None:
-    """Equal parts where the division is a number, those of its sizes where it is a list."""
+    """Split into equal parts where the division is a number, those of its sizes where it is a list."""
     shape = model.type_of(node.inputs[0]).shape
     axis, sizes = int(node.attrs.get("axis", 0)) % max(len(shape), 1), _known(node, model, 1)
     extent, keep = shape[axis], sizes is not None or bool(node.attrs.get("keepdims", 1))
@@ -128,7 +128,7 @@ def _concat(node: OnnxNode, model: Importing) -> None:
 
 
 def _optional(node: OnnxNode, model: Importing) -> None:
-    """What an optional has is the optional itself; one without is known to be empty."""
+    """Return the optional itself for what it has; one without is known to be empty."""
     if node.input(0) == ABSENT:
         model.sequences[node.outputs[0]] = None
     else:

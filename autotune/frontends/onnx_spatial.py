@@ -15,7 +15,7 @@ from autotune.graph.ops.common import accumulated_in
 
 
 def _affine_grid(node: OnnxNode, emit: Emitter) -> None:
-    """The places of an image's elements, from -1 to 1, times a matrix."""
+    """Multiply the places of an image's elements, from -1 to 1, by a matrix."""
     size = node.scope.constant_of(node.input(1))
     if size is None:
         raise node.unknown(f"input 'size' ({node.input(1)!r})", node.input(1))
@@ -38,7 +38,7 @@ def _affine_grid(node: OnnxNode, emit: Emitter) -> None:
 
 
 def _deform_conv(node: OnnxNode, emit: Emitter) -> None:
-    """The columns that moved taps see, times the weights."""
+    """Multiply the columns that moved taps see by the weights."""
     x, w, attrs = node.input_type(0), node.input_type(1), dict(node.attrs)
     groups = int(attrs.pop("group", 1))
     attrs["kernel_shape"] = w.shape[2:]
@@ -61,7 +61,7 @@ def _deform_conv(node: OnnxNode, emit: Emitter) -> None:
 
 
 def _lp_pool(node: OnnxNode, emit: Emitter) -> None:
-    """The p-th root of the sum of p-th powers of a window, or of all of an image."""
+    """Compute the p-th root of the sum of p-th powers of a window, or of all of an image."""
     x, attrs = node.input_type(0), dict(node.attrs)
     power = float(attrs.pop("p", 2))
     wide = accumulated_in(x.dtype)
@@ -83,7 +83,7 @@ def _lp_pool(node: OnnxNode, emit: Emitter) -> None:
 
 
 def _max_pool(node: OnnxNode, emit: Emitter) -> None:
-    """The largest elements, and where they are if that is asked for."""
+    """Compute the largest elements, and their places if those are asked for."""
     attrs = dict(node.attrs)
     order = attrs.pop("storage_order", 0)
     emit("MaxPool", node.inputs, attrs, "", node.outputs[0])
@@ -92,7 +92,7 @@ def _max_pool(node: OnnxNode, emit: Emitter) -> None:
 
 
 def _max_unpool(node: OnnxNode, emit: Emitter) -> None:
-    """Elements put back where they were the largest, zeros elsewhere."""
+    """Put elements back where they were the largest, zeros elsewhere."""
     x, kernel = node.input_type(0), node.attrs["kernel_shape"]
     rank = x.rank - 2
     strides, pads = node.attrs.get("strides", (1,) * rank), node.attrs.get("pads", (0,) * 2 * rank)

@@ -12,7 +12,7 @@ from autotune.graph.ops.common import accumulated_in
 
 
 def dft(node: OnnxNode, emit: Emitter) -> None:
-    """The transform along an axis of a tensor whose last dimension holds real parts, or real and imaginary ones."""
+    """Transform along an axis of a tensor whose last dimension holds real parts, or real and imaginary ones."""
     x = node.input_type(0)
     given = _integer(node, 2, "axis", -2) if node.scope.opset >= 20 else int(node.attrs.get("axis", 1))
     axis, parts = given % x.rank, x.shape[-1]
@@ -34,7 +34,7 @@ def dft(node: OnnxNode, emit: Emitter) -> None:
 
 
 def stft(node: OnnxNode, emit: Emitter) -> None:
-    """The transform of frames of a signal [batch, samples, parts], each multiplied by a window."""
+    """Transform frames of a signal [batch, samples, parts], each multiplied by a window."""
     x = node.input_type(0)
     parts = x.shape[2] if x.rank == 3 else 1
     step = _integer(node, 1, "frame_step", 0)

@@ -1,4 +1,4 @@
-"""Which operators of a model are supported: directly, through their definition in ONNX, or not."""
+"""Support of a model's operators: directly, through their definition in ONNX, or not at all."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _MOST = 1 << 24
 
 
 def _vectorizer(node: OnnxNode, emit: Emitter) -> None:
-    """Counts, or 1 for what comes at all, times the weights."""
+    """Compute counts, or 1 for what comes at all, times the weights."""
     x, attrs = node.input_type(0), node.attrs
     if "pool_int64s" not in attrs:
         raise node.fail("only n-grams of integers are supported (pool_int64s)")
@@ -57,7 +57,7 @@ def _pools(node: OnnxNode) -> list[tuple[int, Array, range]]:
 
 
 def _counted(node: OnnxNode, emit: Emitter, grams: Array, length: int, skip: int) -> str:
-    """How often each n-gram comes in each row with elements ``skip`` apart, [rows, n-grams]; empty where none fits."""
+    """Count each n-gram in each row with elements ``skip`` apart, [rows, n-grams]; empty where none fits."""
     x = node.input_type(0)
     windows = x.shape[-1] - (length - 1) * skip
     if windows < 1:

@@ -162,7 +162,7 @@ def _fits(shape: Sequence[int], declared: Sequence[int | str] | None) -> bool:
 
 
 def open_shapes_message(origin: str, inputs: Declared) -> str:
-    """Which inputs have open dimensions, and the options that fix them."""
+    """Return the message about inputs that have open dimensions, and the options that fix them."""
     lines = [f"{origin} has dynamic shapes; compiling needs fixed sizes:"]
     lines += [
         f"  input {n!r}: {'of unknown rank' if s is None else shape_text(s)}" for n, s in inputs.items()

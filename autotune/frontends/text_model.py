@@ -39,7 +39,7 @@ class TextModel:
 
     @classmethod
     def of(cls, data: bytes, origin: str, folder: Path | None) -> TextModel:
-        """Of a file's bytes; raises ModelImportError with the line and column of what is wrong."""
+        """Parse a file's bytes; raises ModelImportError with the line and column of what is wrong."""
         names = _Names()
         try:
             text = data.decode("utf-8")

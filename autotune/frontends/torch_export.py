@@ -16,7 +16,7 @@ from autotune.errors import MissingExtraError, ModelImportError
 
 EXPORTED = "exported program"
 _OPSET = 18
-"""What PyTorch's exporter writes without converting it afterwards."""
+"""A program as PyTorch's exporter writes it without converting it afterwards."""
 _SHOWN = 400
 
 
@@ -73,7 +73,7 @@ def export_error(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporter's progress and its warnings: what matters is raised."""
+    """Silence the exporter's progress and its warnings: what matters is raised."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

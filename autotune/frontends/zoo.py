@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ZooEntry:
-    """What is known of a zoo model without building it."""
+    """The facts of a zoo model that need no building."""
 
     name: str
     summary: str

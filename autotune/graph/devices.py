@@ -34,7 +34,7 @@ def is_transfer(node: Node) -> bool:
 
 
 def floating_values(graph: Graph) -> frozenset[str]:
-    """Constants, and what is computed of constants alone: each device that reads one has its own."""
+    """Return constants, and what is computed of constants alone: each device that reads one has its own."""
     floating = set(graph.constants)
     for node in graph.nodes:
         if floating.issuperset(node.present_inputs):
@@ -71,7 +71,7 @@ def check_devices(graph: Graph) -> None:
 
 
 def _device_of(graph: Graph, node: Node, operands: dict[str, str]) -> str:
-    """Where a node's results are; nowhere in particular without operands that are somewhere."""
+    """Return the device of a node's results; nowhere in particular without operands that are somewhere."""
     if is_transfer(node) and operands:
         wanted, (home,) = str(node.attrs["device"]), operands.values()
         if wanted == home:

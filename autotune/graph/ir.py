@@ -247,7 +247,7 @@ class Graph:
         return {v: tuple(ns) for v, ns in users.items()}
 
     def values(self) -> Iterator[str]:
-        """Every value: inputs, constants, then the nodes' outputs in order."""
+        """Yield every value: inputs, constants, then the nodes' outputs in order."""
         yield from self.inputs
         yield from self.constants
         for node in self.nodes:

@@ -85,7 +85,7 @@ class ProgramWorkload:
         )
 
     def program(self) -> RegionProgram:
-        """As for :class:`~autotune.graph.region.Workload`."""
+        """Return the program, as for :class:`~autotune.graph.region.Workload`."""
         return self.expressions
 
     def reference(self, arrays: Sequence[Array]) -> list[Array]:
@@ -150,7 +150,7 @@ def _drawn(rng: np.random.Generator, tensor: te.Tensor, limit: int | None, same_
 
 
 AnyWorkload: TypeAlias = Workload | ProgramWorkload
-"""What is tuned: a region of a graph, or a program of a user's own."""
+"""A subject of tuning: a region of a graph, or a program of a user's own."""
 
 
 @lru_cache(maxsize=256)

@@ -83,7 +83,7 @@ def _index(size: int) -> Draw:
 def _use_of(
     value: str, graph: Graph, consumers: Mapping[str, tuple[Node, ...]], fixed: frozenset[str]
 ) -> Draw | None:
-    """How to draw an input after its first telling use; None if any use takes a normal one."""
+    """Return the distribution of an input after its first telling use; None if any use takes a normal one."""
     for node in consumers.get(value, ()):
         position = node.inputs.index(value)
         draw = _role(node, position, graph, fixed)

@@ -79,7 +79,7 @@ class Region:
 
     @property
     def kind(self) -> WorkloadKind:
-        """What decides how it is scheduled; "elementwise" without an anchor."""
+        """Return the kind that decides how it is scheduled; "elementwise" without an anchor."""
         if len(self.anchors) > 1:
             return "chain"
         if not self.anchors:
@@ -105,7 +105,7 @@ class Region:
         return canonical_graph(self.graph)
 
     def arguments(self) -> tuple[str, ...]:
-        """This region's value names in the order of the workload's arguments: inputs, outputs."""
+        """Return this region's value names in the order of the workload's arguments: inputs, outputs."""
         canonical, names = self.canonical
         old = {new: name for name, new in names.items()}
         return tuple(old[v] for v in (*canonical.inputs, *canonical.outputs))
@@ -164,7 +164,7 @@ class Workload:
 
     @property
     def symbol(self) -> str:
-        """What its kernels are called in machine code: alike wherever it is built."""
+        """Return the name of its kernels in machine code: alike wherever it is built."""
         return f"w{self.key[:16]}"
 
     @classmethod

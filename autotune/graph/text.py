@@ -103,7 +103,7 @@ def name_text(name: str) -> str:
 
 
 def _device(name: str) -> str:
-    """What names a device, after what is on it; nothing without one."""
+    """Return the text that names a device, after what is on it; nothing without one."""
     return f" on {':'.join(map(name_text, name.split(':')))}" if name else ""
 
 

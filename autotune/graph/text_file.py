@@ -65,7 +65,7 @@ def is_text(data: bytes) -> bool:
 
 
 def key_of(array: Array) -> str:
-    """What a constant's data are called: 32 digits of a hash of its type, shape and bytes."""
+    """Return the name of a constant's data: 32 digits of a hash of its type, shape and bytes."""
     found = hashlib.sha256(f"{array.dtype}{list(array.shape)}".encode())
     found.update(np.ascontiguousarray(array).tobytes())
     return found.hexdigest()[:32]

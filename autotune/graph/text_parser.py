@@ -35,7 +35,7 @@ class FunctionName(str):
 
 @dataclass(frozen=True)
 class Parsed:
-    """What a text says; `sources` are (role, name) with role "input" or "const", in order.
+    """A parsed text; `sources` are (role, name) with role "input" or "const", in order.
 
     `values` are those of constants: the words of their elements, or the key of data beside the text. `shapes` are those
     of sources as they are written, and `counted` as in :class:`autotune.graph.ir.Graph`, with the values' names.
@@ -54,7 +54,7 @@ class Parsed:
 
 @dataclass(frozen=True)
 class ParsedFile:
-    """What the text of a model says: the file that its constants are in, its graph, and functions by name."""
+    """The parsed text of a model: the file of its constants, its graph, and functions by name."""
 
     constants: str
     graph: Parsed

@@ -27,7 +27,7 @@ class Token:
 
     @property
     def place(self) -> str:
-        """Where it stands, as errors say it."""
+        """Return its place in the text, as errors say it."""
         return f"line {self.line}, column {self.column}"
 
 

@@ -35,7 +35,7 @@ class Accumulations:
         self._check_points(added, updates)
 
     def _check_chain(self) -> None:
-        """Each accumulator is read from where the operation before, on the same element, has left it."""
+        """Check that each accumulator is read from where the operation before, on the same element, has left it."""
         operations = self.r.cells_of(self.stores)
         before = self.r.flow(self.r.cells_of(self.readers), operations)
         late = before.get_must_no_source()
@@ -78,7 +78,7 @@ class Accumulations:
         return total.intersect_domain(self.r.cells_of(finished).domain()).intersect_range(stores)
 
     def _check_points(self, added: Any, updates: list[Any]) -> None:
-        """Every finished reduction was updated once for each point of its domain, and for nothing else."""
+        """Check that every finished reduction was updated once for each point of its domain, and for nothing else."""
         points = self.r.relation([self.r.piece(i, self.r.cells.point(i)) for i in updates])
         done = added.apply_range(points)
         finished = [

@@ -19,7 +19,7 @@ Threads = Mapping[str, tuple[Var, int]]
 
 
 class Parts(NamedTuple):
-    """What threads found: ``buffers`` of the threads ``around``, of the ``together`` that fold, and of a tile.
+    """Partial results of threads: ``buffers`` of the threads ``around``, of the ``together`` that fold, and of a tile.
 
     ``number`` is that of this thread among those.
     """
@@ -38,7 +38,7 @@ class Parts(NamedTuple):
 def folded_by_all(
     reduction: Reduce, own: Sequence[Buffer], axes: Sequence[str], threads: Threads, first: Stmt
 ) -> Stmt:
-    """From the results that each thread has of its ``own`` to those of all threads of ``axes``, in the first thread.
+    """Fold the results that each thread has of its ``own`` to those of all threads of ``axes``, in the first thread.
 
     That runs ``first`` with the results in its buffers.
     """
@@ -75,7 +75,7 @@ def _fetched(parts: Parts, own: Sequence[Buffer], at: tuple[Expr, ...]) -> Stmt:
 
 
 def _halved(reduction: Reduce, parts: Parts, reach: int) -> Stmt:
-    """The first ``reach`` threads fold what those beyond have."""
+    """Fold by the first ``reach`` threads what those beyond have."""
 
     def fold(at: tuple[Expr, ...]) -> Stmt:
         here, there = parts.indices(0, at), parts.indices(reach, at)

@@ -70,7 +70,7 @@ class BoundInference:
         return regions
 
     def _of_all_threads(self, stage: Stage, region: Region) -> Region:
-        """What all threads of the block need together: the thread axes around run over their whole range."""
+        """Return the region that all threads of the block need: the thread axes around run over their whole range."""
         op = stage.op
         assert isinstance(op, ComputeOp)
         bound = {stage.kind_of(iv) for iv in stage.leaf_iter_vars}

@@ -1,4 +1,5 @@
-"""What a store leaves behind and a read must find: elements of stages, and the accumulators on the way to them."""
+"""Cells that a store leaves behind and a read must find: elements of stages, and the accumulators on the
+way to them."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class Cells:
         return self.arguments[self.schedule.name_of(tensor)]
 
     def tag(self, stage: Stage, component: int, level: int | None) -> str:
-        """Name of the cells of one output of a stage: its accumulators of a level, or with None finished elements."""
+        """Return the name of the cells of one output of a stage: its accumulators of a level, or with None
+        finished elements."""
         kind = "v" if level is None else f"a{level}"
         return f"E{self.schedule.stages.index(stage)}c{component}{kind}"
 
@@ -51,7 +53,7 @@ class Cells:
         return isinstance(self.bodies[stage][0], Reduce) and stage not in self.epilogues
 
     def finished_tag(self, stage: Stage, component: int) -> str:
-        """Name of the cells that readers of a stage need."""
+        """Return the name of the cells that readers of a stage need."""
         return self.tag(stage, component, 0 if self.reduces(stage) else None)
 
     def finished(self, tensor: Tensor, index: Sequence[str]) -> str:

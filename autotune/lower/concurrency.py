@@ -111,7 +111,7 @@ def different(isl: Any, m: Any, depth: int) -> Any:
 
 
 def check_overwriting(r: Relations, output: Buffer, source: Buffer) -> None:
-    """No element of an input is read once an output is stored there, or beside who stores it.
+    """Check that no element of an input is read once an output is stored there, or concurrently with its store.
 
     Raises LoweringError where the two must not be one memory.
     """
@@ -139,7 +139,7 @@ def _accesses(r: Relations, buffer: Buffer) -> Iterator[tuple[Instance | Reader,
 
 
 def _address(access: Access) -> str:
-    """Where an element lies, counted in elements."""
+    """Return the address of an element, counted in elements."""
     terms = zip(access.buffer.strides, access.index, strict=True)
     return " + ".join(f"{stride} * ({index})" for stride, index in terms) or "0"
 

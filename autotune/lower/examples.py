@@ -78,7 +78,7 @@ def blur(n: int) -> tuple[Schedule, Tensor, Tensor, Tensor]:
 
 
 def padded(n: int) -> tuple[Schedule, Tensor, Tensor]:
-    """``B`` is ``A`` with a zero on both sides, ``n`` elements together: schedule, A, B."""
+    """Return schedule and tensors of ``B``, which is ``A`` with a zero on both sides, ``n`` elements together."""
     a = te.placeholder((n - 2,), name="A")
     b = te.compute((n,), lambda i: te.if_then_else(te.all(i >= 1, i < n - 1), a[i - 1], 0.0), name="B")
     return te.create_schedule(b), a, b

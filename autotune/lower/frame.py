@@ -1,4 +1,4 @@
-"""What is known about the loops of one stage while its code is generated."""
+"""Known facts about the loops of one stage while its code is generated."""
 
 from __future__ import annotations
 

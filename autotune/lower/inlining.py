@@ -1,4 +1,4 @@
-"""What each stage computes, with inlined stages in place of reads of them.
+"""Computations of stages, with inlined stages in place of reads of them.
 
 An element of an inlined stage that is read several times is one node: expressions are graphs, whose size is that of the
 stages and not of all paths through them.
@@ -83,7 +83,7 @@ class _Inliner:
         return body, None if last is None else transform(last, self._element)
 
     def _element(self, node: Expr) -> Expr | None:
-        """What an inlined stage computes for an element that is read; None for other nodes."""
+        """Return the computation of an element of an inlined stage; None for other nodes."""
         if not isinstance(node, Read):
             return None
         producer = self.stage.schedule[node.tensor]
@@ -145,7 +145,7 @@ def _shift(node: Expr) -> tuple[Expr, int]:
 
 
 def _key(node: Expr) -> tuple[object, ...]:
-    """What two nodes over the same operands have in common if they are equal."""
+    """Return the part that two nodes over the same operands have in common if they are equal."""
     if isinstance(node, Const):
         return "constant", node.value, node.dtype
     if not children(node) or isinstance(node, Reduce):

@@ -67,7 +67,7 @@ class IntrinsicCall:
         return found
 
     def _first(self, load: Load) -> Load:
-        """What the first iteration of the loops accesses."""
+        """Return the access of the first iteration of the loops."""
         ours = set(self.variables.values())
         memo: dict[int, Expr] = {}
 
@@ -125,7 +125,7 @@ def _dense_where_free(steps: list[int], extents: list[int]) -> tuple[int, ...]:
 
 
 def _follow(frame: Frame) -> None:
-    """Values of the axes that the open loops are parts of."""
+    """Compute the values of the axes that the open loops are parts of."""
     for relation in reversed(frame.stage.relations):
         if isinstance(relation, Split) and relation.parent not in frame.values:
             outer, inner = frame.values.get(relation.outer), frame.values.get(relation.inner)

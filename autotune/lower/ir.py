@@ -57,7 +57,7 @@ class Load(Expr):
         self.dtype = buffer.dtype
 
     def text(self, show: Callable[[Expr, int], str]) -> str:
-        """For the expression printer."""
+        """Return the text for the expression printer."""
         return f"{self.buffer.name}[{', '.join(show(i, 0) for i in self.indices)}]"
 
 

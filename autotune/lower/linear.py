@@ -63,7 +63,7 @@ class Lin:
         return self + (-other if isinstance(other, int) else other.scaled(-1))
 
     def scaled(self, factor: int) -> Lin:
-        """This form times an integer."""
+        """Return this form times an integer."""
         if factor == 0:
             return Lin({}, 0)
         if factor == 1:
@@ -117,7 +117,7 @@ class Simplifier:
 
     @contextlib.contextmanager
     def narrowed(self, form: Lin, high: int) -> Iterator[None]:
-        """Within the block, the variable that ``form`` consists of is known to be at most ``high``."""
+        """Assume within the block that the variable of which ``form`` consists is at most ``high``."""
         atom = next(iter(form.terms)) if len(form.terms) == 1 else None
         if atom is None or form.terms[atom] != 1 or atom not in self.ranges:
             yield

@@ -44,7 +44,7 @@ from autotune.te.tensor import ComputeOp
 from autotune.te.traversal import reads
 
 _DATA_ONLY = ("init", "load", "store", "fold")
-"""What runs before and after the updates of a reduction."""
+"""Loops of a reduction before and after its updates."""
 REGISTER_ELEMENTS = 2048
 """Largest accumulator tile that is moved out of memory for the length of a reduction."""
 THREAD_REGISTERS = 256
@@ -270,11 +270,11 @@ class NestBuilder:
         return self._remainder_or_loop(frame, at, mode, out)
 
     def _opened(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
-        """What follows the opening of leaf ``at``: decide splits, then attached stages, then inner loops."""
+        """Return the code after the opening of leaf ``at``: decide splits, then attached stages, then inner loops."""
         return self.remainders.follow(frame, lambda decided: self._within_bounds(decided, at, mode, out))
 
     def _within_bounds(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
-        """What follows, where the elements that an attached stage computes are inside of its tensor.
+        """Return the code for elements of an attached stage that are inside of its tensor.
 
         That is tested as soon as the open loops tell, once for all that is inside. Threads that meet at barriers must
         all get there: for them each element is tested.
@@ -436,14 +436,14 @@ def _allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
 
 
 def _kind(frame: Frame, iv: IterVar) -> str:
-    """How a loop runs: blocks and virtual threads do not reduce together, one of them does."""
+    """Return the kind of a loop: blocks and virtual threads do not reduce together, one of them does."""
     kind = frame.stage.kind_of(iv)
     serial = iv.kind == "reduce" and is_thread_axis(kind) and iv not in frame.stage.reduced_together()
     return "serial" if serial else kind
 
 
 def _hints(stage: Stage, iv: IterVar) -> str:
-    """What the schedule says about a loop to code generators."""
+    """Return the schedule's hints about a loop for code generators."""
     return NONTEMPORAL if NONTEMPORAL in stage.pragmas.get(iv, ()) else ""
 
 

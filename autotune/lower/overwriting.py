@@ -1,4 +1,4 @@
-"""Which outputs of a program may lie in the memory of an input: each element is read before it is overwritten.
+"""Outputs of a program that may lie in the memory of an input: each element is read before it is overwritten.
 
 The proof has two parts. Each element of the output is stored once: a program stores all of them, and has no more stores
 to run than there are elements. And each load of the input comes before the store to its address: it is a part of that
@@ -307,7 +307,7 @@ def _listed(accesses: Sequence[_Access]) -> tuple[Lin, NDArray[np.int64]] | None
 
 
 def _over(form: Lin, loops: Mapping[Expr, int]) -> NDArray[np.int64]:
-    """What a form is in each iteration of loops, but for what does not depend on them."""
+    """Return a form's values in each iteration of loops, but for what does not depend on them."""
     found = np.array([form.constant])
     for var, extent in loops.items():
         found = np.add.outer(found, form.terms.get(var, 0) * np.arange(extent)).ravel()

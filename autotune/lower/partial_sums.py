@@ -31,7 +31,8 @@ def is_long_sum(stage: Stage) -> bool:
 
 
 def iterations_in_part(frame: Frame, at: int, count: int) -> int:
-    """How many of ``count`` iterations of the reduction loop ``at`` make a partial sum; 0 where it is not cut there."""
+    """Return the iterations, of ``count``, of loop ``at`` that make a partial sum; 0 where the reduction
+    is not cut there."""
     leaves = frame.stage.leaf_iter_vars
     if leaves[at].kind != "reduce" or frame.stage.kind_of(leaves[at]) == "vectorized":
         return 0

@@ -41,7 +41,7 @@ MAX_STATEMENTS = 12
 
 
 class Inside(NamedTuple):
-    """What is inside of a statement: the number of statements, itself included, and conditions in program order."""
+    """The contents of a statement: the number of statements, itself included, and conditions in program order."""
 
     size: int
     conditions: tuple[Expr, ...]

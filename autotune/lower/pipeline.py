@@ -80,14 +80,14 @@ class _Pipeline:
         return stmt
 
     def _filled(self, iteration: Expr) -> Stmt:
-        """What fills the buffers for an iteration."""
+        """Return the statement that fills the buffers for an iteration."""
         stmt = sequence(self._with_barriers(self.one.filling))
         for node in reversed(self.one.around):
             stmt = If(node.cond, stmt, None) if isinstance(node, If) else _named(node, stmt)
         return substituted(self._in_copies(stmt), {self.loop.var: iteration})
 
     def _with_barriers(self, filling: Iterable[Stmt]) -> list[Stmt]:
-        """Threads meet between a tile and one that is computed from it."""
+        """Return the parts with barriers, where threads meet between a tile and one that is computed from it."""
         parts, written = list[Stmt](), set[Buffer]()
         for stmt in filling:
             if any(load.buffer in written for load in loads(stmt)):
@@ -133,7 +133,7 @@ class _Pipeline:
         return _Iteration(tuple(around), tuple(own), filling, using)
 
     def _divided(self, stmts: Sequence[Stmt]) -> tuple[tuple[Stmt, ...], tuple[Stmt, ...]]:
-        """What fills the buffers, and the rest without the barriers around the former."""
+        """Return the statements that fill the buffers, and the rest without the barriers around the former."""
         filling = [n for n, stmt in enumerate(stmts) if _stored(stmt) & set(self.copies)]
         met = {n + side for n in filling for side in (-1, 1) if _is_shared(stmts[n], self.copies)}
         rest = [stmt for n, stmt in enumerate(stmts) if n not in filling and n not in met]

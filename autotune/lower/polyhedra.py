@@ -88,7 +88,7 @@ def condition(expr: Expr, names: Names) -> str:
 
 @dataclass(frozen=True)
 class Test:
-    """Where something is evaluated, as isl text; it may be evaluated in fewer places unless that is ``exact``."""
+    """The domain of an evaluation, as isl text; it may be evaluated in fewer places unless that is ``exact``."""
 
     text: str = "true"
     exact: bool = True
@@ -271,7 +271,7 @@ class _Walker:
 
 
 def _allocated(buffer: Buffer, at: Point) -> Point:
-    """Inside of an allocation: memory that the threads of a block share is one for all of them."""
+    """Return the point inside of an allocation: memory that the threads of a block share is one for all of them."""
     shared = buffer.scope == "shared"
     around = tuple(
         name for name, kind in at.loops if not (shared and kind.startswith(("threadIdx.", "vthread")))

@@ -112,7 +112,7 @@ class Prefetches:
 
 
 def _kept_inside(node: Expr) -> Expr | None:
-    """A read whose indices cannot leave its tensor."""
+    """Return a read whose indices cannot leave its tensor."""
     if not isinstance(node, Read):
         return None
     indices = (

@@ -144,7 +144,7 @@ def _argument_buffers(
 
 
 def _argument_name(schedule: Schedule, tensor: Tensor, buffers: Mapping[Tensor, Buffer]) -> str:
-    """What the code calls an argument; an input that nothing reads is no part of the schedule."""
+    """Return the name of an argument in the code; an input that nothing reads is no part of the schedule."""
     if not isinstance(tensor.op, PlaceholderOp) or tensor.op in schedule:
         schedule[tensor]
         return schedule.name_of(tensor)
@@ -172,7 +172,7 @@ def _root_place(stage: Stage, arguments: Mapping[Tensor, Buffer], workspaces: li
 
 
 def as_checked(op: ComputeOp) -> Inlined:
-    """What an operation computes, its indices inside of the tensors that it reads."""
+    """Return the computation of an operation, its indices inside of the tensors that it reads."""
     known = checked(op)
     return known.body, known.epilogue
 

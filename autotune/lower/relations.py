@@ -80,11 +80,11 @@ class Relations:
         return self.piece(what, f"T[{', '.join(padded)}]")
 
     def _first(self) -> str:
-        """Before everything, so that a program in which nothing runs has times too."""
+        """Return the time before everything, so that a program in which nothing runs has times too."""
         return f"BEGIN[] -> T[{', '.join(['-1'] * self.depth)}]"
 
     def of(self, name: str) -> Instance | Reader:
-        """The store or the read of a name."""
+        """Return the store or the read of a name."""
         return self.by_name.get(name) or self.reader_of[name]
 
     # -- reads -----------------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class Relations:
         self.readers.append(Reader(name, moment, needed.access, needed.cell, instance, finishes))
 
     def _evaluated(self, found: Iterable[tuple[Point, Any]]) -> None:
-        """Reads of what gets a name, wherever the name is used, and of addresses of prefetches."""
+        """Collect reads of what gets a name, wherever the name is used, and of addresses of prefetches."""
         for at, expr in found:
             for load, test in loads_of(at, expr):
                 try:
@@ -136,7 +136,7 @@ class Relations:
         return f"{name}[{', '.join((*access.around, *access.index))}]"
 
     def touches(self, what: Iterable[Instance | Reader]) -> Any:
-        """Statements and reads -> the element that each touches."""
+        """Return the map of statements and reads to the element that each touches."""
         return self.relation([self.piece(each, self.element(_access(each))) for each in what])
 
     def cells_of(self, what: Iterable[Instance | Reader]) -> Any:

@@ -29,7 +29,7 @@ from autotune.te.traversal import rebuild
 
 
 def rewrite_expr(expr: Expr, replace: Callable[[Expr], Expr | None], memo: dict[int, Expr]) -> Expr:
-    """Top-down: ``replace`` gives another node for one, or None to go on with its operands.
+    """Rewrite an expression top-down: ``replace`` gives another node for one, or None to go on with its operands.
 
     ``memo`` keeps shared nodes shared; the expressions it was filled from must stay alive while it is used.
     """

@@ -15,7 +15,7 @@ from autotune.te.traversal import children, rebuild
 
 @dataclass(frozen=True)
 class Place:
-    """Where the values of a stage are while its readers run: one buffer an output, from ``starts`` on.
+    """The memory of a stage's values while its readers run: one buffer an output, from ``starts`` on.
 
     ``registers`` holds the accumulators of a running reduction, ``level`` counts the folds of partial sums between
     these values and the stage's own.

@@ -46,7 +46,7 @@ class Different(Exception):
 
 @dataclass
 class Facts:
-    """What isl knows of the iterations of one store."""
+    """Facts that isl knows of the iterations of one store."""
 
     isl: Any
     context: Any
@@ -79,7 +79,7 @@ class Comparison:
         self._integers = 0
 
     def run(self) -> None:
-        """Compare; raises LoweringError where the store computes something else."""
+        """Compare; raise LoweringError where the store computes something else."""
         store, origin = self.instance.store, self.instance.origin
         if store.value.dtype != store.buffer.dtype:
             raise LoweringError(
@@ -103,7 +103,8 @@ class Comparison:
         self._add_unneeded()
 
     def _add_unneeded(self) -> None:
-        """Reads that decide nothing are made all the same: operands of a product with zero, or of ``a or true``."""
+        """Add reads that decide nothing and are made all the same: operands of a product with zero, or of
+        ``a or true``."""
         known = {(needed.access.buffer, needed.access.index) for needed in self.needed}
         for load, test in self._made():
             try:
@@ -141,7 +142,7 @@ class Comparison:
     # -- the expression --------------------------------------------------------------------------------------
 
     def _expected(self) -> Expr:
-        """What the store should compute, over the loops around it."""
+        """Return the expected value of the store, over the loops around it."""
         origin = self.instance.origin
         stage = self.cells.schedule.stage_named(origin.stage)
         wanted = self._part(origin.part, self.cells.bodies[stage], self.cells.epilogues.get(stage))
@@ -215,7 +216,7 @@ class Comparison:
         return (node.a if cond.value else node.b) if isinstance(cond, Const) else None
 
     def _verdict(self, cond: Expr, test: Test) -> bool | None:
-        """What a condition is in every iteration; None where it varies or is not affine."""
+        """Return the value of a condition in every iteration; None where it varies or is not affine."""
         if isinstance(cond, Const):
             return bool(cond.value)
         try:
@@ -330,7 +331,7 @@ class Comparison:
         return last or self.markers[marker] > origin.level
 
     def _fail(self, a: Expr, e: Expr, test: Test) -> None:
-        """Raise; integers may have been rearranged, and what is not evaluated may differ."""
+        """Raise the error; integers may have been rearranged, and what is not evaluated may differ."""
         origin = self.instance.origin
         if self._integers or not test.exact:
             raise NotAffine("it is not compared with the expression, whose integers were rearranged")

@@ -34,7 +34,7 @@ Status = Literal["proven", "not affine", "too large", "threads", "ahead"]
 
 @dataclass(frozen=True)
 class Verified:
-    """What became of a proof that found no error.
+    """The outcome of a proof that found no error.
 
     "proven": all that :func:`verify` lists. "not affine": all but what ``reason`` names, reads at an index that is no
     affine function of the loops and values whose integers were rearranged; nothing, where a branch or a store is not
@@ -127,7 +127,8 @@ def prove(
 
 
 def _check_kernels(program: LoopProgram, constants: frozenset[str]) -> None:
-    """Kernels say what they touch, and run all their tiles; those that run while compiling need nothing of others."""
+    """Check that kernels say what they touch and run all their tiles, and that those run while compiling
+    need no others."""
     late = {buffer for kernel in program.kernels if not kernel.hoisted for buffer in kernel.writes}
     late |= {buffer for buffer in program.arguments if buffer.name not in constants}
     for kernel in program.kernels:
@@ -188,7 +189,7 @@ class _Proof:
                 raise LoweringError(f"verify: the input {instance.write.buffer.name} is stored to")
 
     def _check_bounds(self, each: Instance | Reader) -> None:
-        """Each index is inside of its buffer."""
+        """Check that each index is inside of its buffer."""
         access = each.write if isinstance(each, Instance) else each.access
         pairs = zip(access.index, access.buffer.shape, strict=True)
         outside = " or ".join(f"{index} < 0 or {index} >= {extent}" for index, extent in pairs)
@@ -229,7 +230,7 @@ class _Proof:
         return self.r.flow(self.r.touches(readers), self.r.touches(self.r.instances))
 
     def _check_elements(self, sources: Any) -> None:
-        """Each read finds the element that the expression names, an accumulator that of its own element."""
+        """Check that each read finds the element that the expression names, an accumulator that of its own element."""
         needed = self.r.cells_of([r for r in (*self.r.readers, *self.r.ends) if r.cell is not None])
         found = sources.intersect_domain(needed.domain()).apply_range(self.r.cells_of(self.r.instances))
         if not found.is_subset(needed):

@@ -1,4 +1,4 @@
-"""How a schedule function declares its choices: ``s.knob`` and ``s.require``."""
+"""The choices of a schedule function: ``s.knob`` and ``s.require``."""
 
 from __future__ import annotations
 

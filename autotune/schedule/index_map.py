@@ -144,7 +144,7 @@ _NAME = re.compile(r"[^\W\d]\w*")
 _INDEX = re.compile(r"\bi(\d+)\b")
 
 IndexMapLike: TypeAlias = IndexMap | Sequence[str] | Callable[..., Any]
-"""What ``transform_layout`` takes as an index map."""
+"""An index map as ``transform_layout`` takes it."""
 
 _OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "+",

@@ -114,7 +114,8 @@ class Knob:
         return table
 
     def costs(self, wanted: Value) -> NDArray[np.float64]:
-        """How far each value is from a wanted one, which need not be legal [values]: octaves between ints, else 0 or 1.
+        """Return each value's distance from a wanted one, which need not be legal [values]: octaves
+        between ints, else 0 or 1.
 
         >>> Knob("rows", (1, 2, 4)).costs(7).round(1).tolist(), Knob("tail", ("overlap", "peel")).costs("peel").tolist()
         ([2.0, 1.4, 0.7], [1.0, 0.0])

@@ -50,7 +50,7 @@ OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
     "&": operator.and_,
     "|": operator.or_,
 }
-"""What an expression may compute, of single values and of arrays alike."""
+"""The operations of an expression, of single values and of arrays alike."""
 
 _ARITHMETIC = frozenset({"+", "-", "*", "//", "%"})
 

@@ -1,4 +1,5 @@
-"""What must hold between the stages of a schedule after every step; a step that breaks it is refused and undone."""
+"""Conditions between the stages of a schedule that hold after every step; a step that breaks one is
+refused and undone."""
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ def is_inside(reader: Stage, parent: Stage, iv: IterVar) -> bool:
 
 
 def legal_loops(schedule: Schedule, stage: Stage) -> Iterator[tuple[Stage, IterVar]]:
-    """Every loop of another stage inside of which ``stage`` may be computed now."""
+    """Yield every loop of another stage inside of which ``stage`` may be computed now."""
     live = schedule.order()
     readers = effective_readers(schedule, live)
     if stage.is_output or stage not in readers or not isinstance(stage.op, ComputeOp):
@@ -154,7 +155,7 @@ def _may_follow(reader: Stage, parent: Stage) -> bool:
 
 
 def _check_kinds(step: str, stage: Stage) -> None:
-    """A parallel loop is the outermost one that repeats, in a stage at the root."""
+    """Check that a parallel loop is the outermost one that repeats, in a stage at the root."""
     for number, iv in enumerate(stage.leaf_iter_vars):
         if stage.kinds.get(iv) != "parallel":
             continue
@@ -183,7 +184,8 @@ def _check_kinds(step: str, stage: Stage) -> None:
 
 
 def _check_together(step: str, stage: Stage) -> None:
-    """Threads that reduce together do so for all elements that the loops inside of the reduction compute."""
+    """Check that threads which reduce together do so for all elements that the loops inside of the
+    reduction compute."""
     together = stage.reduced_together()
     for iv in stage.leaf_iter_vars[stage.first_reduction() :] if together else ():
         if iv.kind == "data" and stage.kind_of(iv).startswith(("blockIdx", "threadIdx", "vthread")):
@@ -229,7 +231,8 @@ def _check_prefetch(step: str, stage: Stage, tensor: Tensor, source: Stage, iv: 
 
 
 def _check_threads(step: str, stage: Stage) -> None:
-    """Inside of a thread axis a thread computes its own part: only block-wide memory collects the parts."""
+    """Check memory inside of thread axes: a thread computes its own part, and only block-wide memory
+    collects the parts."""
     around: dict[str, str] = {}
     inner: Stage = stage
     while inner.attach_stage is not None and inner.attach_ivar is not None:

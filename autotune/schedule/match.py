@@ -1,4 +1,4 @@
-"""Whether the innermost loops of a stage are what a tensor intrinsic computes."""
+"""Comparison of the innermost loops of a stage with the pattern of a tensor intrinsic."""
 
 from __future__ import annotations
 
@@ -29,11 +29,13 @@ if TYPE_CHECKING:
     from autotune.schedule.stage import Stage
 
 Moves = dict[tuple[int, IterVar], int]
-"""How far a loop of the pattern moves a dimension, counted from the last one (1); nothing where it does not."""
+"""The distance that a loop of the pattern moves a dimension, counted from the last one (1); nothing where
+it does not."""
 
 
 def difference(stage: Stage, iv: IterVar) -> str:
-    """How the loops of ``stage`` from ``iv`` inwards differ from the pattern declared for them; empty if not."""
+    """Return the difference of the loops of ``stage`` from ``iv`` inwards and the pattern declared for
+    them; empty if none."""
     pattern = stage.tensorized[iv].op
     loops = stage.leaf_iter_vars[stage.leaf_iter_vars.index(iv) :]
     wanted = pattern.axis + pattern.reduce_axis
@@ -67,7 +69,7 @@ def paired(stage: Stage, iv: IterVar) -> dict[IterVar, IterVar]:
 
 
 def matched_reads(stage: Stage, iv: IterVar) -> dict[Tensor, Read]:
-    """What the stage reads for each input of the pattern; only for loops that do not differ from it."""
+    """Return the read of the stage for each input of the pattern; only for loops that do not differ from it."""
     pattern = stage.tensorized[iv].op
     comparison = _Comparison(stage, pattern, paired(stage, iv))
     comparison.run()
@@ -129,7 +131,7 @@ class _Comparison:
         return ""
 
     def _read(self, a: Read, b: Read, verb: str) -> str:
-        """Each loop must move the same dimensions by as much, counted from the last one."""
+        """Compare a read: each loop must move the same dimensions by as much, counted from the last one."""
         mine, theirs = self._moves(a), _pattern_moves(b)
         if mine is None:
             return (
@@ -197,7 +199,7 @@ def _known(expr: Expr) -> bool:
 
 
 def _of(moves: Moves, loop: IterVar) -> dict[int, int]:
-    """What one loop moves: steps by dimension, counted from the last one."""
+    """Return the movement by one loop: steps by dimension, counted from the last one."""
     return {dim: step for (dim, by), step in moves.items() if by is loop}
 
 

@@ -122,7 +122,7 @@ def _least_past(index: Expr, axis: IterVar) -> int | None:
 
 
 def _coefficient(index: Expr, axis: IterVar) -> int | None:
-    """By how much an index moves when the axis does; None when that is not constant."""
+    """Return the distance that an index moves when the axis does; None when that is not constant."""
     if index is axis:
         return 1
     if all(node is not axis for node in nodes(index)):

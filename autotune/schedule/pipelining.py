@@ -1,4 +1,4 @@
-"""Which stages run ahead of their readers, by how much, and what that asks of the loop around them."""
+"""Stages that run ahead of their readers: their distance, and the conditions on the loop around them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _runs_ahead(stage: Stage) -> bool:
 
 
 def iterations_ahead(parent: Stage, iv: IterVar) -> int:
-    """By how many iterations these run ahead."""
+    """Return the number of iterations that these run ahead."""
     return parent.pipelines.get(iv, 2) - 1
 
 

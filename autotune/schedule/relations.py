@@ -1,4 +1,4 @@
-"""How the loops of a stage derive from its axes."""
+"""The derivation of a stage's loops from its axes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from autotune.te.expr import IterVar
 
 TAILS = ("peel", "overlap", "guard")
-"""What a split that does not divide does with the rest.
+"""The treatment of the rest by a split that does not divide.
 
 "peel": separate, narrower code; "overlap": the last tile starts early and recomputes some elements; "guard": a
 condition in the loop.

@@ -75,7 +75,7 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
         return self._by_name[name]
 
     def name_of(self, tensor: Tensor) -> str:
-        """What a tensor is called here: by its name, with a number behind it where another one has that name."""
+        """Return the name of a tensor here: its own, with a number behind it where another one has that name."""
         return self._renamed.get(tensor.op, tensor.op).output(tensor.value_index).name
 
     def owner_of(self, iv: IterVar) -> Stage:
@@ -111,7 +111,8 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
     # -- bookkeeping -----------------------------------------------------------------------------------------
 
     def snapshot(self, stages: Sequence[Stage]) -> tuple[Any, ...]:
-        """What :meth:`restore` needs to undo a primitive that fails half-way and changes ``stages`` alone."""
+        """Return the state that :meth:`restore` needs to undo a primitive that fails half-way and changes
+        ``stages`` alone."""
         maps = (dict(self._stages), dict(self._by_name), list(self.stages))
         return (*maps, [(stage, stage.snapshot()) for stage in stages])
 
@@ -139,7 +140,7 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
         self.replace_op(kept, op)
 
     def normalize(self) -> Schedule:
-        """As in TVM; loops here always start at 0, so there is nothing to do."""
+        """Return the schedule itself, for programs of TVM; loops here always start at 0."""
         return self
 
     def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> Group:

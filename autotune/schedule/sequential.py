@@ -1,4 +1,4 @@
-"""What a schedule may do with sequential kernels: share their points, and no more."""
+"""Primitives for sequential kernels: sharing their points, and no more."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class AbsorbedStage:
     owner: str
 
     def compute_inline(self) -> None:
-        """What happens to it anyway."""
+        """Accept the primitive, whose effect a sequential kernel has anyway."""
 
     def __getattr__(self, step: str) -> NoReturn:
         if step.startswith("__"):

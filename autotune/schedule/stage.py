@@ -27,11 +27,11 @@ class Stage(
     """The schedule of one operation; see :class:`autotune.schedule.state.StageState` for its attributes."""
 
     def transform_layout(self, mapping_function: Any) -> Any:
-        """As TVM 0.18 spells it: ``schedule.transform_layout`` on this stage's tensor."""
+        """Apply ``schedule.transform_layout`` to this stage's tensor, as TVM 0.18 spells it."""
         return self.schedule.transform_layout(self.tensor, mapping_function)
 
     def set_store_predicate(self, predicate: Expr) -> None:
-        """TVM's choice of the thread that stores what a bound reduction comes to; it has no effect.
+        """Accept TVM's choice of the thread that stores the result of a bound reduction; it has no effect.
 
         Here the result is stored once. Raises ScheduleError for a condition on anything else than thread axes that
         reduction loops of this stage are bound to.

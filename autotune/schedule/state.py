@@ -1,4 +1,4 @@
-"""What a stage is: one operation, its loops, where it is computed. The primitives are in ``primitives/``."""
+"""The state of a stage: one operation, its loops, the place where it is computed. Primitives are in ``primitives/``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from autotune.schedule.stage import Stage
 
 SCOPES = ("global", "local", "shared", "warp")
-"""Where a stage's values live: memory, registers or stack, and on GPUs the block's or warp's memory."""
+"""The memory of a stage's values: global memory, registers or stack, and on GPUs the block's or warp's memory."""
 
 _CONTAINERS = (
     "relations",
@@ -91,7 +91,7 @@ class StageState:
         )
 
     def kind_of(self, iv: IterVar) -> str:
-        """How a leaf loop runs: serial, parallel, vectorized, unrolled, or the thread axis it is bound to."""
+        """Return the kind of a leaf loop: serial, parallel, vectorized, unrolled, or the thread axis it is bound to."""
         return self.kinds.get(iv, "serial")
 
     def first_reduction(self) -> int:

@@ -222,7 +222,7 @@ def _registered(function: F, *, alone: bool) -> F:
 
 
 def _row(step: Step) -> list[Any]:
-    """What a step does, as JSON values."""
+    """Return a step as JSON values."""
     return [step.primitive, step.stage, [list(pair) for pair in step.args]]
 
 

@@ -1,4 +1,4 @@
-"""What an operation reads, checked once: its expressions with every index inside of its tensor."""
+"""Reads of an operation, checked once: its expressions with every index inside of its tensor."""
 
 from __future__ import annotations
 

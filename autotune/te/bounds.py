@@ -34,7 +34,7 @@ def settled_index(index: Expr, extent: int) -> Expr:
 
 @dataclass(frozen=True)
 class Access:
-    """Where a stage reads or stores, along a dimension; an index there may have been resolved to another one."""
+    """The index at which a stage reads or stores, along a dimension; it may have been resolved to another one."""
 
     stage: str
     verb: str
@@ -45,7 +45,7 @@ class Access:
 
     @property
     def extent(self) -> int:
-        """How many elements there are."""
+        """Return the number of elements."""
         return self.tensor.op.shape[self.dim]
 
     def verdict(self, cases: Cases, boxes: Boxes) -> Verdict:
@@ -66,7 +66,7 @@ class Access:
         return found
 
     def _where(self, facts: Sequence[Fact], boxes: Boxes) -> Verdict:
-        """Where the index is while facts hold."""
+        """Return the place of the index while facts hold."""
         bad = self._leaves()
         if not is_static(bad, boxes):
             return "unknown"
@@ -108,7 +108,8 @@ def _is_known(fact: Fact, boxes: Boxes) -> bool:
 
 
 def _point_text(conditions: Sequence[Expr], boxes: Boxes) -> str:
-    """Where conditions hold, for one: ``i = 6``; empty where the search found none, or there is one point only."""
+    """Return a point where conditions hold: ``i = 6``; empty where the search found none, or there is one
+    point only."""
     try:
         point = _search(conditions, boxes) or {}
     except Undecided:

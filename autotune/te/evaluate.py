@@ -109,7 +109,7 @@ def _finished(
     env: Mapping[Expr, Array],
     values: Mapping[tuple[Operation, int], Array],
 ) -> Array:
-    """What the epilogue makes of a reduction; ``env`` has the loops of the reduction too."""
+    """Return a reduction's value after its epilogue; ``env`` has the loops of the reduction too."""
     rank = len(op.axis)
     outer: dict[Expr, Array] = {axis: env[axis].reshape(env[axis].shape[:rank]) for axis in op.axis}
     value = value_of(epilogue.body, {**outer, epilogue.accumulator: accumulated}, values, {})

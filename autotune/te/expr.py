@@ -95,7 +95,7 @@ class Expr:
         )
 
     def astype(self, dtype: str) -> Expr:
-        """This expression converted to ``dtype``."""
+        """Return this expression converted to ``dtype``."""
         return cast(self, dtype)
 
     def __repr__(self) -> str:

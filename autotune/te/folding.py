@@ -34,7 +34,7 @@ _COMPARES: dict[str, Callable[[int, int], bool]] = {
 }
 
 Outcome = Literal["operand", "constant", "zero"]
-"""What an operation of an operand and a constant comes to."""
+"""The result of an operation of an operand and a constant, where it is known."""
 
 
 def folded(op: str, a: int, b: int, dtype: str) -> int:
@@ -57,7 +57,7 @@ def holds(op: str, a: int, b: int) -> bool:
 
 
 def by_constant(op: str, value: int) -> Outcome | None:
-    """What ``operand op value`` comes to; None where it stays an operation.
+    """Return the result of ``operand op value``; None where it stays an operation.
 
     >>> by_constant("*", 1), by_constant("%", 1), by_constant("+", 3)
     ('operand', 'zero', None)
@@ -70,7 +70,7 @@ def by_constant(op: str, value: int) -> Outcome | None:
 
 
 def of_constant(op: str, value: int) -> Outcome | None:
-    """What ``value op operand`` comes to; None where it stays an operation.
+    """Return the result of ``value op operand``; None where it stays an operation.
 
     >>> of_constant("+", 0), of_constant("-", 0), of_constant("and", 0)
     ('operand', None, 'constant')

@@ -40,7 +40,7 @@ class Fact:
         return hash(self._key())
 
     def condition(self) -> Expr:
-        """What holds."""
+        """Return the condition that holds."""
         assert self.cond is not None
         return self.cond if self.holds else Not(self.cond)
 
@@ -54,7 +54,7 @@ ALWAYS: Cases = (frozenset(),)
 
 
 def facts(cond: Expr, holds: bool, enforced: bool = True) -> list[Fact]:
-    """What is known where a condition holds, or where it does not: conjunctions as their parts."""
+    """Return the facts that a condition, or its negation, implies: conjunctions as their parts."""
     if isinstance(cond, Not):
         return facts(cond.a, not holds, enforced)
     if isinstance(cond, Binary) and cond.op == ("and" if holds else "or"):

@@ -185,7 +185,7 @@ class MatrixMultiply:
 
 
 Step = LaneStore | KernelCall | MatrixMultiply
-"""What an intrinsic is replaced by is made of these."""
+"""The steps that may replace an intrinsic."""
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ def _compared(op: str, a: Interval, b: Interval) -> Interval:
 
 
 def _corners(operation: Callable[[int, int], int]) -> Callable[[Interval, Interval], Interval]:
-    """Of an operation that is smallest and largest where its operands are."""
+    """Return the bounds of an operation that is smallest and largest where its operands are."""
 
     def combine(a: Interval, b: Interval) -> Interval:
         values = [operation(x, y) for x, y in product(a, b)]

@@ -174,7 +174,8 @@ def _operands(pattern: ComputeOp, binds: Mapping[Tensor, BufferDecl]) -> tuple[O
 
 
 def _check_reads(pattern: ComputeOp) -> None:
-    """Instructions address operands by dimension: each is read once, each of its dimensions moved by one loop."""
+    """Check that each operand is read once, and each of its dimensions moved by one loop: instructions
+    address by dimension."""
     seen: set[Tensor] = set()
     for read in (r for e in pattern.body for r in reads(e)):
         if read.tensor in seen or not _is_plain(read):

@@ -102,7 +102,7 @@ def compute(
 
 
 def _start_of(name: str, body: tuple[Expr, ...]) -> Epilogue | None:
-    """What combines a finished reduction with the value that it was told to start from; None without one."""
+    """Return the epilogue that combines a finished reduction with its initial value; None without one."""
     first = body[0]
     if not isinstance(first, StartedReduce):
         return None
@@ -130,7 +130,7 @@ def _check_body(name: str, body: tuple[Expr, ...]) -> bool:
 
 
 def _parts(expr: Expr) -> tuple[Expr, ...]:
-    """What a reduction combines, and where it starts from; any other expression itself."""
+    """Return the operands of a reduction and its initial values; any other expression itself."""
     if isinstance(expr, StartedReduce):
         return (*expr.sources, expr.start)
     return expr.sources if isinstance(expr, Reduce) else (expr,)

@@ -86,7 +86,7 @@ class _Reader:
         self.arguments: tuple[Tensor, ...] = ()
 
     def line(self, text: str) -> None:
-        """One operation, or the arguments at the end."""
+        """Parse one operation, or the arguments at the end."""
         (statement,) = ast.parse(text).body
         if isinstance(statement, ast.Expr):
             name, args = _called(statement.value)

@@ -48,7 +48,8 @@ def _text(node: Expr, level: int) -> str:
 
 
 def _uses(root: Expr) -> Counter[int]:
-    """How often each part is an operand, by its id; empty for an expression that is short when it is written out."""
+    """Count the uses of each part as an operand, by its id; empty for an expression that is short when it
+    is written out."""
     order = ordered([root], _parts)
     written: dict[int, int] = {}
     for node in order:

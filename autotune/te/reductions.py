@@ -109,7 +109,7 @@ MAX_NUMBER = Reducer(
 
 
 def sum(expr: ExprLike, axis: Any, where: ExprLike | None = None, init: Any = None) -> Expr:
-    """Sum over reduction axes; 0 over an empty domain.
+    """Return the sum over reduction axes; 0 over an empty domain.
 
     ``where`` leaves out points, ``init`` is a number or an element to start from. Of two expressions it is their sum.
     """

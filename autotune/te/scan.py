@@ -148,7 +148,7 @@ def _check_steps(name: str, r: Recurrence) -> None:
 
 
 def _steps_back(step: Expr | None, t: IterVar | None) -> int | None:
-    """How many steps before ``t`` an index is; None where it is not such a step."""
+    """Return the number of steps from an index to ``t``; None where it is not such a step."""
     if isinstance(step, Binary) and step.a is t and isinstance(step.b, Const):
         distance = int(step.b.value)
         return {"-": distance, "+": -distance}.get(step.op)
@@ -219,7 +219,7 @@ class _Body:
         self.first = r.init[0].op.shape[0]
 
     def write(self) -> None:
-        """First the initial states, then a step after another."""
+        """Write the initial states, then one step after another."""
         for init, result in zip(self.r.init, self.steps.results, strict=True):
             self._elements(
                 self.first, lambda at, init=init, result=result: self.steps.store(result, at, init(*at))
@@ -318,7 +318,7 @@ class _Body:
                 self._inner(self.shape[1:], lambda rest: body((t, *rest)), shared=True)
 
     def _inner(self, shape: Sequence[int], body: Any, *, shared: bool, done: tuple[Expr, ...] = ()) -> None:
-        """Loops over the elements of a step; where it is ``shared`` over those of this point."""
+        """Loop over the elements of a step; where it is ``shared`` over those of this point."""
         if len(done) == len(shape):
             body(done)
             return

@@ -54,7 +54,7 @@ class SequentialOp(ComputeOp):
         self.keeps_inside = keeps_inside
 
     def output_name(self, index: int) -> str:
-        """Each result has a name of its own."""
+        """Return the name of a result: each has one of its own."""
         return self.names[index]
 
     def renamed(self, name: str) -> SequentialOp:

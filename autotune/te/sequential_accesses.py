@@ -1,4 +1,4 @@
-"""What the statements of a sequential kernel read and store, checked once: every index inside of its tensor."""
+"""Accesses of the statements of a sequential kernel, checked once: every index inside of its tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the statements of a sequential kernel mean: run one after another, on NumPy arrays."""
+"""The meaning of the statements of a sequential kernel: run one after another, on NumPy arrays."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Statement:
 
     @property
     def stored(self) -> Tensor | None:
-        """What it stores to."""
+        """Return the tensor that it stores to."""
         return None
 
     def walk(self) -> Iterator[Statement]:
@@ -154,7 +154,7 @@ class Steps:
         return made
 
     def store(self, tensor: Tensor, indices: Sequence[ExprLike], value: ExprLike) -> None:
-        """``tensor[indices] = value``, converted to the tensor's type."""
+        """Store ``tensor[indices] = value``, converted to the tensor's type."""
         places = tuple(as_expr(i) for i in indices)
         self._add(Assign(tensor, places, cast(as_expr(value), tensor.dtype)))
 
@@ -167,7 +167,7 @@ class Steps:
 
     @contextmanager
     def loop(self, extent: int, name: str = "i", kind: str = "serial") -> Iterator[Var]:
-        """``for name in 0..extent``."""
+        """Open a loop: ``for name in 0..extent``."""
         var = Var(name)
         with self._block() as body:
             yield var
@@ -176,21 +176,21 @@ class Steps:
 
     @contextmanager
     def repeat_while(self, cond: ExprLike) -> Iterator[None]:
-        """While a condition holds, which reads what the block changes."""
+        """Open a loop that runs while a condition holds, which reads what the block changes."""
         with self._block() as body:
             yield
         self._add(RepeatWhile(as_expr(cond), tuple(body)))
 
     @contextmanager
     def when(self, cond: ExprLike) -> Iterator[None]:
-        """If a condition holds; :meth:`otherwise` may follow."""
+        """Open a branch for a condition; :meth:`otherwise` may follow."""
         with self._block() as body:
             yield
         self._add(Branch(as_expr(cond), tuple(body), ()))
 
     @contextmanager
     def otherwise(self) -> Iterator[None]:
-        """If the condition of the :meth:`when` just before does not hold."""
+        """Open the other branch of the :meth:`when` just before."""
         with self._block() as body:
             yield
         last = self._open[-1].pop()
@@ -199,11 +199,11 @@ class Steps:
         self._add(Branch(last.cond, last.then, tuple(body)))
 
     def call(self, call: External) -> None:
-        """A call of a function outside of the program."""
+        """Call a function outside of the program."""
         self._add(call)
 
     def finished(self) -> tuple[Statement, ...]:
-        """What was written down."""
+        """Return the statements that were written."""
         return tuple(self._open[0])
 
     def _add(self, statement: Statement) -> None:

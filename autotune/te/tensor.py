@@ -40,7 +40,7 @@ class Operation:
         return Tensor(self, index)
 
     def output_name(self, index: int) -> str:
-        """What the tensor number ``index`` is called: like the operation, with a suffix where there are several."""
+        """Return the name of tensor number ``index``: that of the operation, with a suffix where there are several."""
         return f"{self.name}.v{index}" if len(self.dtypes) > 1 else self.name
 
     @property
@@ -50,7 +50,7 @@ class Operation:
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
-        """What an element is computed by."""
+        """Return the expressions by which an element is computed."""
         return ()
 
     @property
@@ -81,7 +81,7 @@ class PlaceholderOp(Operation):
 
 @dataclass(frozen=True, eq=False)
 class Epilogue:
-    """What becomes of a finished reduction: ``body`` over the value ``accumulator`` and the data axes."""
+    """The last step of a finished reduction: ``body`` over the value ``accumulator`` and the data axes."""
 
     accumulator: Var
     body: Expr

@@ -62,7 +62,7 @@ _CHILDREN: dict[type[Expr], Callable[[Any], tuple[Expr, ...]]] = {
     Read: attrgetter("indices"),
     Reduce: attrgetter("sources"),
 }
-"""How to find the operands of a node; the other kinds have none."""
+"""A function to the operands of a node for each kind that has any."""
 
 
 def rebuild(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
@@ -122,7 +122,7 @@ def nodes(expr: Expr) -> Iterator[Expr]:
 
 
 def reads(expr: Expr) -> list[Read]:
-    """All tensor reads below ``expr``, reads in index expressions included."""
+    """Return all tensor reads below ``expr``, reads in index expressions included."""
     return [node for node in nodes(expr) if isinstance(node, Read)]
 
 

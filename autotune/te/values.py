@@ -149,7 +149,8 @@ def _computed(
 
 
 def places(index: Array, extent: int) -> Array:
-    """Where an index reads: negative ones count from the end, and a wrong one reads the nearest element.
+    """Return the elements that an index reads: negative ones count from the end, and a wrong one reads the
+    nearest element.
 
     >>> places(np.array([2, -1, 7, -9]), 5).tolist()
     [2, 4, 4, 0]

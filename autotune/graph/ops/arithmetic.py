@@ -13,7 +13,7 @@ from autotune import te
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What differs between NumPy's arrays and te's expressions; both have Python's operators."""
+    """Operations in which NumPy's arrays and te's expressions differ; both have Python's operators."""
 
     low: Callable[[Any, Any], Any]
     high: Callable[[Any, Any], Any]

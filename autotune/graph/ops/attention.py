@@ -46,7 +46,7 @@ from autotune.te.dtypes import float_limits
 
 
 def _lowest(dtype: str) -> te.Expr:
-    """Stands for the maximum of a block of which nothing is kept: its exponentials are 0 and not NaN."""
+    """Return the stand-in for the maximum of a block of which nothing is kept: its exponentials are 0 and not NaN."""
     return te.const(float(float_limits(dtype).min), dtype)
 
 
@@ -238,7 +238,7 @@ class _Program:
         return te.if_then_else(total == zero, zero, value)
 
     def merged(self, top: te.Tensor, total: te.Tensor, acc: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
-        """Sum and weighted values of all blocks, each [..., m, e]: the smaller maximum is rescaled."""
+        """Return sum and weighted values of all blocks, each [..., m, e]: the smaller maximum is rescaled."""
         rb = te.reduce_axis((0, math.prod(self.blocks)), name="rb")
         dtype = self.q.dtype
 

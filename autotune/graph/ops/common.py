@@ -1,4 +1,4 @@
-"""What the operator families share: axes, broadcasting, attribute access, te indexing."""
+"""Helpers of all operator families: axes, broadcasting, attribute access, te indexing."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def complete_axis(types: Types, attrs: dict[str, Attr]) -> None:
 
 
 def channel_axis(rank: int, attrs: Attrs) -> int:
-    """Where the channels are, by the attribute ``layout``."""
+    """Return the axis of the channels, by the attribute ``layout``."""
     return rank - 1 if attrs["layout"] == "NHWC" else 1
 
 

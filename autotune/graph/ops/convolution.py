@@ -87,7 +87,8 @@ class ConvGeometry(GroupedChannels):
 
 
 def spatial_rank(op: str, types: Types) -> int:
-    """How many spatial axes the inputs of a convolution or transposed one have; raises GraphError if they differ."""
+    """Return the number of spatial axes of the inputs of a convolution or transposed one; raises
+    GraphError if they differ."""
     x, w = at(types, 0).shape, at(types, 1).shape
     if not 3 <= len(x) <= 5:
         raise GraphError(f"{op} takes 3 to 5 dimensions, got x of shape {x}")
@@ -161,7 +162,7 @@ def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
 
 
 def conv_array(x: Array, w: Array, attrs: Attrs, fill: float = 0) -> Array:
-    """Sum over kernel positions of a shifted input times a [channels, out channels] matrix."""
+    """Return the sum over kernel positions of a shifted input times a [channels, out channels] matrix."""
     geo = geometry([TensorType.of(x), TensorType.of(w)], attrs)
     if not geo.channels_last:
         x, w = np.moveaxis(x, 1, -1), np.moveaxis(w, (0, 1), (-1, -2))

@@ -206,7 +206,7 @@ def _compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Te
 
 
 def _flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
-    """Each input element meets each tap once; what padding cuts off is counted."""
+    """Count the operations: each input element meets each tap once; what padding cuts off is counted."""
     geo = transposed_geometry(types, attrs)
     adds = results[0].size if optional(types, 2) is not None else 0
     return 2 * at(types, 0).size * geo.group_outputs * math.prod(geo.kernel) + adds

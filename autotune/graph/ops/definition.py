@@ -31,10 +31,10 @@ AnchorKind: TypeAlias = Literal[
 Kind: TypeAlias = Literal[AnchorKind, "elementwise", "movement", "shape"]
 WorkloadKind: TypeAlias = Literal[AnchorKind, "depthwise", "chain", "elementwise"]
 ViewKind: TypeAlias = Literal["reshape", "permutation", "window", "join"]
-"""How a result can lie in its operand's memory, or the other way round: as the same elements in the same order, with
-its axes in another order, as a part of it; or its operands as parts of it."""
+"""The way in which a result can lie in its operand's memory, or the other way round: as the same elements in the same
+order, with its axes in another order, as a part of it; or its operands as parts of it."""
 Role: TypeAlias = Literal["anchor", "elementwise", "rearrangement", "blend", "patches", "lookup", "opaque"]
-"""What an operator is to fusion; see `OpDef.role`."""
+"""The role of an operator in fusion; see `OpDef.role`."""
 ANCHOR_KINDS: tuple[AnchorKind, ...] = get_args(AnchorKind)
 Types: TypeAlias = Sequence[TensorType | None]
 Arrays: TypeAlias = Sequence[Array | None]
@@ -119,11 +119,12 @@ class OpDef:
     prologue: tuple[Role, ...] = ()
     """Roles of what may be computed in the same dispatch where the first operand is read."""
     view: ViewKind | None = None
-    """How operand and result can share memory."""
+    """The way in which operand and result can share memory."""
     crosses: bool = False
     """True if its result is its operand on another device, which attribute `device` names."""
     part_rule: PartRule | None = None
-    """Where each result of a view lies in the operand, or each operand of a join in the result; not for a reshape."""
+    """The place of each result of a view in the operand, or of each operand of a join in the result; not
+    for a reshape."""
 
     # Algebra
     positional: bool = False
@@ -181,7 +182,7 @@ class OpDef:
 
     @property
     def role(self) -> Role:
-        """What fusion may do with it: nothing with what is "opaque"."""
+        """Return the role in fusion: "opaque" is never fused."""
         if self.kind in ANCHOR_KINDS:
             return "anchor"
         return "elementwise" if self.kind == "elementwise" else self.moves
@@ -194,7 +195,8 @@ class OpDef:
         return self.kind if self.kind in ANCHOR_KINDS else "elementwise"
 
     def part(self, types: Types, attrs: Attrs, index: int) -> Part:
-        """Where result ``index`` lies in the operand, or operand ``index`` of a join in the result.
+        """Return the part of the operand that is result ``index``, or of the result of a join that is
+        operand ``index``.
 
         The attributes are complete.
         """
@@ -203,7 +205,7 @@ class OpDef:
         return self.part_rule(types, attrs, index)
 
     def domain(self, types: Types, attrs: Attrs, index: int) -> Domain | None:
-        """What input ``index`` should hold, if not anything; the attributes are complete."""
+        """Return the values that input ``index`` should hold, if not any; the attributes are complete."""
         first, own = types[0], types[index]
         if index in self.positive_inputs:
             return Domain("positive")
@@ -262,7 +264,7 @@ class OpDef:
         return self.compute_rule(tensors, full, names)
 
     def flops(self, types: Types, attrs: Attrs) -> int:
-        """Arithmetic operations (a multiply-add counts two); 0 for what only moves data."""
+        """Count arithmetic operations (a multiply-add counts two); 0 for what only moves data."""
         full = self.canonical(types, attrs)
         results = self.infer_rule(types, full)
         if self.flops_rule is not None:

@@ -36,7 +36,7 @@ class Part:
         return cls(tuple(starts.get(a, 0) for a in axes), tuple(steps.get(a, 1) for a in axes), axes)
 
     def position(self, index: Sequence[Any]) -> list[Any]:
-        """Where in the whole the element of the part at ``index`` is; entries may be expressions."""
+        """Return the place in the whole of the element of the part at ``index``; entries may be expressions."""
         own = [index[self.perm.index(axis)] for axis in range(len(self.perm))]
         return [i * step + start for i, start, step in zip(own, self.starts, self.steps, strict=True)]
 
@@ -54,13 +54,13 @@ class Part:
 
     @property
     def inverse(self) -> Part:
-        """Where the whole lies in the part, which is all of it."""
+        """Return the place of the whole in the part, which is all of it."""
         return Part.permuted([self.perm.index(axis) for axis in range(len(self.perm))])
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Where the second operand, convolution weights, has its channels: axes of it in the layout NCHW.
+    """The channels of the second operand, convolution weights: axes of it in the layout NCHW.
 
     In NHWC the input channels come last but one, the output channels last.
     """
@@ -88,7 +88,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Domain:
-    """What an input should hold for results to be finite and near 1.
+    """The values that an input should hold for results to be finite and near 1.
 
     ``kind`` is "positive", "index" (from 0 to below ``size``), "weights" (of sums of ``size`` terms) or "factor" (of
     such sums, where any of the two operands may be the weights).

@@ -1,4 +1,4 @@
-"""What is found among the elements of a tensor: how many there are is known only when it is computed.
+"""Searches among the elements of a tensor: the number of results is known only when it is computed.
 
 Each result is as long as it can become. Places that nothing was found for hold -1, and a last output "count" [1] says
 how many were found (int64).
@@ -34,7 +34,7 @@ _COUNT = TensorType((1,), "int64")
 
 
 def _count_of(places: te.Tensor, name: str, index: Sequence[Expr], axis: int) -> te.Tensor:
-    """How many places were found, by those along one axis."""
+    """Return the number of places that were found, by those along one axis."""
     rk = te.reduce_axis((0, places.shape[axis]), name="rk")
     read = (*index[:axis], rk, *index[axis + 1 :])
     return stage((1,), lambda i: te.sum(te.cast(places(*read) >= 0, "int64"), axis=rk), name)

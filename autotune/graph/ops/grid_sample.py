@@ -87,7 +87,7 @@ def _sampled(
 
 
 def _place(a: Arithmetic, g: Any, extent: int, attrs: Attrs) -> Any:
-    """Where in the image a coordinate of the grid is; near enough to tell what is there."""
+    """Return the place in the image of a coordinate of the grid, near enough to tell what is there."""
     corners, padding = int_attr(attrs, "align_corners"), str_attr(attrs, "padding_mode")
     place = (g + 1) * (0.5 * (extent - 1)) if corners else ((g + 1) * float(extent) - 1) * 0.5
     if attrs["mode"] == "nearest":
@@ -102,7 +102,7 @@ def _place(a: Arithmetic, g: Any, extent: int, attrs: Attrs) -> Any:
 
 
 def _mirrored(a: Arithmetic, x: Any, period: Any) -> Any:
-    """What repeats with the period, forwards and then backwards."""
+    """Return a value that repeats with the period, forwards and then backwards."""
     x = x - a.floor(x * (1 / period)) * period
     return a.low(x, period - x)
 

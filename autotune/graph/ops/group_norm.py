@@ -97,7 +97,7 @@ def _compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Te
     )
 
     def lacking(n: Expr, c: Expr) -> Expr:
-        """What rounding took from the mean (the error of a sum, by Dekker)."""
+        """Return the rounding error of the mean (the error of a sum, by Dekker)."""
         return (first(n, c) - mean(n, c)) + total(n, c // size) * share
 
     offset = of_channel(lambda n, c: bias[c] - lacking(n, c) * factor(n, c), "offset")

@@ -151,7 +151,7 @@ def _elements_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> l
 
 
 def _complete_trilu(types: Types, attrs: dict[str, Attr]) -> None:
-    """A diagonal beyond the matrix is the nearest one that keeps as much, so that k fits any index type."""
+    """Bring a diagonal beyond the matrix to the nearest one that keeps as much, so that k fits any index type."""
     shape = at(types, 0).shape
     if len(shape) < 2:
         raise GraphError(f"Trilu takes matrices, got shape {shape}")

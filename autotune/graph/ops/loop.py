@@ -31,7 +31,7 @@ NAME = "Loop"
 
 @dataclass(frozen=True, eq=False)
 class LoopParts:
-    """What a loop's attributes say; ``body`` has the inputs and outputs in the operator's order."""
+    """The attributes of a loop; ``body`` has the inputs and outputs in the operator's order."""
 
     body: Graph
     carried: int
@@ -69,7 +69,7 @@ def body_of(text: str) -> Graph:
 
 
 def body_text(body: Graph) -> str:
-    """What attribute ``body`` has for a graph. Raises GraphError if it has constants."""
+    """Return the value of attribute ``body`` for a graph. Raises GraphError if it has constants."""
     if body.constants:
         raise GraphError(f"the body {body.name!r} of a loop has constants: they must be inputs")
     return str(body)
@@ -110,7 +110,7 @@ def is_evaluable(op: str, attrs: Attrs) -> bool:
 
 
 def steps_of(body: Graph) -> int:
-    """How many nodes run in a step of a loop, with all the steps of loops inside."""
+    """Return the number of nodes that run in a step of a loop, with all the steps of loops inside."""
     inner = (LoopParts.of(n.attrs) for n in body.nodes if is_loop(n))
     return max(len(body.nodes), 1) + sum(parts.trips * steps_of(parts.body) for parts in inner)
 

@@ -51,7 +51,7 @@ _SCALES: Mapping[int, tuple[float, ...]] = {
     6: (1 / 4, -1 / 6, -1 / 6, 1 / 24, 1 / 24),
     8: (1, -2 / 9, -2 / 9, 1 / 90, 1 / 90, 32 / 45, 32 / 45),
 }
-"""What B^T leaves out at each point, by the window; G has it."""
+"""The factors that B^T leaves out at each point, by the window; G has them."""
 _AT_INFINITY: Mapping[int, int] = {4: -1, 6: 1, 8: 1}
 """The same at infinity, where A^T has it."""
 
@@ -131,7 +131,7 @@ class Filtering:
         return 0 if self.dilation == 1 else tile % self.dilation
 
     def element(self, tile: Index, k: Index) -> Index:
-        """Where element ``k`` of the window of a tile is."""
+        """Return the index of element ``k`` of the window of a tile."""
         if self.dilation == 1:
             return tile * self.tile + k
         return (self.place(tile) * self.tile + k) * self.dilation + self.phase(tile)
@@ -143,7 +143,7 @@ class Filtering:
         return result // (self.tile * self.dilation) * self.dilation + result % self.dilation
 
     def result_of(self, result: Index) -> Index:
-        """Which of its tile's results a result is."""
+        """Return the number of a result among those of its tile."""
         return (result if self.dilation == 1 else result // self.dilation) % self.tile
 
 

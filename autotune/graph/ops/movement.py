@@ -202,7 +202,7 @@ def _in_layout(n: Expr, c: Expr, h: Expr, w: Expr, attrs: Attrs) -> tuple[Expr, 
 
 
 def _block_source(name: str, attrs: Attrs, out_channels: int, index: Sequence[Expr]) -> tuple[Expr, ...]:
-    """Where in the input an element of the output lies, as (n, c, h, w) in the node's layout."""
+    """Return the index in the input of an element of the output, as (n, c, h, w) in the node's layout."""
     block = int_attr(attrs, "blocksize")
     nchw = attrs["layout"] == "NCHW"
     n, c, h, w = index if nchw else (index[0], index[3], index[1], index[2])

@@ -118,7 +118,7 @@ def _normalised_stage(
         return centred * centred
 
     def rounded_off(*row: Expr) -> Expr:
-        """What rounding took from the mean (the error of a sum, by Dekker), times rstd."""
+        """Return the rounding error of the mean (the error of a sum, by Dekker), times rstd."""
         return ((first(*row) - mean(*row)) + sums(*row) * scale) * rstd(*row)
 
     def result(*index: Expr) -> Expr:

@@ -60,7 +60,7 @@ class Pool:
     over_all: bool = False
 
     def complete(self, types: Types, attrs: dict[str, Attr]) -> None:
-        """Defaults that depend on the rank."""
+        """Fill in the defaults that depend on the rank."""
         rank = _check_rank(self.name, at(types, 0))
         if not self.over_all:
             complete_window(rank, attrs)

@@ -59,7 +59,7 @@ def _out_shape(shape: Sequence[int], attrs: Attrs) -> tuple[int, ...]:
 
 
 def _source(index: Sequence[Expr], axes: tuple[int, ...], rks: Sequence[Expr], rank: int) -> list[Expr]:
-    """Where a reduction reads x; `index` has the reduced dimensions or not."""
+    """Return the index at which a reduction reads x; `index` has the reduced dimensions or not."""
     kept = list(index) if len(index) < rank else [i for d, i in enumerate(index) if d not in axes]
     return [rks[axes.index(d)] if d in axes else kept.pop(0) for d in range(rank)]
 
@@ -73,7 +73,7 @@ def _highest(dtype: np.dtype[Any]) -> float:
 
 
 _OF_NOTHING: Mapping[str, Callable[[np.dtype[Any]], float]] = {"ReduceMax": _lowest, "ReduceMin": _highest}
-"""What they give where there is nothing to reduce; NumPy refuses."""
+"""Results where there is nothing to reduce; NumPy refuses."""
 
 
 def _reduction(

@@ -65,7 +65,7 @@ HOW_TO_NAME = (
     f"the module that defines it must be an entry point of group {GROUP!r} of an installed package, or be named "
     f"in {settings.environment_name('operators')}"
 )
-"""What to do about a name with a domain that is unknown."""
+"""Advice for a name with a domain that is unknown."""
 _CUSTOM = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_-]*\.)+[A-Za-z_][A-Za-z0-9_]*")
 
 P = ParamSpec("P")
@@ -154,7 +154,7 @@ def registered() -> tuple[str, ...]:
 
 
 def names() -> tuple[str, ...]:
-    """Every known operator, sorted."""
+    """Return every known operator, sorted."""
     for family in FAMILIES:
         importlib.import_module(f"autotune.graph.ops.{family}")
     _import_custom(settings.current().operators)

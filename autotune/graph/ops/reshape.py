@@ -60,7 +60,7 @@ def dimension_groups(source: Sequence[int], result: Sequence[int]) -> Iterator[t
 
 
 def reshaped_index(index: Index, source: Sequence[int], result: Sequence[int]) -> list[Expr]:
-    """Where in `source` the element at `index` of the shape `result` lies."""
+    """Return the index in `source` of the element at `index` of the shape `result`."""
     found: list[Expr] = []
     for dims, outs in dimension_groups(source, result):
         shape = [source[d] for d in dims]

@@ -44,7 +44,7 @@ _EXACT = 1 << 20
 
 @dataclass(frozen=True)
 class Map:
-    """Where the elements of a result lie along one axis of x, which has ``extent`` elements."""
+    """The places of the elements of a result along one axis of x, which has ``extent`` elements."""
 
     axis: int
     extent: int

@@ -67,7 +67,7 @@ def _most(x: Sequence[int], attrs: Attrs) -> list[int]:
 
 
 def _bin(a: Arithmetic, low: Any, high: Any, bins: int, most: int, attrs: Attrs) -> tuple[Any, Any, Any]:
-    """Where a region begins, the size of its bins, and how many places each has, along one axis."""
+    """Return the begin of a region, the size of its bins, and the number of places in each, along one axis."""
     scale, offset = float_attr(attrs, "spatial_scale"), 0.5 if int_attr(attrs, "half_pixel") else 0.0
     start = low * scale - offset
     size = (high * scale - offset) - start

@@ -64,7 +64,7 @@ def _compute(
         totals = steps.scratch((count,), wide, "totals")
 
         def each(body: Callable[[Expr], None]) -> None:
-            """For each sum of the point, neighbours in vectors."""
+            """Visit each sum of the point, neighbours in vectors."""
             lanes = _LANES if sides[-1] % _LANES == 0 else 1
             with steps.loop(count // lanes, "block", "unrolled") as block:
                 if lanes == 1:
@@ -95,7 +95,7 @@ def _compute(
 
 
 def _sides(shape: Sequence[int], axis: int) -> list[int]:
-    """How many sums along the axis one point takes in each dimension: divisors of the extents."""
+    """Return the number of sums along the axis that one point takes in each dimension: divisors of the extents."""
     sides = [1] * len(shape)
     last = len(shape) - 1
     if axis != last:

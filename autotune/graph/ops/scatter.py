@@ -61,7 +61,7 @@ def _require_indices(name: str, indices: TensorType) -> None:
 
 
 def _folded(old: Expr, new: Expr, attrs: Attrs) -> Expr:
-    """What becomes of an element; bool is or, and, as numbers are max and min."""
+    """Return the new value of an element; bool is or, and, as numbers are max and min."""
     how, dtype = str_attr(attrs, "reduction"), old.dtype
     if how == "none":
         return new

@@ -20,11 +20,11 @@ _PLACES = 2**32
 _WIDE = ("int64", "uint64", "float64")
 
 Element = tuple[Expr, ...]
-"""What travels of an element: its key with its place, or both."""
+"""The parts of an element that are moved: its key with its place, or both."""
 
 
 class Ordering(Protocol):
-    """How elements are represented while they are sorted."""
+    """The representation of elements while they are sorted."""
 
     @property
     def columns(self) -> int: ...
@@ -65,11 +65,11 @@ class ByValue:
         return (key * _PLACES + (_PLACES - 1 - place),) if self.packed else (key, place)
 
     def key(self, element: Element) -> Expr:
-        """What is equal for equal values."""
+        """Return a key that is equal for equal values."""
         return element[0] // _PLACES if self.packed else element[0]
 
     def place(self, element: Element) -> Expr:
-        """Where it stood."""
+        """Return the original place."""
         return _PLACES - 1 - element[0] % _PLACES if self.packed else element[1]
 
     def before(self, a: Element, b: Element) -> Expr:
@@ -96,7 +96,7 @@ class Reversed:
 
 
 def ordering(dtype: str, largest: bool, *, nan_last: bool = False) -> ByValue:
-    """How to sort elements of a type; every NaN comes first, or last where ``nan_last``."""
+    """Return the ordering of elements of a type; every NaN comes first, or last where ``nan_last``."""
     return ByValue(dtype not in _WIDE, largest, nan_last)
 
 
@@ -114,7 +114,7 @@ class Row:
         return tuple(self.steps.let(self.tensor(self.row, c, position), f"e{c}") for c in range(self.columns))
 
     def put(self, position: Expr, element: Sequence[Expr]) -> None:
-        """Store an element."""
+        """Put an element in its place."""
         for column, part in enumerate(element):
             self.steps.store(self.tensor, (self.row, column, position), part)
 

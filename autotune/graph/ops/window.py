@@ -47,7 +47,7 @@ class Window:
         return [te.reduce_axis((0, k), name=f"r{n}") for n, k in zip(names, self.kernel, strict=True)]
 
     def source(self, position: Index, tap: Index) -> list[Expr]:
-        """Where an output position reads the padded input at a tap of the window."""
+        """Return the index at which an output position reads the padded input at a tap of the window."""
         steps = zip(position, self.strides, tap, self.dilations, strict=True)
         return [p * s + t * d for p, s, t, d in steps]
 

@@ -76,7 +76,7 @@ def _complete(types: Types, attrs: dict[str, Attr]) -> None:
 
 
 def _filterings(sizes: Sequence[int], attrs: Attrs) -> tuple[Filtering, ...]:
-    """Of the axes with tiles, by the sizes of their results."""
+    """Return the filterings of the axes with tiles, by the sizes of their results."""
     taps = int_attr(attrs, "taps") if "taps" in attrs else _TAPS
     dilations = ints_attr(attrs, "dilations") if "dilations" in attrs else (1,) * len(sizes)
     if len(dilations) != len(sizes) or min(dilations) < 1:
@@ -183,7 +183,7 @@ def _te_rows(padded: te.Tensor, own: Filtering, last: Filtering, spatial: list[s
 
 
 def _column(filtering: Filtering, tile: Expr, k: int) -> list[Expr]:
-    """Where rows have element ``k`` of the window of a tile."""
+    """Return the index in rows of element ``k`` of the window of a tile."""
     column = filtering.place(tile) * filtering.tile + k
     return [column] if filtering.dilation == 1 else [filtering.phase(tile), column]
 

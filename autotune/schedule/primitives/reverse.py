@@ -235,7 +235,7 @@ class ReversePrimitives(StageState):
         return stage
 
     def _source_problem(self, stage: Stage) -> str:
-        """Why this stage cannot be computed with the elements of ``stage``; empty when it can."""
+        """Return the reason that this stage cannot be computed with the elements of ``stage``; empty when it can."""
         mine, name = self.op, stage.op.name
         assert isinstance(mine, ComputeOp)
         if not isinstance(stage.op, ComputeOp):

@@ -250,7 +250,8 @@ class StoragePrimitives(StageState):
         self.prefetches.append((tensor, var, int(offset)))
 
     def _tensors_read(self, var: IterVar) -> list[Tensor]:
-        """What an iteration of a loop reads, itself and through stages inlined or computed in it, each once."""
+        """Return the tensors that an iteration of a loop reads, itself and through stages inlined or
+        computed in it, each once."""
         stage, found = self.schedule[self.op.name], dict[Tensor, None]()
         waiting = list(self.op.input_tensors)
         while waiting:

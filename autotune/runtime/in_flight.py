@@ -3,16 +3,21 @@
 While a device works on one request, the devices before it work on those that follow: a pipeline (the picture is that
 of Huang et al., "GPipe", 2019). For that the steps of the next request are submitted before this one is over; the
 queues of the devices run whatever is ready.
+
+Ctrl-C is raised in the main thread, between any two steps of Python. So whoever submits, cancels or closes does single
+operations that are atomic. What takes locks and permits (of devices, queues, timelines and memory) runs in threads of
+ours, where no signal is handled.
 """
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
 from typing import Any
 
 from numpy.typing import NDArray
@@ -22,7 +27,8 @@ from autotune.runtime.counted import from_metadata, parts
 from autotune.runtime.hal.errors import again
 from autotune.runtime.program_request import Arrays, LoadedProgram, RequestMemory, Submitted
 from autotune.runtime.request import Request, check_timeout
-from autotune.runtime.requests import Requests
+from autotune.runtime.requests import Requests, apart
+from autotune.runtime.room import Room
 
 Answer = list[NDArray[Any]]
 
@@ -51,17 +57,26 @@ class InFlight:
         self._name = f"module {loaded.program.name!r}"
         self._counted = from_metadata(loaded.program.metadata)
         self._most = most
-        self._limit = room
-        self._room: SimpleQueue[None] = SimpleQueue()
-        for _ in range(room):
-            self._room.put(None)
-        self._lock = threading.Lock()
         self._waiting: deque[_Waiting] = deque()
+        self._running: list[None] = []  # its length counts
+        self._starter = Requests()
+        """Begins requests, one thread at a time."""
+        self._room = Room(self._name, room, self._counts, self._look)
+        self._closed = False
+        self._forget()
+        _all.add(self)
+
+    def reset(self) -> None:
+        """Forget the requests and their memory: in the child of a fork the devices are lost."""
+        self._waiting.clear()
+        self._running.clear()
+        self._room.reset()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()  # taken by threads of ours only
         self._free: list[RequestMemory] = []
         self._made = 0
-        self._starter = Requests()
-        """Begins requests when others are over: threads of queues have other work."""
-        self._closed = False
 
     @property
     def closed(self) -> bool:
@@ -94,22 +109,18 @@ class InFlight:
         if not self._made:
             for device in self._loaded.devices.values():
                 device.allocator.admit(timeout)
-        try:
-            self._room.get(timeout=timeout)
-        except Empty:
-            waiting = len(self._waiting)
-            raise DeviceTimeoutError(
-                f"{self._name} had no room for a request within {timeout:g} s: "
-                f"{self._limit - waiting} run and {waiting} wait, of {self._limit} at most"
-            ) from None
-        request.add_done_callback(lambda _: self._room.put(None))
+        self._room.wait(timeout)
         self._waiting.append(_Waiting(request, inputs, outputs, [] if submitted is None else submitted))
-        self._advance()
+        if len(self._running) < self._most:  # else one of those looks when it is over
+            self._look()
         return request
 
     def close(self) -> None:
         """Take no more. Requests that wait fail with UsageError; of those that run fails what has not begun."""
         self._closed = True
+        apart(self._close)
+
+    def _close(self) -> None:
         self._loaded.close()
         self._advance()
         with self._lock:
@@ -120,6 +131,13 @@ class InFlight:
     def too_late(self) -> UsageError:
         """The error of a request that comes too late."""
         return UsageError(f"{self._name} is closed")
+
+    def _counts(self) -> tuple[int, int]:
+        """How many run, and how many wait that were not cancelled."""
+        return len(self._running), sum(not each.request.done() for each in list(self._waiting))
+
+    def _look(self) -> None:
+        self._starter.submit(self._advance)
 
     def _advance(self) -> None:
         """Begin the requests that can."""
@@ -133,6 +151,7 @@ class InFlight:
                     self._refuse(waiting, None, error)
                     continue
                 self._waiting.appendleft(waiting)
+                self._ended()
                 crowded = True  # until one of the others is over
             except BaseException as error:  # noqa: BLE001 - it is that of the request
                 self._refuse(waiting, None, error)
@@ -144,13 +163,14 @@ class InFlight:
         with self._lock:
             if not self._waiting:
                 return None
-            if self._free and not self._closed:
-                return self._waiting.popleft(), self._free.pop()
-            more = not self._made or (not crowded and self._made < self._most and not self._full())
-            if not more and not self._closed:
-                return None
-            self._made += 1
-            return self._waiting.popleft(), None
+            memory = self._free.pop() if self._free and not self._closed else None
+            if memory is None:
+                more = not self._made or (not crowded and self._made < self._most and not self._full())
+                if not more and not self._closed:
+                    return None
+                self._made += 1
+            self._running.append(None)
+            return self._waiting.popleft(), memory
 
     def _full(self) -> bool:
         """Whether a device is to have no new work for now."""
@@ -171,6 +191,7 @@ class InFlight:
         request = waiting.request
         if not request.set_running_or_notify_cancel():
             self._give_back(memory)
+            self._ended()
             return
         try:
             request.check()
@@ -181,20 +202,21 @@ class InFlight:
 
         def done(error: BaseException | None) -> None:
             self._give_back(memory)
+            self._ended()
             if self._waiting:
-                self._starter.submit(self._advance)
+                self._look()
             if error is None:
                 request.set_result(parts(outputs, self._counted) if self._counted else outputs)
             else:
                 # A copy: others have the same error, and the frames of who raises it would keep their memory.
                 request.set_exception(_late(request) or again(error))
 
-        def interrupt() -> None:
+        def stop() -> None:
             for _, submission in list(waiting.submitted):
                 submission.cancel()
 
         memory.start(waiting.inputs, outputs, done, waiting.submitted, request.deadline_ns)
-        request.when_cancelled(interrupt)
+        request.when_cancelled(lambda: self._starter.submit(stop))
 
     def _refuse(self, waiting: _Waiting, memory: RequestMemory | None, error: BaseException) -> None:
         """End a request that could not begin."""
@@ -203,6 +225,12 @@ class InFlight:
         request = waiting.request
         if request.running() or request.set_running_or_notify_cancel():
             request.set_exception(error)
+        self._ended()
+
+    def _ended(self) -> None:
+        """One runs less."""
+        self._running.pop()
+        self._room.tell()
 
     def _give_back(self, memory: RequestMemory) -> None:
         """Keep it for the next request, or give it to others that need it more."""
@@ -229,5 +257,16 @@ def _late(request: Request[Answer]) -> DeviceTimeoutError | None:
         pass
     return None
 
+
+_all: weakref.WeakSet[InFlight] = weakref.WeakSet()
+
+
+def _reset_all() -> None:
+    for each in list(_all):
+        each.reset()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_all)
 
 __all__ = ["Answer", "InFlight"]

@@ -24,6 +24,7 @@ from autotune.runtime.program_request import LoadedProgram, Submitted
 from autotune.runtime.recorded_runs import recorded_runs
 from autotune.runtime.recording import Recording
 from autotune.runtime.request import Request
+from autotune.runtime.requests import apart
 from autotune.runtime.verify_program import verify_program
 
 _MAX_RUNS = 1_000_000
@@ -60,10 +61,9 @@ class PlacedModule:
         devices: Mapping[str, Device] | None = None,
     ) -> None:
         verify_program(program)
-        opened = devices or {name: open_device(name) for name in program.devices}
         self._program = program
         self._signature = Signature(program.name, program.inputs, program.outputs)
-        self._loaded = LoadedProgram.of(program, opened)
+        self._loaded, opened = apart(_loaded, program, devices)
         self._threads = sum(opened[name].info.cores for name in program.devices)
         self._in_flight = len(program.devices) + 1 if in_flight is None else in_flight
         self._requests = InFlight(self._loaded, self._in_flight, room)
@@ -190,7 +190,7 @@ class PlacedModule:
         if self._requests.closed:
             raise self._requests.too_late()
         arrays = self._signature.inputs(self._arrays(inputs))
-        return recorded_runs(self._loaded, arrays[0], self._fresh, runs, in_flight)
+        return apart(recorded_runs, self._loaded, arrays[0], self._fresh, runs, in_flight)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the compiled model to a file that :func:`autotune.load` reads; raises ArtifactError."""
@@ -241,6 +241,13 @@ class PlacedModule:
 
     def _arrays(self, inputs: Inputs) -> list[Any]:
         return self._signature.by_name(inputs) if isinstance(inputs, Mapping) else [*inputs]
+
+
+def _loaded(
+    program: DeviceProgram, devices: Mapping[str, Device] | None
+) -> tuple[LoadedProgram, Mapping[str, Device]]:
+    opened = devices or {name: open_device(name) for name in program.devices}
+    return LoadedProgram.of(program, opened), opened
 
 
 __all__ = ["PlacedModule", "StepEvent"]

@@ -60,14 +60,28 @@ class Requests:
     ) -> None:
         """Run several in the background, each a function of its request; threads are woken once for all."""
         self._waiting.extend(calls)
+        self._serve_more(len(calls))
+
+    def look(self) -> None:
+        """Begin what an interrupted submission left."""
+        self._serve_more(len(self._waiting))
+
+    def _serve_more(self, lacking: int) -> None:
+        """Let threads look for so many requests."""
         # Whoever is neither idle nor to be started looks for itself, when it is done with what it does.
-        lacking = len(calls)
         for _ in range(min(lacking, len(self._idle))):
             self._wakes.put(None)
             lacking -= 1
         free = sum(not stream.locked() for stream in self._served) if lacking > 0 else 0
         for _ in range(min(lacking, free)):
             _thread.start_new_thread(self._serve, ())
+
+    def reset(self) -> None:
+        """Forget the requests: in the child of a fork the threads do not exist, whatever they had taken."""
+        self._waiting.clear()
+        self._idle.clear()
+        self._wakes = SimpleQueue()
+        self._served = [threading.Lock() for _ in self._served]
 
     def finish(self) -> None:
         """Return when all are done, and those that an interrupted submission left: the process ends."""
@@ -129,7 +143,25 @@ def _finish_at_exit() -> None:
     atexit.register(_finish_all)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_all.clear)
+def _reset_all() -> None:
+    for requests in list(_all):
+        requests.reset()
 
-__all__ = ["Requests"]
+
+def apart(function: Callable[..., _Result], *arguments: Any) -> _Result:
+    """Call a function in a thread of ours: Ctrl-C, which the main thread handles, leaves it nothing half done.
+
+    Interrupted, the caller goes on, and the function comes to its end without.
+    """
+    return _apart().submit(function, *arguments).result()
+
+
+@cache
+def _apart() -> Requests:
+    return Requests(streams=64)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_all)
+
+__all__ = ["Requests", "apart"]

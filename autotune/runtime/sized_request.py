@@ -34,8 +34,8 @@ class Workspace:
             before = self.filled[place]
             if before != array.shape and any(old > new for old, new in zip(before, array.shape, strict=True)):
                 whole.fill(0)
+            self.filled[place] = array.shape  # first: Ctrl-C may come in between
             whole[tuple(map(slice, array.shape))] = array
-            self.filled[place] = array.shape
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from queue import Empty, SimpleQueue
-from time import monotonic
 from typing import TypeVar
 
 from autotune.errors import DeviceTimeoutError, UsageError
 from autotune.runtime import layout
 from autotune.runtime.request import Request, check_timeout
 from autotune.runtime.requests import Requests
-
-_LOOK_S = 0.05
-"""Whoever waits for room looks so often, as nothing tells of requests that were cancelled."""
+from autotune.runtime.room import Room
 
 _Result = TypeVar("_Result")
 Call = Callable[[Request[_Result]], _Result]
@@ -31,16 +26,14 @@ class Streams:
             raise UsageError(f"streams and room for requests are 1 or more, got {count} and {room}")
         self._name = name
         self._count = count
-        self._limit = room
         self._running: list[None] = []  # its length counts
-        self._waiters: list[SimpleQueue[None]] = []
-        self.reset()
+        self._requests = Requests(streams=count)
+        self._room = Room(name, room, self._counts, self._requests.look)
 
     def reset(self) -> None:
         """Forget the requests: in the child of a fork their threads do not exist."""
-        self._requests = Requests(streams=self._count)
         self._running.clear()
-        self._waiters.clear()
+        self._room.reset()
 
     def submit(
         self, calls: Sequence[Call[_Result]], timeout: float | None, deadline: float | None
@@ -55,9 +48,8 @@ class Streams:
         given = 0
         try:
             while given < len(calls):
-                if self._room() < 1:
-                    self._await_room(timeout)
-                taken = slice(given, given + max(1, self._room()))
+                self._room.wait(timeout)
+                taken = slice(given, given + max(1, self._room.left))
                 pairs = [(r, self._counted(c)) for r, c in zip(requests[taken], calls[taken], strict=True)]
                 given += len(pairs)
                 self._requests.submit_all(pairs)
@@ -67,26 +59,8 @@ class Streams:
             raise
         return requests
 
-    def _room(self) -> int:
-        return self._limit - self._requests.waiting - len(self._running)
-
-    def _await_room(self, timeout: float | None) -> None:
-        end = None if timeout is None else monotonic() + timeout
-        box: SimpleQueue[None] = SimpleQueue()
-        try:
-            self._waiters.append(box)
-            while self._room() < 1:
-                left = _LOOK_S if end is None else min(_LOOK_S, end - monotonic())
-                if left <= 0:
-                    raise DeviceTimeoutError(
-                        f"{self._name} had no room for a request within {timeout:g} s: "
-                        f"{len(self._running)} run and {self._requests.waiting} wait, of {self._limit} at most"
-                    )
-                with suppress(Empty):
-                    box.get(timeout=left)
-        finally:
-            with suppress(ValueError):
-                self._waiters.remove(box)
+    def _counts(self) -> tuple[int, int]:
+        return len(self._running), self._requests.waiting
 
     def _counted(self, call: Call[_Result]) -> Call[_Result]:
         """The call, counted as running while it does."""
@@ -99,8 +73,7 @@ class Streams:
                 return call(request)
             finally:
                 self._running.pop()
-                for box in list(self._waiters):
-                    box.put(None)
+                self._room.tell()
 
         return run
 

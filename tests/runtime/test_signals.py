@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import as_completed, wait
 from functools import partial
 from types import FrameType
@@ -13,10 +13,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
+import autotune
+from autotune.graph.text import parse_graph
+from autotune.runtime.device_program import DeviceProgram
+from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.module import Module
+from autotune.runtime.placed_module import PlacedModule
 from autotune.runtime.request import Request
-from tests.runtime.interrupts import ROOT, hammered
+from tests.runtime.interrupts import PLACED, ROOT, X, hammered
 from tests.runtime.kernels import chain
 
 # What is on its way when a process forks, is interrupted, and ends.
@@ -79,6 +85,12 @@ def test_a_module_answers_after_thousands_of_signals() -> None:
     assert hammered(3000) >= 3000  # a turn may count up to three
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+@pytest.mark.skipif(len(core_ids()) < 2, reason="one core is no two devices")
+def test_a_placed_module_answers_after_thousands_of_signals() -> None:
+    assert hammered(2000, "cpu") >= 2000
+
+
 def interrupted(step: int, call: Callable[[], object]) -> bool:
     """Whether a call came to an operation of that number, and was interrupted there."""
     passed = 0
@@ -101,6 +113,7 @@ def interrupted(step: int, call: Callable[[], object]) -> bool:
     return False
 
 
+SUM = {"x": ["n"], "y": None}
 WAITS: dict[str, Callable[[Request[Any]], object]] = {
     "result": lambda request: request.result(0),
     "exception": lambda request: request.exception(0),
@@ -136,11 +149,86 @@ def test_a_wait_that_is_interrupted_anywhere_holds_up_nobody(name: str) -> None:
     assert step > 2
 
 
-def test_a_submission_that_is_interrupted_anywhere_holds_up_nobody() -> None:
-    x = np.arange(64, dtype=np.int64)
-    with Module(chain(1, 64), 1, streams=1) as module:
-        step = 1
-        while interrupted(step, lambda: module.submit(x)):
-            assert module.submit(x).result(20)[0][0] == 1, step
-            step += 1
+INTERRUPTED_BY_OPCODES = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+"""Also where Python calls back and swallows what is raised, as weak references do."""
+
+
+@pytest.fixture(scope="module")
+def placed() -> DeviceProgram:
+    if len(core_ids()) < 2:
+        pytest.skip("one core is no two devices")
+    with autotune.compile(parse_graph(PLACED.replace("OTHER", "cpu:1"))) as made:
+        assert isinstance(made, PlacedModule)
+        return made.program
+
+
+@pytest.fixture(params=["whole", "placed"])
+def narrow(request: pytest.FixtureRequest) -> Iterator[Module | PlacedModule]:
+    """A module with room for one request: what is lost of that is missed at once."""
+    made: Module | PlacedModule
+    if request.param == "whole":
+        made = Module(chain(1, 64), 1, streams=1, room=1)
+    else:
+        made = PlacedModule(request.getfixturevalue("placed"), room=1)
+    with made:
+        yield made
+
+
+@pytest.mark.parametrize("used", [False, True], ids=["first", "later"])
+def test_a_submission_that_is_interrupted_anywhere_holds_up_nobody(
+    narrow: Module | PlacedModule, used: bool
+) -> None:
+    if used:
+        narrow(X)
+    step = 1
+    while interrupted(step, lambda: narrow.submit(X)):
+        assert narrow.submit(X, timeout=20).result(20)[0].shape == X.shape, step
+        step += 1
     assert step > 100
+
+
+@pytest.mark.parametrize("while_it_runs", [False, True])
+def test_a_cancellation_of_a_placed_request_that_is_interrupted_holds_up_nobody(
+    placed: DeviceProgram, while_it_runs: bool
+) -> None:
+    with PlacedModule(placed, room=2) as module:
+        step, more = 1, True
+        while more:
+            request = module.submit(X, timeout=20)
+            while while_it_runs and not (request.running() or request.done()):
+                pass
+            more = interrupted(step, request.cancel)
+            assert module.submit(X, timeout=20).result(20)[0].tolist() == (-2 * X).tolist(), step
+            step += 1
+    assert step > 2
+
+
+@INTERRUPTED_BY_OPCODES
+def test_placed_modules_that_are_interrupted_when_opened_and_closed_leave_their_devices_as_they_are(
+    placed: DeviceProgram,
+) -> None:
+    step, opening, closing = 1, True, True
+    with PlacedModule(placed) as other:
+        while opening or closing:
+            opening = opening and interrupted(step, lambda: PlacedModule(placed).close())
+            module = PlacedModule(placed)
+            closing = closing and interrupted(step, module.close)
+            module.close()
+            assert other(X)[0].tolist() == (-2 * X).tolist(), step
+            step += 7  # a step takes milliseconds
+    assert step > 100
+
+
+def test_a_request_of_open_sizes_that_is_interrupted_anywhere_leaves_zeros_behind_the_next() -> None:
+    node = helper.make_node("ReduceSum", ["x", "axis"], ["y"])  # what is behind a request counts
+    x, y = (helper.make_tensor_value_info(name, TensorProto.INT64, dims) for name, dims in SUM.items())
+    axis = numpy_helper.from_array(np.array([0]), "axis")
+    graph = helper.make_graph([node], "open", [x], [y], [axis])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    with autotune.compile_for_sizes(model, {"n": "1..64:64"}) as module:
+        step, long, short = 1, np.arange(61), np.arange(3)
+        assert module(short)[0] == 3
+        while interrupted(step, lambda: module(long)):
+            assert module(short)[0] == 3, step
+            step += 1
+    assert step > 30

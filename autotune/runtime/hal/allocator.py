@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -81,9 +82,8 @@ class Allocator:
         self._low = self._high = capacity + 1  # no watermark
         self._lock = threading.Lock()
         self._free: dict[int, list[Any]] = {}
-        self._cached = 0
         self._holders: dict[int, tuple[str, int]] = {}
-        self._live = self._peak = self._allocations = self._reused = self._failed = self._held_back = 0
+        self._peak = self._allocations = self._reused = self._failed = self._held_back = 0
         self._returned: deque[Allocation] = deque()
         """Given back, perhaps by the garbage collector, which must not wait for a lock."""
         self._waiters: deque[SimpleQueue[None]] = deque()
@@ -139,7 +139,6 @@ class Allocator:
                 self._space, storage, block, self._storage.host_view(storage), label, self._give_back
             )
             self._holders[allocation.number] = (label or "no label", block)
-            self._live += block
             self._peak = max(self._peak, self._live)
             self._over = self._over or self._live >= self._high
         return Buffer(allocation, 0, nbytes)
@@ -153,9 +152,9 @@ class Allocator:
             return
         deadline = None if timeout is None else monotonic() + timeout
         box: SimpleQueue[None] = SimpleQueue()
-        self._waiters.append(box)
         counted = False
         try:
+            self._waiters.append(box)
             while self._closed_gate():
                 if self._refusal is not None:
                     raise again(self._refusal)
@@ -170,7 +169,8 @@ class Allocator:
                 f"waits until that is {_size(self._low)} (high watermark: {_size(self._high)})\n  held by {held}"
             ) from None
         finally:
-            self._waiters.remove(box)
+            with suppress(ValueError):
+                self._waiters.remove(box)
 
     def refuse(self, error: DeviceError) -> None:
         """Let no work in any more: who is held back now, or would be, gets a copy of the error."""
@@ -198,6 +198,14 @@ class Allocator:
                 held_back=self._held_back,
             )
 
+    @property
+    def _live(self) -> int:
+        return sum(block for _, block in list(self._holders.values()))
+
+    @property
+    def _cached(self) -> int:
+        return sum(block * len(kept) for block, kept in list(self._free.items()))
+
     def _closed_gate(self) -> bool:
         with self._lock:
             self._collect()
@@ -208,7 +216,6 @@ class Allocator:
         free = self._free.get(block)
         if free:
             self._reused += 1
-            self._cached -= block
             return free.pop()
         self._drop(max(0, self._capacity - self._live - block))
         try:
@@ -226,7 +233,6 @@ class Allocator:
         for block in sorted(self._free, reverse=True):
             while self._cached > most and self._free[block]:
                 self._storage.release(self._free[block].pop())
-                self._cached -= block
 
     def _give_back(self, allocation: Allocation) -> None:
         self._returned.append(allocation)
@@ -238,15 +244,17 @@ class Allocator:
             box.put(None)
 
     def _collect(self) -> None:
-        """Take back what was returned; the lock is held."""
+        """Take back what was returned; the lock is held.
+
+        Interrupted anywhere it may lose a block that could be kept, and counts rightly.
+        """
         while self._returned:
-            allocation = self._returned.popleft()
-            block = allocation.nbytes
-            if self._holders.pop(allocation.number, None) is None:
-                continue  # given back by two threads at once
-            self._live -= block
-            self._free.setdefault(block, []).append(allocation.storage)
-            self._cached += block
+            allocation = self._returned[0]
+            if (
+                self._holders.pop(allocation.number, None) is not None
+            ):  # not given back by two threads at once
+                self._free.setdefault(allocation.nbytes, []).append(allocation.storage)
+            self._returned.popleft()
         self._drop(self._kept)
         if self._live <= self._low:
             self._over = False

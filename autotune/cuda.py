@@ -54,7 +54,7 @@ that broke, and what a kernel did that may have spoilt its memory (wrong address
 
 
 def call(function: str, *arguments: Any) -> Any:
-    """What a function of the driver returns; raises CudaError with its name."""
+    """Return the result of a function of the driver; raises CudaError with its name."""
     found = driver()
     result, *values = getattr(found, function)(*arguments)
     if int(result):
@@ -69,7 +69,7 @@ def _name(found: Any, result: Any) -> str:
 
 
 def count() -> int:
-    """How many devices there are; raises MissingExtraError, DeviceError."""
+    """Return the number of devices; raises MissingExtraError, DeviceError."""
     driver()
     return int(call("cuDeviceGetCount"))
 

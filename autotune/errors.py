@@ -164,7 +164,7 @@ class MeasureError(AutotuneError):
 
 
 class NoReferenceError(MeasureError):
-    """What the candidates of a workload are checked against cannot be computed: none of them can be measured."""
+    """The reference of a workload's candidates cannot be computed: none of them can be measured."""
 
 
 class CostModelError(AutotuneError):

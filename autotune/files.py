@@ -15,7 +15,7 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Where to write a file that becomes ``path`` when the block ends well, and vanishes when it does not.
+    """Yield the path to write a file to that becomes ``path`` when the block ends well, and vanishes when it does not.
 
     An older file stays until then. What processes left that were killed here more than an hour ago vanishes. Raises
     OSError where it cannot be written.
@@ -48,7 +48,7 @@ _YOUNG_S = 10.0
 
 @contextmanager
 def scratch_folder(prefix: str) -> Iterator[Path]:
-    """A new folder for temporary files, removed at the end of the block.
+    """Yield a new folder for temporary files, removed at the end of the block.
 
     Those of this prefix that were left by processes which were killed are removed too: nobody has a lock on them.
     """

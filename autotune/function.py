@@ -170,7 +170,7 @@ def _target(target: Target | str, threads: int | None) -> Target:
 
 
 def _runner(code: DispatchCode, image: ModuleImage, lookups: Sequence[PlacedLookup]) -> Runner:
-    """What runs the code, on this machine or one of its devices."""
+    """Return the runner of the code, on this machine or one of its devices."""
     from autotune.codegen.interpreter.backend import InterpretedCode
     from autotune.function_runners import InterpreterRunner, MissingDevice, ModelRunner
     from autotune.runtime.device_module import device_for, on_device

@@ -1,4 +1,4 @@
-"""What runs the code of a schedule: the cores of this process, a device, or the interpreter; or nothing here."""
+"""Runners of a schedule's code: the cores of this process, a device, or the interpreter; or nothing here."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class ModelRunner:
         self.model = model
 
     def call(self, inputs: Arrays, outputs: Arrays) -> None:
-        """As a call of the module."""
+        """Call the module."""
         self.model(*inputs, out=outputs)
 
     def time(self, inputs: Arrays, repeat: int) -> Any:
-        """As the module's own."""
+        """Time calls of the module."""
         return self.model.time(inputs, repeat=repeat)
 
 
@@ -109,7 +109,7 @@ class InterpreterRunner:
             self._code.run(number, [memory[n] for n in kernel.buffers], 0, kernel.tiles)
 
     def time(self, inputs: Arrays, repeat: int) -> Any:
-        """Of the interpreter: nothing is learnt from it about other targets."""
+        """Refuse to time the interpreter: nothing is learnt from it about other targets."""
         outputs = self._signature.fresh_outputs()[0]
         times = []
         for _ in range(repeat):

@@ -1,4 +1,4 @@
-"""What the operating system says of this machine: cores that may be used, caches, the processor's name."""
+"""Facts of this machine by the operating system: cores that may be used, caches, the processor's name."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def cache_sizes() -> Mapping[int, int]:
 
 @cache
 def architecture() -> str:
-    """What machine code of this process is for, by LLVM's name."""
+    """Return the architecture of this process's machine code, by LLVM's name."""
     machine = os.uname().machine if hasattr(os, "uname") else os.environ.get("PROCESSOR_ARCHITECTURE", "")
     return {"AMD64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
 
@@ -116,7 +116,7 @@ def instruction_sets() -> frozenset[str]:
 
 @cache
 def _first_processor() -> Mapping[str, str]:
-    """What /proc/cpuinfo says of the first processor; empty where there is no such file."""
+    """Return the fields of /proc/cpuinfo of the first processor; empty where there is no such file."""
     found: dict[str, str] = {}
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:

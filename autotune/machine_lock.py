@@ -151,7 +151,7 @@ def _unlock(file: int) -> None:
 
 
 def _described(file: int) -> str:
-    """Who has the lock, as it has written; empty between two of them. Any user may write there."""
+    """Return the holder of the lock, as it has written; empty between two of them. Any user may write there."""
     try:
         found = json.loads(os.pread(file, 4096, 0))
         pid, what = int(found["pid"]), str(found["what"])

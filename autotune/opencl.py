@@ -97,7 +97,7 @@ def description(of: Any) -> str:
 
 
 def target_of(of: Any) -> Target:
-    """What code for a device may use."""
+    """Return the target of code for a device."""
     from autotune.target import Target
 
     features = [kind(of)]

@@ -77,7 +77,7 @@ def _membership(line: str, controller: str) -> tuple[int, PurePosixPath] | None:
 
 
 def _hierarchy(line: str, root: Path, controller: str) -> _Hierarchy | None:
-    """What a line of ``mountinfo`` mounts, if it is a tree of groups that may have such limits."""
+    """Return the hierarchy that a line of ``mountinfo`` mounts, if it is a tree of groups that may have such limits."""
     place, _, kind = line.partition(" - ")
     system, *_, options = kind.split()
     seen, mounted = place.split()[3:5]

@@ -1,4 +1,4 @@
-"""What is never tuned: paths and dumps. Everything tuned is a knob (see ``search_spaces``).
+"""Settings, which are never tuned: paths and dumps. Everything tuned is a knob (see ``search_spaces``).
 
 Each field has an environment name that derives from the field: ``AUTOTUNE_`` and the name in capitals.
 """
@@ -63,7 +63,7 @@ class Settings:
 
 
 def environment_name(field: str) -> str:
-    """Name of the environment variable of a settings field.
+    """Return the name of the environment variable of a settings field.
 
     >>> environment_name("home")
     'AUTOTUNE_HOME'

@@ -54,7 +54,8 @@ def strided_runs(shape: Sequence[int], strides: Sequence[int]) -> Iterator[tuple
 
 
 def periodic_runs(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
-    """A period and a run, such that all elements lie in the first ``run`` of a period; (0, 0) where all there are do.
+    """Return a period and a run, such that all elements lie in the first ``run`` of a period; (0, 0) where
+    all there are do.
 
     >>> periodic_runs((1, 7, 7, 32), (99, 7 * 64, 64, 1)), periodic_runs((2, 3), (3, 1)), periodic_runs((2, 3), (1, 2))
     ((64, 32), (0, 0), (0, 0))

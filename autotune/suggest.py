@@ -26,7 +26,7 @@ def closest(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """``; did you mean 'x'?`` for the end of a message; empty if nothing known is like ``name``.
+    """Return ``; did you mean 'x'?`` for the end of a message; empty if nothing known is like ``name``.
 
     >>> did_you_mean("sqeezenet", ["squeezenet"], prefix="zoo:")
     "; did you mean 'zoo:squeezenet'?"

@@ -47,7 +47,8 @@ GROUP_BYTES = 16
 
 
 class _InstructionSet(NamedTuple):
-    """What code may use: architecture, LLVM's name of a processor and its features, sorted; vector bits."""
+    """The instructions that code may use: architecture, LLVM's name of a processor and its features,
+    sorted; vector bits."""
 
     arch: str
     cpu: str
@@ -80,7 +81,8 @@ _LEVELS = {
 """Instruction sets by name; as targets their caches are those of a plain server core."""
 
 _LLVM_FEATURES = {"nvptx64": "+ptx78"}
-"""What LLVM is told where features are more than instruction sets: for NVIDIA the version of PTX, that of CUDA 11.8."""
+"""The options of LLVM where features are more than instruction sets: for NVIDIA the version of PTX, that
+of CUDA 11.8."""
 
 
 # The features that change which code is generated or how fast it runs; others would only split the database.
@@ -148,7 +150,7 @@ class Target:
 
     @property
     def name(self) -> str:
-        """What people call it: the processor, or else the level, and how many workers a model uses."""
+        """Return the name that people use: the processor, or else the level, and the number of workers of a model."""
         return f"{self.cpu if self.device == 'generic' else self.device}, {self.threads} threads"
 
     @property
@@ -248,7 +250,7 @@ class Target:
 
     @staticmethod
     def detect(threads: int | None = None) -> Target:
-        """This machine; ``threads`` defaults to the cores that this process may use.
+        """Return this machine's target; ``threads`` defaults to the cores that this process may use.
 
         Where the setting ``host`` names a level, the instruction set is that level's; cores and caches stay those
         of the machine. Raises TargetError for a level that the machine cannot run.
@@ -310,7 +312,7 @@ def _key(target: Target) -> str:
 
 
 def _instruction_set() -> _InstructionSet:
-    """What this machine counts as: its own instruction set, or the level that the settings name."""
+    """Return the instruction set that this machine counts as: its own, or the level that the settings name."""
     own, name = _own_instruction_set(), settings.current().host
     if not name:
         return own
@@ -332,7 +334,7 @@ def _lacks(own: _InstructionSet | Target, other: _InstructionSet | Target) -> li
 
 @cache
 def _own_instruction_set() -> _InstructionSet:
-    """Of the processor itself, whatever the settings say."""
+    """Return the processor's own instruction set, whatever the settings say."""
     import llvmlite.binding as llvm
 
     have = llvm.get_host_cpu_features()

@@ -19,7 +19,7 @@ def versions_of(distributions: Iterable[str]) -> dict[str, str]:
 
 
 def _ours() -> str:
-    """Of the package that this module is in: to import that would be to depend on all that it shows."""
+    """Return our versions: to import that package would be to depend on all that it shows."""
     found: str = sys.modules[__name__.rpartition(".")[0]].__version__
     return found
 

@@ -36,8 +36,8 @@ _LONG_SURVIVORS = 64
 
 
 def predict(space: Space, configs: Sequence[Config] | Population) -> Numbers:
-    """Predicted seconds [n] of candidates of one space, float64, many times too many where they take more than their
-    share of scratch memory (:mod:`cost_models.terms.memory`). Raises KnobError for unknown knobs."""
+    """Return predicted seconds [n] of candidates of one space, float64, many times too many where they take more
+    than their share of scratch memory (:mod:`cost_models.terms.memory`). Raises KnobError for unknown knobs."""
     population = configs if isinstance(configs, Population) else space.of(configs)
     machine = Machine.of(space.target)
     seconds = np.zeros(len(population))
@@ -83,7 +83,7 @@ def default_config(space: Space) -> dict[str, Value]:
 
 
 def default_seconds(space: Space) -> float:
-    """What the model predicts of that candidate."""
+    """Return the model's prediction for that candidate."""
     return _default(space)[1]
 
 
@@ -113,7 +113,7 @@ _ROOM = 4096
 
 
 def remember(defaults: Iterable[Default]) -> None:
-    """Default configurations that another process has found; the oldest make room for them."""
+    """Store default configurations that another process has found; the oldest make room for them."""
     for workload, target, space, config, seconds in defaults:
         _DEFAULTS[workload, target, space] = config, seconds
         while len(_DEFAULTS) > _ROOM:

@@ -1,4 +1,4 @@
-"""Where a dispatch of a model finds its data: time that it takes longer than alone.
+"""Origins of a dispatch's data within a model: time that it takes longer than in isolation.
 
 Alone, a dispatch finds again what it touched a run before, as far as that fits a cache. In a model others run in
 between. What they touch since a piece of memory was last used is its reuse distance (Mattson et al., IBM Systems
@@ -42,8 +42,8 @@ class Distant(NamedTuple):
 
 
 def distant(model: Sequence[Touched], machine: Machine) -> list[Distant]:
-    """For each dispatch of a model, in the order they run, what is further away than when it runs alone, again and
-    again."""
+    """Return for each dispatch of a model, in the order they run, what is further away than when it runs alone,
+    again and again."""
     recent: dict[str, int] = {}
     found: list[Distant] = []
     for again in (False, True):  # the caches are as the run before left them

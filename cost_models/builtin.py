@@ -25,19 +25,19 @@ class Defaults:
     folder: Path | None = None
 
     def levels(self) -> list[str]:
-        """What there is a model for."""
+        """Return the levels that have a model."""
         if self.folder is None or not self.folder.is_dir():
             return []
         return sorted(path.name for path in self.folder.iterdir())
 
     def level(self, target: Target) -> str | None:
-        """The level whose model is for this target: that of its vectors. None where there is none, or one that this
-        version of autotune cannot use."""
+        """Return the level whose model is for this target: that of its vectors. None where there is none, or one
+        that this version of autotune cannot use."""
         name = _LEVELS.get((target.arch, target.vector_bits), "")
         return name if name in self.levels() and stored.readable(self._of(name)) else None
 
     def manifest(self, level: str) -> ModelManifest:
-        """What a model is; raises CostModelError for an unknown level."""
+        """Return the manifest of a model; raises CostModelError for an unknown level."""
         return ModelManifest.read(self._of(level))
 
     def load(self, level: str, threads: int = 1) -> CostModel:
@@ -57,7 +57,7 @@ SHIPPED = Defaults(Path(__file__).with_name("builtin_models"))
 
 
 def title(level: str) -> str:
-    """What people know a model by."""
+    """Return the name of a model that people know."""
     return f"built in ({level})"
 
 

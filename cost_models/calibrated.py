@@ -1,4 +1,4 @@
-"""What was measured of machines, kept in the settings' home folder: one JSON file a machine.
+"""Measurements of machines, stored in the settings' home folder: one JSON file a machine.
 
 Whoever compiles or looks up reads what is there and never measures. Cores of equal hardware share a file, whatever
 number of threads a target uses.
@@ -49,7 +49,7 @@ FIELDS: Mapping[str, tuple[float, float]] = {
     "tile_seconds": (0.0, 1e-4),
     "fork_seconds": (1e-9, 1e-2),
 }
-"""What may be measured, with what is plausible: anything beyond was disturbed. Units are those of Machine."""
+"""The measured fields, with plausible ranges: anything beyond was disturbed. Units are those of Machine."""
 TABLE = "table"
 """The setting ``machine`` that leaves everything to the table."""
 
@@ -58,7 +58,7 @@ _LOG = logging.getLogger("autotune.calibration")
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was measured of a machine. ``disturbed`` names what was not steady, for which the table stands."""
+    """The measurements of a machine. ``disturbed`` names what was not steady, for which the table stands."""
 
     values: Mapping[str, float]
     disturbed: tuple[str, ...] = ()
@@ -113,7 +113,8 @@ def _name_of(target: Target) -> str:
 
 
 def find(target: Target, *, fresh: bool = False) -> Calibration | None:
-    """What is kept of the machine of a target; None for nothing, and where the settings want the table.
+    """Return the stored measurements of the machine of a target; None without any, and where the settings
+    want the table.
 
     ``fresh`` looks again for what another process may have kept since.
     """
@@ -128,7 +129,7 @@ def find(target: Target, *, fresh: bool = False) -> Calibration | None:
 
 @lru_cache(maxsize=64)
 def _read(path: Path) -> Calibration | None:
-    """A process reads a file once, so that its answers do not change while it runs."""
+    """Read a file once in a process, so that its answers do not change while it runs."""
     try:
         return Calibration.from_json(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:

@@ -14,8 +14,8 @@ from cost_models.ranker import ROUNDS, Ranker, Say, analytic_scores
 
 RANDOM, ANALYTIC, KNOBS = "random", "analytic", "knobs"
 NAMES = (RANDOM, ANALYTIC, KNOBS, *OBJECTIVES)
-"""What can be judged: chance, the analytic model alone, a model that sees the values of the knobs only, and a
-ranker for each objective."""
+"""The rankers that can be judged: chance, the analytic model alone, a model that sees the values of the knobs only,
+and a ranker for each objective."""
 
 
 def scores(
@@ -42,7 +42,7 @@ def scores(
 
 
 def _by_knobs(data: Dataset, folds: Mapping[str, int], rounds: int) -> boosters.Scores:
-    """By the knobs' values and nothing else: what a model that knows no loop nest is worth elsewhere."""
+    """Return scores by the knobs' values and nothing else: a baseline that knows no loop nest."""
     of_row = np.asarray([folds[key] for key in data.workloads], np.intp)[data.groups]
     found = np.zeros(len(data), np.float32)
     order = np.argsort(data.groups, kind="stable")

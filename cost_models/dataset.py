@@ -59,11 +59,11 @@ class Dataset:
 
     @property
     def valid(self) -> NDArray[np.bool_]:
-        """Which rows have a latency, bool [n]."""
+        """Return which rows have a latency, bool [n]."""
         return ~np.isnan(self.latency)
 
     def rows_of(self, workloads: Iterable[str]) -> NDArray[np.bool_]:
-        """Which rows belong to the given workload keys, bool [n]."""
+        """Return which rows belong to the given workload keys, bool [n]."""
         wanted = set(workloads)
         of_group = np.asarray([key in wanted for key in self.workloads], dtype=np.bool_)
         return of_group[self.groups] if len(of_group) else np.zeros(0, dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""What is derived of measured configurations: their features, for which the loop nests of a space are worked out."""
+"""Features of measured configurations, for which the loop nests of a space are worked out."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Derived:
         return replace(self, **{name: getattr(self, name)[rows] for name in ROWS})
 
     def joined(self, more: Derived) -> Derived:
-        """With further configurations of the same space."""
+        """Return it joined with further configurations of the same space."""
         parts: dict[str, Any] = {
             name: np.concatenate([getattr(self, name), getattr(more, name)]) for name in ROWS
         }
@@ -64,7 +64,7 @@ FACTS = tuple(field.name for field in fields(Derived) if field.name not in ROWS)
 
 
 def digest(config: Config) -> bytes:
-    """What tells a configuration from others of its space."""
+    """Return the digest that tells a configuration from others of its space."""
     return hashlib.blake2b(repr(sorted(config.items())).encode(), digest_size=12).hexdigest().encode()
 
 

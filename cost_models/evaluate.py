@@ -1,4 +1,4 @@
-"""How good is a ranking on workloads that its model has not seen?
+"""The quality of a ranking on workloads that its model has not seen.
 
 Every workload counts alike, whatever it takes: sums of nanoseconds would let the slowest decide. Intervals are over
 workloads.
@@ -31,7 +31,7 @@ the first k), the mean over k up to :data:`BATCH`."""
 
 @dataclass(frozen=True)
 class Judgement:
-    """What scores are worth on each of ``workloads``: ``values`` [workloads, :data:`MEASURES`], of so many ``rows``."""
+    """The quality of scores on each of ``workloads``: ``values`` [workloads, :data:`MEASURES`], of so many ``rows``."""
 
     workloads: tuple[str, ...]
     families: tuple[str, ...]
@@ -47,7 +47,7 @@ class Judgement:
         return np.asarray(self.values[:, MEASURES.index(measure)])
 
     def interval(self, measure: str) -> ConfidenceInterval:
-        """The mean over the workloads."""
+        """Return the interval of the mean over the workloads."""
         found = self.of(measure)
         return ConfidenceInterval.of(found[~np.isnan(found)])
 
@@ -85,7 +85,7 @@ class Judgement:
 
 
 def judge(scores: NDArray[np.floating[Any]], data: Dataset) -> Judgement:
-    """What ``scores`` [n] (higher = faster) of valid rows are worth; groups of one row say nothing.
+    """Return the quality of ``scores`` [n] (higher = faster) of valid rows; groups of one row say nothing.
 
     A workload on several targets counts once, with the mean of them.
     """
@@ -129,7 +129,8 @@ def _measured(
 def pairwise_accuracy(
     scores: NDArray[Any], latency: NDArray[np.float64], noise: NDArray[np.float64]
 ) -> float:
-    """Share of the pairs beyond noise that the scores order right, a tied score counts half; NaN without any."""
+    """Return the share of the pairs beyond noise that the scores order right, a tied score counts half;
+    NaN without any."""
     if len(scores) > _MOST:
         picked = np.random.default_rng(0).choice(len(scores), _MOST, replace=False)
         scores, latency, noise = scores[picked], latency[picked], noise[picked]

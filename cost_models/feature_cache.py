@@ -49,11 +49,11 @@ class FeatureCache:
 
     @staticmethod
     def of_user() -> FeatureCache:
-        """In the settings' cache folder."""
+        """Return the cache in the settings' cache folder."""
         return FeatureCache(settings.current().cache_path() / "features")
 
     def derived(self, workload: str, target: str, space_key: str, configs: Sequence[Config]) -> Derived:
-        """What :func:`cost_models.derived.derive` finds: read back, or worked out and kept."""
+        """Return the result of :func:`cost_models.derived.derive`: read back, or worked out and stored."""
         path = self._path(workload, target, space_key)
         if path is None:
             return derive(workload, target, space_key, configs)

@@ -1,4 +1,4 @@
-"""Whether a new cost model takes the place of the one in use: only for a gain beyond doubt."""
+"""The promotion of a new cost model in the place of the one in use: only for a statistically significant gain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONFIDENCE = 0.99
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a model is promoted and why; ``gain``: how much faster the best of its first candidates is."""
+    """The decision about a model and its reason; ``gain``: how much faster the best of its first candidates is."""
 
     promoted: bool
     reason: str

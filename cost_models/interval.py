@@ -23,7 +23,7 @@ class ConfidenceInterval:
 
     @staticmethod
     def of(values: NDArray[np.float64], confidence: float = CONFIDENCE) -> ConfidenceInterval:
-        """The mean of independent values with its bootstrap interval (BCa, Efron 1987)."""
+        """Return the mean of independent values with its bootstrap interval (BCa, Efron 1987)."""
         from scipy.stats import bootstrap
 
         mean = float(values.mean())

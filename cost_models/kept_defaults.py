@@ -112,7 +112,8 @@ def _identity(space: Space) -> str:
 
 @lru_cache(maxsize=8)
 def _lines(path: Path) -> dict[str, str]:
-    """What a file has, by the keys of workload and space; a process reads it once, and looks into few of its lines."""
+    """Return a file's lines, by the keys of workload and space; a process reads it once, and looks into
+    few of its lines."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:

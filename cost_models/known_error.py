@@ -1,4 +1,4 @@
-"""How far the analytic model's seconds are from measured ones, by family of search spaces.
+"""Errors of the analytic model's seconds against measured ones, by family of search spaces.
 
 The model ranks candidates of one space, for which a common factor does not matter. Where its seconds are shown or
 added up, they are divided by the ``scale`` of the family, and ``spread`` gives their interval.
@@ -49,7 +49,7 @@ FAMILIES: Mapping[str, KnownError] = MappingProxyType(
 or more are recorded in results/runs (two threads) have what `autotune bench predictions --from results/runs/avx512`
 finds, the others what earlier recordings gave (one thread)."""
 MACHINE = KnownError(1.0, 0.15)
-"""What whole models are off by in addition: machines, hours, and the places of code and arrays in a process."""
+"""The additional error of whole models: machines, hours, and the places of code and arrays in a process."""
 LEVEL = KnownError(1.44, 0.6)
 """The same where all that is known of the processor is a level such as x86-64-v3. Code for it on a Zen 4 takes 1 / 1.44
 of what is predicted, after the scale of its family, with a spread of 0.36 over 55 workloads
@@ -67,8 +67,8 @@ def of_machine(target: Target) -> KnownError:
 
 
 def of_sum(parts: Iterable[tuple[str, float, float]], common: float) -> float:
-    """The spread of a sum of latencies, each with the workload that it is of, and its spread, beside what they have in
-    common.
+    """Return the spread of a sum of latencies, each with the workload that it is of, and its spread, beside what
+    they have in common.
 
     Errors of the same workload are equal, and those of different ones independent.
     """

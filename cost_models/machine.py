@@ -1,4 +1,4 @@
-"""What the cost model's terms assume of a machine: numbers that were measured or fitted, and nothing else.
+"""Assumptions of the cost model's terms about a machine: numbers that were measured or fitted, and nothing else.
 
 Terms (:mod:`cost_models.terms`) multiply what a loop nest counts by what a machine takes for it.
 """
@@ -126,8 +126,8 @@ class Machine:
     streams: float = 16.0
     """Lines that prefetchers follow at a time, each in a page of its own: 32 side by side take longer."""
     fetched_cost: float = 0.88
-    """What bytes cost that instructions fetch, across pages too. On a Zen 4 relu and a scaled sum take 1.1 to 1.6 times
-    as long with it, x * sigmoid(x) as long as without."""
+    """The cost of bytes that instructions fetch, across pages too. On a Zen 4 relu and a scaled sum take 1.1 to 1.6
+    times as long with it, x * sigmoid(x) as long as without."""
     fetch_reach: float = 2048.0
     """Bytes that a core reads while the first of them are on their way: relu and x * sigmoid(x)."""
     least_reach: float = 256.0
@@ -170,7 +170,7 @@ class Machine:
 
     @staticmethod
     def of(target: Target) -> Machine:
-        """What was measured of ``target``, else what the table says of it; its caches, threads and registers."""
+        """Return the measurements of ``target``, else the table's numbers; its caches, threads and registers."""
         kept = calibrated.find(target)
         return _machine(target, frozenset() if kept is None else frozenset(kept.trusted.items()))
 

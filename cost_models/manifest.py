@@ -26,7 +26,7 @@ class Source:
 
 @dataclass(frozen=True)
 class ModelManifest:
-    """What a stored model is.
+    """The description of a stored model.
 
     ``files`` maps file names to SHA-256, a file a member. ``folds`` maps the keys of all workloads that it has seen to
     the member that has not seen this one. ``metrics`` are means with their intervals, by the name of what was judged:

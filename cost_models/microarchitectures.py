@@ -1,4 +1,4 @@
-"""What is known of processors without measuring them: the table that the cost model uses where nothing is measured.
+"""A table of processors, which the cost model uses where nothing is measured.
 
 Widths are bytes a cycle, so that they hold for vectors of any size. Ports, latencies and widths: the optimisation
 manuals of Intel (248966) and AMD (56305, 56665, 57647, 58455), of Arm for Neoverse N1 (PJDOC-466751330-9707), and
@@ -137,7 +137,7 @@ _GENERIC: Mapping[str, Core] = MappingProxyType(
 
 
 def core_of(cpu: str, arch: str) -> Core:
-    """What is known of a processor, else of its architecture."""
+    """Return the table's entry of a processor, else of its architecture."""
     return CORES.get(cpu) or _GENERIC.get(arch, _SKYLAKE_SERVER)
 
 

@@ -1,4 +1,4 @@
-"""What a learned model is trained for: the order of pairs, the latency itself, or to be among the fastest.
+"""Training objectives of a learned model: the order of pairs, the latency itself, or to be among the fastest.
 
 Labels are latencies with their noise. `autotune models evaluate --rankings` measures them on held-out workloads.
 """

@@ -1,4 +1,4 @@
-"""Which candidates to try together: the best scored, as far as they are not all wrong for the same reason.
+"""Candidates to try together: the best scored, as far as they are not all wrong for the same reason.
 
 A model errs alike on candidates that share most of their choices, so the best of several such readings is hardly better
 than one. Candidates are picked one after the other for their score and for what is uncertain of them given those

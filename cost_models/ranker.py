@@ -74,7 +74,7 @@ class Ranker:
             return Ranker(tuple(pool.map(member, range(count))), dict(folds), threads)
 
     def each(self, x: features.Matrix) -> NDArray[np.float32]:
-        """What every member says of rows [n, F]: scores float32 [members, n]."""
+        """Return the scores of rows [n, F] by every member: float32 [members, n]."""
         margin = _PRIOR * analytic_scores(x)
         scores = np.stack([boosters.predict(member, x, self.threads, margin) for member in self.members])
         return np.asarray(margin + _TRUST * (scores - margin))
@@ -84,8 +84,8 @@ class Ranker:
         return np.asarray(self.each(x).mean(axis=0), dtype=np.float32)
 
     def held_out(self, data: Dataset) -> boosters.Scores:
-        """Scores [n] that know nothing of the row's workload: of the member that has not seen it, or of all where
-        none has."""
+        """Return scores [n] that know nothing of the row's workload: of the member that has not seen it, or of all
+        where none has."""
         scores = self.each(data.x)
         of_group = np.asarray([self.folds.get(key, -1) for key in data.workloads], np.intp)
         fold = of_group[data.groups]
@@ -94,7 +94,7 @@ class Ranker:
 
 
 def _comparable(data: Dataset) -> Dataset:
-    """Without the groups that have nothing to compare: one row, or equal latencies."""
+    """Return the data without the groups that have nothing to compare: one row, or equal latencies."""
     count = len(data.workloads)
     least, most = np.full(count, np.inf), np.full(count, -np.inf)
     np.minimum.at(least, data.groups, data.latency)

@@ -34,7 +34,7 @@ from cost_models.stored import KIND, CostModel
 
 _CURRENT = "CURRENT"
 ANALYTIC, BUILT_IN = "analytic", "builtin"
-"""What :meth:`Registry.use` takes beside the versions."""
+"""The names that :meth:`Registry.use` takes beside the versions."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class Registry:
             return ""  # nothing that this user could have stored or can read
 
     def serving(self, target: Target, threads: int = 1) -> CostModel | None:
-        """The model that jobs for ``target`` begin with: the version in use or, without one that can be read, the one
-        that is built in; None for the analytic model alone."""
+        """Return the model that jobs for ``target`` begin with: the version in use or, without one that can be read,
+        the one that is built in; None for the analytic model alone."""
         name = self.current()
         if name is not None and self.readable(name):
             return self.load(name, threads)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RetrainReport:
-    """What a retraining did and why.
+    """The outcome of a retraining and its reason.
 
     ``judged`` has the new model, the one in use (if any) and the analytic one, all on the same workloads, each by a
     model that has not seen it.
@@ -45,7 +45,7 @@ class RetrainReport:
     judged: Mapping[str, Judgement] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, the new model's metrics by family and by model too."""
+        """Return it as plain values, the new model's metrics by family and by model too."""
         plain = ("replaced", "reason", "runs", "workloads", "skipped", "version")
         gain = self.gain and [self.gain.mean, self.gain.low, self.gain.high]
         new = self.judged.get("new")
@@ -116,7 +116,7 @@ def retrain(
 
 
 def _together(tables: Mapping[str, DataFrame]) -> tuple[DataFrame, tuple[Source, ...]]:
-    """The runs of all databases, a run that several have once, and what each gave."""
+    """Return the runs of all databases, a run that several have once, and what each gave."""
     import pandas
 
     sources = tuple(_source(name, table) for name, table in tables.items())

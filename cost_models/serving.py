@@ -1,4 +1,4 @@
-"""What the cost model in use says of measured runs: what a new one has to beat."""
+"""Scores of measured runs by the cost model in use: what a new one has to beat."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANALYTIC = "the analytic model alone"
 
 @dataclass(frozen=True)
 class Serving:
-    """What serves, by name, and its held-out ``scores`` [n], None where that is the analytic model alone.
+    """The serving model, by name, and its held-out ``scores`` [n], None where that is the analytic model alone.
 
     ``note``: where the version in use cannot be compared, a word on why.
     """

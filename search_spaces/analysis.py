@@ -1,4 +1,4 @@
-"""What a recipe needs to know of a region's program: its stages, and how reads depend on loops."""
+"""Facts of a region's program that recipes need: its stages, and the dependence of reads on loops."""
 
 from __future__ import annotations
 

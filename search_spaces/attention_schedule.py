@@ -125,7 +125,7 @@ class _Attention:
         return merged, keys, product
 
     def _softmax(self, parent: Stage, loop: IterVar) -> None:
-        """Sums, exponentials and maxima of the rows of a block."""
+        """Schedule sums, exponentials and maxima of the rows of a block."""
         lanes, count = self.shape.lanes, self._vectors_of(self.shape.block)
         for suffix in ("sum", "exp", "max"):  # readers first
             stage = self._attach(suffix, parent, loop)
@@ -154,7 +154,8 @@ class _Attention:
         self._tile(masked, loops, "score_", self._stage("scores"))
 
     def _transpose_keys(self, heads: IterVar | None) -> None:
-        """Keys in panels of one vector, for a head or for all of them beforehand: tiles of any width read them."""
+        """Store keys in panels of one vector, for a head or for all of them beforehand: tiles of any width
+        read them."""
         keys = self._stage("keys")
         *lead, column, row = (f"i{number}" for number in range(len(_axes(keys))))
         lanes = min(self.shape.lanes, self.shape.block)
@@ -171,7 +172,7 @@ class _Attention:
             stage.parallel(stage.fuse(*outer) if len(outer) > 1 else outer[0], when=self.config["parallel"])
 
     def _copy_values(self, product: Stage, heads: IterVar | None) -> None:
-        """Values in dense rows; only worth it where theirs are far apart."""
+        """Store values in dense rows; only worth it where theirs are far apart."""
         assert isinstance(product.op, ComputeOp)
         (values,) = (t for t in product.op.input_tensors if isinstance(t.op, PlaceholderOp))
         stage = self.schedule[self.schedule.cache_read(values, "global", [product])]

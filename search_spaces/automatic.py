@@ -51,7 +51,7 @@ class Automatic:
         return Division(schedule, self.target).regions()
 
     def config(self, chosen: Mapping[str, Config]) -> dict[str, Value]:
-        """What was chosen for regions, by the names of their stored stages, as a configuration of the program."""
+        """Return the choices for regions, by the names of their stored stages, as a configuration of the program."""
         return {
             knob_name(stored, name): value
             for stored, config in chosen.items()

@@ -48,7 +48,7 @@ class ChainRecipe:
     lanes: int
 
     def steps(self, schedule: Schedule, config: Choices) -> None:
-        """The result by blocks, and in them the convolutions before it."""
+        """Schedule the result by blocks, and in them the convolutions before it."""
         *before, last = self.links
         kept = {op.name for link in self.links for op in (link.anchor, link.stored)}
         kept |= {link.padding.name for link in self.links if link.padding and not link.reads_few}
@@ -109,7 +109,7 @@ class ChainRecipe:
         return tiles
 
     def _reduction(self, stage: Stage, size: int, lanes: int, unroll: int) -> None:
-        """Reduction outside, pixels unrolled, vectors innermost; ``size`` is that of the window."""
+        """Order the loops: reduction outside, pixels unrolled, vectors innermost; ``size`` is that of the window."""
         assert isinstance(stage.op, ComputeOp)
         *around, pixel, channel = stage.op.axis
         *window, last = stage.op.reduce_axis

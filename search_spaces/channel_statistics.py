@@ -37,7 +37,7 @@ class ChannelRecipe(RowsRecipe):
     sums: tuple[str, ...] = ()
 
     def steps(self, schedule: Schedule, config: Choices) -> None:
-        """Sums in parts, what is little as it comes, the rest inlined into the image."""
+        """Schedule sums in parts, small stages as they come, the rest inlined into the image."""
         for stage in list(schedule.order()):
             if isinstance(stage.op, PlaceholderOp):
                 continue

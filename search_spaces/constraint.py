@@ -29,7 +29,7 @@ class Constraint:
     help: str = ""
 
     def mask(self, columns: Columns) -> NDArray[np.bool_]:
-        """Which of the n candidates keep the rule, bool [n]."""
+        """Return which of the n candidates keep the rule, bool [n]."""
         mine = {name: columns[name] for name in self.knobs}
         n = len(next(iter(mine.values())))
         result = np.asarray(self.holds(mine))

@@ -37,7 +37,7 @@ def space(workload: AnyWorkload, target: Target, shape: TileShape) -> Space:
 
 
 def pack_knob(shape: TileShape) -> list[Knob]:
-    """Panels are free where the operand is a compile-time constant, and cost a pass where it is not."""
+    """Return the knob of panels: free where the operand is a compile-time constant, else they cost a pass."""
     if shape.weights is None:
         return []
     if shape.dot is not None:

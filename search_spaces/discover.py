@@ -28,7 +28,7 @@ _MAX_COMBINATIONS = 4096
 
 @dataclass
 class Discovery:
-    """What the runs so far declared."""
+    """The declarations of the runs so far."""
 
     found: dict[str, Knob] = field(default_factory=dict)
     required: dict[tuple[str, tuple[Expression, ...]], Requirement] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Discovery:
 
     @property
     def constraints(self) -> tuple[Constraint, ...]:
-        """What was required of knobs."""
+        """Return the requirements on knobs."""
         return tuple(made for r in self.required.values() if (made := constraint_of(r)).knobs)
 
     def _note(self, record: KnobRecord) -> None:
@@ -103,7 +103,7 @@ class Discovery:
         }
 
     def _legal(self, columns: Columns) -> NDArray[np.bool_]:
-        """What keeps the constraints that are known."""
+        """Return the candidates that keep the constraints that are known."""
         mask = np.ones(len(next(iter(columns.values()))), dtype=np.bool_)
         for constraint in self.constraints:
             mask &= constraint.mask(columns)

@@ -73,7 +73,7 @@ class FlatRecipe:
         return min(self.lanes, self.columns)
 
     def steps(self, schedule: Schedule, config: Choices) -> None:
-        """Everything is inlined into the outputs."""
+        """Inline everything into the outputs."""
         for stage in [schedule[op.name] for op in self.stages]:
             if stage.op.name != self.output.name:
                 schedule_plain(stage, self.lanes, inline=True)
@@ -83,7 +83,7 @@ class FlatRecipe:
                 self._output(stage, config)
 
     def _output(self, stage: Stage, config: Choices) -> None:
-        """The loops of the output."""
+        """Schedule the loops of the output."""
         raise NotImplementedError
 
 

@@ -58,7 +58,7 @@ class Population:
         return (slice(start, start + size) for start in range(0, len(self), size))
 
     def distinct(self) -> Population:
-        """Without repeated candidates; the first of each is kept, the order too."""
+        """Return the population without repeated candidates; the first of each is kept, the order too."""
         _, first = np.unique(self.codes(), return_index=True)
         return self.take(np.sort(first))
 
@@ -72,8 +72,8 @@ class Population:
         return rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
 
     def distances(self, others: Population) -> NDArray[np.float64]:
-        """How far each candidate is from each of the others [n, m]: each knob counts up to 1, an ordered one by its
-        steps."""
+        """Return the distance of each candidate from each of the others [n, m]: each knob counts up to 1, an ordered
+        one by its steps."""
         found = np.zeros((len(self), len(others)))
         for position, knob in enumerate(self.knobs):
             apart = np.abs(self.indexes[:, None, position] - others.indexes[:, position])
@@ -82,7 +82,8 @@ class Population:
 
     @staticmethod
     def of(knobs: tuple[Knob, ...], configs: Sequence[Config]) -> Population:
-        """From configurations that name every knob; raises KnobError for a value that is not legal."""
+        """Return a population of configurations that name every knob; raises KnobError for a value that is
+        not legal."""
         rows = [[knob.index(config[knob.name]) for knob in knobs] for config in configs]
         return Population(knobs, np.asarray(rows, dtype=np.int16).reshape(len(configs), len(knobs)))
 

@@ -51,7 +51,7 @@ def _in_one_piece(read: ReadForm, op: ComputeOp) -> bool:
 
 
 def iterations(distance: Any, nbytes: Any) -> Any:
-    """How many iterations of ``nbytes`` are ``distance`` bytes, at least one; numbers or knob values."""
+    """Return the iterations of ``nbytes`` that are ``distance`` bytes, at least one; numbers or knob values."""
     return maximum(1, ceil_div(distance, maximum(1, nbytes)))
 
 

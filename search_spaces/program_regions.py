@@ -182,7 +182,7 @@ class Division:
         return once or bool(stage.op.reduce_axis) or self._recomputed(stage)
 
     def _uses(self, stage: Stage, reader: Stage) -> float:
-        """How often a reader takes an element."""
+        """Return the number of times that a reader takes an element."""
         found = [read for expr in reader.computed("automatic").body for read in reads(expr)]
         distinct = {expr_text(read) for read in found if self.s[read.tensor] is stage}
         return len(distinct) * _points(reader) / max(1, math.prod(stage.op.shape))

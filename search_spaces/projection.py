@@ -20,7 +20,7 @@ _NEAREST = 1024
 _SAMPLES = 4096
 
 Costs = Mapping[str, NDArray[np.float64]]
-"""What each value of a knob costs, by its name."""
+"""The cost of each value of a knob, by its name."""
 
 
 def projected(space: Space, config: Config, otherwise: Config) -> dict[str, Value]:
@@ -34,7 +34,7 @@ def projected(space: Space, config: Config, otherwise: Config) -> dict[str, Valu
 
 
 def nearest(space: Space, costs: Costs) -> dict[str, Value]:
-    """What :meth:`search_spaces.space.Space.nearest` describes."""
+    """Return the nearest configuration, as :meth:`search_spaces.space.Space.nearest` describes."""
     found: dict[str, Value] = {}
     least = {knob.name: knob.values[int(costs[knob.name].argmin())] for knob in space.knobs}
     if space.broken(least) is None:

@@ -1,4 +1,4 @@
-"""What a search space says about itself: sizes, and what each constraint removed."""
+"""The report of a search space: sizes, and the candidates that each constraint removed."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class RowShape:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return max(1, math.prod(self.output.shape[: self.rank]))
 
     @cached_property
@@ -59,7 +59,7 @@ class RowShape:
         return tuple(name for name in self.wide if self.readers(name) > 1)
 
     def readers(self, name: str) -> int:
-        """How many stages read the stage called ``name``."""
+        """Return the number of stages that read the stage called ``name``."""
         return sum(any(tensor.op.name == name for tensor in op.input_tensors) for op in self.stages)
 
 

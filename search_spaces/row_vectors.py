@@ -28,7 +28,7 @@ def vectorize_row(stage: Stage, axes: Sequence[IterVar], lanes: int, count: Any)
 
 
 def fetch_next_row(stage: Stage, steps: IterVar) -> None:
-    """While ``stage`` computes a row in ``steps``, fetch the row after it, which follows in memory.
+    """Fetch the row after the one that ``stage`` computes in ``steps``, which follows in memory.
 
     Arithmetic then hides the way of a row to the core; without it the first pass over the next row waits.
     """

@@ -46,7 +46,7 @@ class RowRecipe:
     lanes: int
 
     def steps(self, schedule: Schedule, config: Choices) -> None:
-        """Row by row."""
+        """Schedule row by row."""
         output = schedule[self.shape.output.name]
         if config.get("parts", 1) != 1:
             self._split(schedule, config)
@@ -74,7 +74,7 @@ class RowRecipe:
                 stage.set_scope("local")
 
     def _split(self, schedule: Schedule, config: Choices) -> None:
-        """Few long rows: parts of each row are reduced in parallel, then the parts."""
+        """Reduce parts of few long rows in parallel, then the parts."""
         self._inline(schedule)
         stage = schedule[self.shape.reductions[0].name]
         assert isinstance(stage.op, ComputeOp)
@@ -144,7 +144,7 @@ class RowRecipe:
 
 
 def _parts(shape: RowShape, target: Target) -> tuple[Value, ...]:
-    """In how many pieces a row may be cut: where there are too few rows for the workers."""
+    """Return the numbers of pieces of a row: where there are too few rows for the workers."""
     few = shape.rows < 4 * target.threads and shape.rows * shape.columns >= _PARALLEL_WORK
     reduction = shape.reductions[0]
     if len(shape.reductions) > 1 or not few or line_axis(reduction) is not reduction.reduce_axis[-1]:

@@ -34,7 +34,7 @@ class SequentialRecipe:
     lanes: int
 
     def steps(self, schedule: Schedule, config: Choices) -> None:
-        """One nest a stage."""
+        """Schedule one nest a stage."""
         order = schedule.order()
         read = {t.op for stage in order if isinstance(stage.op, SequentialOp) for t in stage.op.input_tensors}
         for stage in order:
@@ -45,7 +45,7 @@ class SequentialRecipe:
 
 
 def _points(stage: Stage, config: Choices) -> None:
-    """The points of a kernel, in blocks of neighbours."""
+    """Share the points of a kernel, in blocks of neighbours."""
     assert isinstance(stage.op, SequentialOp)
     axes = [axis for axis in stage.op.axis if axis.extent > 1]
     if not axes or 0 in stage.op.shape:

@@ -199,7 +199,7 @@ class Sketch:
             record.recording = False
 
     def _try(self, config: Config) -> tuple[KnobRecord, AutotuneError | None]:
-        """A run for what it declares; what it refuses comes second."""
+        """Run it for what it declares; return its refusal second."""
         schedule, record = self._fresh(config)
         try:
             self._call(schedule, record)

@@ -124,7 +124,7 @@ class Space:
         return all(group.exact for group in self.groups)
 
     def size(self) -> int:
-        """How many legal configurations there are (an estimate unless :attr:`exact`)."""
+        """Return the number of legal configurations (an estimate unless :attr:`exact`)."""
         total = 1.0
         for group in self.groups:
             total *= group.size()
@@ -172,7 +172,7 @@ class Space:
         return Population.of(self.knobs, configs)
 
     def legal(self, columns: Columns) -> NDArray[np.bool_]:
-        """Which of n candidates keep all constraints, bool [n]."""
+        """Return which of n candidates keep all constraints, bool [n]."""
         result = np.ones(len(next(iter(columns.values()))), dtype=np.bool_)
         for constraint in self.constraints:
             result &= constraint.mask(columns)
@@ -236,7 +236,7 @@ class Space:
         return self._settled(population.take(self.legal(population.columns()))).distinct()
 
     def _settled(self, population: Population) -> Population:
-        """What a user's function takes, with the defaults for knobs that make no difference."""
+        """Return the candidates of a user's function, with the defaults for knobs that make no difference."""
         if self.sketch is None or not len(population):
             return population
         indexes = population.indexes.copy()

@@ -43,7 +43,7 @@ class StrassenRecipe:
         return structure(self.workload.expressions)
 
     def steps(self, schedule: Schedule, config: Choices) -> None:
-        """One nest, by rows of a quarter and steps of vectors."""
+        """Schedule one nest, by rows of a quarter and steps of vectors."""
         plan = self.shape
         for op in (*plan.producers, *plan.side, *plan.epilogue):
             if op.name != plan.stored.name:

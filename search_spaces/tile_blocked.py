@@ -37,7 +37,8 @@ def k_block_knob(shape: TileShape) -> list[Knob]:
 
 
 def k_block_constraint(shape: TileShape, target: Target) -> Constraint:
-    """What workers keep of their sums must fit the last cache that they share, with room for the operands."""
+    """Return the limit of sums that workers keep: they fit the last cache that they share, with room for
+    the operands."""
     room = max(target.l2_bytes, target.l3_bytes / (2 * target.threads))
     item = ITEM_BYTES[shape.structure.anchor.body[0].dtype]
     outer = ("outer_rows",) if len(shape.spatial) == 2 else ()

@@ -57,7 +57,8 @@ def whole_rows(shape: TileShape, target: Target) -> bool:
 
 
 def inline_rule(shape: TileShape, target: Target) -> Constraint:
-    """Where padding is not stored, tiles are short and whole; blocks have all rows unless workers need more of them.
+    """Return the rule for padding that is not stored: tiles are short and whole; blocks have all rows
+    unless workers need more.
 
     A block of few rows cannot know at which border it is: all conditions of its own first and last tiles are tested.
     """

@@ -18,7 +18,7 @@ def item_bytes(tensor: Tensor) -> int:
 
 
 def whole(block: Numbers, total: Numbers) -> Numbers:
-    """Block sizes [n] with ``WHOLE`` replaced by the total."""
+    """Return block sizes [n] with ``WHOLE`` replaced by the total."""
     return np.where(block == WHOLE, total, block)
 
 
@@ -30,7 +30,7 @@ def flag(columns: Columns, name: str) -> NDArray[np.bool_]:
 
 
 def equals(columns: Columns, name: str, value: str) -> NDArray[np.bool_]:
-    """Where a knob has a value [n]; False for a knob that this space does not have."""
+    """Return where a knob has a value [n]; False for a knob that this space does not have."""
     if name in columns:
         return np.asarray(columns[name] == value)
     return np.zeros(len(columns["parallel"]), dtype=np.bool_)

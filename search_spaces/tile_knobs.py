@@ -106,7 +106,7 @@ def _block_knob(name: str, values: tuple[Value, ...], default: int, help: str) -
 
 
 def tile_constraints(shape: TileShape, target: Target) -> list[Constraint]:
-    """What keeps a register tile in registers, blocks dividing, and equal candidates from repeating."""
+    """Return the constraints that keep a tile in registers, blocks dividing, and equal candidates from repeating."""
     two = len(shape.spatial) == 2
     registers = ("rows", "vectors", "outer_rows") if two else ("rows", "vectors")
     row_reads = ("row_block", "outer_rows") if two else ("row_block", "rows")

@@ -106,7 +106,7 @@ def prefetch_lhs(accumulator: Stage, shape: TileShape, steps: IterVar, config: C
 
 
 def _lhs(shape: TileShape) -> ReadForm | None:
-    """The read of rows by steps of the reduction, if that is how it lies in memory."""
+    """Return the read of rows by steps of the reduction, if that is how it lies in memory."""
     if len(shape.spatial) != 1 or shape.window or len(shape.reads) != 2 or shape.dot is not None:
         return None
     for read in shape.reads:

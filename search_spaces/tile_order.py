@@ -39,7 +39,7 @@ def order_staged(schedule: Schedule, shape: TileShape, config: Choices) -> None:
 
 
 def _reordered(shape: TileShape) -> dict[str, tuple[int, ...]]:
-    """For each staged producer that is worth another order its dimensions in that order, by name."""
+    """Return the dimensions, reordered, of each staged producer that is worth another order, by name."""
     if shape.dot is not None:  # one instruction reads neighbours of the reduction
         return {}
     found = {}

@@ -40,7 +40,7 @@ def packed_sources(stages: list[ComputeOp], anchor: ComputeOp) -> frozenset[str]
 
 
 def schedule_patches(stage: Stage, lanes: int, *, parallel: bool) -> None:
-    """Rows, runs, and the elements of a run in vectors."""
+    """Schedule rows, runs, and the elements of a run in vectors."""
     op = stage.op
     assert isinstance(op, ComputeOp)
     rows, run = op.axis

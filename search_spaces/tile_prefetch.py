@@ -54,7 +54,7 @@ def fetch_image(
 
 
 def image_read(shape: TileShape) -> ReadForm | None:
-    """The read of an image in memory whose lines are the tile's vectors."""
+    """Return the read of an image in memory whose lines are the tile's vectors."""
     for read in shape.reads:
         moved = set(shape.spatial) & read.axes
         if moved and read.contiguous == shape.vector and isinstance(read.tensor.op, PlaceholderOp):

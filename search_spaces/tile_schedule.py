@@ -139,7 +139,7 @@ def _blocks(stage: Stage, loop: IterVar, size: Any, tail: Any = "peel") -> tuple
 
 
 def _ordered(stage: Stage, loops: list[IterVar], others: list[IterVar], outside: Any) -> list[IterVar]:
-    """Up to one loop outside of the ``others`` or inside of them.
+    """Return the order with up to one loop outside of the ``others`` or inside of them.
 
     A knob that says which need not change the steps: the loop is split in two, one of which does not repeat.
     """
@@ -151,7 +151,7 @@ def _ordered(stage: Stage, loops: list[IterVar], others: list[IterVar], outside:
 
 
 def _tile_accumulator(stage: Stage, shape: TileShape, config: Choices) -> None:
-    """Reduction outside, rows unrolled, vectors innermost."""
+    """Order the loops: reduction outside, rows unrolled, vectors innermost."""
     axes = _named(stage, shape)
     assert isinstance(stage.op, ComputeOp)
     reduce = dict(zip(_reduce_names(shape), stage.op.reduce_axis, strict=True))
@@ -198,7 +198,8 @@ def _block_stored(stage: Stage, shape: TileShape, config: Choices, width: Any) -
 
 
 def _block_accumulator(stage: Stage, shape: TileShape, config: Choices, width: Any) -> None:
-    """Blocks of the reduction outside, then tiles, then the steps of a block with sums in registers."""
+    """Order the loops: blocks of the reduction outside, then tiles, then the steps of a block with sums in
+    registers."""
     axes = _named(stage, shape)
     assert isinstance(stage.op, ComputeOp)
     reduce = dict(zip(_reduce_names(shape), stage.op.reduce_axis, strict=True))
@@ -247,7 +248,7 @@ def _finish(stage: Stage, shape: TileShape, inner: list[IterVar], looped: bool) 
 def _place_producers(
     schedule: Schedule, shape: TileShape, stored: Stage, block: IterVar, config: Choices
 ) -> None:
-    """Views are inlined; padding and prologues are stored whole, once a block, or not at all."""
+    """Inline views; store padding and prologues whole, once a block, or not at all."""
     plan = shape.structure
     place = config.get("stage", STORED)
     in_block, inline = place == "block", place == INLINE

@@ -1,4 +1,4 @@
-"""Which axes of an anchor a register-tiled recipe tiles, vectorises, reduces and packs."""
+"""Axes of an anchor that a register-tiled recipe tiles, vectorises, reduces and packs."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def tile_shape(structure: Structure, target: Target, vector: str | None = None) 
 
 
 def _spatial(data: list[str], extents: dict[str, int], reads: Sequence[ReadForm]) -> tuple[str, ...]:
-    """Up to two innermost axes that leave some operand of the vector axis in place."""
+    """Return up to two innermost axes that leave some operand of the vector axis in place."""
     vector = data[-1]
     vectors = [read for read in reads if vector in read.axes]
     reuse = [
@@ -134,7 +134,7 @@ def _main(reduce_names: list[str], extents: dict[str, int]) -> str:
 
 
 def _weights(reads: Sequence[ReadForm], data: list[str], spatial: tuple[str, ...]) -> ReadForm | None:
-    """The read that every step of the spatial axes repeats, if each dimension is one axis of its own."""
+    """Return the read that every step of the spatial axes repeats, if each dimension is one axis of its own."""
     vector = data[-1]
     if len(reads) < 2:
         return None

@@ -54,7 +54,8 @@ def tiled_space(
 
 
 def _epilogue_knob(shape: TileShape) -> list[Knob]:
-    """A long epilogue need not be unrolled over the rows of a tile: that makes ten times the code."""
+    """Return the knob of a long epilogue, which need not be unrolled over the rows of a tile: that makes
+    ten times the code."""
     plan = shape.structure
     if plan.stored is plan.anchor or plan.epilogue_operations < _LONG_EPILOGUE:
         return []
@@ -62,7 +63,7 @@ def _epilogue_knob(shape: TileShape) -> list[Knob]:
 
 
 def stage_knob(shape: TileShape, places: Sequence[str] = ("root", "block")) -> list[Knob]:
-    """Where padding and prologues are stored: whole, before the kernel, once a block, or not at all."""
+    """Return the knob of padding and prologues: stored whole, before the kernel, once a block, or not at all."""
     if not shape.staged:
         return []
     return [Knob.of("stage", tuple(places), places[0], "where padding and prologues are stored")]

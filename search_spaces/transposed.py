@@ -63,7 +63,7 @@ class TransposedRecipe(FlatRecipe):
 
 
 def crossed_lines(recipe: FlatRecipe) -> tuple[ReadForm, str, int] | None:
-    """What is read across its lines: the read, the output's axis that walks along them, and its extent.
+    """Return the read across its lines, the output's axis that walks along them, and its extent.
 
     None where the last axis walks along all lines, or that axis is too short for a block.
     """

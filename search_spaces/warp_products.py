@@ -92,7 +92,7 @@ def _check(tiles: WarpTiles, sizes: Mapping[str, int], step: int) -> None:
 
 
 def _copied_by_block(schedule: Schedule, copy: Tensor, tiles: WarpTiles) -> None:
-    """All threads of the block copy a tile, each 16 bytes at a time, neighbours next to one another."""
+    """Copy a tile by all threads of the block, each 16 bytes at a time, neighbours next to one another."""
     stage = schedule[copy]
     lanes = VECTOR_BYTES // ITEM_BYTES[copy.dtype]
     row, column = stage.op.axis

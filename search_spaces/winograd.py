@@ -49,7 +49,7 @@ class WinogradRecipe:
         return structure(self.workload.expressions)
 
     def steps(self, schedule: Schedule, config: Choices) -> None:
-        """The program by rows of tiles."""
+        """Schedule the program by rows of tiles."""
         plan, order = self.shape, TILE if self.transform.axes == 1 else ROW
         walk = Walk(config.get("walk", order), config["vectors"])
         for op in (*plan.side, *plan.epilogue):
@@ -108,7 +108,7 @@ def space(workload: Workload, target: Target) -> Space:
 
 
 def transform_of(graph: Graph, node: Node, target: Target) -> Transform:
-    """What a node does to the tiles of its image, with vectors of the image's channels."""
+    """Return the effect of a node on the tiles of its image, with vectors of the image's channels."""
     image, transformed = graph.type_of(node.inputs[0]).shape, graph.type_of(node.outputs[0]).shape
     if node.op == "WinogradOutput":
         image, transformed = transformed, image

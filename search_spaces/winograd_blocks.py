@@ -55,7 +55,7 @@ class WinogradBlocksRecipe:
     results: Transform
 
     def steps(self, schedule: Schedule, config: Choices) -> None:
-        """The result by blocks, and in them the products and the windows."""
+        """Schedule the result by blocks, and in them the products and the windows."""
         plan = self.result
         for op in (*plan.side, *plan.epilogue):
             if op.name != plan.stored.name:
@@ -137,7 +137,7 @@ def space(workload: Workload, target: Target) -> Space:
 
 
 def _share_knob(rows: int, vectors: int, target: Target) -> list[Knob]:
-    """Where there are few ``rows`` of tiles for the workers."""
+    """Return the knob of sharing, where there are few ``rows`` of tiles for the workers."""
     if target.threads == 1 or rows > 2 * target.threads or len(_channel_parts(vectors)) == 1:
         return []
     return [

@@ -21,7 +21,7 @@ TILE, ROW = "tile", "row"
 
 @dataclass(frozen=True)
 class Walk:
-    """How a transform goes through its tiles: by ``order``, with ``vectors`` of channels at a time."""
+    """The walk of a transform through its tiles: by ``order``, with ``vectors`` of channels at a time."""
 
     order: Any
     vectors: Any
@@ -64,7 +64,7 @@ class Transform:
 
     @property
     def axes(self) -> int:
-        """How many spatial axes have tiles."""
+        """Return the number of spatial axes that have tiles."""
         return len(self.dilations)
 
     def windows(self, stage: Stage, walk: Walk, padded: Operation | None) -> TransformLoops:
@@ -136,7 +136,7 @@ class Transform:
         _write_out(stage, [position] if walk.in_rows else [*outer, vector, position], lanes)
 
     def first_of_results(self, stage: Stage, parent: Stage, loops: TransformLoops, walk: Walk) -> None:
-        """The same of products."""
+        """Do the same for products."""
         *outer, position, channel = _axes(stage)
         self._attach(stage, parent, loops, walk)
         vector, lanes = stage.split(channel, factor=self.width)

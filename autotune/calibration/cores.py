@@ -1,4 +1,4 @@
-"""Whether all cores are there at once: others may use them, and a host may run two virtual ones on one of its own."""
+"""Availability of all cores at once: others may use them, and a host may run two virtual ones on one of its own."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def ensure(target: Target, say: Callable[[str], None]) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """One process at a time: another one's measuring would disturb, and its result is as good. Raises OSError."""
+    """Exclude other processes: their measurements would disturb, and their result is as good. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / _LOCK, "w", encoding="utf-8") as lock:
         with suppress(ImportError):

@@ -45,8 +45,8 @@ def _loop(
 def multiply_adds(
     name: str, lanes: int, chains: int, links: int, loads: int = 0, integers: tuple[int, int] = (0, 0)
 ) -> str:
-    """A step is ``links`` multiply-adds of each of ``chains`` vectors, beside ``loads`` loads of vectors and chains
-    of additions in turns with exclusive ors: ``integers`` are how many chains, and operations of each.
+    """Return code whose step is ``links`` multiply-adds of each of ``chains`` vectors, beside ``loads`` loads and
+    chains of additions in turns with exclusive ors: ``integers`` are how many chains, and operations of each.
 
     Data: 64 bytes of each factor, where they are read as integers too; loads go round the 1 KiB behind them.
     """
@@ -84,7 +84,7 @@ def _integers(name: str, count: int) -> list[str]:
 
 
 def moves(name: str, lanes: int, offsets: Sequence[int], *, store: bool = False) -> str:
-    """A step is a load, or a store, of a vector at each of ``offsets`` in bytes."""
+    """Return code whose step is a load, or a store, of a vector at each of ``offsets`` in bytes."""
     vector = f"<{lanes} x float>"
     lines = []
     for number, offset in enumerate(offsets):
@@ -130,7 +130,7 @@ def folds(name: str, lanes: int, count: int) -> str:
 
 
 def side_by_side(name: str, lanes: int, rows: int, distance: int) -> str:
-    """A step reads the next line of each of ``rows``, ``distance`` bytes apart, round and round 4 KiB of each."""
+    """Return code whose step reads the next line of each of ``rows``, ``distance`` bytes apart, round 4 KiB of each."""
     offsets = [row * distance + at for row in range(rows) for at in range(0, 64, 4 * lanes)]
     return _round_and_round(name, lanes, offsets, 64, 4096)
 
@@ -138,7 +138,7 @@ def side_by_side(name: str, lanes: int, rows: int, distance: int) -> str:
 def stream(
     name: str, lanes: int, size: int, *, piece: int = 256, distance: int = 256, copy: bool = False
 ) -> str:
-    """A step reads a piece of so many bytes, ``distance`` bytes behind the one before, round and round ``size`` bytes.
+    """Return code whose step reads a piece of so many bytes, ``distance`` bytes behind the last, round ``size`` bytes.
 
     All of them are read where the size is a power of two and the distance an odd number of pieces. With ``copy`` each
     is stored ``size`` bytes further on.
@@ -168,7 +168,7 @@ def _round_and_round(
 
 
 def chase(name: str) -> str:
-    """A step reads from where it is where to go next."""
+    """Return code whose step reads the address of the next step."""
     return _loop(
         name, [("ptr", "here", "%data", "%next")], "", ["  %next = load volatile ptr, ptr %here, align 8"]
     )

@@ -42,7 +42,7 @@ def measure(probe: Probe, hertz: float) -> Values:
 
 
 def _area_bytes(last_cache: int) -> int:
-    """Several times the last cache, within an eighth of the memory that is free."""
+    """Return several times the last cache, within an eighth of the memory that is free."""
     import psutil
 
     room = min(_MOST, psutil.virtual_memory().available // 8)
@@ -113,7 +113,8 @@ def _memory(probe: Probe, hertz: float, area: NDArray[np.uint8]) -> Values:
 
 
 def _pieces(probe: Probe, area: NDArray[np.uint8]) -> Values:
-    """What pieces take that lie pages apart, beyond their bytes: in memory, and as a share of it in the last cache."""
+    """Return the cost of pieces that lie pages apart, beyond their bytes: in memory, and its share in the
+    last cache."""
     base, lanes = area.ctypes.data, probe.lanes
     slices = [base + start for start in range(0, area.size - _SLICE + 1, _SLICE)]
 

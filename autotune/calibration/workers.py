@@ -1,4 +1,4 @@
-"""What kernels cost beside their work where several workers share them: waking those, barriers, handing out tiles."""
+"""Costs of kernels beside their work where workers share them: waking those, barriers, handing out tiles."""
 
 from __future__ import annotations
 

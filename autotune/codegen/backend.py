@@ -1,4 +1,4 @@
-"""What generates code for a target: one interface, and the list of its implementations.
+"""Generators of code for a target: one interface, and the list of its implementations.
 
 A backend is a folder beside this file and a line in :data:`BACKENDS`; ``tests/codegen/conformance.py`` holds what
 all of them must do.
@@ -46,7 +46,7 @@ class Backend(Protocol):
         """
 
     def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
-        """What :meth:`compile` says of the code beside the code: its entry points and buffers, and no text."""
+        """Return the manifest of :meth:`compile` without code: its entry points and buffers, and no text."""
 
 
 BACKENDS: Mapping[str, str] = {

@@ -1,4 +1,4 @@
-"""What code generation hands over: object code of one dispatch and how to call it.
+"""The result of code generation: object code of one dispatch and the manifest for its calls.
 
 A dispatch is one or more kernels that run in order, each a range of independent tiles::
 
@@ -42,7 +42,7 @@ class BufferSpec:
 
 @dataclass(frozen=True)
 class Launch:
-    """How a GPU starts a kernel: blocks of a grid and threads of a block, along x, y and z.
+    """The launch of a kernel on a GPU: blocks of a grid and threads of a block, along x, y and z.
 
     No ``grid`` stands for a thread a tile, in as many blocks as these need.
     """

@@ -76,7 +76,7 @@ class Relocation:
 
 @dataclass(frozen=True)
 class ObjectFile:
-    """What an object file consists of; every range and number in it is one that it has."""
+    """The parts of an object file; every range and number in it was checked to lie in the file."""
 
     arch: str
     data: bytes

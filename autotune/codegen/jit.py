@@ -15,7 +15,7 @@ from autotune.errors import BuildError
 from autotune.hardware import architecture
 
 _OF_DEVICES = {"nvptx64": "NVIDIA (`autotune devices`)", "opencl": "OpenCL (`autotune devices`)"}
-"""What runs code that is no machine code of a processor, by its architecture."""
+"""The runner of code that is no machine code of a processor, by its architecture."""
 
 _LINKED = ("x86_64",)
 """Architectures whose relocations :mod:`autotune.codegen.relocations` knows; LLVM maps the code of the others."""
@@ -25,7 +25,7 @@ class _Mapped(Protocol):
     """Objects in memory, whoever put them there."""
 
     def address(self, index: int, name: str) -> int:
-        """Address of a function of an object; 0 where it has none of this name."""
+        """Return the address of a function of an object; 0 where it has none of this name."""
 
 
 class LoadedCode:
@@ -41,7 +41,7 @@ class LoadedCode:
         self._mapped: _Mapped | None = _mapped(found)
 
     def address(self, index: int, symbol: str) -> int:
-        """Address of a function of object ``index``; raises BuildError when it has none."""
+        """Return the address of a function of object ``index``; raises BuildError when it has none."""
         if symbol not in self._symbols[index].defined:
             known = ", ".join(sorted(self._symbols[index].defined)) or "nothing"
             raise BuildError(f"object {index} has no symbol {symbol!r}; it defines {known}")
@@ -65,7 +65,7 @@ def _mapped(objects: list[ObjectFile]) -> _Mapped:
 
 
 def symbol_address(name: str) -> int:
-    """Address of a library kernel or of a function of the process; 0 where there is none of this name."""
+    """Return the address of a library kernel or of a function of the process; 0 where there is none of this name."""
     return library.address(name) if library.library_symbols([name]) else process_address(name)
 
 

@@ -37,7 +37,7 @@ Lookup = Callable[[str], int]
 
 @dataclass
 class _Placed:
-    """Where the parts of one object are, as offsets into the memory."""
+    """The parts of one object, as offsets into the memory."""
 
     object: ObjectFile
     sections: dict[int, int] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class LinkedCode:
             self._memory.protect(*self._bounds[kind], execute=kind == EXECUTE)
 
     def address(self, index: int, name: str) -> int:
-        """Address of a function of object ``index``, 0 where this name is not a function's."""
+        """Return the address of a function of object ``index``, 0 where this name is not a function's."""
         placed = self._placed[index]
         for symbol in placed.object.symbols:
             if symbol.is_global and symbol.name == name:
@@ -80,7 +80,7 @@ class LinkedCode:
         return 0
 
     def _read(self, placed: _Placed) -> None:
-        """The relocations of an object, each of a kind that is known and inside of its section."""
+        """Read the relocations of an object, each of a kind that is known and inside of its section."""
         made, sections = placed.object, placed.object.sections
         for section in sections:
             if section.flags & ALLOCATE and section.flags & THREAD_LOCAL:

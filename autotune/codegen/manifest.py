@@ -11,7 +11,7 @@ from autotune.target import ITEM_BYTES
 
 
 class Entry(NamedTuple):
-    """What a backend made of a kernel, whose pointer table has the kernel's buffers in their order."""
+    """The code of a kernel by a backend, whose pointer table has the kernel's buffers in their order."""
 
     kernel: LoopKernel
     symbol: str

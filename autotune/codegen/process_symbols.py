@@ -11,7 +11,7 @@ _LIBRARIES = ("libm.so.6", "libgcc_s.so.1")
 
 @cache
 def process_address(name: str) -> int:
-    """Address of a function of the process; 0 where it has none of this name."""
+    """Return the address of a function of the process; 0 where it has none of this name."""
     for library in (None, *_LIBRARIES):
         handle = _opened(library)
         try:

@@ -8,12 +8,12 @@ from typing import Literal
 from autotune.errors import BuildError
 
 Refers = Literal["symbol", "slot", "call"]
-"""What a place refers to: the symbol itself, a word that holds its address, or either it or a jump to it."""
+"""The target of a place: the symbol itself, a word that holds its address, or either it or a jump to it."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """How a place is written: to what it refers, its bytes, whether it is a distance, and whether it has a sign."""
+    """The form of a place: its target, its bytes, whether it is a distance, and whether it has a sign."""
 
     refers: Refers
     width: int
@@ -38,7 +38,7 @@ SLOT = 8
 
 
 def form(kind: int) -> Form:
-    """How a kind of relocation is written; raises BuildError for one that is not known."""
+    """Return the form of a kind of relocation; raises BuildError for one that is not known."""
     if kind not in _NAMES:
         known = ", ".join(name for name, _ in _NAMES.values())
         raise BuildError(f"relocation of kind {kind}; known are {known}")
@@ -46,7 +46,7 @@ def form(kind: int) -> Form:
 
 
 def encoded(kind: int, address: int, place: int) -> bytes:
-    """What is written at ``place`` to refer to ``address``; raises BuildError where that is too far."""
+    """Return the bytes at ``place`` that refer to ``address``; raises BuildError where that is too far."""
     how = form(kind)
     value = address - place if how.relative else address
     if how.width == 8:

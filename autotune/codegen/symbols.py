@@ -1,4 +1,4 @@
-"""What object code defines and calls, whatever backend made it: relocatable ELF files, sources of OpenCL C, and PTX."""
+"""Symbols that object code defines and calls, whatever backend made it: ELF files, sources of OpenCL C, and PTX."""
 
 from __future__ import annotations
 

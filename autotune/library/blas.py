@@ -27,7 +27,7 @@ _SET_THREADS = ("scipy_openblas_set_num_threads", "openblas_set_num_threads")
 
 @cache
 def address(dtype: str) -> int:
-    """Address of ``sgemm`` or ``dgemm`` with Fortran's calling convention and 32-bit integers.
+    """Return the address of ``sgemm`` or ``dgemm`` with Fortran's calling convention and 32-bit integers.
 
     The library is told to use one thread: our workers call it for blocks of their own, and threads of its own, which
     spin for work, would take their cores. Where this machine counts as a lesser one, it does so for the library too.

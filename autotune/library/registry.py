@@ -1,4 +1,4 @@
-"""Which library kernels there are, and where their machine code is."""
+"""The registry of library kernels, and of the addresses of their machine code."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def unregister(name: str, dtype: str = "float32") -> None:
 
 
 def registered() -> tuple[tuple[str, str], ...]:
-    """Name and element type of every kernel that was registered in this process."""
+    """Return name and element type of every kernel that was registered in this process."""
     _import_modules()
     return tuple(sorted(_REGISTERED))
 
@@ -105,12 +105,12 @@ def kernel(name: str, dtype: str) -> LibraryKernel:
 
 
 def symbol(name: str, dtype: str) -> str:
-    """What object code calls a kernel by."""
+    """Return the symbol by which object code calls a kernel."""
     return f"{_PREFIX}{name}.{dtype}"
 
 
 def extern_symbol(function: Any) -> str:
-    """What object code calls a function of ``te.extern`` by: a registered name, or a function of this process alone.
+    """Return the symbol by which object code calls a function of ``te.extern``: registered, or of this process alone.
 
     Raises BuildError for a name that is not registered, UsageError for what has no address.
     """
@@ -140,7 +140,7 @@ def library_symbols(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def address(of: str) -> int:
-    """Address of the kernel behind a symbol; raises BuildError where there is none in this process."""
+    """Return the address of the kernel behind a symbol; raises BuildError where there is none in this process."""
     if of in _BY_ADDRESS:
         return _address_of(_BY_ADDRESS[of])
     name, _, dtype = of.removeprefix(_PREFIX).partition(".")

@@ -26,7 +26,7 @@ class Crossing:
 
 @dataclass(frozen=True)
 class Affinities:
-    """Where a graph runs: the homes of its parts, and the values that cross, each once a device."""
+    """The placement of a graph: the homes of its parts, and the values that cross, each once a device."""
 
     graph: Graph
     homes: Homes
@@ -34,7 +34,7 @@ class Affinities:
 
 
 def affinities(graph: Graph, rules: DeviceRules) -> Affinities | None:
-    """Where the parts of a graph run, if it or the rules name a device at all.
+    """Return the placement of the parts of a graph, if it or the rules name a device at all.
 
     Raises PlacementError for annotations that contradict one another, fit nothing or name a device that is not there.
     """

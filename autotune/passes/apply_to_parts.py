@@ -81,7 +81,7 @@ def _apply(rewriter: Rewriter, node: Node, join: Node) -> None:
 
 
 def _cut(rewriter: Rewriter, value: str, axis: int, start: int, stop: int) -> str:
-    """What elements from ``start`` to ``stop`` of an axis, counted from the end, read of a constant operand."""
+    """Return the name of a constant operand cut to elements ``start`` to ``stop`` of an axis, counted from the end."""
     constant = None if value == ABSENT else rewriter.constant_of(value)
     if constant is None or constant.ndim < -axis or constant.shape[axis] == 1:
         return value

@@ -11,7 +11,7 @@ _Shape = tuple[int, ...]
 
 
 def unexpanded(rewriter: Rewriter, value: str) -> str:
-    """What a value that broadcasts by itself was before it was expanded."""
+    """Return a value as it was before it was expanded, where it broadcasts by itself."""
     node = rewriter.producer(value)
     while node is not None and node.op == "Expand":
         value = node.inputs[0]

@@ -1,4 +1,4 @@
-"""What a mask of attention scores says: which keys are kept by their place, and what is only known when it runs."""
+"""Masks of attention scores: keys that are kept by their place, and parts that are only known at run time."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _is_choice(graph: Graph, where: Node) -> bool:
 
 
 def _kept(graph: Graph, value: str, exact: bool = False) -> Array | None:
-    """Which scores an added constant keeps; None if it is unknown or does anything but keep and drop."""
+    """Return the scores that an added constant keeps; None if it is unknown or does anything but keep and drop."""
     mask = graph.constants.get(value)
     if mask is None:
         return None
@@ -130,7 +130,7 @@ def _kept(graph: Graph, value: str, exact: bool = False) -> Array | None:
 
 
 def _lowest(dtype: np.dtype[Any]) -> float:
-    """From here down values stand for minus infinity: models also write the lowest number, or half of it."""
+    """Return the largest value that stands for minus infinity: models also write the lowest number, or half of it."""
     return float(np.finfo(dtype).min) / 2
 
 

@@ -1,4 +1,4 @@
-"""What a graph pass is: a frozen value with a name, typed options and ``apply``."""
+"""The base of graph passes: a frozen value with a name, typed options and ``apply``."""
 
 from __future__ import annotations
 
@@ -70,12 +70,13 @@ class Algorithm(GraphPass):
 
     @property
     def promising(self) -> float:
-        """How many times the estimate of the fastest option its own may be for it to be measured at all."""
+        """Return the factor by which its estimate may exceed that of the fastest option for it to be
+        measured at all."""
         return PROMISING
 
     @property
     def amplification(self) -> float:
-        """How many times more an error in its weights, as it multiplies by them, counts in the result than directly."""
+        """Return the factor by which an error in its weights counts more in the result than directly."""
         return 1.0
 
     @property
@@ -89,7 +90,7 @@ class Algorithm(GraphPass):
 
     @property
     def growth(self) -> float:
-        """How many times the largest magnitude of an input what is computed from it alone may reach.
+        """Return the factor by which a value that is computed from an input may exceed the input's largest magnitude.
 
         Above 1, inputs beyond the largest number over it may overflow, and what is not finite in an input may
         reach all results of its tile.

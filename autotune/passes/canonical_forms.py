@@ -81,7 +81,7 @@ def _found(matcher: Matcher, form: Form, value: str) -> _Found | None:
 
 
 def _converted(graph: Graph, found: Mapping[str, _Found]) -> Graph:
-    """What is inside of a form goes, as nothing reads it any more."""
+    """Return the graph with forms converted; nodes inside of a form go, as nothing reads them any more."""
     rewriter = Rewriter(graph)
     for node in rewriter.walk():
         (output, form) = node.outputs[0], found.get(node.outputs[0])
@@ -231,7 +231,7 @@ FORMS = (
     Form("GroupNormalization", GROUPED_SCALED, _grouped),
     Form("GroupNormalization", GROUPED, _grouped),
 )
-"""What is recognised, the larger of two that may fit first."""
+"""The recognised forms, the larger of two that may fit first."""
 
 
 __all__ = ["FORMS", "CanonicalForms", "Form", "Parameters"]

@@ -68,7 +68,7 @@ EDGES: Mapping[str, tuple[Fits, Fits]] = {
     "Winograd's first transform, then products": (_has_operator("WinogradInput"), _has_operator("MatMul")),
     "products, then Winograd's last transform": (_has_operator("MatMul"), _has_operator("WinogradOutput")),
 }
-"""What an edge leads from, and what to."""
+"""The operators at both ends of an edge."""
 
 LONGEST = 3
 """Anchors of a chain: each that is computed in strips adds rows that its neighbours compute too."""

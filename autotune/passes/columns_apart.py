@@ -44,7 +44,8 @@ class ColumnsApart(Algorithm):
 
 
 def _siblings(graph: Graph) -> tuple[Sequence[Node], Sequence[Node]]:
-    """What prepares the operand of siblings, and they with what follows, if that can be computed for one alone."""
+    """Return the nodes that prepare the operand of siblings, and the siblings with what follows, if one
+    can be computed alone."""
     start = next((i for i, node in enumerate(graph.nodes) if "columns" in node.attrs), len(graph.nodes))
     before, nodes = graph.nodes[:start], graph.nodes[start:]
     fits = nodes and has_columns(graph, nodes[0]) and len(graph.outputs) == 1
@@ -68,7 +69,7 @@ def _each(
 
 
 def _parts(rewriter: Rewriter, value: str, columns: Sequence[int]) -> tuple[str, ...]:
-    """What each sibling reads of an operand: its own columns, if there are so many."""
+    """Return the part of an operand that each sibling reads: its own columns, if there are so many."""
     shape = () if value == ABSENT else rewriter.type_of(value).shape
     if shape[-1:] != (sum(columns),):
         return (value,) * len(columns)

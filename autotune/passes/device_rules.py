@@ -1,4 +1,4 @@
-"""What is said about devices: by the model itself, and by a caller's placement, which must not contradict it."""
+"""Annotations of devices: by the model itself, and by a caller's placement, which must not contradict it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Annotations:
 
 
 def gathered(graph: Graph, rules: DeviceRules) -> Annotations:
-    """What a graph and rules say together.
+    """Return the annotations of a graph and of rules.
 
     Raises PlacementError for two that contradict each other, for a device that is not there and for a pattern that fits
     nothing.
@@ -119,7 +119,7 @@ def _fits(pattern: str, names: set[str], op: str) -> bool:
 
 
 def _said(rules: DeviceRules, own: str, names: Sequence[str], op: str = "") -> list[Annotation]:
-    """What the model and the rules say of one thing."""
+    """Return the annotations of one thing by the model and the rules."""
     said = [Annotation(own, THE_MODEL)] if own else []
     return said + [Annotation(rules.rules[p], _source(p)) for p in rules.rules_for(names, op)]
 

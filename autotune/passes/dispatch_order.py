@@ -46,7 +46,8 @@ def extended(parts: Partition, lifetimes: Sequence[Lifetime]) -> list[Lifetime]:
 
 
 def _alternating(needs: Sequence[set[int]]) -> list[int]:
-    """Of those that can run first one that does not need the last, and of these the one with most to come after it."""
+    """Return an order that alternates: of those that can run first one that does not need the last, with
+    most to come after."""
     levels, users = [1] * len(needs), [list[int]() for _ in needs]
     for number in reversed(range(len(needs))):
         for needed in needs[number]:
@@ -67,7 +68,7 @@ def _alternating(needs: Sequence[set[int]]) -> list[int]:
 
 
 def _needs(parts: Partition) -> list[set[int]]:
-    """For each dispatch those before it that write what it reads or writes, or read what it writes.
+    """Return for each dispatch those before it that write what it reads or writes, or read what it writes.
 
     One that another of them needs may be left out: so it takes no square of the steps of a loop, which all use the same
     memory and follow from one another.

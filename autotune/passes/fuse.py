@@ -34,7 +34,7 @@ PRODUCERS: Mapping[str, tuple[Role, ...]] = {
 
 @dataclass(frozen=True)
 class FusionOptions:
-    """What may share a dispatch; the bounds keep regions small enough to schedule.
+    """Limits of a dispatch; the bounds keep regions small enough to schedule.
 
     ``epilogues`` false makes every node a dispatch; ``producers`` is a key of :data:`PRODUCERS`; the values that are
     ``stored`` lie between dispatches. Anchors share a dispatch where they may (:mod:`autotune.passes.chains`) and at

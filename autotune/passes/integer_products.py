@@ -215,14 +215,14 @@ class _Expression:
     # -- real numbers ----------------------------------------------------------------------------------------
 
     def rescaled(self, sums: str, left: str, right: str, out: str, zero: str | None, to: str) -> None:
-        """The operator's output: sums times ``left * right / out``, rounded, from ``zero`` on; all broadcast."""
+        """Emit the operator's output: sums times ``left * right / out``, rounded, from ``zero`` on; all broadcast."""
         scales = [self.cast(scale, "float32", "scale") for scale in (left, right, out)]
         factor = self.emit("Div", self.emit("Mul", *scales[:2], what="factor"), scales[2], what="factor")
         real = self.emit("Mul", self.cast(sums, "float32", "real"), factor, what="real")
         self.quantized(real, zero, to)
 
     def quantized(self, real: str, zero: str | None, to: str) -> None:
-        """The operator's output: whole numbers from real ones, moved by the zero point and clipped."""
+        """Emit the operator's output: whole numbers from real ones, moved by the zero point and clipped."""
         value = self.emit("Round", real, what="rounded")
         if zero is not None:
             value = self.emit("Add", value, self.cast(zero, "float32", "zero"), what="moved")

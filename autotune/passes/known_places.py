@@ -29,7 +29,7 @@ class Lattice:
 
     @property
     def count(self) -> int:
-        """How many places there are."""
+        """Return the number of places."""
         return math.prod(self.sizes)
 
 

@@ -11,7 +11,7 @@ from autotune.graph.ir import Graph, Node
 
 
 def kept_axes(graph: Graph, node: Node) -> int:
-    """How many of the last axes a lookup has as its table has them; 0 of another node."""
+    """Return the number of last axes that a lookup shares with its table; 0 of another node."""
     definition, table = ops.get(node.op), graph.type_of(node.inputs[0])
     if definition.role != "lookup":
         return 0

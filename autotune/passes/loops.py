@@ -65,7 +65,7 @@ class _Loop:
     outputs: tuple[str, ...]
     """The body's results in the operator's order; one may stand there several times."""
     outer: Mapping[str, str]
-    """What is captured: its name in the body -> here."""
+    """The captured values: name in the body -> name here."""
     initial: tuple[Placement, ...]
     scanned: tuple[Placement, ...]
     stored: Mapping[str, tuple[_Place, ...]]
@@ -76,7 +76,7 @@ class _Loop:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a value lies, and which version of what lies there it is; "" is the last one, or the only one."""
+    """The memory of a value and the version in it; "" is the last version, or the only one."""
 
     placement: Placement
     version: str = ""
@@ -168,7 +168,7 @@ class _Steps:
         return self._copied(value, dispatch)
 
     def _dense(self, value: str, dispatch: Dispatch, inner: int = 0) -> Placement:
-        """Where a value lies, copied where its dimensions from ``inner`` on are not dense."""
+        """Return the memory of a value, copied where its dimensions from ``inner`` on are not dense."""
         placed = self.placements[value]
         if is_dense(self.types[value].shape[inner:], placed.strides[inner:]):
             return placed
@@ -211,7 +211,7 @@ class _Steps:
         prefix: str,
         copies: list[_Copy],
     ) -> tuple[_Place, ...]:
-        """Where each step puts a result of the body; what else becomes of it is added to ``copies``."""
+        """Return the memory of a result of the body in each step; its further copies are added to ``copies``."""
         found = body.types[value].dense
         wanted = [(i, v) for i, v in enumerate(node.outputs) if outputs[i] == value and v != ABSENT]
         finals = [self.placements[v] for i, v in wanted if i < parts.carried]
@@ -250,7 +250,8 @@ class _Steps:
         return (*(_Place(place, f"{name}@{step}") for step, place in enumerate(turns)), _Place(final))
 
     def _within(self, prefix: str, body: Partition) -> Mapping[str, Placement]:
-        """What lives within a step, packed by its lifetimes: memory of its own for each dtype."""
+        """Return the memory of values that live within a step, packed by lifetimes: memory of its own for
+        each dtype."""
         given = set(body.inputs) | set(body.constants)
         lifetimes = [each for each in value_lifetimes(body) if each.name not in given]
         places = dict[str, Placement]()
@@ -287,7 +288,7 @@ class _Steps:
             self.dispatches.append(replace(dispatch, name=name, inputs=takes, outputs=gives, origins=origins))
 
     def _instance(self, loop: _Loop, roots: Mapping[str, _Place], value: str, step: int) -> str:
-        """What a value of the body is called in a step; it is placed there."""
+        """Return the name of a value of the body in a step; it is placed there."""
         if value in loop.outer:
             return loop.outer[value]
         own = loop.body.placements[value]
@@ -309,7 +310,7 @@ class _Steps:
 
 
 def _element(placed: Placement, index: int) -> Placement:
-    """Where an element of the first axis lies."""
+    """Return the memory of an element of the first axis."""
     return Placement(placed.root, placed.offset + index * placed.strides[0], placed.strides[1:])
 
 

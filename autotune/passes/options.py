@@ -62,7 +62,7 @@ RULES: tuple[Algorithm, ...] = (
     *(StoredWeights(dtype) for dtype in STORED),
     *(StoredWeights("float16", Winograd(tile)) for tile in (2, 4, 6)),
 )
-"""What is tried on every workload; those that cannot compute it drop out."""
+"""The rules that are tried on every workload; those that cannot compute it drop out."""
 
 DIRECT = "direct"
 """The option of every workload with one anchor at most: one dispatch, as exact as a sum is."""
@@ -180,7 +180,7 @@ def _whole(workload: Workload) -> Option:
 
 @lru_cache(maxsize=1 << 16)
 def _options(workload: Workload, rule: Algorithm) -> tuple[Option, ...]:
-    """What a rule makes of a workload."""
+    """Return the options that a rule offers for a workload."""
     graph, found = _opened(workload), list[Option]()
     for label, changed in _changed(rule, graph):
         body, prologue = _folded(changed, graph)
@@ -192,7 +192,8 @@ def _options(workload: Workload, rule: Algorithm) -> tuple[Option, ...]:
 
 
 def _changed(rule: Algorithm, graph: Graph) -> Iterator[tuple[str, Graph]]:
-    """What a rule makes of a graph, by its label; of a chain also at one anchor alone, where it applies to several."""
+    """Yield the graphs that a rule makes, by label; of a chain also at one anchor alone, where it applies
+    to several."""
     changed = rule.apply(graph)
     if changed is graph:
         return
@@ -213,7 +214,7 @@ def _changed(rule: Algorithm, graph: Graph) -> Iterator[tuple[str, Graph]]:
 
 
 def _part(graph: Graph, dispatch: Dispatch) -> Graph:
-    """What one dispatch computes of a graph, under the names of the graph."""
+    """Return the part of a graph that one dispatch computes, under the names of the graph."""
     return graph.replace(
         inputs=tuple(v for v in dispatch.inputs if v not in graph.constants),
         outputs=dispatch.outputs,
@@ -237,7 +238,7 @@ def _stand_in(graph: Graph, value: str) -> Array:
 
 
 def _folded(graph: Graph, region: Graph) -> tuple[Graph, Graph]:
-    """What is left of a rewritten region, and what is computed of its constants before."""
+    """Return the rest of a rewritten region, and the part that computes its constants before."""
     folded, rest = _of_constants(graph)
     made = {v for node in folded for v in node.present_outputs}
     read = [v for node in rest for v in node.present_inputs if v in made]

@@ -1,4 +1,4 @@
-"""Which nodes of the model each node of a rewritten graph comes from.
+"""Origins of the nodes of a rewritten graph: nodes of the model.
 
 A rewriter gives what it adds the origins of the node at hand. What is left here is what went without a
 successor (folded into a weight, merged with an equal node, fused with its reader): its origins move to the

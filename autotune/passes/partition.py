@@ -44,7 +44,7 @@ class InPlace:
     nbytes: int
 
     def __str__(self) -> str:
-        """E.g. ``y = Concat(a, b) in place, copies b; 1024 bytes not moved``."""
+        """Return a line such as ``y = Concat(a, b) in place, copies b; 1024 bytes not moved``."""
         results, operands = (", ".join(v) for v in (self.node.present_outputs, self.node.present_inputs))
         copies = f", copies {', '.join(self.copied)}" if self.copied else ""
         return f"{results} = {self.node.op}({operands}) in place{copies}; {self.nbytes} bytes not moved"
@@ -92,7 +92,7 @@ class Partition:
     counted: tuple[tuple[int, int, int], ...] = ()
     """As of :class:`~autotune.graph.ir.Graph`."""
     order: Literal["given", "memory", "concurrency"] = "given"
-    """What the order of the dispatches was chosen for; "given" while nothing was chosen."""
+    """The objective of the order of the dispatches; "given" while nothing was chosen."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Of values in memory that several steps of a loop write to: what they are a part of, under a name of its own. Of
     others that is their root."""
@@ -104,7 +104,8 @@ class Partition:
         return self.types[root].nbytes
 
     def version(self, value: str) -> str:
-        """What a value is a part of that lies in its root then: the root itself but for steps of a loop."""
+        """Return the value whose part another one is while it lies in its root: the root itself but for
+        steps of a loop."""
         return self.versions.get(value, self.placements[value].root)
 
     def reach(self, value: str) -> Reach:
@@ -134,7 +135,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class PartitionOptions:
-    """How to divide a graph. All but ``overwriting`` changes which workloads there are.
+    """Options of the division of a graph. All but ``overwriting`` change which workloads there are.
 
     Where ``overwriting`` is allowed results may lie in the memory of operands that nobody reads any more.
     """
@@ -146,7 +147,7 @@ class PartitionOptions:
 
 
 OF_A_MODEL = PartitionOptions(FusionOptions(chained=LEAST_BYTES))
-"""How a model is divided: what may be one dispatch is; the options of its workload divide it again."""
+"""The division of a model: whatever may be one dispatch is; the options of its workload divide it again."""
 
 
 def partition(graph: Graph, options: PartitionOptions | None = None) -> Partition:
@@ -242,7 +243,8 @@ class _Assembly:
         return self.placements[value]
 
     def _viewed(self, drafts: Sequence[_Draft]) -> list[tuple[str, ...]]:
-        """For each draft the origins that have views only: of what it writes, or reads of inputs and constants."""
+        """Return for each draft the origins that have views only: of what it writes, or reads of inputs
+        and constants."""
         computed = {origin for draft in drafts for node in draft.nodes for origin in node.origins}
         writer = {v: i for i, d in enumerate(drafts) for v in d.nodes[-1].present_outputs}
         found: list[tuple[str, ...]] = [()] * len(drafts)

@@ -35,7 +35,8 @@ class Constant:
 
 @dataclass(frozen=True, eq=False)
 class Of:
-    """What operator ``op`` makes of the operands, in any order where it is commutative; ``accepts`` may refuse a node.
+    """The result of operator ``op`` of the operands, in any order where it is commutative; ``accepts`` may
+    refuse a node.
 
     What lies between must have no reader outside of the pattern.
     """
@@ -47,7 +48,7 @@ class Of:
 
 @dataclass(frozen=True, eq=False)
 class Either:
-    """What the first alternative that fits stands for."""
+    """The match of the first alternative that fits."""
 
     alternatives: tuple[Pattern, ...]
 
@@ -57,7 +58,7 @@ Pattern: TypeAlias = Value | Number | Constant | Of | Either
 
 @dataclass(frozen=True)
 class Match:
-    """What each pattern stands for, and the nodes that are inside."""
+    """The value that each pattern matched, and the nodes that are inside."""
 
     values: Mapping[Pattern, str]
     nodes: tuple[Node, ...]
@@ -77,7 +78,8 @@ class Matcher:
         return cls(graph, graph.producers(), graph.consumers())
 
     def match(self, pattern: Pattern, value: str) -> Match | None:
-        """How a value fits a pattern, so that nothing else reads what is inside; None if it does not."""
+        """Return the match of a value with a pattern, so that nothing else reads what is inside; None if
+        there is none."""
         for bound in self._bindings(pattern, value, {}):
             nodes = {
                 self.producers[v].outputs[0]: self.producers[v] for p, v in bound.items() if isinstance(p, Of)

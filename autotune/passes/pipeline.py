@@ -121,7 +121,7 @@ def placed_passes(
 
 @dataclass(frozen=True)
 class PassRecord:
-    """What one pass did: its text, how long it took and the number of nodes before and after."""
+    """The record of one pass: its text, its time and the number of nodes before and after."""
 
     name: str
     seconds: float

@@ -67,8 +67,8 @@ class MemoryPlan:
 
 
 def value_lifetimes(parts: Partition) -> list[Lifetime]:
-    """The values that live between the dispatches of a partition, from the first that writes to the last that reads;
-    inputs, outputs and constants have memory of their own."""
+    """Return the values that live between the dispatches of a partition, from the first that writes to the last that
+    reads; inputs, outputs and constants have memory of their own."""
     known = {*parts.inputs, *parts.constants, *(parts.placements[name].root for name in parts.outputs)}
     spans: dict[str, tuple[int, int]] = {}
     for step, dispatch in enumerate(parts.dispatches):

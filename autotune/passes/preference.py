@@ -1,4 +1,4 @@
-"""What a user wants of algorithms and schedules."""
+"""A user's preferences among algorithms and schedules."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Preference:
 
     @property
     def aim(self) -> Aim:
-        """What dispatches are ordered for."""
+        """Return the objective of the order of dispatches."""
         return "memory" if self.goal.objective is Objective.MEMORY else "concurrency"
 
 

@@ -1,4 +1,4 @@
-"""Where every operation of a graph runs, from what is said of a few of them.
+"""Devices of all operations of a graph, from the annotations of a few.
 
 What is said counts. Everything else follows the values it reads, the most bytes of them, so that a result stays on the
 device that made it; what reads nothing that is anywhere yet, such as an input of the model and the views of it, goes

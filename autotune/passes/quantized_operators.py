@@ -44,7 +44,7 @@ _MOVES = (
     ),
     *("Identity", "Dropout", "Expand", "DepthToSpace", "SpaceToDepth", "Gather"),
 )
-"""What gives elements of its first operand, and so the integers that stand for them."""
+"""Operators that select elements of their first operand, and so the integers that stand for them."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,8 @@ class _Rewriting:
         return True
 
     def _own_steps(self, node: Node) -> Quantized | None:
-        """What a DequantizeLinear takes its integers for, where that is one scale and one zero point, known."""
+        """Return the quantisation of a DequantizeLinear's integers, where that is one scale and one zero
+        point, known."""
         if node.op != "DequantizeLinear":
             return None
         scale, zero = (self.rewriter.constant_of(self.current(node, i)) for i in (1, 2))

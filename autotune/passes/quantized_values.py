@@ -51,24 +51,26 @@ class Quantized:
 
 @dataclass(frozen=True)
 class QuantizedValues:
-    """What is known of the values of a new graph, and nodes that compute with them."""
+    """The known quantisations of the values of a new graph, and nodes that compute with them."""
 
     rewriter: Rewriter
     known: dict[str, Quantized]
 
     def of(self, value: str) -> Quantized | None:
-        """What stands for a value of the new graph, if that is known."""
+        """Return the quantisation of a value of the new graph, if that is known."""
         return self.known.get(value)
 
     def small(self, value: str) -> Quantized | None:
-        """What stands for a value if that are eight bits, alike for all elements, and known when it runs only."""
+        """Return the quantisation of a value if that is eight bits, alike for all elements, and known at
+        run time only."""
         found = self.of(value)
         if found is None or not found.is_uniform or self.rewriter.constant_of(found.value) is not None:
             return None
         return found if self.dtype(found.value) in SMALL else None
 
     def weights(self, value: str, axis: int) -> Quantized | None:
-        """What stands for constant weights, if it is eight bits with a scale for all or for each index of ``axis``."""
+        """Return the quantisation of constant weights, if it is eight bits with a scale for all or for
+        each index of ``axis``."""
         found = self.of(value)
         if found is None:
             return None

@@ -23,7 +23,7 @@ _LONGEST = 16
 
 
 def shortened(rewriter: Rewriter, value: str, step: Step) -> tuple[str, tuple[Step, ...]]:
-    """What ``step`` makes of a value of the new graph: a value that it is a rearrangement of, and the fewest steps.
+    """Return the value of which ``step`` is a rearrangement, and the fewest steps from there.
 
     Where nothing can be left out that is ``value`` itself and the step. Of as many steps, those with fewer transposes.
     """

@@ -96,7 +96,7 @@ class Rewriter:
         return fresh
 
     def replace(self, old: str, new: str) -> None:
-        """From now on read ``new`` (of the new graph) where the old graph read ``old``."""
+        """Read ``new`` (of the new graph) from now on where the old graph read ``old``."""
         if self.current(new) != old:
             self._replaced[old] = new
             self.changed = True

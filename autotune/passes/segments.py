@@ -85,7 +85,7 @@ class _Cut:
         return all(v in done or v in self.floating for v in node.present_inputs)
 
     def _transfer(self) -> None:
-        """Every transfer of what is there."""
+        """Add every transfer of what is there."""
         for node in [n for n in self.left if is_transfer(n) and n.inputs[0] in self.done]:
             self.left.remove(node)
             self.steps.append(ValueTransfer(node.inputs[0], node.outputs[0], self._device(node)))
@@ -101,7 +101,7 @@ class _Cut:
         return found
 
     def _compute(self, nodes: Sequence[Node]) -> None:
-        """One segment, or two: what others wait for first."""
+        """Add one segment, or two: what others wait for first."""
         awaited = self._leading_out(nodes)
         rest = [node for node in nodes if node not in awaited]
         if awaited and anchors(rest):
@@ -144,7 +144,7 @@ class _Cut:
         self.done |= made
 
     def _constant_nodes(self, values: Iterable[str]) -> list[Node]:
-        """What computes values of constants alone, again in every segment that reads them."""
+        """Return the nodes that compute values of constants alone, again in every segment that reads them."""
         found: dict[tuple[str, ...], Node] = {}
         waiting = [v for v in values if v in self.floating]
         while waiting:

@@ -105,7 +105,7 @@ def _is_sliceable(graph: Graph, group: Group, consumers: Mapping[str, Sequence[N
 
 
 def _structure(graph: Graph, group: Group) -> object:
-    """What members of a family have in common."""
+    """Return the structure that members of a family have in common."""
     product = group.nodes[0]
     columns = graph.type_of(product.outputs[0]).shape[-1]
     made = {node.outputs[0]: number for number, node in enumerate(group.nodes)}
@@ -137,7 +137,7 @@ def _merged(graph: Graph, families: Iterable[Family]) -> Graph:
 
 
 def _merge(rewriter: Rewriter, family: Family, joined: dict[tuple[str, ...], str]) -> None:
-    """One group for a family, and a Split of its result; ``joined`` has what constants became by their names."""
+    """Merge a family to one group, and a Split of its result; ``joined`` has what constants became by their names."""
     graph = rewriter.graph
     columns = [graph.type_of(end).shape[-1] for end in _ends(family)]
     made: dict[str, str] = {}

@@ -140,7 +140,7 @@ def _channel_shuffle(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _unexpanded(rewriter: Rewriter, node: Node, definition: ops.OpDef) -> bool:
-    """An operand is read before its Expand where it broadcasts to the same result by itself."""
+    """Read an operand before its Expand where it broadcasts to the same result by itself."""
     inputs = list(node.inputs)
     for index, value in enumerate(node.inputs):
         producer = None if value == ABSENT else rewriter.producer(rewriter.current(value))

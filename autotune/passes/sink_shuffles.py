@@ -82,7 +82,7 @@ def _sink(rewriter: Rewriter, shuffle: Node, passed: list[Node]) -> None:
 
 
 def _places(channels: int, groups: int) -> NDArray[np.intp]:
-    """For each channel before a shuffle where it is after it."""
+    """Return for each channel before a shuffle its place after it."""
     return np.arange(channels).reshape(channels // groups, groups).T.ravel()
 
 

@@ -71,7 +71,7 @@ class SplitPhases(GraphPass):
 
 
 def _columns(rewriter: Rewriter, node: Node, geo: TransposedGeometry, weight: Array) -> None:
-    """A product of pixels and taps, then the sum of what overlaps."""
+    """Compute a product of pixels and taps, then the sum of what overlaps."""
     x, (output,) = rewriter.current(node.inputs[0]), node.outputs
     taps = math.prod(geo.kernel) * geo.out_channels
     matrix = np.ascontiguousarray(np.moveaxis(weight, -2, 0)).reshape(geo.in_channels, taps)
@@ -144,7 +144,7 @@ def _phases(rewriter: Rewriter, node: Node, geo: TransposedGeometry, weight: Arr
 
 
 def _plain_weight(weight: Array, geo: TransposedGeometry) -> Array:
-    """From [kernel..., ic, oc/group] to a convolution's [kernel..., ic/group, oc]."""
+    """Convert weights from [kernel..., ic, oc/group] to a convolution's [kernel..., ic/group, oc]."""
     kernel = weight.shape[:-2]
     apart = weight.reshape(*kernel, geo.groups, geo.group_inputs, geo.group_outputs)
     return np.moveaxis(apart, -3, -2).reshape(*kernel, geo.group_inputs, geo.out_channels)
@@ -228,7 +228,7 @@ def _is_uniform(shape: Sequence[int], whole: Sequence[int]) -> bool:
 
 
 def _phase(rewriter: Rewriter, value: str, phase: Sequence[int], strides: Sequence[int]) -> str:
-    """What a phase reads of an operand: all of it, or every stride-th element."""
+    """Return the part of an operand that a phase reads: all of it, or every stride-th element."""
     shape = rewriter.type_of(value).shape
     if len(shape) < 3 or all(extent == 1 for extent in shape[1:-1]):
         return value

@@ -109,7 +109,7 @@ class _Parts:
     bias: Sequence[str]
 
     def emit(self, x: str, weights: Array, found: Sequence[Sequence[_Taps]]) -> None:
-        """The sum stands for the node's output from now on."""
+        """Let the sum stand for the node's output from now on."""
         self.rewriter.replace(self.node.outputs[0], self._sum(x, weights, found, 0, self.bias))
 
     def _sum(

@@ -109,7 +109,7 @@ def _origins(dispatch: Dispatch, steps: Sequence[Dispatch]) -> list[tuple[str, .
 
 
 def _composed(placement: Placement, names: Mapping[str, str], roots: Mapping[str, Placement]) -> Placement:
-    """Where a value of the steps lies in the model's memory."""
+    """Return the place in the model's memory of a value of the steps."""
     outer = roots.get(placement.root)
     if outer is None:
         return Placement(names[placement.root], placement.offset, placement.strides)

@@ -1,4 +1,4 @@
-"""Which values need no memory of their own, because they lie inside another value's memory.
+"""Values that need no memory of their own, because they lie inside another value's memory.
 
 Reshape and its kin, slices, and transposes that leave the last axis alone read their source through
 other strides. A Concat or Interleave is turned around: its operands are written straight into it, so
@@ -22,20 +22,20 @@ from autotune.strides import dense_strides, reshaped_strides
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a value lies: in the memory of ``root``, from element ``offset`` on, with ``strides``."""
+    """The memory of a value: that of ``root``, from element ``offset`` on, with ``strides``."""
 
     root: str
     offset: int
     strides: tuple[int, ...]
 
     def part(self, part: Part) -> Placement:
-        """Where a part of the value lies."""
+        """Return the memory of a part of the value."""
         offset, strides = part.placed(self.strides)
         return Placement(self.root, self.offset + offset, strides)
 
 
 def view_kind(node: Node) -> ViewKind | None:
-    """How a node's operand and result can share memory, if at all."""
+    """Return the way in which a node's operand and result can share memory, if at all."""
     return ops.get(node.op).view
 
 
@@ -129,7 +129,7 @@ class ViewAnalysis:
         return found
 
     def copy_placement(self, node: Node, index: int) -> Placement:
-        """Where the copied operand ``index`` of a join made in place goes."""
+        """Return the memory of the copied operand ``index`` of a join made in place."""
         found = self._operand_placement(node, index)
         assert found is not None  # only reshapes can fail
         return found
@@ -137,7 +137,7 @@ class ViewAnalysis:
     # decisions ----------------------------------------------------------------------------------
 
     def _reshape(self, node: Node) -> None:
-        """A view, but of a graph input with strides that do not allow it; the source lies in the
+        """Place a view, but of a graph input with strides that do not allow it; the source lies in the
         result where the result has strides of its own."""
         source, (output,) = node.inputs[0], node.outputs
         if self._placement(output) is None:
@@ -184,7 +184,7 @@ class ViewAnalysis:
         self.views[node.outputs[0]] = node
 
     def _turned(self, operand: str) -> dict[str, tuple[Node, int]] | None:
-        """What must be turned around so that the operand can be placed; None where it cannot be.
+        """Return the views that must be reversed so that the operand can be placed; None where it cannot be.
 
         A dispatch or a join made in place writes where it is told to. So does the source of a reshape
         or transpose that nothing else reads.

@@ -68,7 +68,7 @@ def _row(each: DispatchProfile) -> tuple[str, ...]:
 
 
 def _totals(device: DeviceProfile, found: ModelProfile, several: bool) -> list[tuple[str, str, str]]:
-    """What the dispatches of a device add up to, and the rest of the run."""
+    """Return the sums over the dispatches of a device, and the rest of the run."""
     on = f" on {device.name}" if several else ""
     rest = "waking workers, and the call itself"
     if several or device.threads is None:

@@ -106,7 +106,7 @@ class DeviceProfile:
 
 @dataclass(frozen=True)
 class ModelProfile:
-    """Where the time of a model goes: the longest dispatch first. ``latency_ns`` is the median of the recorded runs."""
+    """The time of a model by dispatch, the longest first. ``latency_ns`` is the median of the recorded runs."""
 
     model: str
     runs: int

@@ -21,7 +21,7 @@ _HALVES = ("float16", "bfloat16")
 
 
 class Roof(NamedTuple):
-    """What bounds a dispatch, and the least nanoseconds that it takes."""
+    """The bound of a dispatch, and the least nanoseconds that it takes."""
 
     bound: str
     least_ns: float
@@ -35,7 +35,7 @@ class Roofs:
 
     @cached_property
     def machine(self) -> Machine:
-        """What the cost model assumes of it."""
+        """Return the cost model's assumptions about it."""
         return Machine.of(self.target)
 
     @cached_property

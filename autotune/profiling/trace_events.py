@@ -39,7 +39,7 @@ def trace_of(recording: Recording, runs: Sequence[int] = (0,)) -> dict[str, Any]
 
 
 def _begin(step: StepRecording, run: int) -> int:
-    """A worker may begin before the caller has looked at the clock."""
+    """Return the begin of a run: a worker may begin before the caller has looked at the clock."""
     begins = [int(step.begin_ns[run])]
     if step.events is not None:
         rows = step.events[run]
@@ -110,7 +110,7 @@ def _complete(
 def _counters(
     process: int, steps: Sequence[StepRecording], runs: Sequence[int], origin: int
 ) -> Iterator[Event]:
-    """How many workers are busy, wherever that changes, and tiles stolen, wherever some were."""
+    """Yield the number of busy workers, wherever that changes, and of tiles stolen, wherever some were."""
     rows = [
         step.events[run].reshape(-1, layout.EVENT_SLOTS)
         for step in steps

@@ -1,4 +1,4 @@
-"""How far away the memory is that each dispatch of a model touches, by how much is touched in between.
+"""The level of memory that each dispatch of a model touches, by the bytes touched in between.
 
 The reuse distance of a piece of memory is what was touched since its last use (Mattson et al., IBM Systems Journal
 1970). A cache of that size or more still has it: an ideal one, so that a real one has no less to move.
@@ -25,7 +25,7 @@ class Traffic(NamedTuple):
 
 
 def traffic(images: Sequence[ModuleImage], l2: float, l3: float) -> list[list[Traffic]]:
-    """For each dispatch of images that run one after another, again and again, with caches of so many bytes."""
+    """Return the traffic of each dispatch of images that run repeatedly in order, with caches of so many bytes."""
     touched = [each for number, image in enumerate(images) for each in _touched(number, image)]
     recent: dict[Piece, int] = {}
     found: list[Traffic] = []

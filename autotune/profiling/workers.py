@@ -1,4 +1,4 @@
-"""What the workers of a device did in recorded runs, by dispatch and by worker."""
+"""The work of a device's workers in recorded runs, by dispatch and by worker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StepCounters:
 
     @property
     def workers(self) -> int:
-        """How many the device has."""
+        """Return the number of workers of the device."""
         return int(self.busy_ns.shape[1])
 
 

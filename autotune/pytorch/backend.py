@@ -20,10 +20,10 @@ OPTIONS = (
     "tolerance",
     "weights",
 )
-"""What ``torch.compile(..., options={...})`` may give: arguments of :func:`autotune.compile`, and ``weights``."""
+"""The options of ``torch.compile(..., options={...})``: arguments of :func:`autotune.compile`, and ``weights``."""
 
 WEIGHTS = ("hashed", "fixed")
-"""What is compared of weights before each call: a hash of their bytes too, or only PyTorch's counters and addresses."""
+"""The comparison of weights before each call: a hash of their bytes too, or only PyTorch's counters and addresses."""
 
 _SUBGRAPHS: list[Subgraph] = []
 
@@ -76,7 +76,7 @@ def report() -> tuple[Subgraph, ...]:
 
 
 def _threads() -> int:
-    """As many as PyTorch uses, at most one a usable core."""
+    """Return as many threads as PyTorch uses, at most one a usable core."""
     import torch
 
     from autotune.hardware import usable_cores
@@ -106,7 +106,7 @@ def _shapes_vary(placeholders: Sequence[Any], examples: Sequence[Any]) -> bool:
 
 
 def _refused(examples: Sequence[Any]) -> str:
-    """Why a graph is PyTorch's from the start, or nothing."""
+    """Return the reason why a graph is PyTorch's from the start, or nothing."""
     import torch
 
     tensors = [value for value in examples if isinstance(value, torch.Tensor)]

@@ -12,7 +12,7 @@ from autotune.pytorch.tensors import array_of, digest_of, tensor_of
 from autotune.runtime.module import Module
 
 _TOLERANCES = {"float16": 2e-2, "bfloat16": 1e-1}
-"""How far first results may be from PyTorch's, relative to the largest, where 1e-3 is too strict."""
+"""The allowed distance of first results from PyTorch's, relative to the largest, where 1e-3 is too strict."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def compiled(
 def _results(
     arguments: Sequence[Any], expected: Sequence[Any]
 ) -> tuple[tuple[int | View | Constant, ...], list[int]]:
-    """What each result is, and which ones a module computes."""
+    """Return the kind of each result, and which ones a module computes."""
     memory = {
         value.untyped_storage().data_ptr(): index
         for index, value in reversed(list(enumerate(arguments)))

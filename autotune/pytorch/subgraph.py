@@ -18,7 +18,7 @@ _LOG = logging.getLogger("autotune.pytorch")
 
 @dataclass
 class Subgraph:
-    """What became of one graph. ``operators`` is how many calls it has; ``reason`` says why PyTorch runs it, and is
+    """The fate of one graph. ``operators`` is the number of its calls; ``reason`` says why PyTorch runs it, and is
     empty where it is compiled; ``programs`` are those compiled so far, by the shapes of their inputs.
 
     ``weights`` are the arguments that are the same tensors at every call, ``captured`` the tensors that the graph
@@ -61,7 +61,7 @@ class Subgraph:
         return self._first(arguments)
 
     def _key(self, arguments: Sequence[Any]) -> Any:
-        """What a program is compiled for. Where shapes are fixed PyTorch has checked them before the call."""
+        """Return the key of a program. Where shapes are fixed PyTorch has checked them before the call."""
         if not self.shapes_vary:
             return None
         return tuple(
@@ -110,7 +110,7 @@ class Subgraph:
 
 
 def _version(value: Any) -> int:
-    """How often a tensor was written to; tensors of inference mode do not count."""
+    """Return the number of writes to a tensor; tensors of inference mode do not count."""
     return int(value._version) if hasattr(value, "is_inference") and not value.is_inference() else 0
 
 

@@ -22,7 +22,7 @@ Channels = tuple[str, int]
 
 
 def channels_of(node: Any) -> Channels:
-    """What a product reads, and along which axis it has the product's input channels."""
+    """The operand of a product, and the axis of the product's input channels in it."""
     return str(node.input[0]), 1 if node.op_type == "Conv" else -1
 
 
@@ -46,7 +46,7 @@ def correct(network: Network, products: Sequence[Any], means: Mapping[Channels, 
 
 
 def moved_means(weights: Array, axis: int, mean: Array) -> Array:
-    """By how much the mean of each output channel, along ``axis`` of the weights, is moved where weights are rounded.
+    """Return the change of the mean of each output channel, along ``axis`` of the weights, where weights are rounded.
 
     ``mean`` has an element an input channel; there are more of these than in the weights where they are in groups.
 

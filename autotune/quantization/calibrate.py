@@ -52,8 +52,8 @@ def batches(samples: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]])
 
 
 def open_sizes(model: onnx.ModelProto, samples: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
-    """Shapes of the inputs that leave sizes open: 1 along the first axis, where samples follow one another, else those
-    of the samples.
+    """Return shapes of the inputs that leave sizes open: 1 along the first axis, where samples follow one another,
+    else those of the samples.
 
     Raises:
         InputError: there are no samples of such an input, or they have another rank.
@@ -82,7 +82,7 @@ def _given(name: str, samples: Mapping[str, Array]) -> Array:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was seen over all samples: the range of each value, and the mean of each channel where it was asked for."""
+    """Statistics over all samples: the range of each value, and the mean of each channel where it was asked for."""
 
     ranges: dict[str, Range] = field(default_factory=dict)
     means: dict[Channels, Array] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What of a model is quantised: products with constant weights, and what lies between them.
+"""The quantised part of a model: products with constant weights, and the operations between them.
 
 Values that a quantised operator reads become eight bits. An addition, a join or an average is quantised where all it
 reads comes from quantised operators, so that between them nothing is float32; the bounds of Relu and Clip belong to the
@@ -59,7 +59,7 @@ def weight_axis(network: Network, node: Any) -> int | None:
 
 
 def choose(network: Network, leave_out: tuple[str, ...] = ()) -> Choice:
-    """What is quantised; nodes named in ``leave_out``, or whose operator is, stay as they are."""
+    """Choose the nodes to quantise; those named in ``leave_out``, or whose operator is, stay as they are."""
     made: set[str] = set()  # by quantised operators, bounds after them included
     products, between = [], []
     for node in network.nodes:

@@ -11,8 +11,8 @@ from autotune.quantization.network import Network, attribute
 
 
 def fold_norms(network: Network) -> None:
-    """BatchNormalization(Conv(x, w, b)) -> Conv(x, w', b') where all parameters are constants and nothing else reads
-    the convolution's result."""
+    """Fold BatchNormalization(Conv(x, w, b)) to Conv(x, w', b') where all parameters are constants and nothing else
+    reads the convolution's result."""
     readers, kept = network.readers(), list[Any]()
     folded: set[int] = set()
     for node in network.nodes:

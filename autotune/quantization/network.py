@@ -29,7 +29,7 @@ class Network:
 
     @classmethod
     def read(cls, source: ModelSource) -> Network:
-        """Of a model as `autotune compile` takes it; raises as :func:`autotune.frontends.onnx.load` does."""
+        """Read a model as `autotune compile` takes it; raises as :func:`autotune.frontends.onnx.load` does."""
         from onnx import numpy_helper
 
         proto = _modern(read_model(source))

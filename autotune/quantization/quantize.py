@@ -75,7 +75,7 @@ def quantize(
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far outputs of two models are apart over samples.
+    """The distance of the outputs of two models over samples.
 
     ``relative`` is the norm of the difference over that of the first's; ``first`` the share of rows, along the last
     axis, whose greatest element is at the same place.

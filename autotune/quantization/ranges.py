@@ -18,7 +18,7 @@ _SHRINKS = np.linspace(1.0, 0.3, 71)
 
 @dataclass
 class Histogram:
-    """How often values of a tensor lie where, between the least and the greatest that were seen."""
+    """A histogram of a tensor's values, between the least and the greatest that were seen."""
 
     low: float
     high: float
@@ -79,7 +79,7 @@ def chosen(seen: Histogram, method: Method, percentile: float) -> Range:
 
 
 def _error(seen: Histogram, found: Range) -> float:
-    """The mean square of the error, where errors by rounding are spread evenly over a step."""
+    """Return the mean square of the error, where errors by rounding are spread evenly over a step."""
     scale = (found.high - found.low) / LEVELS
     beyond = seen.centres - np.clip(seen.centres, found.low, found.high)
     squares = np.where(beyond == 0, scale * scale / 12, beyond * beyond)

@@ -1,4 +1,4 @@
-"""How much memory a worker holds, seen from inside and from outside."""
+"""Memory that a worker holds, seen from inside and from outside."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def taken_memory(pid: int) -> int:
 
 
 def killed_for_memory() -> int:
-    """How many processes the system has killed because memory ran out; 0 where it does not tell."""
+    """Return the number of processes that the system has killed because memory ran out; 0 where it does not tell."""
     try:
         rows = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
     except (OSError, ValueError):
@@ -46,7 +46,7 @@ def killed_for_memory() -> int:
 
 @contextlib.contextmanager
 def allowance(nbytes: int | None) -> Iterator[None]:
-    """Within, this process may take ``nbytes`` more than it has: a greedy candidate gets MemoryError at once,
+    """Allow this process ``nbytes`` more than it has within the block: a greedy candidate gets MemoryError at once,
     and not the whole machine after a while."""
     now = address_space()
     if nbytes is None or not now:
@@ -66,7 +66,7 @@ def allowance(nbytes: int | None) -> Iterator[None]:
 
 
 class Appetite:
-    """What a process takes during one request; ``allowed`` is what it may, None for no limit. ``kills`` is what
+    """Memory that a process takes during one request; ``allowed`` is its limit, None for no limit. ``kills`` is what
     :func:`killed_for_memory` said before."""
 
     def __init__(self, pid: int, allowed: int | None, kills: int) -> None:
@@ -81,13 +81,13 @@ class Appetite:
         self._seen.append(taken_memory(self._pid))
 
     def of_death(self, *, killed: bool) -> str:
-        """Why memory was what ended it, or nothing; ``killed`` if by a SIGKILL that was not ours."""
+        """Return the reason why memory was what ended it, or nothing; ``killed`` if by a SIGKILL that was not ours."""
         if killed and killed_for_memory() > self._kills:
             return "the system killed it because its memory ran out"
         return self._had_taken(_ENOUGH * self._allowed) if self._allowed is not None else ""
 
     def of_hanging(self) -> str:
-        """Why its time would not have been enough, however long: it took more and more memory."""
+        """Return the reason why no time would have been enough: it took more and more memory."""
         growing = self._seen[-1] > self._seen[-_LOOKS:][0]
         return (self._had_taken(_GREEDY) if growing else "") or self.of_death(killed=False)
 

@@ -16,7 +16,7 @@ from autotune.workers.process import Died, WorkerProcess
 
 Result = TypeVar("Result")
 Job = Callable[[WorkerProcess], Result]
-"""What is done with a worker: requests, and what is made of the answers."""
+"""A job of a worker: its requests, and what is made of the results."""
 _Waiting = queue.SimpleQueue[tuple[Job[Any], Future[Any]] | None]
 
 
@@ -110,7 +110,7 @@ class WorkerPool:
     def _serve(
         self, worker: WorkerProcess, waiting: _Waiting, ready: Callable[[WorkerProcess], bool] | None
     ) -> None:
-        """What the thread of a worker does."""
+        """Run the thread of a worker."""
         try:
             if ready is not None and not ready(worker):
                 return

@@ -28,7 +28,7 @@ PAUSES_S = (0.5, 2.0, 8.0)
 _ABOUT_THE_COMMAND = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.E2BIG)
 """Of these refusals none passes."""
 _LOOK_S = 0.1
-"""How often it is looked how much memory a worker holds that works at a request."""
+"""Seconds between two looks at the memory that a worker holds which works at a request."""
 
 
 def python_module(name: str) -> tuple[str, ...]:
@@ -256,7 +256,7 @@ class WorkerProcess:
         return dict(answer)
 
     def _reap(self, live: _Live) -> Died:
-        """How a process ended that died by itself, with its last words."""
+        """Return the end of a process that died by itself, with its last words."""
         try:
             code: int | None = live.process.wait(timeout=5)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""What the largest tensors take of each cache, after Ansor's buffer-access features (Zheng et al., OSDI 2020)."""
+"""Footprints of the largest tensors in each cache, after Ansor's buffer-access features (Zheng et al., OSDI 2020)."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def _buffer(
 
 
 def _distance(nest: LoopNest, access: Access) -> Numbers:
-    """Bytes [n] touched between two uses of an element: by one run of the innermost of the loops around the body that
-    do not move it, or by all loops where each does."""
+    """Return bytes [n] touched between two uses of an element: by one run of the innermost of the loops around the
+    body that do not move it, or by all loops where each does."""
     outer = nest.stacked[: nest.body_level]
     still = np.asarray([axis not in access.axes for axis in nest.axes[: nest.body_level]], np.bool_)
     again = still[:, None] & (outer > 1)

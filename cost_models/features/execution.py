@@ -1,4 +1,4 @@
-"""What keeps a core busy: its ports, its registers, waiting, code, and work that is thrown away."""
+"""Occupation of a core: its ports, its registers, waiting, code, and work that is thrown away."""
 
 from __future__ import annotations
 

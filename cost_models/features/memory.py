@@ -1,4 +1,4 @@
-"""What goes through the caches of this machine, of the whole nest."""
+"""Traffic through the caches of this machine, of the whole nest."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def memory(nest: LoopNest, machine: Machine, t: Terms) -> Mapping[str, Numbers |
 
 
 def _working_sets(nest: LoopNest, machine: Machine) -> dict[str, Numbers]:
-    """How well the caches hold what is reused."""
+    """Return the fit of reused data in the caches."""
     every, sets, found = np.arange(len(nest)), nest.working_sets, {}
     numbers = np.arange(len(nest.loops))[:, None]
     # Those that do not repeat may be there for other candidates only.

@@ -1,4 +1,4 @@
-"""What is computed, and on what: the same for all candidates of a workload."""
+"""The computation and its operands: the same for all candidates of a workload."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def core(nest: LoopNest, machine: Machine) -> CoreTimes:
 
 
 def accumulations(nest: LoopNest) -> Numbers:
-    """How often the body runs [n] before its results are complete, and the next ones need nothing of them."""
+    """Return the runs of the body [n] until its results are complete, and the next ones need nothing of them."""
     written = {axis for access in nest.accesses if access.write for axis in access.axes}
     found, inside = np.ones(len(nest)), np.ones(len(nest), np.bool_)
     for loop in reversed(nest.loops):

@@ -1,4 +1,4 @@
-"""What scratch memory costs beside its traffic: no schedule is picked that takes more of it than its share.
+"""The cost of scratch memory beside its traffic: no schedule is picked that takes more of it than its share.
 
 A schedule that stores a whole input, or all patches of it, for each worker may be the fastest by a percent, and take
 gigabytes for that. The limit is what the dispatch reads and writes, so that all scratch memory of a model is no larger
@@ -25,7 +25,7 @@ def most_scratch(machine: Machine, nbytes: float) -> float:
 
 
 def refusal(nest: LoopNest, machine: Machine, nbytes: float) -> Numbers:
-    """What times [n] of candidates are multiplied by; their dispatch reads and writes ``nbytes``."""
+    """Return the factor [n] by which times of candidates are multiplied; their dispatch reads and writes ``nbytes``."""
     if nest.scratch is None:
         return np.ones(len(nest))
     taken = np.broadcast_to(np.asarray(nest.scratch[0], np.float64) * machine.threads, len(nest))

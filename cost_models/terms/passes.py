@@ -18,7 +18,7 @@ class Passes(NamedTuple):
 
 
 def passes(nest: LoopNest, machine: Machine) -> Passes:
-    """Each pass takes as long as its bytes do on the way from where they are."""
+    """Return the passes: each takes as long as its bytes do on the way from where they are."""
     seconds, kernels = np.zeros(len(nest)), np.ones(len(nest))
     for one in nest.passes:
         touched = one.read + one.written

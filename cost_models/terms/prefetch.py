@@ -22,7 +22,7 @@ def hidden(access: Access, machine: Machine) -> Numbers | float:
 
 
 def _scattering(found: Touched, machine: Machine) -> Numbers:
-    """How much more the bytes of an access cost [n] where rows are visited piece by piece, not from end to end.
+    """Return the extra cost [n] of an access's bytes where rows are visited piece by piece, not from end to end.
 
     Prefetchers follow the less, the longer the stretch is that lies between neighbouring pieces, up to a page, where
     they stop. A few rows in pages of their own are followed one by one.

@@ -1,4 +1,4 @@
-"""How evenly the tiles of a kernel are shared among workers."""
+"""The balance of a kernel's tiles among workers."""
 
 from __future__ import annotations
 

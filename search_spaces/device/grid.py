@@ -32,7 +32,7 @@ DEVICE_VERSIONS = {
     "space.device_tile": 1,
     "space.device_rows": 2,
 }
-"""What the code of a configuration depends on."""
+"""The part of a configuration on which its code depends."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class GridRecipe:
     """A thread an element of each stage that is stored."""
 
     def steps(self, schedule: Schedule, config: Choices) -> None:
-        """Elementwise stages inline, the others a kernel each."""
+        """Inline elementwise stages, and make a kernel of each other."""
         for stage in schedule.order():
             place(stage, config["items"])
 
@@ -57,7 +57,7 @@ def place(stage: Stage, items: Any) -> None:
 
 
 def bind_grid(stage: Stage, items: Any) -> None:
-    """All data loops as one, cut into groups; the loops of a reduction inside."""
+    """Bind all data loops as one, cut into groups; the loops of a reduction inside."""
     op = stage.op
     assert isinstance(op, ComputeOp)
     whole = stage.fuse(*op.axis) if len(op.axis) > 1 else op.axis[0]

@@ -36,7 +36,7 @@ class DeviceRowsRecipe:
     shape: RowShape
 
     def steps(self, schedule: Schedule, config: Choices) -> None:
-        """Everything of a row in the loop over rows."""
+        """Compute everything of a row in the loop over rows."""
         output = schedule[self.shape.output.name]
         for op in self.shape.reductions:
             self._by_all_threads(schedule[op.name], config)

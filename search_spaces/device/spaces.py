@@ -1,4 +1,4 @@
-"""Which space of devices serves which workload."""
+"""Spaces of devices by the workloads that they serve."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _BY_ROWS = ("reduction", "softmax", "normalization")
 
 
 def runs_groups(target: Target) -> bool:
-    """Whether these spaces serve a target: devices but CPUs, where threads of a group take turns and a tile a thread is
-    better."""
+    """Return whether these spaces serve a target: devices but CPUs, where threads of a group take turns and a tile a
+    thread is better."""
     return target.group_items > 0 and "cpu" not in target.features
 
 

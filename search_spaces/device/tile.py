@@ -48,7 +48,7 @@ class DeviceTileRecipe:
     shape: TileShape
 
     def steps(self, schedule: Schedule, config: Choices) -> None:
-        """The anchor's sums in registers, what is elementwise before and after it on the way."""
+        """Keep the anchor's sums in registers, and compute what is elementwise before and after it on the way."""
         plan = self.shape.structure
         for op in (*plan.side, *plan.epilogue, *plan.producers):
             if op.name != plan.stored.name:
@@ -213,7 +213,7 @@ def _stageable(shape: TileShape) -> bool:
 
 
 def _staged_fits(shape: TileShape, target: Target) -> Constraint:
-    """What a group stages at once, as large as it may be."""
+    """Return the limit of what a group stages at once."""
     row = row_axis(shape)
 
     def fits(c: Columns) -> object:

@@ -44,7 +44,7 @@ class Axes:
         return self._resolved(self.names[axis])
 
     def size(self, name: str) -> int:
-        """How many values an axis has."""
+        """Return the number of values of an axis."""
         return self._sizes[name]
 
     def terms(self, index: Expr) -> Terms:
@@ -93,7 +93,7 @@ class Axes:
         return name
 
     def _join(self, stage: Stage) -> None:
-        """Axes that are always the digits of one number are parts of one axis, the last digit last."""
+        """Join axes that are always the digits of one number to parts of one axis, the last digit last."""
         form_of = self._places.indexes.form
         forms = [form_of(i).terms for read in self._places.reads[stage] for i in read.indices]
         axes = [*stage.op.axis, *stage.op.reduce_axis]
@@ -129,7 +129,7 @@ class Axes:
             self._own(stage, axis, [])
 
     def _put_together(self, outer: IterVar, inner: IterVar) -> None:
-        """Two axes, and what they are parts of with others, are digits of one number."""
+        """Note that two axes, and what they are parts of with others, are digits of one number."""
         before, after = (self._parts.get(axis, (axis,)) for axis in (outer, inner))
         if before is after:  # of one place each, found in the other order before
             before, after = tuple(part for part in before if part is not inner), (inner,)
@@ -137,7 +137,7 @@ class Axes:
         self._parts.update(dict.fromkeys(whole, whole))
 
     def _take_apart(self, axis: IterVar) -> None:
-        """An axis is no part of another; the digits behind the first one are still those of one number."""
+        """Separate an axis from another; the digits behind the first one are still those of one number."""
         parts = self._parts.get(axis, ())
         for part in parts:
             del self._parts[part]
@@ -145,7 +145,7 @@ class Axes:
             self._parts.update(dict.fromkeys(parts[1:], parts[1:]))
 
     def _own(self, stage: Stage, axis: IterVar, indices: Sequence[Expr]) -> None:
-        """An axis of its own, at the place that what is outside of the stage moves."""
+        """Add an axis of its own, at the place that what is outside of the stage moves."""
         parts = self._parts.get(axis, (axis,))
         name = self.names[axis] = f"{stage.op.name}.{parts[-1].name}"
         self._owners[name], self._sizes[name] = stage, math.prod(part.extent for part in parts)
@@ -169,7 +169,7 @@ class Axes:
         return found
 
     def _unite(self, main: Stage) -> None:
-        """Stages that go through the same elements one after another have one axis for it."""
+        """Give one axis to stages that go through the same elements one after another."""
         seen: dict[tuple[object, int], str] = {}
         for stage in (main, *(s for s in self._stages if s is not main)):
             for read in self._places.reads[stage]:
@@ -202,7 +202,7 @@ def roots(stage: Stage, loop: IterVar) -> list[IterVar]:
 
 
 def _divisor(atom: Expr) -> int | None:
-    """What a quotient is divided by."""
+    """Return the divisor of a quotient."""
     quotient = isinstance(atom, Binary) and atom.op == "//" and isinstance(atom.b, Const)
     return int(atom.b.value) if quotient else None  # type: ignore[attr-defined]
 

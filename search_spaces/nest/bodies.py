@@ -1,4 +1,4 @@
-"""What one execution of a stage's innermost loops takes: instructions, results that need each other, registers."""
+"""Costs of one execution of a stage's innermost loops: instructions, results that need each other, registers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Step:
     passes: Value
 
     def times(self, name: str) -> Value:
-        """How often a body repeats along an axis outside of its vectors."""
+        """Return the number of repetitions of a body along an axis outside of its vectors."""
         return self.repeats.get(name, 1)
 
     @property
@@ -80,7 +80,7 @@ class Bodies:
         return self._target.lanes("float32" if dtype == "bool" else dtype)
 
     def step(self, stage: Stage) -> Step:
-        """How the loops around and of a stage run its body."""
+        """Return the run of its body by the loops around and of a stage."""
         if stage not in self._steps:
             self._steps[stage] = self._step(stage, self.frames[stage])
         return self._steps[stage]
@@ -127,7 +127,7 @@ class Bodies:
         return found if found is not outside else 1
 
     def entries(self, stage: Stage) -> Value:
-        """How often the loops around a stage enter its own."""
+        """Return the number of entries of its own loops by the loops around a stage."""
         return math.prod(self.frames[at].extent(loop) for at, loops in around(stage)[:-1] for loop in loops)
 
     def bodies(self, stage: Stage, fetches: Value = 0.0) -> list[Body]:
@@ -142,7 +142,8 @@ class Bodies:
         return [self.body(stage, replace(step, steps=step.steps * whole), fetches), *found]
 
     def _smaller(self, stage: Stage) -> Iterator[tuple[Value, Frame]]:
-        """Where a peeled split leaves a smaller last tile around a stage: the share of such tiles, and their loops."""
+        """Yield the smaller last tiles that a peeled split leaves around a stage: the share of such tiles,
+        and their loops."""
         root, name = self.frames[root_of(stage)], self.kernels.axes.name
         for axis in stage.op.axis if root.stage is not stage else ():
             split = next(
@@ -251,7 +252,7 @@ class Bodies:
         return where(self.in_registers(stage), results, stored)
 
     def _restarts(self, stage: Stage, step: Step) -> Value:
-        """How often runs of elements begin anew, which a window has for each of its taps, for one body."""
+        """Return the number of new runs of elements, which a window has for each of its taps, for one body."""
         reduced = {self.kernels.axes.name(axis): axis.extent for axis in stage.op.reduce_axis}
         windowed = sum(extent > 1 for extent in reduced.values()) > 1
         for source in self.kernels.sources[stage] if windowed else ():
@@ -284,7 +285,7 @@ class Bodies:
         return step.tiles * step.results * vectors * (1.0 + stored + self.kernels.finish(stage))
 
     def resumed(self, stage: Stage) -> Value:
-        """How often a tile is taken up again for another block of a reduction."""
+        """Return the number of times that a tile is taken up again for another block of a reduction."""
         step = self.step(stage)
         return where(step.passes > 1, step.tiles, 0.0)
 

@@ -25,7 +25,7 @@ _MOST = 64
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of an index when code is made: ``number`` and a multiple of ``step`` and less than ``width``.
+    """Known facts of an index when code is made: ``number`` and a multiple of ``step`` and less than ``width``.
 
     All of it is known if ``step`` is 0 and ``width`` 1.
     """
@@ -108,7 +108,7 @@ class _Counter:
 
 
 def _value(node: Expr, values: Mapping[IterVar, Known]) -> Known | None:
-    """What an index or condition is where some axes have values; None where nothing is known of it."""
+    """Return the known facts of an index or condition where some axes have values; None where there are none."""
     if isinstance(node, Const):
         return Known(node.value)
     if isinstance(node, IterVar):
@@ -126,7 +126,7 @@ def _value(node: Expr, values: Mapping[IterVar, Known]) -> Known | None:
 
 
 def _combined(node: Binary | Compare, a: Known, b: Known) -> Known | None:
-    """What is known of two operands together."""
+    """Return the known facts of two operands together."""
     op = node.op
     if isinstance(node, Compare):
         return (

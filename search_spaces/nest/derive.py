@@ -112,7 +112,8 @@ class Derivation:
         return [*found, *(Loop(name, extent, "beside") for name, extent in beside.items())]
 
     def _kind(self, stage: Stage, loop: IterVar) -> LoopKind:
-        """How a loop runs; one that some candidates share among workers has a kind of its own in the others."""
+        """Return the kind of a loop; one that some candidates share among workers has a kind of its own in
+        the others."""
         if self.replayed.is_kind(stage, loop, "parallel") is not False:
             return "parallel"
         return next(
@@ -120,8 +121,8 @@ class Derivation:
         )
 
     def _beside(self, bodies: Bodies) -> list[tuple[IterVar, str, Value]]:
-        """The loops that run before or after the main stage, with the axes that it does not walk along, and how far
-        they do."""
+        """Return the loops that run before or after the main stage, with the axes that it does not walk along, and
+        how far they do."""
         beside = []
         walked = set[str]()
         for stage, loops in reversed(self.kernels.chain):
@@ -142,13 +143,13 @@ class Derivation:
 
     @cached_property
     def _extents(self) -> dict[str, int]:
-        """How many values each axis has."""
+        """Return the number of values of each axis."""
         stages = self.kernels.stages
         axes = [axis for stage in stages for axis in (*stage.op.axis, *stage.op.reduce_axis)]
         return {self.name(axis): self.kernels.axes.size(self.name(axis)) for axis in axes}
 
     def _serial(self) -> Any:
-        """Which candidates run on one worker."""
+        """Return which candidates run on one worker."""
         root, loops = self.kernels.chain[0]
         shared: Any = False
         for loop in loops:
@@ -158,7 +159,7 @@ class Derivation:
         return negated(shared)
 
     def _fetched(self, frames: Mapping[Stage, Frame]) -> list[Fetched]:
-        """What is fetched ahead, and how far."""
+        """Return what is fetched ahead, and the distance."""
         found = []
         chain = [(stage, loop) for stage, loops in self.kernels.chain for loop in loops]
         for (stage_name, tensor, loop_name), given in self.replayed.distances.items():
@@ -202,7 +203,7 @@ class Derivation:
         return [replace(self._access(t, dims, self._outside(root)), write=True) for t in tensors]
 
     def _read(self, bodies: Bodies) -> dict[tuple[object, ...], Access]:
-        """What is read of memory, once where several stages go through the same elements."""
+        """Return the reads of memory, once where several stages go through the same elements."""
         found: dict[tuple[object, ...], Access] = {}
         for stage in self.kernels.stages:
             for source in self.kernels.sources[stage]:
@@ -287,7 +288,8 @@ def _gaps(offsets: Iterable[int]) -> tuple[int, ...]:
 
 
 def _moved(source: Source, bodies: Bodies) -> Dims:
-    """What moves each dimension; nothing where a buffer computed inside has one place, written again and again."""
+    """Return what moves each dimension; nothing where a buffer computed inside has one place, written
+    again and again."""
     dims = [tuple(terms.items()) for terms in source.dims]
     if source.inside is not None and not source.panel:
         sizes = bodies.frames[source.inside].sizes
@@ -358,7 +360,7 @@ class Nests:
         return self._templates[main]
 
     def _joint(self, template: Template) -> Joint:
-        """Where a path's loop nest stands beside those of others."""
+        """Return the place of a path's loop nest among those of others."""
         for joint in self._joints:
             if joint.admit(template):
                 return joint

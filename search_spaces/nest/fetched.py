@@ -17,7 +17,7 @@ from search_spaces.nest.loops import CACHE_LINE
 
 @dataclass(frozen=True)
 class Fetched:
-    """What is fetched ``distance`` iterations of a loop ahead which moves the axes ``moved``.
+    """A fetch ``distance`` iterations ahead of a loop which moves the axes ``moved``.
 
     ``extents`` are what the loops inside of it go through of each axis, ``bodies`` how often the body runs in it.
     """

@@ -140,7 +140,7 @@ class Frame:
         return either(self.is_kind(iv, "unrolled"), self.is_kind(iv, "vectorized"))
 
     def reach(self, iv: IterVar, opened: Collection[IterVar]) -> Value:
-        """How many values a variable takes while the loops that are not ``opened`` run."""
+        """Return the number of values of a variable while the loops that are not ``opened`` run."""
         known = self.known(iv, opened)
         split = self.splits.get(iv)
         inside = self.extent(iv)
@@ -178,7 +178,7 @@ class Frame:
         return either(single, found)
 
     def grain(self, iv: IterVar, opened: Collection[IterVar]) -> Value:
-        """What number the first of those values is a multiple of; 0 where it is always 0."""
+        """Return the number of which the first of those values is a multiple; 0 where it is always 0."""
         if self.touched(iv, opened) is False:
             return 0
         split = self.splits.get(iv)

@@ -90,7 +90,7 @@ def expanded(nest: LoopNest, frame: LoopNest) -> LoopNest:
 
 
 def positions(nest: LoopNest, frame: LoopNest) -> list[int]:
-    """Where the loops of a nest are among those of a frame that has room for it."""
+    """Return the places of the loops of a nest among those of a frame that has room for it."""
     own, depth, room = _idle(nest.loops), nest.body_level, frame.body_level
     outer = _places(own[:depth], frame.loops[:room])
     return outer + [room + place for place in _places(own[depth:], frame.loops[room:])]
@@ -133,7 +133,7 @@ def _supersequence(a: tuple[T, ...], b: tuple[T, ...]) -> tuple[T, ...]:
 
 
 def _places(parts: Sequence[object], whole: Sequence[object]) -> list[int]:
-    """Where the parts of a sequence are in one that has them in this order."""
+    """Return the places of the parts of a sequence in one that has them in this order."""
     found: list[int] = []
     for part in parts:
         found.append(whole.index(part, found[-1] + 1 if found else 0))

@@ -1,4 +1,4 @@
-"""What the candidates of one path have in common: kernels, the stage with most work, and what is read by whom."""
+"""The common part of the candidates of one path: kernels, the stage with most work, and the readers of each read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALIGNED = 16
 
 @dataclass(frozen=True)
 class About:
-    """What loop nests say of a program beside its loops: family, target, inputs known at compile time, strides."""
+    """Facts of a program in loop nests beside its loops: family, target, inputs known at compile time, strides."""
 
     family: str
     flops: float
@@ -126,7 +126,7 @@ class Kernels:
 
     @cached_property
     def sources(self) -> Mapping[Stage, Sequence[Source]]:
-        """What each stage reads, each distinct index once."""
+        """Return the reads of each stage, each distinct index once."""
         return {stage: self._sources(stage) for stage in (*self.stages, *self.before)}
 
     def _sources(self, stage: Stage) -> list[Source]:
@@ -162,7 +162,7 @@ class Kernels:
         )
 
     def _terms(self, index: Expr, looked_up: set[str]) -> Terms:
-        """What moves an index; what does so through a look-up moves it by steps of one."""
+        """Return what moves an index; what does so through a look-up moves it by steps of one."""
         return {**self.axes.terms(index), **dict.fromkeys(looked_up, 1)}
 
     def _looked_up(self, index: Expr) -> set[str]:
@@ -216,7 +216,7 @@ class Kernels:
 
 
 def _run_of(index: Expr) -> int | None:
-    """How many neighbours have the same quotient; None of what is no quotient, nor a remainder of one."""
+    """Return the number of neighbours that have the same quotient; None without a quotient, or a remainder of one."""
     if isinstance(index, Binary) and index.op == "%":
         return _run_of(index.a)
     if isinstance(index, Binary) and index.op == "//" and isinstance(index.b, Const):

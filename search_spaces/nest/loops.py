@@ -74,7 +74,7 @@ class Access:
 
     @cached_property
     def own(self) -> dict[str, Any]:
-        """What candidates have of their own, as far as any has."""
+        """Return the fields that candidates have of their own, as far as any has."""
         return {name: column for name in self.OWN if (column := getattr(self, name)) is not None}
 
     def having(self, own: Mapping[str, Any]) -> Access:
@@ -180,7 +180,7 @@ class LoopNest:
 
     @cached_property
     def depths(self) -> NDArray[np.intp]:
-        """How many loops are a candidate's own [n]."""
+        """Return the number of a candidate's own loops [n]."""
         own = np.full(len(self), len(self.loops), np.intp)
         return own if self.slots is None else self.slots.sum(axis=0)
 
@@ -222,12 +222,12 @@ class LoopNest:
 
     @cached_property
     def written_out(self) -> NDArray[np.bool_]:
-        """Which of the loops are parts of the body."""
+        """Return which of the loops are parts of the body."""
         return np.asarray([loop.kind in WRITTEN_OUT for loop in self.loops], dtype=np.bool_)
 
     @cached_property
     def spans(self) -> dict[str, Numbers]:
-        """How far each axis is walked [rows, n]: by the body, and in one run of each loop over it, innermost first."""
+        """Return the span of each axis [rows, n]: by the body, and in one run of each loop over it, innermost first."""
         found = {}
         for axis in set(self.axes) & self.extents.keys():
             own = [level for level, other in enumerate(self.axes) if other == axis][::-1]
@@ -238,7 +238,7 @@ class LoopNest:
 
     @cached_property
     def beside(self) -> dict[str, int]:
-        """How many of the innermost loops over each axis are beside the body."""
+        """Return the number of innermost loops over each axis that are beside the body."""
         found = {}
         for axis in self.spans:
             own = [loop.kind for loop in reversed(self.loops) if loop.axis == axis]
@@ -247,13 +247,14 @@ class LoopNest:
 
     @cached_property
     def reaches(self) -> dict[tuple[object, ...], Reach]:
-        """What was found of each index, of the extent of its dimension, of the gaps between reads, and of what does not
-        move it."""
+        """Return the memo of each index, of the extent of its dimension, of the gaps between reads, and of what does
+        not move it."""
         return {}
 
     @cached_property
     def entered(self) -> dict[frozenset[str], Numbers]:
-        """How often each level is entered [levels, n], by what was found to happen outside of loops over some axes."""
+        """Return the number of entries of each level [levels, n], by what was found to happen outside of
+        loops over some axes."""
         return {}
 
     @cached_property

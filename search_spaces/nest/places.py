@@ -18,7 +18,7 @@ from search_spaces.nest.replay import Replayed
 
 
 class Places:
-    """Which stages have loops, what they read through inlined ones, and the frames of a population."""
+    """Stages that have loops, their reads through inlined ones, and the frames of a population."""
 
     def __init__(
         self,
@@ -81,11 +81,11 @@ class Places:
         return axis.extent if extent is None else evaluate(extent, knobs)
 
     def shape(self, stage: Stage, knobs: Knobs) -> list[Value]:
-        """How many elements a stage has along each of its axes."""
+        """Return the number of elements of a stage along each of its axes."""
         return [self._root(axis, knobs) for axis in stage.op.axis]
 
     def _regions(self, frame: Frame, iv: IterVar, knobs: Knobs) -> dict[Stage, list[Box]]:
-        """What one iteration of a loop needs of the stages that are computed inside of it."""
+        """Return the needs of one iteration of a loop of the stages that are computed inside of it."""
         at = frame.stage.leaf("derive", iv)
         inside = attached_inside(self.stages, frame.stage, at)
         boxes: dict[Stage, Boxes] = {frame.stage: self._boxes(frame, at)}
@@ -100,14 +100,14 @@ class Places:
         return regions
 
     def _required(self, stage: Stage, uses: Sequence[tuple[Read, Boxes]], knobs: Knobs) -> list[Box]:
-        """What reads need of a stage."""
+        """Return the needs of reads of a stage."""
         shape, pieces = self.shape(stage, knobs), self.replayed.panels.get(stage.op.name)
         if pieces is None:
             return self.indexes.required(shape, uses)
         return self.indexes.panels(pieces, shape, [(self.unpacked(r)[0], boxes) for r, boxes in uses], knobs)
 
     def unpacked(self, read: Read) -> tuple[Read, bool]:
-        """What is read of panels, as a read of what was packed into them, and whether it is one of panels."""
+        """Return a read of panels as a read of what was packed into them, and whether it is one of panels."""
         producer = self.replayed.schedule[read.tensor]
         pieces = self.replayed.panels.get(producer.op.name)
         if pieces is None:
@@ -122,7 +122,7 @@ class Places:
         return Read(source, tuple(indices)), True
 
     def _boxes(self, frame: Frame, at: int) -> Boxes:
-        """What the axes of a stage cover once its loops up to number ``at`` are open."""
+        """Return the ranges of the axes of a stage once its loops up to number ``at`` are open."""
         opened = set(frame.stage.leaf_iter_vars[: at + 1])
         found = {}
         for axis in (*frame.stage.op.axis, *frame.stage.op.reduce_axis):

@@ -17,7 +17,7 @@ from autotune.schedule.knob import Columns
 
 Operation = Callable[..., Any]
 Line: TypeAlias = tuple[int, Operation, Callable[[list[Any]], tuple[Any, ...]]]
-"""Where the result goes, what is done, and with what."""
+"""An instruction: the place of the result, the operation, and its operands."""
 
 
 class Recording:
@@ -30,13 +30,13 @@ class Recording:
         self._lines: dict[int, tuple[Any, ...]] = {}
 
     def knob(self, name: str) -> Quantity:
-        """What stands for the values of a knob."""
+        """Return the stand-in for the values of a knob."""
         made = self._made(("knob", name))
         self._knobs[made.number] = name
         return made
 
     def apply(self, operation: Operation, *operands: Any) -> Quantity:
-        """What stands for the result of an operation, whose operands are quantities or single values."""
+        """Return the stand-in for the result of an operation, whose operands are quantities or single values."""
         key = (operation, *[o.number if type(o) is Quantity else self._constant(o) for o in operands])
         found = self._known.get(key)
         if found is None:
@@ -57,7 +57,7 @@ class Recording:
         return found.number
 
     def program(self, results: Iterable[Any]) -> Program:
-        """What computes ``results``, which are quantities or single values, and no more than that."""
+        """Return the program that computes ``results``, quantities or single values, and no more than that."""
         wanted = [r.number if type(r) is Quantity else self._constant(r) for r in results]
         needed = set(wanted)
         for number in reversed(self._lines):  # what a line needs has a smaller number

@@ -1,4 +1,4 @@
-"""How much of a producer the loops of its readers need, for a population: :mod:`autotune.lower.regions` as arrays.
+"""Regions of a producer that the loops of its readers need, for a population: :mod:`autotune.lower.regions` as arrays.
 
 Where an interval begins is only known as far as it has to be to join those of several reads.
 """
@@ -35,7 +35,7 @@ Boxes = Mapping[IterVar, Box]
 
 
 class Indexes:
-    """What the indices of a program cover; schedules of one program have most of their expressions in common."""
+    """Ranges of the indices of a program; schedules of one program have most of their expressions in common."""
 
     def __init__(self) -> None:
         self._simplifier = Simplifier()
@@ -49,13 +49,13 @@ class Indexes:
         return self._forms[index]
 
     def reads(self, expr: Expr) -> Sequence[Read]:
-        """All tensor reads below an expression; each is walked through once."""
+        """Return all tensor reads below an expression; each is walked through once."""
         if expr not in self._reads:
             self._reads[expr] = reads(expr)
         return self._reads[expr]
 
     def interval(self, index: Expr, boxes: Boxes) -> Box | None:
-        """What an index covers while its variables run over their boxes; None where that is unknown."""
+        """Return the range of an index while its variables run over their boxes; None where that is unknown."""
         form = self.form(index)
         size: Value = 1
         start: Value = form.constant
@@ -116,7 +116,7 @@ class Indexes:
 
 
 def _quotient(box: Box, divisor: Value, atom: Expr) -> Box:
-    """What a quotient covers, whose begin ``atom`` stands for."""
+    """Return the range of a quotient, whose begin ``atom`` stands for."""
     begin: dict[Expr, int] = {atom: 1} if box.terms else {}
     widest = (box.size + divisor - 2) // divisor + 1
     size = where(box.grain % divisor == 0, (box.size - 1) // divisor + 1, widest)
@@ -124,7 +124,7 @@ def _quotient(box: Box, divisor: Value, atom: Expr) -> Box:
 
 
 def _remainder(box: Box, divisor: Value) -> Box:
-    """What a remainder covers."""
+    """Return the range of a remainder."""
     inside = either(box.size == 1, both(box.grain % divisor == 0, box.size <= divisor))
     return Box(where(inside, box.size, divisor))
 

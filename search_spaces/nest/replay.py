@@ -45,11 +45,11 @@ class Replayed:
     panels: dict[str, Sequence[Piece]] = field(default_factory=dict)
 
     def width(self, split: Split) -> Expression:
-        """What was given to a split: the extent of the inner loop, or of the outer one."""
+        """Return the number given to a split: the extent of the inner loop, or of the outer one."""
         return self.widths.get(split, split.factor or split.nparts)
 
     def tail(self, split: Split) -> Expression:
-        """What a split does with the rest: a text, or an expression of knobs."""
+        """Return the treatment of a split's rest: a text, or an expression of knobs."""
         return self.tails.get(split, split.tail)
 
     def is_kind(self, stage: Stage, iv: IterVar, kind: str) -> Expression:
@@ -58,7 +58,7 @@ class Replayed:
 
 
 def followed(schedule: Schedule, trace: Trace) -> Replayed:
-    """What depends on knobs in a ``schedule`` to which ``trace`` was applied.
+    """Return the dependence on knobs of a ``schedule`` to which ``trace`` was applied.
 
     Raises KnobError for knobs that decide what is not followed here.
     """
@@ -199,20 +199,20 @@ class _Walk:
         kinds[kind] = when if kind not in kinds else combined_expression("|", kinds[kind], when)
 
     def _take_over(self, stage: str, producer: str) -> None:
-        """A stage gets loops like those of its producer."""
+        """Give a stage loops like those of its producer."""
         self._rename(producer, stage, lambda loop: (loop,))
         for known in (self.widths, self.tails):
             copied = {loop: given for (owner, loop), given in known.items() if owner == producer}
             known.update({(stage, loop): given for loop, given in copied.items()})
 
     def _factor(self, tensor: Any, axis: Any, names: Sequence[str]) -> None:
-        """The loop becomes an axis of a new stage over the other loops, and the old stage reduces over it."""
+        """Make the loop an axis of a new stage over the other loops; the old stage reduces over it."""
         self._rename(tensor[1], names[0], lambda loop: (loop,))
         self._loops[tensor[1], f"{axis[2]}.v"] = self.extent(tensor[1], axis[2])
         self.kinds = {loop: kinds for loop, kinds in self.kinds.items() if loop[0] != tensor[1]}
 
     def _lay_out(self, stage: str, mapping: IndexMap) -> None:
-        """A stage has one loop for each new index."""
+        """Give a stage one loop for each new index."""
         own, pieces = self._shapes.get(stage), mapping.pieces
         shape = own or self._schedule.stage_named(stage).op.input_tensors[0].shape
         if own is None and any(stride != 1 or modulus != 0 for _, stride, modulus in pieces):
@@ -222,7 +222,7 @@ class _Walk:
             self._loops[stage, f"ax{number}"] = modulus if modulus != 0 else outer
 
     def _rename(self, old: str, tensor: str, names: Callable[[str], Sequence[str]]) -> None:
-        """What is known of the loops of a stage holds for those of a new one."""
+        """Transfer what is known of the loops of a stage to those of a new one."""
         new = tensor.split(".v")[0]  # of several values that one stage computes
         for (stage, loop), extent in list(self._loops.items()):
             if stage == old:

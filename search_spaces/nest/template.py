@@ -16,7 +16,7 @@ from search_spaces.nest.recorded import Program, Recording
 
 _BODY = {entry.name: float if entry.default is MISSING else None for entry in fields(Body)}
 Numbering = Callable[[Any, DTypeLike | None], Any]
-"""What takes the place of a number of a loop nest that is to be of some type; None where one may do for all."""
+"""The type of the numbers of a loop nest that is to be of some type; None where one may do for all."""
 
 
 class Template:
@@ -28,7 +28,7 @@ class Template:
         self._fitted: tuple[LoopNest, Fitted] | None = None
 
     def fitted(self, frame: LoopNest) -> Fitted:
-        """What computes the numbers of a frame that has room for this loop nest."""
+        """Return a program for the numbers of a frame that has room for this loop nest."""
         if self._fitted is None or self._fitted[0] is not frame:
             values: list[Any] = []
             with_numbers(expanded(self.nest, frame), lambda value, dtype: values.append(value))
@@ -46,7 +46,7 @@ class Fitted(NamedTuple):
 
 
 Part = tuple[Template, Columns, int]
-"""What a path computes, the values of its candidates' knobs, and how many they are."""
+"""A path's program, the values of its candidates' knobs, and their number."""
 
 
 class Joint:

@@ -1,4 +1,4 @@
-"""What the accesses of loop nests touch: bytes, cache lines and rows at every level.
+"""Memory that the accesses of loop nests touch: bytes, cache lines and rows at every level.
 
 Level l is one run of the loops from l inwards. A loop that does not move an access changes nothing of it, so there is
 one row of numbers for each loop that does, beside that of the body; ``rows`` says which row is that of a level.
@@ -51,7 +51,7 @@ class Reach:
 
 
 class Touched:
-    """What one access touches; ``row`` are the bytes from one row to the next.
+    """The memory that one access touches; ``row`` are the bytes from one row to the next.
 
     ``space`` [rows, n] is the cache that its lines take, lost associativity included.
     """
@@ -101,7 +101,7 @@ class Touched:
         return np.where(whole, 0.0, self.lines(at) / self._whole_run[along])
 
     def entries(self, at: Here) -> Numbers:
-        """How often the level is entered [..., m], without the times that find the data still there.
+        """Return the number of entries of a level [..., m], without the times that find the data still there.
 
         These are those of the loop around where it does not move the access.
         """
@@ -110,7 +110,7 @@ class Touched:
         return np.asarray(entered / np.where(moved, 1.0, at.times))
 
     def _is_walked(self, at: Here) -> NDArray[np.bool_]:
-        """Where the loop around goes on along a row."""
+        """Return where the loop around goes on along a row."""
         return _moved(self._nest.axes, self._last)[at.around]
 
     @property
@@ -118,7 +118,8 @@ class Touched:
         return frozenset(axis for axis, _ in self._access.dims[-1]) if self._access.dims else frozenset()
 
     def _entered(self, outside: frozenset[str]) -> Numbers:
-        """How often each level is entered [levels, n], by loops that repeat what happens ``outside`` of others."""
+        """Return the number of entries of each level [levels, n], by loops that repeat what happens
+        ``outside`` of others."""
         known = self._nest.entered
         if outside not in known:
             found = np.ones((len(self._nest.loops) + 1, len(self._nest)))
@@ -178,7 +179,7 @@ def _unless_panel(numbers: Numbers, instead: float, access: Access) -> Numbers:
 
 
 def reach(nest: LoopNest, access: Access, dimension: int) -> Reach:
-    """What is touched in one dimension at every level."""
+    """Return the reach in one dimension at every level."""
     terms, gaps = access.dims[dimension], access.gaps[dimension] if access.gaps else ()
     unmoved = access.unmoved & {axis for axis, _ in terms}
     key = terms, access.shape[dimension], gaps, unmoved
@@ -210,7 +211,7 @@ def _rows(loops: tuple[str, ...], axes: frozenset[str]) -> tuple[NDArray[np.intp
 
 @lru_cache(maxsize=1 << 12)
 def _moved(loops: tuple[str, ...], axes: frozenset[str]) -> NDArray[np.bool_]:
-    """Which loops move one of the axes; the last answer is that where there is no loop."""
+    """Return which loops move one of the axes; the last entry is for no loop."""
     return np.asarray([*(axis in axes for axis in loops), False], dtype=np.bool_)
 
 

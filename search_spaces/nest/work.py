@@ -1,4 +1,4 @@
-"""How much the stages of a path compute: loop nests are about the one with most work."""
+"""Work of the stages of a path: loop nests are about the one with most of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from search_spaces.nest.written import written_out
 
 
 class Shared:
-    """What is found out once for all paths of a sketch, whose schedules are of the same program."""
+    """The common part of all paths of a sketch, whose schedules are of the same program."""
 
     def __init__(self) -> None:
         self.indexes = Indexes()
@@ -90,7 +90,7 @@ class Work:
 
     @cached_property
     def _program(self) -> Program:
-        """What computes the arithmetic of those stages."""
+        """Return the program of the arithmetic of those stages."""
         return self.recording.program([self._steps(s) * max(1, self.operations(s)) for s in self._heavy])
 
     def _steps(self, stage: Stage) -> Value:

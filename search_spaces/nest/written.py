@@ -1,4 +1,4 @@
-"""What the loops of a stage say of its axes when code is made, as far as no knob decides it."""
+"""Facts of the loops of a stage about its axes when code is made, as far as no knob decides them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def written_out(frame: Frame) -> Written:
 
 
 def _unknown(loops: list[tuple[int, Value]], least: int) -> tuple[int, int]:
-    """What loops, by step and extent, add a multiple of, and how many values those of steps below ``least`` have."""
+    """Return the multiple that loops add, by step and extent, and the number of values of those of steps
+    below ``least``."""
     width: float = 1
     for step, extent in loops:
         if step < least:

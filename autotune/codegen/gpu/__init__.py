@@ -1,1 +1,1 @@
-"""What backends of GPUs share: loop kernels as all threads of a grid run them."""
+"""The common part of GPU backends: loop kernels as all threads of a grid run them."""

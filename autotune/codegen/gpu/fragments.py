@@ -58,7 +58,7 @@ class Fragments:
 
     @contextmanager
     def of(self, buffer: Buffer, fragment: Buffer) -> Iterator[None]:
-        """Inside, ``fragment`` are a lane's registers for ``buffer``."""
+        """Use ``fragment``, a lane's registers, for ``buffer`` within the block."""
         self._held[buffer] = fragment
         yield
         del self._held[buffer]
@@ -72,7 +72,7 @@ class Fragments:
         return bool(self._held) and bool(self._accesses(stmt))
 
     def distributed(self, stmt: Stmt) -> Stmt:
-        """What one lane does of a statement."""
+        """Return one lane's part of a statement."""
         return self._lane_part(stmt, {}, {})
 
     def _accesses(self, stmt: Stmt) -> list[Load | Store]:
@@ -84,7 +84,8 @@ class Fragments:
         return found
 
     def _lane_part(self, stmt: Stmt, halves: dict[Var, Var], values: dict[Var, Expr]) -> Stmt:
-        """``halves`` has a loop over the lane's two rows or columns for one over a tile, ``values`` which these are."""
+        """Return a lane's part: ``halves`` has a loop over its two rows or columns for one over a tile,
+        which ``values`` names."""
         if isinstance(stmt, Intrinsic):
             return self._call(stmt)
         if not isinstance(stmt, For):

@@ -66,7 +66,7 @@ def checked_size(name: str, extents: Mapping[str, int], target: Target) -> Launc
 
 
 def _limits(target: Target, grid: Size, block: Size) -> tuple[tuple[str, Size, Size], ...]:
-    """What there may be of each axis along x, y and z, and what there is."""
+    """Return the allowed extent of each axis along x, y and z, and the extent that there is."""
     most = (_CUDA_GRID, _CUDA_BLOCK) if target.is_nvidia else (_ANY, _ANY)
     return ("blockIdx", most[0], grid), ("threadIdx", most[1], block)
 

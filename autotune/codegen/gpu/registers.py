@@ -55,7 +55,7 @@ def _loops_over(node: Allocate, before: set[int]) -> set[int]:
 
 
 def _variables(node: Allocate) -> set[Var]:
-    """What the indices of a buffer depend on, through names as well."""
+    """Return the variables on which the indices of a buffer depend, through names as well."""
     named = {part.var: part.value for part in walk(node.body) if isinstance(part, Let)}
     waiting = [index for access in _accesses(node) for index in access.indices]
     found = set[Var]()

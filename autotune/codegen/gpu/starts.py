@@ -13,14 +13,14 @@ from autotune.codegen.code import Launch, Size
 from autotune.errors import BuildError
 
 LANGUAGES = {"ptx": "PTX", "opencl": "OpenCL C"}
-"""What such code is written in, by the word in its first line."""
+"""The language of such code, by the word in its first line."""
 
 _MARK = "// autotune {} "
 
 
 @dataclass(frozen=True)
 class Start:
-    """How a kernel is started: its launch, and how many buffers it takes."""
+    """The start of a kernel: its launch, and the number of buffers that it takes."""
 
     launch: Launch
     buffers: int
@@ -43,7 +43,7 @@ def language_of(code: bytes) -> str | None:
 
 
 def read_starts(code: bytes, language: str) -> dict[str, Start]:
-    """How the kernels of an object are started, by symbol; raises BuildError for what is no such object."""
+    """Read the starts of the kernels of an object, by symbol; raises BuildError for what is no such object."""
     line = code.split(b"\n", 1)[0]
     try:
         if language_of(line) != language:

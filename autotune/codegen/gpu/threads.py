@@ -1,4 +1,4 @@
-"""What each thread of a block does, from loops whose iterations are the threads.
+"""Programs of each thread of a block, from loops whose iterations are the threads.
 
 In the loop IR a loop that is bound to a thread axis starts its threads and waits for them all; what is outside of it
 runs once. On a GPU all threads run everything. So here what stands outside of such a loop is left to the first thread
@@ -153,7 +153,8 @@ class _Threads:
         raise BuildError(f"kernel {self.kernel.name}: threads wait inside of {type(stmt).__name__}")
 
     def _leaf(self, stmt: Stmt, opened: Sequence[str], guards: Sequence[Expr], followed: bool) -> Stmt:
-        """What no thread waits in: run by the threads that are open, and the first along the other axes."""
+        """Return code in which no thread waits: run by the threads that are open, and the first along the
+        other axes."""
         if isinstance(stmt, Seq) and not stmt.stmts:
             return stmt
         closed = [tag for tag in self.tags if tag not in opened]
@@ -163,7 +164,7 @@ class _Threads:
         return sequence([stmt, Barrier()]) if closed and followed else stmt
 
     def _by_warp(self, stmt: Stmt, opened: Sequence[str], guards: Sequence[Expr], followed: bool) -> Stmt:
-        """What the lanes of a warp do together: a product of tensor cores, or loops over its accumulators."""
+        """Return the joint work of the lanes of a warp: a product of tensor cores, or loops over its accumulators."""
         if "threadIdx.x" in opened:
             raise BuildError(
                 f"kernel {self.kernel.name}: an instruction of tensor cores is inside of a loop bound to threadIdx.x, "
@@ -196,7 +197,7 @@ class _Threads:
         return For(loop.var, loop.extent, kind, self._level(loop.body, opened, guards, more), loop.note)
 
     def _branch(self, stmt: If, opened: Sequence[str], guards: Sequence[Expr], followed: bool) -> Stmt:
-        """A condition around what waits: a jump where all threads agree, else part of the conditions inside."""
+        """Return a condition around what waits: a jump where all threads agree, else part of the conditions inside."""
         if not self._differs(stmt.cond):
             return with_parts(stmt, lambda part: self._level(part, opened, guards, followed))
         if has_load(stmt.cond):

@@ -42,7 +42,7 @@ class InterpreterBackend:
         return InterpretedCode(code.object_code, code.kernels, code.buffers, text, program=program)
 
     def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
-        """Its kernels need no scratch memory."""
+        """Return the manifest; its kernels need no scratch memory."""
         return with_manifest(program, [Entry(kernel, "") for kernel in program.kernels], b"", "")
 
 

@@ -90,7 +90,8 @@ class Thread:
             raise InternalError(f"unknown statement {type(stmt).__name__}")
 
     def _allocate(self, buffer: Buffer) -> None:
-        """Local memory is fresh; shared memory is allocated by the first thread of the block that comes by."""
+        """Allocate memory: local memory is fresh, shared memory belongs to the first thread of the block
+        that comes by."""
         if buffer.scope != "shared" or self.alone:
             self.memory[buffer] = self.fresh(buffer)
             return

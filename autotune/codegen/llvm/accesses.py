@@ -80,7 +80,7 @@ class Accesses:
         self.code.write_slot(name, value)
 
     def _store_shared(self, node: Store) -> None:
-        """All lanes store to one element: a reduction across lanes, or a value that is the same in each."""
+        """Store by all lanes to one element: a reduction across lanes, or a value that is the same in each."""
         code = self.code
         folded = fold_lanes(self.expressions, node)
         lanes, idle, mask = code.lanes, code.idle, code.mask

@@ -1,4 +1,4 @@
-"""Where accesses go: element offsets as linear forms, with what is known of their variables put in."""
+"""Addresses of accesses: element offsets as linear forms, with what is known of their variables put in."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Ramp(NamedTuple):
 
 
 Environment = dict[Var, int | Ramp | Value]
-"""What a variable is: a known number (an unrolled loop), a ramp of lanes (the vectorized loop) or an SSA value."""
+"""The value of a variable: a known number (an unrolled loop), a ramp of lanes (the vectorized loop) or an SSA value."""
 
 
 _WHOLE = ("+", "-", "*", "//", "%", "min", "max")

@@ -37,7 +37,7 @@ class Arithmetic:
 
     @contextmanager
     def masked(self, mask: Value) -> Iterator[None]:
-        """Lanes outside of ``mask`` neither read nor write."""
+        """Keep lanes outside of ``mask`` from reading and writing."""
         code, old = self.code, self.code.mask
         code.mask = mask if old is None else self.int_op("and", old, mask)
         with code.memo:
@@ -181,7 +181,7 @@ class Arithmetic:
         return self.code.converted(code, value, dtype)
 
     def _narrow_cast(self, value: Value, dtype: str) -> Value:
-        """From or to a type of eight bits or fewer; from one to another by way of one that computes."""
+        """Convert from or to a type of eight bits or fewer; from one to another by way of one that computes."""
         if value.dtype in NARROW_FLOATS:
             return self.cast(from_narrow_float(self.code, value), dtype)
         if value.dtype in NARROW:

@@ -35,7 +35,8 @@ class LlvmBackend:
         return with_manifest(program, entries, compile_ir(ir, target), ir, pairs)
 
     def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
-        """Of the text that would be compiled: it says what lives in registers, and what in scratch memory."""
+        """Return the manifest of the text that would be compiled: it says what lives in registers, and
+        what in scratch memory."""
         pairs = overwriting(program)
         _, entries = emit_program(program, target, _UNNAMED, pairs)
         return with_manifest(program, entries, b"", "", pairs)

@@ -21,7 +21,7 @@ class ThreadBlock(Protocol):
     """Local memory up to this is on the stack of a thread, more of it in the worker's scratch memory."""
 
     def barrier(self, node: Barrier, code: Writer) -> None:
-        """All threads wait for one another."""
+        """Let all threads wait for one another."""
 
     def shared(self, node: Allocate) -> AbstractContextManager[str | None]:
         """Return a pointer to memory of all threads for a buffer in scope "shared"; None where it is
@@ -31,7 +31,7 @@ class ThreadBlock(Protocol):
         """Return whether a store became instructions of the block's own."""
 
     def multiply(self, node: Intrinsic, step: MatrixMultiply, accesses: Accesses) -> None:
-        """A product of tensor cores, by the threads of a warp together."""
+        """Multiply on tensor cores, by the threads of a warp together."""
 
 
 class OneThread:
@@ -40,18 +40,18 @@ class OneThread:
     stack_bytes = 16 << 10
 
     def barrier(self, node: Barrier, code: Writer) -> None:
-        """Nobody to wait for."""
+        """Do nothing: there is nobody to wait for."""
 
     def shared(self, node: Allocate) -> AbstractContextManager[None]:
         """Return the like other local memory."""
         return nullcontext()
 
     def store(self, node: Store, accesses: Accesses) -> bool:
-        """All are like others."""
+        """Return False: all threads are like others."""
         return False
 
     def multiply(self, node: Intrinsic, step: MatrixMultiply, accesses: Accesses) -> None:
-        """No CPU has warps."""
+        """Refuse: no CPU has warps."""
         raise BuildError(f"intrinsic {node.name} is of tensor cores, which a CPU does not have")
 
 

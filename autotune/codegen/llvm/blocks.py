@@ -41,7 +41,7 @@ class Blocks:
 
     @contextmanager
     def unrolling(self, node: For) -> Iterator[None]:
-        """The iterations of an unrolled loop."""
+        """Enter the iterations of an unrolled loop."""
         self._unrolled[node.var] = Unrolled(node.extent, self.code.depth, self.code.decisions)
         yield
         del self._unrolled[node.var]
@@ -62,7 +62,8 @@ class Blocks:
         return self.memory.from_memory(Value(code.op(text), buffer.dtype, code.lanes))
 
     def _column(self, form: Lin, columns: int) -> int | None:
-        """Which column of its block the present iteration reads; None where no unrolled loop reads the others."""
+        """Return the column of its block that the present iteration reads; None where no unrolled loop
+        reads the others."""
         for atom, coefficient in form.terms.items():
             if not isinstance(atom, Var) or coefficient != 1 or atom not in self._unrolled:
                 continue

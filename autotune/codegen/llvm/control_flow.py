@@ -33,7 +33,7 @@ class ControlFlow:
         self._stores: dict[int, list[Store]] = {}
 
     def loop(self, node: For) -> None:
-        """A loop of any kind but that of the kernel's tiles."""
+        """Emit a loop of any kind but that of the kernel's tiles."""
         if NONTEMPORAL in node.note:
             with self.streams.of_loop(node):
                 self._loop(node)
@@ -80,7 +80,7 @@ class ControlFlow:
         code.lanes, code.idle = 1, 0
 
     def _serial(self, var: Var, begin: str, end: str, body: Stmt) -> None:
-        """A loop that runs at least once: the test is at its end."""
+        """Emit a loop that runs at least once: the test is at its end."""
         code = self.code
         stem = code.fresh("loop")
         before = code.block
@@ -100,7 +100,7 @@ class ControlFlow:
         code.label(f"{stem}.end")
 
     def repeat_while(self, node: While) -> None:
-        """A loop with its test at the start; what the test reads may change in the body."""
+        """Emit a loop with its test at the start; what the test reads may change in the body."""
         code = self.code
         if code.lanes > 1:
             raise BuildError("a loop that runs while a condition holds has one condition for all lanes")
@@ -118,7 +118,7 @@ class ControlFlow:
         code.label(f"{stem}.end")
 
     def tiles(self, node: For) -> None:
-        """The loop over the tiles that the kernel is called for."""
+        """Emit the loop over the tiles that the kernel is called for."""
         code = self.code
         code.lines.append("  %some = icmp slt i64 %begin, %end")
         code.end_block("br i1 %some, label %tiles, label %done")
@@ -129,7 +129,7 @@ class ControlFlow:
         code.label("done")
 
     def branch(self, node: If) -> None:
-        """A condition: lanes that are switched off, a jump, or one side where it is known."""
+        """Emit a condition: lanes that are switched off, a jump, or one side where it is known."""
         with self.code.memo:
             cond = self.expressions.value(node.cond)
         if cond.number is not None:

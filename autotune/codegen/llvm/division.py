@@ -44,7 +44,8 @@ def _unsigned(w: Writer, op: str, a: Value, b: Value, known: bool) -> Value:
 
 
 def _signed(w: Writer, op: str, a: Value, b: Value) -> Value:
-    """By -1 and 0 the quotient is ``a * b``, and there is no remainder: one test tells both from the rest."""
+    """Divide signed numbers: by -1 and 0 the quotient is ``a * b`` without a remainder; one test tells
+    both from the rest."""
     special = _compare(w, "ult", w.binary("add", b, _number(w, 1, b)), 2)
     divisor = w.select(special, _number(w, 1, b), b)
     quotient, rest = _parts(w, a, divisor)
@@ -65,7 +66,8 @@ def _quotient(w: Writer, quotient: Value, fix: Value) -> Value:
 
 
 def _not_down(w: Writer, b: Value, rest: Value) -> Value:
-    """Where rounding toward zero was not rounding down: there is a remainder, of the other sign than the divisor."""
+    """Return where rounding toward zero was not rounding down: there is a remainder, of the other sign
+    than the divisor."""
     differ = _compare(w, "slt", w.binary("xor", rest, b), 0)
     return w.binary("and", differ, _compare(w, "ne", rest, 0))
 

@@ -178,4 +178,4 @@ _EMIT: dict[type[Expr], Callable[[Expressions, Any], Value]] = {
     Cast: Expressions._cast,
     Not: Expressions._not,
 }
-"""How each kind of node is emitted."""
+"""The emitter of each kind of node."""

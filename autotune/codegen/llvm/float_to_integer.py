@@ -25,7 +25,7 @@ UNBOUNDED: Bounds = (-math.inf, math.inf)
 
 
 def unclipped(node: Expr) -> tuple[Expr, Bounds]:
-    """What a chain of minima and maxima with constants clips, and to which bounds; the node itself for others."""
+    """Return the operand of a chain of minima and maxima with constants, and the bounds; the node itself for others."""
     low, high = UNBOUNDED
     while isinstance(node, Binary) and node.op in ("min", "max") and is_float(node.dtype):
         value, bound = (node.b, node.a) if isinstance(node.a, Const) else (node.a, node.b)

@@ -65,7 +65,7 @@ define internal half @__truncsfhf2(float %x) {
 }"""
 
 FUNCTIONS = {"__extendhfsf2": _EXTEND, "__truncsfhf2": _TRUNCATE}
-"""What LLVM calls for float16 where no instruction does, and the text that defines it."""
+"""The functions that LLVM calls for float16 where no instruction does, and the text that defines each."""
 
 
 def definitions(names: Iterable[str]) -> str:

@@ -63,7 +63,7 @@ def _define_body(
 
 
 def _define_entry(module: ModuleText, kernel: ir.LoopKernel, symbol: str, streamed: Set[ir.Buffer]) -> None:
-    """The function that the runtime calls: pointers from the table, then one of the bodies."""
+    """Define the function that the runtime calls: pointers from the table, then one of the bodies."""
     lines = []
     for n, _ in enumerate(kernel.buffers):
         lines.append(f"  %p{n} = getelementptr i64, ptr %table, i64 {n}")

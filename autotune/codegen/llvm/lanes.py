@@ -1,4 +1,4 @@
-"""Which vectorized loops run in lanes: settled before code is emitted, so that all parts agree.
+"""Vectorized loops that run in lanes: settled before code is emitted, so that all parts agree.
 
 The lanes of a loop can run together when each local buffer inside of it has a register a lane (it is not indexed by
 a serial loop), and when lanes that a condition switches off have elements of their own to leave alone. Other loops

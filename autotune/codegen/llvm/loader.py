@@ -25,7 +25,7 @@ class LlvmMapped:
             engine.finalize_object()
 
     def address(self, index: int, name: str) -> int:
-        """Address of a function of object ``index``, 0 where this name is not a function's."""
+        """Return the address of a function of object ``index``, 0 where this name is not a function's."""
         return int(self._engines[self._owner[index]].get_function_address(name))
 
     def _add(self, index: int, made: ObjectFile, lookup: Callable[[str], int]) -> None:

@@ -1,4 +1,4 @@
-"""Where local buffers live: SSA slots when every access is at a constant place, else stack or scratch memory."""
+"""Memory of local buffers: SSA slots when every access is at a constant place, else stack or scratch memory."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Cover = Callable[[int], Sequence[Chunk]]
 
 
 def chunks(extent: int, lanes: int, masked: bool = False) -> list[Chunk]:
-    """The vectors that cover a loop: full ones, then one with idle lanes where masks can switch them off, else powers
-    of two.
+    """Return the vectors that cover a loop: full ones, then one with idle lanes where masks can switch them off,
+    else powers of two.
 
     >>> [tuple(chunk) for chunk in chunks(29, 16)]
     [(0, 16, 16), (16, 8, 8), (24, 4, 4), (28, 1, 1)]

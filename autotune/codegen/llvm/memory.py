@@ -75,8 +75,8 @@ class MemoryAccesses:
         return self.from_memory(Value(self.code.op(text), buffer.dtype, lanes))
 
     def plain_load(self, buffer: Buffer, address: Address, lanes: int) -> Value:
-        """A scalar or contiguous lanes, loaded once: in the scope when the function does not write the buffer, else
-        until something may have written it.
+        """Return a scalar or contiguous lanes, loaded once: in the scope when the function does not write the
+        buffer, else until something may have written it.
         """
         code = self.code
         idle = code.idle if lanes > 1 else 0

@@ -44,12 +44,12 @@ class ModuleText:
         return self._numbers.setdefault(text, f"@numbers.{len(self._numbers)}")
 
     def nontemporal(self) -> str:
-        """What marks a store that goes past the caches."""
+        """Return the mark of a store that goes past the caches."""
         self._metadata.setdefault("!0 = !{i32 1}")
         return "!nontemporal !0"
 
     def loop(self) -> str:
-        """What ends the branch of a loop: on a GPU, that it stays one.
+        """Return the end of a loop's branch: on a GPU, that it stays one.
 
         NVIDIA's assembler repeats the bodies of short loops, and spills what their loads bring at once.
         """

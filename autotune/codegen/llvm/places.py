@@ -1,4 +1,4 @@
-"""Where the buffers of a kernel are: arguments by pointer, local ones in slots, on the stack or in scratch memory."""
+"""Memory of a kernel's buffers: arguments by pointer, local ones in slots, on the stack or in scratch memory."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class BufferPlaces:
 
     @contextmanager
     def allocated(self, node: Allocate) -> Iterator[None]:
-        """A local buffer exists inside of this context."""
+        """Allocate a local buffer, which exists inside of this context."""
         buffer = node.buffer
         if buffer.scope == "shared":
             with self.block.shared(node) as pointer:

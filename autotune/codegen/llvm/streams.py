@@ -37,7 +37,7 @@ class Streams:
 
     @contextmanager
     def of_loop(self, loop: For) -> Iterator[None]:
-        """The body of a loop, which may ask for streaming."""
+        """Enter the body of a loop, which may ask for streaming."""
         before = self._asked
         self._asked = before or NONTEMPORAL in loop.note
         yield

@@ -106,7 +106,7 @@ class Writer:
             )
 
     def end_block(self, line: str) -> None:
-        """The branch at the end of a block; what slots hold is in memory from here on."""
+        """Emit the branch at the end of a block; what slots hold is in memory from here on."""
         for slot, value in self._unstored.items():
             self.lines.append(f"  store {type_of(value)} {value.text}, ptr {slot}")
         self._unstored.clear()
@@ -127,7 +127,7 @@ class Writer:
         self._in_slots[slot] = self._unstored[slot] = value
 
     def drop_slot(self, slot: str) -> None:
-        """Nothing reads the slot from here on."""
+        """Drop a slot, which nothing reads from here on."""
         self._unstored.pop(slot, None)
 
     def hoisting_point(self) -> list[str]:
@@ -138,7 +138,7 @@ class Writer:
 
     @contextmanager
     def scope(self, before: list[str]) -> Iterator[None]:
-        """A block whose values are not visible after it; ``before`` is its hoisting point."""
+        """Open a block whose values are not visible after it; ``before`` is its hoisting point."""
         self._before.append(before)
         self.depth += 1
         with self._values, self.memo:
@@ -148,7 +148,7 @@ class Writer:
 
     @contextmanager
     def decided(self) -> Iterator[None]:
-        """The side of a condition that is known while code is emitted."""
+        """Enter the side of a condition that is known while code is emitted."""
         self.decisions += 1
         yield
         self.decisions -= 1

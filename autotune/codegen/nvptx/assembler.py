@@ -25,8 +25,8 @@ _SECONDS = 300
 
 @dataclass(frozen=True)
 class KernelCost:
-    """What a thread of a kernel takes: 32-bit registers, bytes on its stack, spilled ones apart; and a block's shared
-    memory in bytes."""
+    """The resources of a kernel's thread: 32-bit registers, bytes on its stack, spilled ones apart; and a block's
+    shared memory in bytes."""
 
     symbol: str
     registers: int
@@ -36,7 +36,7 @@ class KernelCost:
 
 
 def find_assembler() -> Path | None:
-    """Where ``ptxas`` is: in the package nvidia-cuda-nvcc, else on the path; None where it is not installed."""
+    """Find ``ptxas``: in the package nvidia-cuda-nvcc, else on the path; None where it is not installed."""
     package = Path(sysconfig.get_path("platlib")) / "nvidia"
     for folder in ("cu13", "cuda_nvcc"):
         found = package / folder / "bin" / "ptxas"
@@ -67,7 +67,7 @@ def assembled(ptx: bytes, cpu: str) -> list[KernelCost]:
 
 
 def costs(report: str) -> list[KernelCost]:
-    """What ``ptxas -v`` said of each kernel.
+    """Return the costs that ``ptxas -v`` printed for each kernel.
 
     >>> costs('''ptxas info    : Compiling entry function 'k_0' for 'sm_80'
     ... ptxas info    : Function properties for k_0

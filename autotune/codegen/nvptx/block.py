@@ -37,7 +37,7 @@ class CudaBlock:
         self._copies = Copies(code)
 
     def barrier(self, node: Barrier, code: Writer) -> None:
-        """All threads wait, and see what the others wrote and copied."""
+        """Let all threads wait, and see what the others wrote and copied."""
         if node.in_flight is not None:
             self._copies.wait(node.in_flight)
         line = "  " + code.call("void", "@llvm.nvvm.barrier0")
@@ -47,7 +47,7 @@ class CudaBlock:
 
     @contextmanager
     def shared(self, node: Allocate) -> Iterator[str]:
-        """A place in shared memory; raises BuildError where there is no more."""
+        """Yield a place in shared memory; raises BuildError where there is no more."""
         buffer = node.buffer
         if AHEAD in node.note:
             self._copies.ahead.add(buffer)
@@ -70,7 +70,7 @@ class CudaBlock:
         return self._copies.started(node, accesses)
 
     def multiply(self, node: Intrinsic, step: MatrixMultiply, accesses: Accesses) -> None:
-        """By ``mma.sync``."""
+        """Multiply by ``mma.sync``."""
         TensorCores(self.code, accesses).multiply(node, step)
 
     def definition(self) -> str:

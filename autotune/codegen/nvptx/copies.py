@@ -60,7 +60,8 @@ class Copies:
 
 
 def _pointer(access: Store | Load, accesses: Accesses, size: int) -> str | None:
-    """Where an access of ``size`` bytes goes; None where these are no neighbours, or may lie across two words."""
+    """Return the address of an access of ``size`` bytes; None where these are no neighbours, or may lie
+    across two words."""
     code, memory = accesses.code, accesses.memory
     with code.memo:
         form = accesses.addresses.form(access, access.buffer, access.indices)

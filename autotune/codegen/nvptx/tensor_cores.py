@@ -80,7 +80,7 @@ class TensorCores:
         return _Factor(load.buffer, address, pointer, along, depth)
 
     def _parts(self, factor: _Factor, step: MatrixMultiply, firsts: tuple[int, ...]) -> list[str]:
-        """This lane's parts of a factor, of 32 bits each: for each depth, those of rows ``first + g``."""
+        """Return this lane's parts of a factor, of 32 bits each: for each depth, those of rows ``first + g``."""
         if step.dtype != "float32":
             found = self._from_shared(factor, 2 * len(firsts))
             if found is not None:
@@ -89,7 +89,7 @@ class TensorCores:
         return [self._tf32(factor, first, depth) for depth in (0, 4) for first in firsts]
 
     def _from_shared(self, factor: _Factor, matrices: int) -> list[str] | None:
-        """By ``ldmatrix``: the address of one row from each lane; None where rows do not lie as it takes them."""
+        """Load by ``ldmatrix``: the address of one row from each lane; None where rows do not lie as it takes them."""
         across = factor.depth != 1
         step = factor.depth if across else factor.along
         if factor.buffer.scope != "shared" or (across and factor.along != 1) or step * 2 % _ROW_BYTES:

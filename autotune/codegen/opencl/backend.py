@@ -34,12 +34,13 @@ class OpenclBackend:
         return with_manifest(program, entries, code, code.decode())
 
     def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
-        """Its entry points need no scratch memory."""
+        """Return the manifest; its entry points need no scratch memory."""
         return with_manifest(program, [Entry(part, "") for part in _parts(program)], b"", "")
 
 
 def _parts(program: LoopProgram) -> list[LoopKernel]:
-    """What is started by itself: kernels whose tiles are work items, and launches of those with loops over threads."""
+    """Return the parts that are started by themselves: kernels whose tiles are work items, and launches of
+    loops over threads."""
     return [
         part
         for kernel in program.kernels

@@ -71,7 +71,7 @@ class Expressions:
         self._uses: dict[int, int] = {}
 
     def begin(self, *roots: Expr) -> None:
-        """A statement with these expressions follows, inside of ``code.statement()``."""
+        """Begin a statement with these expressions, inside of ``code.statement()``."""
         self._uses = {}
         for node in nodes(*roots):
             for part in operands(node):
@@ -193,7 +193,7 @@ class Expressions:
         return Value(f"{self.code.function(f'at_{op}_{wide}')}({a.text}, {b.text})", dtype, None, depth)
 
     def rounded(self, value: Value) -> Value:
-        """What was computed in float32 as a number of a shorter type."""
+        """Return a float32 result as a number of a shorter type."""
         if value.dtype not in HALVES:
             return value
         text = f"{self.code.function(_ROUNDED[value.dtype])}({value.text})"
@@ -266,7 +266,7 @@ class Expressions:
         return Value(text, dtype, None, value.depth + 2)
 
     def _of_bits(self, name: str, a: Value, b: Value) -> Value:
-        """Shifts take the amount modulo the width in OpenCL C."""
+        """Shift: OpenCL C takes the amount modulo the width."""
         kind, width, depth = register_type(a.dtype), 8 * ITEM_BYTES[a.dtype], max(a.depth, b.depth) + 4
         text = f"({kind})(({kind}){a.text} {_BITS[name]} ({kind}){b.text})"
         if name in ("left_shift", "right_shift"):
@@ -317,7 +317,7 @@ _EMIT: dict[type[Expr], Callable[[Expressions, Any], Value]] = {
     Cast: Expressions._cast,
     Not: Expressions._not,
 }
-"""How each kind of node is written."""
+"""The writer of each kind of node."""
 
 
 __all__ = ["FUNCTIONS", "WRITTEN", "Expressions"]

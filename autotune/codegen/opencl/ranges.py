@@ -1,4 +1,4 @@
-"""Which values whole numbers may have, as far as loops and constants say: what needs no care and fits 32 bits."""
+"""Ranges of whole numbers, as far as loops and constants say: what needs no care and fits 32 bits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Ranges:
         return found[1]
 
     def loop(self, variable: Var, low: int, high: int) -> None:
-        """A variable runs from ``low`` to ``high``; what was found before may not hold any more."""
+        """Let a variable run from ``low`` to ``high``; what was found before may not hold any more."""
         if self.variables.get(variable) != (low, high):
             self.variables[variable] = low, high
             self._found.clear()

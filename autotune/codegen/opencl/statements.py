@@ -71,7 +71,7 @@ class Statements:
         emit(node)
 
     def share(self, buffer: Buffer) -> None:
-        """Memory that is one for all work items of a group."""
+        """Declare memory that is one for all work items of a group."""
         if buffer not in self.pointers:
             name = self.pointers[buffer] = self.code.fresh(buffer.name)
             self.spaces[buffer] = "__local"
@@ -95,7 +95,7 @@ class Statements:
         self.expressions.ranges.loop(variable, 0, extent - 1)
 
     def repeated(self, node: For, body: Callable[[], None]) -> None:
-        """A serial loop around what ``body`` writes."""
+        """Write a serial loop around what ``body`` writes."""
         name, narrow = self.code.fresh(node.var.name), node.extent <= INT_LIMITS[1]
         self.expressions.env[node.var] = Value(name, "int64", None, 0, narrow)
         self.expressions.ranges.loop(node.var, 0, node.extent - 1)
@@ -104,7 +104,7 @@ class Statements:
             body()
 
     def unrolled(self, node: For, body: Callable[[], None]) -> None:
-        """Each iteration by itself."""
+        """Write each iteration by itself."""
         for number in range(node.extent):
             self.expressions.env[node.var] = whole(number)
             self.expressions.ranges.loop(node.var, number, number)
@@ -126,7 +126,7 @@ class Statements:
             self.repeated(node, lambda: self.statement(node.body))
 
     def _while(self, node: While) -> None:
-        """The condition is worked out anew each time round."""
+        """Write a loop whose condition is worked out anew each time round."""
         with self.code.block("for (;;)"):
             cond = self.evaluated(node.cond, "more")
             self.code.line(f"if (!({cond.text})) break;")
@@ -187,7 +187,7 @@ class Statements:
                 self.statement(node.otherwise)
 
     def _barrier(self, _: Barrier) -> None:
-        """One is as good as two; alone there is nobody to wait for."""
+        """Write a barrier: one is as good as two, and alone there is nobody to wait for."""
         if self.together and (not self.code.lines or self.code.lines[-1].strip() != _MEET):
             self.code.line(_MEET)
 

@@ -41,7 +41,7 @@ _WIDTHS = (16, 8, 4, 2)
 
 
 def coefficient(node: Expr, variable: Var) -> int | None:
-    """How many steps an index makes for one of a variable; None where it is not a line.
+    """Return the number of steps that an index makes for one of a variable; None where it is not a line.
 
     >>> i = Var("i")
     >>> coefficient(i * 4 + 3, i), coefficient(i // 2, i), coefficient(Var("j") * 2, i)
@@ -116,7 +116,7 @@ class Vectors:
         return found
 
     def loop(self, node: For, scalar: Callable[[], None]) -> None:
-        """A vectorized loop; ``scalar`` writes it as a loop over elements."""
+        """Write a vectorized loop; ``scalar`` writes it as a loop over elements."""
         stores = _stores(node.body)
         if stores is None or not self.suits(node):
             scalar()

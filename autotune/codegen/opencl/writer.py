@@ -38,7 +38,7 @@ class Writer:
 
     @contextmanager
     def block(self, head: str = "") -> Iterator[None]:
-        """Lines in braces; values that are named inside are not known after."""
+        """Write lines in braces; values that are named inside are not known after."""
         self.line(f"{head} {{" if head else "{")
         self._indent += 1
         with self.scope():
@@ -48,14 +48,14 @@ class Writer:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Values that are named from here on are forgotten at the end."""
+        """Forget at the end the values that are named from here on."""
         self._known.append({})
         yield
         self._known.pop()
 
     @contextmanager
     def statement(self) -> Iterator[None]:
-        """A statement: what was worked out for others may have changed since."""
+        """Write a statement: what was worked out for others may have changed since."""
         before, self._known = self._known, [{}]
         yield
         self._known = before

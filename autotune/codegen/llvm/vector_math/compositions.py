@@ -24,7 +24,7 @@ __all__ = [
 
 
 def unusual(w: VectorWriter, x: str, y: str) -> str:
-    """Where x is not positive and finite, or y not finite; x may be subnormal."""
+    """Return where x is not positive and finite, or y not finite; x may be subnormal."""
     infinite = w.fmt.pattern(inf)
     # The patterns of such x, less one, are from 0 to below infinity's less one, taken as unsigned.
     below = w.integer("sub", w.bits(x), w.int_const(1))

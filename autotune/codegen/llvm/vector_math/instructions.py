@@ -171,7 +171,7 @@ class VectorWriter:
         return self._call("usub.sat", self.integers, a, b)
 
     def has_bit(self, a: str, number: int) -> str:
-        """Where a bit of an integer is set."""
+        """Return where a bit of an integer is set."""
         masked = self.integer("and", a, self.int_const(1 << number))
         return self.append(f"icmp ne {self.integers} {masked}, {self.int_const(0)}")
 

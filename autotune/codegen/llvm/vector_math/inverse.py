@@ -53,7 +53,7 @@ def arctangent(w: VectorWriter, x: str) -> str:
 
 
 def _rest(w: VectorWriter, value: float) -> str:
-    """What the format leaves out of a multiple of pi; of float64 it is known beyond Python's floats."""
+    """Return the part of a multiple of pi that the format leaves out; of float64 it is known beyond Python's floats."""
     if w.fmt.dtype == "float32":
         return w.const(value - w.fmt.rounded(value))
     return w.const(6.123233995736766e-17 * (value / (pi / 2)))

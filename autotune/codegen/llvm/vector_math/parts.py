@@ -1,4 +1,4 @@
-"""What several vector functions are made of: sums and products of two parts, and the exponential's kernel."""
+"""Building blocks of several vector functions: sums and products of two parts, and the exponential's kernel."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def two_sum(w: VectorWriter, a: str, b: str) -> tuple[str, str]:
 
 
 def exp_range(w: VectorWriter) -> tuple[float, float]:
-    """Beyond these exp is 0 or infinite: what arguments are clamped to.
+    """Return the limits to which arguments are clamped: beyond these exp is 0 or infinite.
 
     The lower one is far below the first subnormal number, so that a masked score, minus infinity, becomes 0 at
     full speed: a product that underflows costs some 150 cycles in microcode, `vscalef` by 2**-n does not from

@@ -85,7 +85,7 @@ def tangent(w: VectorWriter, x: str) -> str:
 
 
 def _odd(w: VectorWriter, x: str, value: str) -> str:
-    """What the parts of pi/2 make of the sign of zero, put right."""
+    """Correct the sign of zero, which the parts of pi/2 lose."""
     return w.select(w.compare("oeq", x, w.const(0.0)), x, value)
 
 

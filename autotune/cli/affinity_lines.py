@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def affinity_lines(found: Affinities) -> list[str]:
-    """A line an input, operation, output and transfer: its device and why, and the devices that it could be on."""
+    """Return a line an input, operation, output and transfer: its device and why, and the devices that
+    it could be on."""
     from autotune.tuning.units import size
 
     graph, homes = found.graph, found.homes
@@ -47,7 +48,7 @@ def _home_text(home: Home | None, width: int) -> str:
 
 
 def affinity_json(found: Affinities) -> dict[str, Any]:
-    """The same for a JSON document."""
+    """Return the same for a JSON document."""
     graph, homes = found.graph, found.homes
     return {
         "inputs": {value: _home_json(home) for value, home in homes.inputs.items()},
@@ -80,7 +81,7 @@ def placed_json(done: PlacedCompilation, where: str | None) -> dict[str, Any]:
 
 
 def placed_lines(done: PlacedCompilation, where: str | None, *, details: bool = True) -> list[str]:
-    """The same as text: a line a step and a dispatch or, without ``details``, a few lines."""
+    """Return the same as text: a line a step and a dispatch or, without ``details``, a few lines."""
     from autotune.tuning.units import size
 
     program = done.program
@@ -94,7 +95,8 @@ def placed_lines(done: PlacedCompilation, where: str | None, *, details: bool = 
 
 
 def expected_lines(expected: Expected) -> list[str]:
-    """The makespan that is expected of a run, what each device and its copies take of it, and when each step is on."""
+    """Return the makespan that is expected of a run, what each device and its copies take of it, and
+    when each step is on."""
     from autotune.tuning.units import nanoseconds
 
     def time(seconds: float) -> str:
@@ -113,7 +115,7 @@ def expected_lines(expected: Expected) -> list[str]:
 
 
 def expected_json(expected: Expected) -> dict[str, Any]:
-    """The same for a JSON document, in seconds."""
+    """Return the same for a JSON document, in seconds."""
     tasks = [vars(task) for task in expected.run.tasks if task.lane]
     return {"seconds": expected.seconds, "busy_seconds": expected.run.busy, "tasks": tasks}
 

@@ -18,7 +18,7 @@ _TEXTS = ("trace_json", "config_json", "versions")
 
 
 def to_json(answer: Answer, *, explain: bool = False) -> dict[str, Any]:
-    """One answer as JSON values; ``explain`` adds the schedule as Python text."""
+    """Return one answer as JSON values; ``explain`` adds the schedule as Python text."""
     from autotune.database import Miss
 
     found = answer.answer

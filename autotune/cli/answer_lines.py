@@ -114,7 +114,7 @@ def _line(run: Run) -> str:
 
 
 def front_lines(answer: Answer) -> list[str]:
-    """The Pareto front of one workload, a line a run, that in use marked."""
+    """Return the Pareto front of one workload, a line a run, that in use marked."""
     from autotune.database import Miss
     from autotune.tuning.units import size
 
@@ -132,7 +132,7 @@ def front_lines(answer: Answer) -> list[str]:
 
 
 def in_use(answer: Answer, point: Point) -> bool:
-    """Whether a point is the run that is used."""
+    """Return whether a point is the run that is used."""
     from autotune.database import Miss
 
     return not isinstance(answer.answer, Miss) and answer.answer.best.trace_key == point.run.trace_key
@@ -155,7 +155,7 @@ def _provenance(run: Run) -> str:
 
 
 def explained(answer: Answer, target: Target) -> list[str]:
-    """The workload, its search space, and the schedule as Python."""
+    """Return the workload, its search space, and the schedule as Python."""
     from autotune.database import Miss
     from autotune.graph.region import Workload
     from autotune.schedule.trace import Trace

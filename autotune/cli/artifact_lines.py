@@ -20,7 +20,7 @@ from autotune.tuning.units import size
 
 
 def artifact_json(path: str, held: ArtifactFile) -> dict[str, Any]:
-    """The facts; every member was found to be whole."""
+    """Return the facts; every member was found to be whole."""
     manifest = held.manifest
     sized = isinstance(manifest, SizedManifest)
     signature: Any = held.images[0] if sized or isinstance(manifest, VariantsManifest) else manifest
@@ -49,7 +49,7 @@ def artifact_json(path: str, held: ArtifactFile) -> dict[str, Any]:
 
 
 def artifact_lines(path: str, held: ArtifactFile) -> list[str]:
-    """The same as text."""
+    """Return the same as text."""
     facts = artifact_json(path, held)
     images: list[dict[str, Any]] = facts["images"]
     lines = [f"{path}: {facts['name']}, {size(held.nbytes)}, {facts['format']} version {facts['version']}"]
@@ -105,14 +105,14 @@ def _image_json(image: Manifest, shared: int) -> dict[str, Any]:
 
 
 def _shared(held: ArtifactFile, image: Manifest) -> int:
-    """Bytes of constants that other images name too."""
+    """Return bytes of constants that other images name too."""
     own = {each.blob.path: each.blob.nbytes for each in image.constants}
     others = {e.blob.path for other in held.images if other is not image for e in other.constants}
     return sum(nbytes for path, nbytes in own.items() if path in others)
 
 
 def _taken(held: ArtifactFile) -> str | None:
-    """The target that loading takes here; None where there is nothing to choose, or nothing fits."""
+    """Return the target that loading takes here; None where there is nothing to choose, or nothing fits."""
     if not isinstance(held.manifest, VariantsManifest):
         return None
     targets: Sequence[Any] = [image.target for image in held.images]

@@ -17,7 +17,7 @@ class BenchGroup(SuggestingGroup):
     """Finds the benchmarks by their module names."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """Names of all benchmarks."""
+        """Return names of all benchmarks."""
         modules = (module.name for module in pkgutil.iter_modules(autotune.cli.__path__))
         found = (name.removeprefix(_PREFIX) for name in modules if name.startswith(_PREFIX))
         return sorted(name.replace("_", "-") for name in found)

@@ -102,7 +102,7 @@ def command(
 
 
 def _models(text: str) -> Sequence[str]:
-    """The zoo models of ``--models``."""
+    """Return the zoo models of ``--models``."""
     from autotune.bench.suites.models import DEFAULT
 
     if text in ("all", "none"):

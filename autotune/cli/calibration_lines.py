@@ -53,7 +53,8 @@ _WIDTH = max(len(label) for rows in _GROUPS.values() for label, *_ in rows)
 
 
 def calibration_lines(target: Target, found: Calibration | None) -> Iterator[str]:
-    """The target, when it was measured, and the numbers by groups; of those that were not steady also what is used."""
+    """Yield the target, when it was measured, and the numbers by groups; of those that were not steady
+    also what is used."""
     yield repr(target).strip("<>")
     if found is None:
         yield f"not measured: the table says of {target.cpu} (autotune devices --calibrate measures)"
@@ -75,7 +76,7 @@ def calibration_lines(target: Target, found: Calibration | None) -> Iterator[str
 
 
 def _number(value: float) -> str:
-    """Three digits, which is more than differs from one measurement to the next.
+    """Return three digits, which is more than differs from one measurement to the next.
 
     >>> [_number(v) for v in (646.66, 9.7622, 0.039, 0.0)]
     ['647', '9.76', '0.039', '0']

@@ -12,7 +12,7 @@ from autotune.errors import UsageError
 
 
 def _share(_context: click.Context, _option: click.Parameter, text: str) -> float:
-    """A share from a percentage."""
+    """Return a share from a percentage."""
     try:
         found = float(text.removesuffix("%")) / 100
     except ValueError:

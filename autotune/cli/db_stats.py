@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def stats_of(store: Database) -> dict[str, Any]:
-    """Everything that is shown, as JSON values; ``workloads`` has a row for each target that measured it."""
+    """Return everything that is shown, as JSON values; ``workloads`` has a row for each target that measured it."""
     from autotune.database.overview import overview
 
     targets = {key: target.name for key, target in store.targets().items()}
@@ -40,7 +40,7 @@ def stats_of(store: Database) -> dict[str, Any]:
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the overview with the gain in words."""
+    """Return a row of the overview with the gain in words."""
     return {name: value for name, value in row.items() if name != "ratio"} | {
         "gain": str(row["ratio"]) if row["ratio"] else None
     }
@@ -75,7 +75,8 @@ def _group(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def lines_of(facts: dict[str, Any], shown: int | None, by: str | None = None) -> Iterator[str]:
-    """The text: not more than ``shown`` workloads of each target, None for all of them; or groups ``by`` something."""
+    """Yield the text: not more than ``shown`` workloads of each target, None for all of them; or groups
+    ``by`` something."""
     outcomes = ", ".join(f"{count} {name}" for name, count in facts["outcomes"].items())
     distinct = len({row["key"] for row in facts["workloads"]})
     yield f"{facts['database']}: {facts['runs']} runs ({outcomes or 'none'}) of {distinct} workloads"

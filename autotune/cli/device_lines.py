@@ -22,7 +22,7 @@ _COLUMNS = (
 
 
 def device_values(info: DeviceInfo) -> dict[str, Any]:
-    """A device as JSON. ``bandwidth_bytes_per_second`` is of all its cores together; null where nothing says."""
+    """Return a device as JSON. ``bandwidth_bytes_per_second`` is of all its cores together; null where nothing says."""
     rate, measured = _bandwidth(info)
     return {
         "name": info.name,
@@ -42,7 +42,7 @@ def device_values(info: DeviceInfo) -> dict[str, Any]:
 
 
 def device_table(infos: list[DeviceInfo]) -> list[str]:
-    """A line a device under a header, and below which of them share cores.
+    """Return a line a device under a header, and below which of them share cores.
 
     Caches: of a core, but the last one, which cores share. Bandwidth: from memory, of all its cores together; in
     brackets where it was not measured.
@@ -85,7 +85,8 @@ def _row(info: DeviceInfo) -> tuple[str, ...]:
 
 
 def _bandwidth(info: DeviceInfo) -> tuple[float | None, bool]:
-    """Bytes a second from memory as calibrated, else as the table of processors says; and whether it was measured.
+    """Return bytes a second from memory as calibrated, else as the table of processors says; and whether
+    it was measured.
 
     A driver that runs its kernels on this machine's cores has their memory.
     """

@@ -25,7 +25,7 @@ class SuggestingGroup(click.Group):
     def resolve_command(
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command of the first argument; raises UsageError."""
+        """Return the command of the first argument; raises UsageError."""
         name = arguments[0]
         if not name.startswith("-") and self.get_command(context, name) is None:
             raise click.UsageError(f"No such command {name!r}{self._advice(context, name)}", context)

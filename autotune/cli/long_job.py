@@ -120,7 +120,7 @@ def _lasting(name: str, lost: Callable[[], None]) -> Iterator[None]:
 
 
 def _descriptor(stream: object) -> int | None:
-    """The number of a stream's file; None for one that is no file, as in a notebook."""
+    """Return the number of a stream's file; None for one that is no file, as in a notebook."""
     if not isinstance(stream, io.TextIOWrapper):
         return None
     try:

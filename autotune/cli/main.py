@@ -49,7 +49,7 @@ class LazyGroup(SuggestingGroup):
     """
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """The commands in the order of the pipeline."""
+        """Return the commands in the order of the pipeline."""
         return list(COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:

@@ -35,7 +35,8 @@ def _registry() -> Registry:
 
 
 def _serving(registry: Registry) -> str | None:
-    """The version in use, or the level of the model that is built in for this machine; None for the analytic one."""
+    """Return the version in use, or the level of the model that is built in for this machine; None for
+    the analytic one."""
     from autotune.target import Target
 
     return registry.current() or registry.default(Target.detect())
@@ -129,7 +130,7 @@ def _manifest(registry: Registry, name: str) -> ModelManifest:
 
 
 def _read(registry: Registry, version: str) -> ModelManifest | str:
-    """The manifest, or why it cannot be read."""
+    """Return the manifest, or why it cannot be read."""
     try:
         return _manifest(registry, version)
     except CostModelError as error:

@@ -47,7 +47,7 @@ seed_option = click.option(
 
 
 def database_option(command: F) -> F:
-    """``--db``: a file or a URL."""
+    """Return ``--db``: a file or a URL."""
     return click.option(
         "--db",
         "database",
@@ -57,7 +57,8 @@ def database_option(command: F) -> F:
 
 
 def runs_options(command: F) -> F:
-    """``--db`` and ``--recordings`` of what learns from measured runs: arrive as ``databases`` and ``recordings``."""
+    """Return ``--db`` and ``--recordings`` of what learns from measured runs: arrive as ``databases``
+    and ``recordings``."""
     command = click.option(
         "--recordings",
         multiple=True,
@@ -76,7 +77,7 @@ def runs_options(command: F) -> F:
 
 
 def machine_options(command: F) -> F:
-    """``--target`` and ``--threads``."""
+    """Return ``--target`` and ``--threads``."""
     return click.option(
         "--target",
         default="host",
@@ -92,7 +93,7 @@ threads_option = click.option(
 
 
 def targets_option(command: F) -> F:
-    """``--target``, any number of times: arrives as ``targets``."""
+    """Return ``--target``, any number of times: arrives as ``targets``."""
     return click.option(
         "--target",
         "targets",
@@ -113,7 +114,7 @@ oversubscription_option = click.option(
 
 
 def tolerance_option(command: F) -> F:
-    """``--tolerance``."""
+    """Return ``--tolerance``."""
     return click.option(
         "--tolerance",
         type=click.FloatRange(min=0),
@@ -126,7 +127,7 @@ def tolerance_option(command: F) -> F:
 
 
 def finite_option(command: F) -> F:
-    """``--finite``."""
+    """Return ``--finite``."""
     return click.option(
         "--finite",
         is_flag=True,
@@ -136,7 +137,7 @@ def finite_option(command: F) -> F:
 
 
 def ranges_option(command: F) -> F:
-    """``--shape`` that takes ranges too: arrives as ``shapes``; None without any."""
+    """Return ``--shape`` that takes ranges too: arrives as ``shapes``; None without any."""
     return _shapes(
         command,
         f"{_SHAPES}; or for requests of many sizes a range of a dimension: batch=1..32, or with its buckets "
@@ -145,7 +146,7 @@ def ranges_option(command: F) -> F:
 
 
 def traffic_options(command: F) -> F:
-    """``--traffic`` and ``--buckets``: arrive as ``traffic``, a path or None, and ``most_buckets``."""
+    """Return ``--traffic`` and ``--buckets``: arrive as ``traffic``, a path or None, and ``most_buckets``."""
     command = click.option(
         "--buckets",
         "most_buckets",
@@ -165,7 +166,7 @@ def traffic_options(command: F) -> F:
 
 
 def shape_option(command: F) -> F:
-    """``--shape``: arrives as ``shapes``, sizes by the name of a dimension or an input; None without any."""
+    """Return ``--shape``: arrives as ``shapes``, sizes by the name of a dimension or an input; None without any."""
     return _shapes(command, f"{_SHAPES}. Once for each.")
 
 
@@ -187,7 +188,7 @@ def _shapes(command: F, text: str) -> F:
 
 
 def placement_option(command: F) -> F:
-    """``--place``: arrives as ``placement``, devices by pattern; None without any."""
+    """Return ``--place``: arrives as ``placement``, devices by pattern; None without any."""
     return click.option(
         "--place",
         "placement",
@@ -200,7 +201,7 @@ def placement_option(command: F) -> F:
 
 
 def devices_option(command: F) -> F:
-    """``--devices``: arrives as ``devices``, a tuple of names; empty without it."""
+    """Return ``--devices``: arrives as ``devices``, a tuple of names; empty without it."""
     return click.option(
         "--devices",
         metavar="A,B,...",
@@ -211,7 +212,7 @@ def devices_option(command: F) -> F:
 
 
 def parse_devices(text: str | None) -> tuple[str, ...]:
-    """Names of devices that commas separate; none for None."""
+    """Return names of devices that commas separate; none for None."""
     return tuple(name for name in (text or "").split(",") if name)
 
 
@@ -222,7 +223,7 @@ def _placement(texts: Sequence[str]) -> dict[str, str] | None:
 
 
 def parse_shapes(texts: Sequence[str]) -> dict[str, Any] | None:
-    """Sizes by name: tuples of numbers, and ranges (``1..32``) or sums of other sizes (``past+1``) as texts.
+    """Return sizes by name: tuples of numbers, and ranges (``1..32``) or sums of other sizes (``past+1``) as texts.
 
     Raises UsageError for a text that is none of these, and for a name given twice.
     """
@@ -243,7 +244,7 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, Any] | None:
 
 
 def shape_options(shapes: Shapes | None) -> str:
-    """The same as options of a command that is advised, each with a space before it.
+    """Return the same as options of a command that is advised, each with a space before it.
 
     >>> shape_options({"batch": (1,), "past + 1": (4,), "x": (1, 3)})
     " --shape batch=1 --shape 'past + 1=4' --shape x=1x3"
@@ -254,13 +255,13 @@ def shape_options(shapes: Shapes | None) -> str:
 
 
 def compile_options(command: F) -> F:
-    """``--target``, ``--threads``, ``--tolerance``, ``--finite`` and ``--shape``, as
+    """Return ``--target``, ``--threads``, ``--tolerance``, ``--finite`` and ``--shape``, as
     ``autotune.compiler.driver.CompileOptions`` has them."""
     return machine_options(tolerance_option(finite_option(shape_option(command))))
 
 
 def objective_options(command: F) -> F:
-    """``--objective`` and ``--max-slowdown`` of what chooses schedules."""
+    """Return ``--objective`` and ``--max-slowdown`` of what chooses schedules."""
     command = click.option(
         "--max-slowdown",
         type=click.FloatRange(min=1),
@@ -326,7 +327,8 @@ def print_compilation(done: Compilation, where: str | None, *, details: bool = T
 
 
 def memory_json(done: Compilation) -> dict[str, int]:
-    """Bytes that a compiled model takes: beside inputs and outputs, with the threads of its target, and on disk."""
+    """Return bytes that a compiled model takes: beside inputs and outputs, with the threads of its
+    target, and on disk."""
     image = done.image
     scratch = image.scratch_bytes(image.target.threads)
     return {
@@ -339,7 +341,7 @@ def memory_json(done: Compilation) -> dict[str, int]:
 
 
 def memory_line(done: Compilation) -> str:
-    """The same in a line."""
+    """Return the same in a line."""
     from autotune.tuning.units import size
 
     found, threads = memory_json(done), counted(done.image.target.threads, "thread")
@@ -351,7 +353,7 @@ def memory_line(done: Compilation) -> str:
 
 
 def proofs_json(report: ProofReport | None) -> list[dict[str, Any]] | None:
-    """The proofs of ``--verify`` for a JSON document; None without it."""
+    """Return the proofs of ``--verify`` for a JSON document; None without it."""
     if report is None:
         return None
     return [

@@ -43,7 +43,7 @@ class Output:
         data: Any = None,
         notes: Iterable[str] = (),
     ) -> Document:
-        """The page."""
+        """Return the page."""
         from autotune.bench.tables import Document
 
         return Document(title, self.command, self.facts, tuple(tables), data, about, tuple(notes))
@@ -63,7 +63,7 @@ class Output:
 
 
 def with_output(command: Command) -> Command:
-    """``-o`` and ``--json``, which the command gets as :class:`Output`, its first argument."""
+    """Return ``-o`` and ``--json``, which the command gets as :class:`Output`, its first argument."""
 
     @functools.wraps(command)
     def writing(output: Path | None, as_json: bool, **values: Any) -> None:
@@ -84,7 +84,7 @@ def with_output(command: Command) -> Command:
 
 
 def number_option(name: str, default: int, help: str, least: int = 1) -> Callable[[F], F]:
-    """A whole number that is ``least`` or more."""
+    """Return a whole number that is ``least`` or more."""
     return click.option(
         name, type=click.IntRange(least), default=default, show_default=True, metavar="N", help=help
     )
@@ -93,7 +93,7 @@ def number_option(name: str, default: int, help: str, least: int = 1) -> Callabl
 def threads_option(
     default: str, name: str = "--threads", help: str = "Numbers of threads, each measured by itself."
 ) -> Callable[[F], F]:
-    """``--threads 1,2``."""
+    """Return ``--threads 1,2``."""
     return click.option(
         name,
         default=default,
@@ -123,7 +123,7 @@ def say(text: str) -> None:
 
 
 def command_line(context: click.Context) -> str:
-    """The command as it was given, without folders of this machine."""
+    """Return the command as it was given, without folders of this machine."""
     words = [context.command_path]
     for parameter in context.command.params:
         if context.get_parameter_source(parameter.name or "") is not ParameterSource.COMMANDLINE:

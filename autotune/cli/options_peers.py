@@ -12,7 +12,7 @@ from autotune.cli.options_bench import Command, F
 
 
 def peer_python_option() -> Callable[[F], F]:
-    """``--peer-python PYTHON``, as often as wished; the command gets a tuple named ``peer_pythons``."""
+    """Return ``--peer-python PYTHON``, as often as wished; the command gets a tuple named ``peer_pythons``."""
     return click.option(
         "--peer-python",
         "peer_pythons",
@@ -25,7 +25,7 @@ def peer_python_option() -> Callable[[F], F]:
 
 
 def with_onnxruntime(default: str = "onnxruntime") -> Callable[[Command], Command]:
-    """Both options, for a benchmark whose only peer is ONNX Runtime; ``default`` may be ``none``.
+    """Return both options, for a benchmark whose only peer is ONNX Runtime; ``default`` may be ``none``.
 
     The command gets the list of systems, empty or with one, as ``peers``. It is not called if ONNX Runtime is
     installed nowhere: :class:`autotune.errors.MissingExtraError`.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def lines_of(found: Prediction) -> list[str]:
-    """Latency and memory of the model in two lines, then a line a dispatch, the longest first."""
+    """Return the latency and memory of the model in two lines, then a line a dispatch, the longest first."""
     low, high = map(nanoseconds, found.interval_ns)
     sources = ", ".join(f"{count} {source}" for source, count in found.sources.items())
     memory, threads = found.memory, counted(found.threads, "thread")

@@ -137,7 +137,7 @@ def _missing(answers: Sequence[Answer], what: str, database: str | None, *, deta
 
 
 def _advised(answer: Answer, chosen: Target, target: Target | str, threads: int | None, sizes: str) -> Answer:
-    """A miss advises to tune for the target that was asked for, not for the default one."""
+    """Return a miss advises to tune for the target that was asked for, not for the default one."""
     from autotune.database import Miss
     from autotune.errors import UsageError
     from autotune.tuning.api import runnable

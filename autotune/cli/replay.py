@@ -105,7 +105,7 @@ def record(
 
 
 def _listed(_context: click.Context, _option: click.Parameter, text: str) -> list[str]:
-    """The names of a list with commas."""
+    """Return the names of a list with commas."""
     return list(dict.fromkeys(name.strip() for name in text.split(",")))
 
 

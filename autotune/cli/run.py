@@ -135,7 +135,7 @@ def _module(
     devices: tuple[str, ...],
     allow_oversubscription: bool,
 ) -> tuple[AnyModule, dict[str, Any] | None]:
-    """The module, and sizes of the request to run where the module takes requests of several."""
+    """Return the module, and sizes of the request to run where the module takes requests of several."""
     from autotune.runtime.archive import is_archive
 
     if is_archive(model):
@@ -178,7 +178,7 @@ def _module(
 
 
 def _specs(module: AnyModule, shapes: dict[str, Any] | None) -> tuple[TensorSpec, ...]:
-    """The inputs of a request: of the sizes that were asked for, or the largest, where there are several."""
+    """Return the inputs of a request: of the sizes that were asked for, or the largest, where there are several."""
     from autotune.runtime.sized_module import SizedModule
 
     if not isinstance(module, SizedModule):
@@ -199,7 +199,7 @@ def _of_one_size(module: AnyModule) -> CompiledModel:
 
 
 def _inputs(specs: Sequence[TensorSpec], given: dict[str, Any], random: bool, seed: int) -> dict[str, Any]:
-    """Arrays for all inputs: given, else random; raises InputError for a missing one."""
+    """Return arrays for all inputs: given, else random; raises InputError for a missing one."""
     from autotune.tuning.random_inputs import random_inputs
 
     names = [spec.name for spec in specs]
@@ -222,7 +222,7 @@ def _inputs(specs: Sequence[TensorSpec], given: dict[str, Any], random: bool, se
 
 
 def _trace(module: CompiledModel, arrays: dict[str, Any], requests: int | None) -> dict[str, Any]:
-    """The trace of one run, or of requests that are in flight together."""
+    """Return the trace of one run, or of requests that are in flight together."""
     from autotune.profiling.trace_events import trace_of
     from autotune.runtime.placed_module import PlacedModule
 
@@ -235,7 +235,7 @@ def _trace(module: CompiledModel, arrays: dict[str, Any], requests: int | None) 
 
 
 def _given(texts: Sequence[str]) -> dict[str, Any]:
-    """The inputs on the command line; raises UsageError for one that is given twice."""
+    """Return the inputs on the command line; raises UsageError for one that is given twice."""
     given: dict[str, Any] = {}
     for text in texts:
         name, array = _read(text)

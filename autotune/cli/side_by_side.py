@@ -93,7 +93,7 @@ _FIELDS = tuple(field.name for field in fields(Asked) if field.name != "output")
 def side_by_side(
     *, threads: str, peers: str, rounds: int, trials: str = "--trials", of_what: str
 ) -> Callable[[Command], Command]:
-    """Adds the options, which the command gets as :class:`Asked`, its first argument.
+    """Return adds the options, which the command gets as :class:`Asked`, its first argument.
 
     ``threads``, ``peers`` and ``rounds`` are defaults; ``trials`` is the option for tuning, ``of_what``
     what each has so many trials.

@@ -52,7 +52,7 @@ class BuiltWorkload:
 
 
 def on_wire(planned: Planned, code: DispatchCode, target: Target) -> dict[str, Any]:
-    """Code as JSON; that of a device with what packs its constants."""
+    """Return code as JSON; that of a device with what packs its constants."""
     packing = packing_code(planned, code, target) if target.group_items else None
     return wire.to_json(code) | ({} if packing is None else {"packing": wire.to_json(packing)})
 
@@ -210,7 +210,7 @@ class _Assembly:
         return [(result, operand) for result, operand in names if operand not in checked]
 
     def _lifetimes(self) -> list[Lifetime]:
-        """Workspaces of each dispatch, and the values between them."""
+        """Return workspaces of each dispatch, and the values between them."""
         workspaces = [
             Lifetime(_workspace(dispatch, spec), spec.nbytes, step, step)
             for step, dispatch in enumerate(self.partition.dispatches)
@@ -219,7 +219,7 @@ class _Assembly:
         return [*workspaces, *value_lifetimes(self.partition)]
 
     def _workspaces(self, dispatch: Dispatch) -> list[BufferSpec]:
-        """Buffers that live in the arena while the dispatch runs."""
+        """Return buffers that live in the arena while the dispatch runs."""
         roles = ("workspace",) if self.hoisting else ("workspace", "hoisted")
         code = self._code(dispatch)
         used = {i for kernel in self._kernels(dispatch) for i in kernel.buffers}
@@ -242,7 +242,8 @@ class _Assembly:
         )
 
     def _is_written(self, spec: BufferSpec) -> bool:
-        """Whether a kernel may write to a buffer: of those that it shares with others of its dispatch each may."""
+        """Return whether a kernel may write to a buffer: of those that it shares with others of its
+        dispatch each may."""
         return spec.role in ("output", "workspace") or (spec.role == "hoisted" and not self.hoisting)
 
     def _binding(self, dispatch: Dispatch, spec: BufferSpec) -> Binding:
@@ -263,7 +264,7 @@ class _Assembly:
         return self._memory(value, width, first, elements * width)
 
     def _memory(self, value: str, width: int, first: int, nbytes: int) -> Binding:
-        """Memory of a value from an element on, of ``width`` bytes."""
+        """Return memory of a value from an element on, of ``width`` bytes."""
         placement = self.partition.placements[value]
         offset, root = (placement.offset + first) * width, placement.root
         if root in self.outputs:
@@ -276,7 +277,7 @@ class _Assembly:
         return Binding("arena", 0, self.plan.offsets[root] + offset, nbytes)
 
     def _constant(self, key: object, array: Array) -> int:
-        """Index of a constant of the image; only constants that a kernel reads are in it."""
+        """Return the index of a constant of the image; only constants that a kernel reads are in it."""
         if key not in self.constants:
             dense = np.ascontiguousarray(array).reshape(array.shape)
             self.constants[key] = (len(self.constants), dense)

@@ -29,7 +29,7 @@ class Building:
         self._round = self._workers.begin([BuildTask(planned, target) for planned in schedules])
 
     def finish(self) -> dict[str, BuiltWorkload]:
-        """The code by workload key, in the order of the schedules."""
+        """Return the code by workload key, in the order of the schedules."""
         codes = self._workers.finish(self._round)
         pairs = zip(self._schedules, codes, strict=True)
         return {planned.workload.key: BuiltWorkload(planned, code) for planned, code in pairs}
@@ -75,12 +75,12 @@ class BuildTask:
         }
 
     def result(self, answer: Mapping[str, Any]) -> DispatchCode:
-        """The code that a build worker made, without its LLVM IR text."""
+        """Return the code that a build worker made, without its LLVM IR text."""
         return wire.from_json(answer)
 
 
 def answer_build(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The build worker's side of :class:`BuildTask`."""
+    """Return the build worker's side of :class:`BuildTask`."""
     workload, trace = Workload.parse(request["workload"]), Trace.from_json(request["trace"])
     task = BuildTask(Planned(workload, trace, GIVEN), Target.from_json(request["target"]))
     return wire.to_json(task.run())

@@ -14,7 +14,7 @@ from autotune.workers.serve import Handler, serve
 
 
 def know(request: dict[str, Any]) -> dict[str, Any]:
-    """Whether this process has all operators and library kernels of the other one."""
+    """Return whether this process has all operators and library kernels of the other one."""
     kernels = {tuple(kernel) for kernel in request["kernels"]} - {tuple(k) for k in library.registered()}
     return {"all": not kernels and all(map(ops.supported, request["ops"]))}
 

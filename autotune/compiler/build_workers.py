@@ -80,7 +80,7 @@ class BuildWorkers:
         self._pool.close()
 
     def run(self, tasks: Sequence[Work[Result]]) -> list[Result]:
-        """The results, in the order of the tasks. Raises what the first of the tasks raises that fail."""
+        """Return the results, in the order of the tasks. Raises what the first of the tasks raises that fail."""
         return self.finish(self.begin(tasks))
 
     def begin(self, tasks: Sequence[Work[Result]]) -> Round[Result]:
@@ -101,7 +101,7 @@ class BuildWorkers:
 
 
 def builders() -> int:
-    """Processes that compile together. Raises UsageError for a setting that is no positive number."""
+    """Return processes that compile together. Raises UsageError for a setting that is no positive number."""
     wanted = settings.current().builders
     if not wanted:
         return usable_cores()
@@ -121,7 +121,7 @@ def _is_equal(worker: WorkerProcess) -> bool:
 
 
 def _answered(task: Work[Result], request: Mapping[str, Any], worker: WorkerProcess) -> Result:
-    """The result of a task by a build worker; raises the error that it met."""
+    """Return the result of a task by a build worker; raises the error that it met."""
     try:
         answer = worker.call(request, _LIMIT_S, task.what)
     except Died as death:
@@ -133,7 +133,7 @@ def _answered(task: Work[Result], request: Mapping[str, Any], worker: WorkerProc
 
 
 def error_answer(error: Exception) -> dict[str, Any]:
-    """An error on its way back to the process that asked."""
+    """Return an error on its way back to the process that asked."""
     import traceback
 
     if isinstance(error, AutotuneError):
@@ -162,7 +162,7 @@ class Round(Generic[Result]):
             future.exception()
 
     def results(self) -> list[Result]:
-        """All results; tasks are taken in order, so that the first failure is the same every time."""
+        """Return all results; tasks are taken in order, so that the first failure is the same every time."""
         return [future.result() for future in self._taken()]
 
     def by_worker(self, number: int, request: Mapping[str, Any], worker: WorkerProcess) -> Result:

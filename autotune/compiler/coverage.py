@@ -41,7 +41,7 @@ class DispatchCoverage:
         return (evidence if evidence == self.tier else f"{self.tier}: {evidence}") + why
 
     def to_json(self) -> dict[str, Any]:
-        """All of it; the values of the evidence beside the others."""
+        """Return all of it; the values of the evidence beside the others."""
         known = {key: value for key, value in vars(self).items() if key != "evidence"}
         return known | self.evidence.to_json()
 
@@ -72,7 +72,7 @@ class CoverageReport:
         return sum(d.flops for d in self.tuned) / total if total else 0.0
 
     def __str__(self) -> str:
-        """One line, e.g. ``12 of 43 dispatches tuned, 61 % of FLOPs; 30 default confirmed, 1 unconfirmed``;
+        """Return one line, e.g. ``12 of 43 dispatches tuned, 61 % of FLOPs; 30 default confirmed, 1 unconfirmed``;
         one before it says which placement there is, where devices were asked for."""
         share = f"{100 * self.flops_fraction:.0f} % of FLOPs"
         line = f"{len(self.tuned)} of {len(self.dispatches)} dispatches tuned, {share}"
@@ -89,7 +89,8 @@ class CoverageReport:
         return listed_tiers(d.tier for d in self.dispatches)
 
     def details(self) -> str:
-        """The one line, then a line a dispatch, then a line a workload with several options; at last what to do."""
+        """Return the one line, then a line a dispatch, then a line a workload with several options; at
+        last what to do."""
         lines = [str(self)]
         for d in self.dispatches:
             latency = "" if d.latency_ns is None else f"  {d.latency_ns / 1e3:.1f} µs alone"
@@ -104,12 +105,12 @@ class CoverageReport:
         return "\n".join(lines)
 
     def to_json(self) -> str:
-        """The dispatches as a JSON list of objects."""
+        """Return the dispatches as a JSON list of objects."""
         return json.dumps([d.to_json() for d in self.dispatches], separators=(",", ":"))
 
 
 def coverage(partition: Partition, plan: Plan) -> CoverageReport:
-    """The report of a partition that the plan was applied to."""
+    """Return the report of a partition that the plan was applied to."""
     rows = []
     for dispatch in partition.dispatches:
         workload = dispatch.workload

@@ -46,7 +46,7 @@ def divide(
 
 
 def imported(model: Model, shapes: Shapes | None) -> Graph:
-    """The graph of a model before any pass; ``shapes`` gives sizes that the model leaves open."""
+    """Return the graph of a model before any pass; ``shapes`` gives sizes that the model leaves open."""
     if not isinstance(model, Graph):
         return load(model, shapes=shapes)
     if shapes:
@@ -55,7 +55,7 @@ def imported(model: Model, shapes: Shapes | None) -> Graph:
 
 
 def on_one_device(graph: Graph) -> Graph:
-    """The graph without the devices that it names, with a warning where it names any."""
+    """Return the graph without the devices that it names, with a warning where it names any."""
     if is_annotated(graph):
         _LOG.warning(
             "%s names devices: they are left out here, it counts as a model of one device",
@@ -65,7 +65,7 @@ def on_one_device(graph: Graph) -> Graph:
 
 
 def distinct_workloads(parts: Partition) -> list[Workload]:
-    """The workloads of a partition, each once, in the order of their first dispatch."""
+    """Return the workloads of a partition, each once, in the order of their first dispatch."""
     return list({d.workload.key: d.workload for d in parts.dispatches}.values())
 
 

@@ -43,7 +43,7 @@ class OptionTime:
 
 
 def estimated(options: Sequence[Option], target: Target, within: float) -> list[OptionTime]:
-    """Predictions of the analytic model, as far as they are needed to tell what is fastest.
+    """Return predictions of the analytic model, as far as they are needed to tell what is fastest.
 
     A search by least bound: what might be fastest is looked at closer, one dispatch a step. Estimates are complete
     for options of up to ``within`` times the time of the fastest, as far as they are promising.
@@ -113,7 +113,7 @@ class EstimateTask:
         return self.options[0].workload
 
     def run(self) -> list[OptionTime]:
-        """The times, worked out here."""
+        """Return the times, worked out here."""
         return estimated(self.options, self.target, self.within)
 
     def request(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class EstimateTask:
         }
 
     def result(self, answer: Mapping[str, Any]) -> list[OptionTime]:
-        """The times that a build worker found; the default schedules behind them are known here from now on."""
+        """Return the times that a build worker found; the default schedules behind them are known here from now on."""
         from cost_models import analytic
 
         analytic.remember(answer["defaults"])
@@ -137,7 +137,7 @@ class EstimateTask:
 
 
 def answer_estimate(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The build worker's side of :class:`EstimateTask`."""
+    """Return the build worker's side of :class:`EstimateTask`."""
     from cost_models import analytic
 
     target = Target.from_json(request["target"])

@@ -71,11 +71,11 @@ class Prediction:
         return {source: found.count(source) for source in Source if source in found}
 
     def share(self, dispatch: DispatchForecast) -> float:
-        """The part of the latency that is a dispatch's, 0 to 1."""
+        """Return the part of the latency that is a dispatch's, 0 to 1."""
         return dispatch.latency_ns / self.latency_ns if self.latency_ns else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, as plain values."""
+        """Return all of it, as plain values."""
         return {
             "model": self.model,
             "threads": self.threads,
@@ -87,7 +87,7 @@ class Prediction:
 
 
 def forecast(parts: Partition, plan: Plan, target: Target) -> Prediction:
-    """The prediction of a partition that the plan was applied to.
+    """Return the prediction of a partition that the plan was applied to.
 
     Kernels are lowered to loops, which say exactly what memory they need, and no further.
     """
@@ -120,7 +120,7 @@ def forecast(parts: Partition, plan: Plan, target: Target) -> Prediction:
 
 
 def _alone(planned: Planned, target: Target) -> tuple[float, Source, KnownError]:
-    """Seconds of a schedule, where they come from, and their error."""
+    """Return seconds of a schedule, where they come from, and their error."""
     from cost_models import analytic
     from search_spaces.spaces import space_for
 
@@ -138,7 +138,7 @@ def _alone(planned: Planned, target: Target) -> tuple[float, Source, KnownError]
 
 
 def _touched(parts: Partition, dispatch: Dispatch) -> Touched:
-    """The memory of a dispatch's values, by what is laid out as one."""
+    """Return the memory of a dispatch's values, by what is laid out as one."""
 
     def sizes(values: tuple[str, ...]) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -151,7 +151,7 @@ def _touched(parts: Partition, dispatch: Dispatch) -> Touched:
 
 
 def _manifests(schedules: Mapping[str, Planned], target: Target) -> dict[str, BuiltWorkload]:
-    """Kernels and buffers of each workload's code, without the code."""
+    """Return kernels and buffers of each workload's code, without the code."""
     found = {}
     for key, planned in schedules.items():
         applied = planned.scheduled or apply(planned.workload, planned.trace)

@@ -25,7 +25,7 @@ Hoisted: TypeAlias = dict[tuple[HoistedKey, bytes], Array]
 
 
 def argument_value(dispatch: Dispatch, name: str) -> str:
-    """The model's value that a buffer named like a workload argument stands for."""
+    """Return the model's value that a buffer named like a workload argument stands for."""
     graph = dispatch.workload.region.graph
     for canonical, value in zip(
         (*graph.inputs, *graph.outputs), (*dispatch.inputs, *dispatch.outputs), strict=True
@@ -36,14 +36,14 @@ def argument_value(dispatch: Dispatch, name: str) -> str:
 
 
 def hoisted_key(dispatch: Dispatch, code: DispatchCode, spec: BufferSpec) -> HoistedKey:
-    """The key of a hoisted buffer of a dispatch."""
+    """Return the key of a hoisted buffer of a dispatch."""
     indexes = {i for kernel in code.kernels if kernel.hoisted for i in kernel.buffers}
     read = [code.buffers[i].name for i in sorted(indexes) if code.buffers[i].role == "input"]
     return dispatch.workload.key, spec.name, tuple(argument_value(dispatch, n) for n in read)
 
 
 def code_of_constants(planned: Planned, target: Target) -> DispatchCode:
-    """The kernels of a schedule that read constants only, for another target than the rest."""
+    """Return the kernels of a schedule that read constants only, for another target than the rest."""
     applied = planned.scheduled or apply(planned.workload, planned.trace)
     made = applied.program
     program = lower_schedule(applied.schedule, made.args, constants=made.constants, strides=made.strides)
@@ -54,7 +54,7 @@ def code_of_constants(planned: Planned, target: Target) -> DispatchCode:
 def run_hoisted(
     partition: Partition, codes: Mapping[str, DispatchCode], target: Target, known: Hoisted
 ) -> dict[HoistedKey, Array]:
-    """Values of all hoisted buffers. Those not in ``known`` are computed by one module, and added to it."""
+    """Return values of all hoisted buffers. Those not in ``known`` are computed by one module, and added to it."""
     builder = _HoistedModule(partition, codes, known)
     for dispatch in partition.dispatches:
         builder.add(dispatch)
@@ -123,7 +123,7 @@ class _HoistedModule:
         return Binding("input", self.inputs[value], 0, spec.nbytes)
 
     def image(self, target: Target) -> ModuleImage:
-        """The module of the collected kernels."""
+        """Return the module of the collected kernels."""
         return ModuleImage(
             name="hoisted",
             target=target,

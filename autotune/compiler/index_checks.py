@@ -23,7 +23,7 @@ Locate = Callable[[str, int, int], Binding]
 def index_checks(
     partition: Partition, dispatch: Dispatch, number: int, command: int, locate: Locate
 ) -> Iterator[IndexCheck]:
-    """The checks of a dispatch, which is ``number`` and begins with a command of the image.
+    """Yield the checks of a dispatch, which is ``number`` and begins with a command of the image.
 
     Raises:
         GraphError: a constant index is out of range.
@@ -49,7 +49,7 @@ def index_checks(
 
 
 def indexed_values(dispatch: Dispatch) -> set[str]:
-    """The operands of a dispatch that are indices."""
+    """Return the operands of a dispatch that are indices."""
     graph = dispatch.workload.region.graph
     positions = ((node, ops.get(node.op).index_input) for node in graph.nodes)
     names = {node.inputs[position] for node, position in positions if position is not None}
@@ -68,7 +68,7 @@ class _Column:
 
 
 def _columns(node: Node, partition: Partition, value: str, types: Types) -> list[_Column]:
-    """The indices along each axis that a node chooses elements along."""
+    """Return the indices along each axis that a node chooses elements along."""
     definition, data = ops.get(node.op), types[0]
     shape, strides = partition.types[value].shape, partition.placements[value].strides
     assert data is not None

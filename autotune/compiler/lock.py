@@ -79,7 +79,7 @@ class Lock:
         return {shape.name: shape.shape for shape in self.shapes} or None
 
     def to_json(self) -> str:
-        """Canonical text, read back by :meth:`from_json`."""
+        """Return the canonical text, read back by :meth:`from_json`."""
         values = asdict(self)
         for schedule in values["schedules"]:
             schedule["trace"] = json.loads(schedule["trace"])
@@ -138,7 +138,7 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _with_traces_as_text(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with the traces as their readers take them: the rest of the types is checked by the fields."""
+    """Return the same with the traces as their readers take them: the rest of the types is checked by the fields."""
     schedules = raw.get("schedules")
     if not isinstance(schedules, list):
         return dict(raw)
@@ -162,7 +162,7 @@ def _check(lock: Lock) -> None:
 
 
 def _pretty(value: Any, indent: str = "") -> str:
-    """JSON with a line for each entry of an object and each step of a trace."""
+    """Return JSON with a line for each entry of an object and each step of a trace."""
     inner = indent + "  "
     if isinstance(value, Mapping) and value:
         lines = [f"{inner}{json.dumps(name)}: {_pretty(entry, inner)}" for name, entry in value.items()]

@@ -28,7 +28,7 @@ LOCKED = Evidence(State.LOCKED)
 
 
 def lock_of(done: Compilation) -> Lock:
-    """The lock of a compiled model."""
+    """Return the lock of a compiled model."""
     names: dict[str, list[str]] = {}
     for dispatch in done.image.dispatches:
         names.setdefault(dispatch.workload_key, []).append(dispatch.name)
@@ -54,7 +54,7 @@ def lock_of(done: Compilation) -> Lock:
 
 
 def locked_plan(lock: Lock, workloads: Sequence[Workload]) -> Plan:
-    """The plan that a lock has for a model with these workloads; raises LockError where it does not fit."""
+    """Return the plan that a lock has for a model with these workloads; raises LockError where it does not fit."""
     schedules = {schedule.workload: schedule for schedule in lock.schedules}
     rankings = {w.key: _ranking(w, lock) for w in workloads if w.key in lock.sites}
     resulting = {region.key: region for w in workloads for region in regions_of(w, rankings)}
@@ -64,7 +64,7 @@ def locked_plan(lock: Lock, workloads: Sequence[Workload]) -> Plan:
 
 
 def _ranking(workload: Workload, lock: Lock) -> Ranking:
-    """The option that a lock has, as the only one."""
+    """Return the option that a lock has, as the only one."""
     wanted = lock.sites[workload.key]
     options = options_of(workload, speculative=True, tolerance=lock.tolerance)
     found = next((option for option in options if option.name == wanted), None)
@@ -110,7 +110,7 @@ def _planned(schedule: LockedSchedule, workload: Workload) -> Planned:
 
 
 def changed_code(lock: Lock, done: Compilation) -> list[LockedSchedule]:
-    """The schedules of a lock that have made other machine code now than when it was locked."""
+    """Return the schedules of a lock that have made other machine code now than when it was locked."""
     now = {key: code_digest(code) for key, code in zip(done.plan.schedules, done.image.objects, strict=True)}
     return [schedule for schedule in lock.schedules if now[schedule.workload] != schedule.code]
 

@@ -113,7 +113,7 @@ class _Run:
         heapq.heappush(self.events, (ready, number, lane))
 
     def _needed(self, number: int) -> list[str | int]:
-        """The lane and the cores that a task needs."""
+        """Return the lane and the cores that a task needs."""
         task = self.tasks[number]
         return [task.lane, *task.cores] if task.lane else []
 

@@ -19,12 +19,12 @@ _LETTER = 6.0  # how wide one is, about
 
 
 def escape(text: str) -> str:
-    """A text that XML takes: it has no control characters at all."""
+    """Return a text that XML takes: it has no control characters at all."""
     return html.escape(printable(text))
 
 
 def memory_svg(partition: Partition, plan: MemoryPlan) -> str:
-    """The picture, a whole file; it needs nothing else."""
+    """Return the picture, a whole file; it needs nothing else."""
     steps = max(len(partition.dispatches), 1)
     width = min(max(24 * steps, _WIDTHS[0]), _WIDTHS[1])
     top = max(plan.arena_bytes, 1)

@@ -79,7 +79,7 @@ class _Simulation:
         return MemoryProof(reads, writes, shared, len(self.plan.taken))
 
     def _temporaries(self) -> Mapping[int, list[Lifetime]]:
-        """The workspaces by the step that they live at."""
+        """Return the workspaces by the step that they live at."""
         roots = {placement.root for placement in self.parts.placements.values()}
         found: dict[int, list[Lifetime]] = {}
         for value in self.plan.lifetimes:
@@ -91,7 +91,7 @@ class _Simulation:
         return np.zeros(self.parts.root_nbytes(root) // self.unit, np.int32)
 
     def _range(self, name: str, nbytes: int) -> _Units:
-        """The units of a root or workspace."""
+        """Return the units of a root or workspace."""
         if name in self.own:
             return self.own[name]
         begin, end = self.plan.offsets[name], self.plan.offsets[name] + nbytes
@@ -100,7 +100,7 @@ class _Simulation:
         return self.arena[begin // self.unit : end // self.unit]
 
     def _elements(self, value: str) -> _Units:
-        """The units of a value, one row an element."""
+        """Return the units of a value, one row an element."""
         placement, found = self.parts.placements[value], self.parts.types[value]
         memory = self._range(placement.root, self.parts.root_nbytes(placement.root))
         wide = np.dtype(found.dtype).itemsize // self.unit
@@ -120,7 +120,7 @@ class _Simulation:
         return root in self.parts.inputs or root in self.parts.constants
 
     def _taking(self, dispatch: Dispatch) -> dict[str, int]:
-        """Codes of results that take the memory of operands, by the roots of these."""
+        """Return codes of results that take the memory of operands, by the roots of these."""
         roots = {self.parts.placements[value].root: value for value in dispatch.outputs}
         return {old: self._code(roots[new]) for new, old in self.plan.taken.items() if new in roots}
 

@@ -45,7 +45,7 @@ def least_peak(
     planned: Callable[[Goal], Plan],
     footprints: Footprints,
 ) -> Plan:
-    """The plan of least peak memory within the goal's slowdown; the fastest one where its peak is as low.
+    """Return the plan of least peak memory within the goal's slowdown; the fastest one where its peak is as low.
 
     One limit of scratch memory after another is tried, from that of the fastest plan down.
     """
@@ -80,7 +80,8 @@ def _takes(plan: Plan, workloads: Sequence[Workload], footprints: Footprints) ->
 
 
 def _needed(parts: Partition, workloads: Sequence[Workload], fastest: _Sized, best: _Sized) -> list[Workload]:
-    """The workloads that must not be as in the fastest plan for the least peak; what saves least goes back first."""
+    """Return the workloads that must not be as in the fastest plan for the least peak; what saves least
+    goes back first."""
     takes = dict(best.takes)
     needed = []
     for workload in sorted(
@@ -95,7 +96,7 @@ def _needed(parts: Partition, workloads: Sequence[Workload], fastest: _Sized, be
 
 
 def _peak(parts: Partition, takes: Mapping[str, Footprint]) -> int:
-    """The peak memory of a model whose dispatches take so much beside the values between them."""
+    """Return the peak memory of a model whose dispatches take so much beside the values between them."""
     steps = [
         Lifetime(f"step {step}", takes[dispatch.workload.key].workspace_bytes, step, step)
         for step, dispatch in enumerate(parts.dispatches)
@@ -104,7 +105,7 @@ def _peak(parts: Partition, takes: Mapping[str, Footprint]) -> int:
 
 
 def _exact_peak(parts: Partition, plan: Plan, footprints: Mapping[tuple[str, str], Footprint]) -> int:
-    """The peak memory of a model whose options are in their places."""
+    """Return the peak memory of a model whose options are in their places."""
     keys = [dispatch.workload.key for dispatch in parts.dispatches]
     takes = {key: footprints[key, plan.schedules[key].trace.key] for key in keys}
     return _peak(parts, takes)

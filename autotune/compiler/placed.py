@@ -117,7 +117,7 @@ def _compiled(
     target: Target,
     metadata: Mapping[str, str],
 ) -> Compilation:
-    """One segment by the plan and the code of all segments of its target."""
+    """Return one segment by the plan and the code of all segments of its target."""
     used = {region.key for d in parts.dispatches for region in plan.regions(d.workload)}
     own = {key: workload for key, workload in built.items() if key in used}
     applied = in_order(plan.apply(parts), target.threads)
@@ -138,14 +138,14 @@ def _prepared(
     layout: str,
     observer: Observer | None,
 ) -> Graph:
-    """The graph after all passes; types of activations are those that every device takes."""
+    """Return the graph after all passes; types of activations are those that every device takes."""
     devices = {home.device for home in (*found.homes.nodes.values(), *found.homes.inputs.values())}
     activations = sorted({target_of(device).activations for device in devices})
     return run_passes(graph, placed_passes(rules, layout, activations[0]), observer)
 
 
 def _workloads(parts: Iterable[Partition]) -> list[Workload]:
-    """The workloads of several partitions, each once."""
+    """Return the workloads of several partitions, each once."""
     return list({d.workload.key: d.workload for part in parts for d in part.dispatches}.values())
 
 

@@ -68,7 +68,7 @@ class Ranking:
         return ", ".join(map(str, self.times)) + why
 
     def to_json(self) -> dict[str, Any]:
-        """The options by name."""
+        """Return the options by name."""
         return {
             "workload": self.workload.key,
             "chosen": self.chosen.name,
@@ -107,7 +107,7 @@ class Plan:
         return {key: ranking.chosen for key, ranking in self.rankings.items()}
 
     def evidence(self, key: str) -> tuple[Evidence, str]:
-        """The evidence for the code that a resulting workload runs, and a reason in words."""
+        """Return the evidence for the code that a resulting workload runs, and a reason in words."""
         planned = self.schedules[key]
         found = with_options(key, planned.evidence, self.rankings)
         reason = planned.reason if found == planned.evidence else f"as an algorithm; {planned.evidence}"
@@ -126,16 +126,16 @@ class Plan:
         return Plan(rankings, schedules, goals)
 
     def regions(self, workload: Workload) -> tuple[Workload, ...]:
-        """The workloads of the dispatches that compute one."""
+        """Return the workloads of the dispatches that compute one."""
         return regions_of(workload, self.rankings)
 
     def apply(self, parts: Partition) -> Partition:
-        """The model's dispatches with the options in their places."""
+        """Return the model's dispatches with the options in their places."""
         return substitute(parts, self.options)
 
 
 def regions_of(workload: Workload, rankings: Mapping[str, Ranking]) -> tuple[Workload, ...]:
-    """The workloads of the dispatches that compute one by its chosen option."""
+    """Return the workloads of the dispatches that compute one by its chosen option."""
     return rankings[workload.key].chosen.regions if workload.key in rankings else (workload,)
 
 
@@ -164,7 +164,7 @@ def plan_of(
     workers: BuildWorkers | None = None,
     parts: Partition | None = None,
 ) -> Plan:
-    """The plan of a model with these workloads: what is compiled, shown, tuned and reported is this one.
+    """Return the plan of a model with these workloads: what is compiled, shown, tuned and reported is this one.
 
     ``schedules`` are a caller's own, by workload key; ``workers`` share the estimating. Where memory is to be small it
     is that of the model with these ``parts``, and without them that of each workload for itself.
@@ -192,7 +192,7 @@ def _scheduled(
     wanted: Goal,
     schedules: Mapping[str, Trace],
 ) -> Plan:
-    """The plan with these options, and schedules for what they have left of the allowed slowdown."""
+    """Return the plan with these options, and schedules for what they have left of the allowed slowdown."""
     resulting, goals = dict[str, Workload](), dict[str, Goal]()
     for workload in workloads:
         ranking = rankings.get(workload.key)
@@ -217,7 +217,7 @@ def rank(
     workers: BuildWorkers | None = None,
     footprints: Footprints | None = None,
 ) -> dict[str, Ranking]:
-    """The options of workloads with several, by workload key: by their newest comparison, else by estimates.
+    """Return the options of workloads with several, by workload key: by their newest comparison, else by estimates.
 
     Estimates are complete for options of up to ``within`` times the time of the fastest (1: for it alone, and
     without speculative ones). With another goal than latency, the smallest of those within its slowdown comes first.
@@ -278,7 +278,7 @@ class _Options(Protocol):
 
 
 def _winner(options: _Options, rows: Sequence[Comparison], target: Target) -> OptionTime | None:
-    """The option that won a comparison, if it is today as it was then and there are others beside it."""
+    """Return the option that won a comparison, if it is today as it was then and there are others beside it."""
     won = [row for row in rows if row.won]
     times, _ = _compared(options(names={row.name for row in won}), won, target)
     if not times:
@@ -291,7 +291,7 @@ def _winner(options: _Options, rows: Sequence[Comparison], target: Target) -> Op
 
 
 def _all_compared(options: _Options, rows: Sequence[Comparison], target: Target) -> list[OptionTime]:
-    """All options of a comparison, the winner first."""
+    """Return all options of a comparison, the winner first."""
     return _compared(options(names={row.name for row in rows}), rows, target)[0]
 
 
@@ -303,7 +303,7 @@ def _suited(
     speculative: bool,
     names: Collection[str] | None = None,
 ) -> list[Option]:
-    """The options that may be used and are worth a try on the target; an algorithm that is asked for is."""
+    """Return the options that may be used and are worth a try on the target; an algorithm that is asked for is."""
     from search_spaces.device.spaces import runs_groups
 
     options = allowed(workload, preference, speculative=speculative, names=names)
@@ -327,7 +327,7 @@ def _for_goal(
     target: Target,
     database: Database | None,
 ) -> dict[str, Ranking]:
-    """The same with the smallest option that the goal allows at the front of each."""
+    """Return the same with the smallest option that the goal allows at the front of each."""
     from autotune.compiler.saving import smallest_options
 
     smaller = smallest_options(
@@ -364,7 +364,7 @@ def _rank(time: OptionTime) -> tuple[bool, float]:
 
 
 def option_key(option: Option, target: Target) -> str:
-    """SHA-256 (hex) of everything that gives a measured option its meaning: regions and spaces."""
+    """Return SHA-256 (hex) of everything that gives a measured option its meaning: regions and spaces."""
     from search_spaces.spaces import space_for
 
     parts = [(region.key, space_for(region, target).key) for region in option.regions]

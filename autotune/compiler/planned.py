@@ -88,7 +88,7 @@ def schedule_for(
 def _resolved(
     workload: Workload, target: Target, space: Space, database: Database, found: Hit | Miss, goal: Goal
 ) -> Planned:
-    """The schedule that follows from what the database answered."""
+    """Return the schedule that follows from what the database answered."""
     from autotune.database.query import Miss, MissReason
 
     if isinstance(found, Miss):
@@ -156,7 +156,7 @@ def _single(space: Space) -> bool:
 
 
 def apply(workload: Workload, trace: Trace) -> Scheduled:
-    """The program of the workload and its schedule after the trace.
+    """Return the program of the workload and its schedule after the trace.
 
     Raises:
         ScheduleError: the trace does not apply to this program.

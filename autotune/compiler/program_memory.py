@@ -53,7 +53,7 @@ def needs_of(division: Division, requests: int = IN_FLIGHT) -> dict[str, MemoryN
 
 
 def _of_nodes(graph: Graph) -> Iterator[int]:
-    """The bytes that each node reads and writes in the memory of its segment."""
+    """Yield the bytes that each node reads and writes in the memory of its segment."""
     outside = {*graph.inputs, *graph.outputs, *graph.constants}
     for node in graph.nodes:
         values = dict.fromkeys((*node.present_inputs, *node.present_outputs))
@@ -61,7 +61,7 @@ def _of_nodes(graph: Graph) -> Iterator[int]:
 
 
 def short_of(needs: Mapping[str, MemoryNeed], memory: Mapping[str, DeviceMemory]) -> list[str]:
-    """The devices that have less than is needed there, or less together than a pool has; none where all fits."""
+    """Return the devices that have less than is needed there, or less together than a pool has; none where all fits."""
     pools = {
         memory[name].pool: max(m.nbytes for m in memory.values() if m.pool == memory[name].pool)
         for name in needs

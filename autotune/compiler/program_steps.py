@@ -15,7 +15,7 @@ from autotune.runtime.image import ModuleImage, TensorSpec
 def program_of(
     model: Graph, division: Division, images: Sequence[ModuleImage], metadata: Mapping[str, str]
 ) -> DeviceProgram:
-    """The program that runs ``images``, one a segment in order.
+    """Return the program that runs ``images``, one a segment in order.
 
     Inputs and outputs have the names that they have in the ``model``.
     """
@@ -59,7 +59,7 @@ class _Program:
         )
 
     def _read(self) -> set[str]:
-        """Inputs that segments read, or that are outputs as they are."""
+        """Return inputs that segments read, or that are outputs as they are."""
         read = {v for segment in self.division.segments for v in segment.graph.inputs}
         return read | set(self.graph.outputs)
 

@@ -81,7 +81,8 @@ def tasks_of(
     spaces: Mapping[str, str],
     cores: Mapping[str, Collection[int]],
 ) -> list[Task]:
-    """The tasks of one request; ``seconds`` has the duration of each step, of which those of copies are not read.
+    """Return the tasks of one request; ``seconds`` has the duration of each step, of which those of
+    copies are not read.
 
     ``spaces`` are the memory spaces of the devices: a copy within one is nothing at all, inputs and outputs are
     copied where a device is not in this process's memory. ``cores`` are those of the devices: some may share them.

@@ -29,7 +29,7 @@ class ProofReport:
     proofs: tuple[Proof, ...]
 
     def __str__(self) -> str:
-        """One line, e.g. ``schedules of 26 dispatches: 24 proven, 2 not affine``."""
+        """Return one line, e.g. ``schedules of 26 dispatches: 24 proven, 2 not affine``."""
         counts: Counter[str] = Counter()
         for proof in self.proofs:
             counts[proof.verdict.status] += len(proof.names)
@@ -37,7 +37,7 @@ class ProofReport:
         return f"schedules of {counts.total()} dispatches: {parts}"
 
     def details(self) -> str:
-        """The one line, then a line a workload."""
+        """Return the one line, then a line a workload."""
         lines = [str(self)]
         for proof in self.proofs:
             more = f" ×{len(proof.names)}" if len(proof.names) > 1 else ""

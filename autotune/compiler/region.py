@@ -15,7 +15,7 @@ from autotune.strides import dense_strides
 
 
 def region_partition(workload: Workload, arrays: Sequence[Array]) -> Partition:
-    """The workload as a partition of one dispatch.
+    """Return the workload as a partition of one dispatch.
 
     ``arrays`` are all its inputs; those that are constant in the workload become constants. Values
     with strides get a flat root of as many elements as they span.
@@ -42,7 +42,7 @@ def region_partition(workload: Workload, arrays: Sequence[Array]) -> Partition:
 
 
 def region_inputs(workload: Workload, arrays: Sequence[Array]) -> list[Array]:
-    """Arguments of the region's module, from all arrays of the workload.
+    """Return arguments of the region's module, from all arrays of the workload.
 
     They are the inputs that are not constant; one with strides is laid out in a flat array.
     """
@@ -55,7 +55,7 @@ def region_inputs(workload: Workload, arrays: Sequence[Array]) -> list[Array]:
 
 
 def region_outputs(workload: Workload, results: Sequence[Array]) -> list[Array]:
-    """The workload's outputs in their own shapes, from what the region's module returns."""
+    """Return the workload's outputs in their own shapes, from what the region's module returns."""
     graph = workload.region.graph
     return [
         _strided_view(array, graph.type_of(value))

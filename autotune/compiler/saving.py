@@ -50,7 +50,7 @@ def smallest_options(
 
 
 def _choices(times: Sequence[OptionTime], goal: Goal, scheduled: Scheduling) -> list[_Choice]:
-    """The options that may be used, the fastest first."""
+    """Return the options that may be used, the fastest first."""
     found = []
     for number, time in enumerate(times):
         slowdown = _slowdown(time, times[0])
@@ -65,7 +65,7 @@ def _choices(times: Sequence[OptionTime], goal: Goal, scheduled: Scheduling) -> 
 
 
 def _slowdown(time: OptionTime, fastest: OptionTime) -> Ratio:
-    """An option's latency over that of the fastest; both were compared with one and the same, or estimated."""
+    """Return an option's latency over that of the fastest; both were compared with one and the same, or estimated."""
     if time is fastest:
         return SAME_CODE
     if time.source is TimeSource.MEASURED:
@@ -96,7 +96,7 @@ class Footprints:
 def _smallest(
     choices: Sequence[_Choice], footprints: Mapping[tuple[str, str], Footprint], goal: Goal
 ) -> tuple[OptionTime, Saving] | None:
-    """The choice that takes least of what is to be small; None if that is the fastest."""
+    """Return the choice that takes least of what is to be small; None if that is the fastest."""
     takes = [
         together(c.time.option, [footprints[p.workload.key, p.trace.key] for p in c.schedules])
         for c in choices

@@ -119,7 +119,7 @@ class Transfer:
 
 
 def expected(value: float, tier: Tier) -> Ratio:
-    """An expected ratio with its interval."""
+    """Return an expected ratio with its interval."""
     return Ratio(value, around(value, ERRORS[tier]))
 
 
@@ -145,7 +145,7 @@ def transferred(
 
 
 def _searched(near: Iterable[Neighbour], database: Database) -> Iterator[tuple[Neighbour, Hit]]:
-    """Those that were searched, with what was found there."""
+    """Yield those that were searched, with what was found there."""
     for source in near:
         hit = database.lookup(source.key.workload, source.key.target, source.key.space)
         if not isinstance(hit, Miss) and hit.evidence.searched:
@@ -163,7 +163,7 @@ def carried(space: Space, config: Config, otherwise: Config) -> dict[str, Value]
 
 
 def _projected(space: Space, source: Neighbour, hit: Hit) -> Transfer | None:
-    """The best configuration of a neighbour in this space; None where it is not expected to be of use."""
+    """Return the best configuration of a neighbour in this space; None where it is not expected to be of use."""
     from cost_models import analytic
 
     default = analytic.default_config(space)

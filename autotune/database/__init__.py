@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Database on first use: SQLAlchemy costs 0.3 s to import."""
+    """Return the database on first use: SQLAlchemy costs 0.3 s to import."""
     if name == "Database":
         from autotune.database.store import Database
 

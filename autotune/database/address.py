@@ -26,7 +26,7 @@ class DatabaseAddress:
 
     @staticmethod
     def parse(path_or_url: str | Path) -> DatabaseAddress:
-        """Text with ``://`` is a URL, anything else names an SQLite file. Raises UsageError."""
+        """Return the text with ``://`` is a URL, anything else names an SQLite file. Raises UsageError."""
         text = str(path_or_url)
         if "://" not in text:
             return DatabaseAddress(Path(text))
@@ -69,7 +69,7 @@ class DatabaseAddress:
             raise DatabaseError(f"cannot use the database {path}: {error.strerror}") from error
 
     def redacted(self, text: str) -> str:
-        """A message of the driver's without the passwords of this address."""
+        """Return a message of the driver's without the passwords of this address."""
         if self.server is None:
             return text
         found = [self.server.password] + [v for k, v in self.server.query.items() if "password" in k.lower()]

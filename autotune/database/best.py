@@ -58,7 +58,7 @@ def best_of(connection: Connection, key: Key) -> Run | None:
 
 
 def _safe(connection: Connection, key: Key) -> _Safe | None:
-    """The winner of the newest comparison, else the default, else the fastest that worked."""
+    """Return the winner of the newest comparison, else the default, else the fastest that worked."""
     default = statements.select_default(alive=True)
     run = one(connection, statements.select_winner(), key) or one(connection, default, key)
     alone = run is None
@@ -84,7 +84,8 @@ def _faster(connection: Connection, key: Key, safe: _Safe) -> Run | None:
 
 
 def _contenders(connection: Connection, key: Key, safe: _Safe) -> list[Reading]:
-    """The readings inside models of a run, and of all that may be clearly faster: of thousands of candidates few.
+    """Return the readings inside models of a run, and of all that may be clearly faster: of thousands of
+    candidates few.
 
     Of n rounds that all read b or more the estimate is b^(n ÷ (n + 2)) or more (:class:`Estimate`). So a run is no
     contender if all its readings are above the limit, or above its cube where that is larger.
@@ -102,14 +103,15 @@ def _readings_of_runs(connection: Connection, numbers: Iterable[int | None]) -> 
 
 
 def clearly_faster(known: Mapping[str, Estimate], safe: str) -> list[str]:
-    """The trace keys of runs that seem clearly faster inside a model than the one that is used, fastest first."""
+    """Return the trace keys of runs that seem clearly faster inside a model than the one that is used,
+    fastest first."""
     limit = _limit(known, safe)
     found = [t for t, e in known.items() if e.processes >= _PROCESSES and e.ratio < limit]
     return sorted(found, key=lambda trace: known[trace].ratio)
 
 
 def _limit(known: Mapping[str, Estimate], safe: str) -> float:
-    """The ratio below which a run is clearly faster than one."""
+    """Return the ratio below which a run is clearly faster than one."""
     return CLEARLY * known.get(safe, Estimate()).ratio
 
 
@@ -133,12 +135,12 @@ def one(connection: Connection, query: Select[Any], key: Key, **parameters: obje
 
 
 def outcomes_alone(connection: Connection, key: Key) -> dict[str, int]:
-    """Number of runs of a key by the outcome that each had alone."""
+    """Return the number of runs of a key by the outcome that each had alone."""
     return rows.counts(connection.execute(statements.count_outcomes(), statements.parameters(key)))
 
 
 def outcomes(connection: Connection, *where: ColumnElement[bool]) -> dict[str, int]:
-    """Number of runs by outcome; what crashed inside a model has crashed."""
+    """Return the number of runs by outcome; what crashed inside a model has crashed."""
     found = rows.counts(connection.execute(statements.select_outcomes(*where)))
     for row in connection.execute(statements.select_outcomes_of_crashed(*where)).all():
         found[row.outcome] -= row[1]
@@ -147,7 +149,7 @@ def outcomes(connection: Connection, *where: ColumnElement[bool]) -> dict[str, i
 
 
 def _defaults(connection: Connection, key: Key) -> int:
-    """Number of runs of a key's default."""
+    """Return the number of runs of a key's default."""
     found = connection.execute(statements.count_defaults(), statements.parameters(key))
     return int(found.scalar_one())
 
@@ -160,7 +162,7 @@ def crashes_of(connection: Connection, key: Key) -> tuple[str, ...]:
 
 
 def comparison_of(connection: Connection, key: Key) -> tuple[Comparison, ...]:
-    """The candidates of the newest comparison of a key's schedules."""
+    """Return the candidates of the newest comparison of a key's schedules."""
     found = connection.execute(statements.select_comparison(of_key=True), statements.parameters(key))
     return tuple(rows.comparison_from_row(row) for row in found)
 

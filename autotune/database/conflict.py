@@ -35,7 +35,7 @@ class Conflict:
     mine: str
     theirs: str
     taken: bool
-    """Whether theirs is kept."""
+    """True if theirs is kept."""
 
     def __str__(self) -> str:
         """For example ``0e27b8de8bfc schedule 55ecc382fa5d: 10.0 µs (9.0 to 11.0) here, timeout there``."""

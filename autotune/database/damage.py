@@ -14,7 +14,7 @@ from autotune.errors import DatabaseError
 
 
 def damage_of(connection: Connection) -> list[str]:
-    """A line for each thing that SQLite finds wrong with its file, and for each damaged row."""
+    """Return a line for each thing that SQLite finds wrong with its file, and for each damaged row."""
     lines = list(_of_file(connection)) if connection.dialect.name == "sqlite" else []
     queries: list[tuple[Select[Any], Callable[[Row[Any]], object]]] = [
         (select(schema.workloads), rows.workload_from_row),

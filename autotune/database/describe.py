@@ -14,12 +14,13 @@ _PROGRAM = re.compile(r"^arguments\(.*\)  # (.*) -> (.*)$", re.MULTILINE)
 
 
 def operators_of(text: str) -> str:
-    """The operators of a workload's text in their order, such as ``Conv, Add, Relu``; the tensors of a program."""
+    """Return the operators of a workload's text in their order, such as ``Conv, Add, Relu``; the tensors
+    of a program."""
     return ", ".join([operator for _, operator, _ in _NODE.findall(text)] or _STAGE.findall(text))
 
 
 def shapes_of(text: str) -> str:
-    """Shapes of the inputs and outputs of a workload's text, such as ``1x55x55x16, 64 → 1x55x55x64``.
+    """Return shapes of the inputs and outputs of a workload's text, such as ``1x55x55x16, 64 → 1x55x55x64``.
 
     A type other than float32 stands before its shape.
     """

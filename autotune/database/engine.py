@@ -47,7 +47,7 @@ class _Kind:
     read_only: bool
 
     def made(self) -> Engine:
-        """A new engine of this kind."""
+        """Return a new engine of this kind."""
         if self.address.path is None:
             return _server(self.address, self.timeout)
         return _file(self.address.path, self.timeout, self.read_only, self.immutable)
@@ -80,7 +80,7 @@ class Lent:
 
 
 def lent(address: DatabaseAddress, *, timeout: float, read_only: bool) -> Lent:
-    """An engine that waits up to ``timeout`` seconds for a lock; nothing is opened yet.
+    """Return an engine that waits up to ``timeout`` seconds for a lock; nothing is opened yet.
 
     A transaction of an engine with the execution option ``writes`` may write.
     """
@@ -152,7 +152,7 @@ def _begin(connection: Connection) -> None:
 
 
 def _server(address: DatabaseAddress, timeout: float) -> Engine:
-    """Readers see one snapshot for a whole transaction, as with SQLite."""
+    """Return readers see one snapshot for a whole transaction, as with SQLite."""
     assert address.server is not None
     given = {name: value for name, value in _ALIVE.items() if name not in address.server.query}
     try:

@@ -43,7 +43,7 @@ class State(StrEnum):
 
     @property
     def tuned(self) -> bool:
-        """Whether the schedule was confirmed faster than the default, by itself or with others."""
+        """Return whether the schedule was confirmed faster than the default, by itself or with others."""
         return self in (State.TUNED, State.TOGETHER)
 
     @property
@@ -113,7 +113,7 @@ class Evidence:
         return str(self.ratio) if self.state is State.TUNED else str(self)
 
     def to_json(self) -> dict[str, Any]:
-        """The state, the trials, and the confirmed gain and the saving, None without one."""
+        """Return the state, the trials, and the confirmed gain and the saving, None without one."""
         gain = self.ratio.to_json() if self.ratio is not None and self.ratio.changed else None
         saving = None if self.saving is None else self.saving.to_json()
         return {
@@ -126,7 +126,7 @@ class Evidence:
 
     @property
     def searched(self) -> bool:
-        """Whether there was a choice to make and candidates were measured for it here, or none to make."""
+        """Return whether there was a choice to make and candidates were measured for it here, or none to make."""
         return self.state not in (State.FAILED, State.DEFAULT, State.TRANSFERRED)
 
 

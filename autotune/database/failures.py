@@ -71,12 +71,12 @@ def _sqlstate(error: DBAPIError) -> str:
 
 
 def collided(error: DBAPIError) -> bool:
-    """Whether the transaction was undone for the sake of another, and may be tried again at once."""
+    """Return whether the transaction was undone for the sake of another, and may be tried again at once."""
     return _sqlstate(error) in _COLLIDED
 
 
 def server_gone(error: DBAPIError, address: DatabaseAddress) -> bool:
-    """Whether a server that answered before does not now, or broke the connection."""
+    """Return whether a server that answered before does not now, or broke the connection."""
     if address.server is None:
         return False
     state = _sqlstate(error)
@@ -85,7 +85,7 @@ def server_gone(error: DBAPIError, address: DatabaseAddress) -> bool:
 
 
 def starting(error: DBAPIError) -> bool:
-    """Whether the server is there and says that it is not ready yet."""
+    """Return whether the server is there and says that it is not ready yet."""
     return _CHANGING in str(error.orig)
 
 

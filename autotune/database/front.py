@@ -37,12 +37,12 @@ class Point:
         return self.ratio.median, self.footprint.memory_bytes, self.footprint.artifact_bytes
 
     def dominates(self, other: Point) -> bool:
-        """Whether it is nowhere worse than the other, and somewhere better."""
+        """Return whether it is nowhere worse than the other, and somewhere better."""
         pairs = zip(self.values, other.values, strict=True)
         return self.values != other.values and all(mine <= its for mine, its in pairs)
 
     def to_json(self) -> dict[str, Any]:
-        """The three figures, where the latency was read, and the schedule by its configuration."""
+        """Return the three figures, where the latency was read, and the schedule by its configuration."""
         return {
             "ratio": self.ratio.median,
             "interval": self.ratio.interval,
@@ -82,7 +82,8 @@ def points(
 
 
 def front(candidates: Iterable[Point]) -> list[Point]:
-    """The Pareto front: the points that no other dominates, the fastest first; of equal ones the first measured."""
+    """Return the Pareto front: the points that no other dominates, the fastest first; of equal ones the
+    first measured."""
     found: list[Point] = []
     for point in sorted(candidates, key=lambda point: (point.values, point.run.id or 0)):
         if not any(other.dominates(point) or other.values == point.values for other in found):

@@ -57,7 +57,7 @@ class Goal:
 
     @staticmethod
     def of(objective: str, max_slowdown: float = MAX_SLOWDOWN) -> Goal:
-        """The goal of an objective's name. Raises UsageError."""
+        """Return the goal of an objective's name. Raises UsageError."""
         _check_known(objective, [*Objective])
         if not 1 <= max_slowdown < float("inf"):
             raise UsageError(f"max_slowdown {max_slowdown}; allowed: 1 (no slower than the fastest) or more")
@@ -65,11 +65,11 @@ class Goal:
 
     @property
     def is_latency(self) -> bool:
-        """Whether the fastest is wanted, whatever else it takes."""
+        """Return whether the fastest is wanted, whatever else it takes."""
         return self.objective is Objective.LATENCY
 
     def after(self, slowdown: float) -> Goal:
-        """The goal of what is left to choose where a choice before costs so much already."""
+        """Return the goal of what is left to choose where a choice before costs so much already."""
         return replace(self, max_slowdown=max(1.0, self.max_slowdown / slowdown))
 
     def bytes_of(self, footprint: Footprint) -> int:
@@ -84,11 +84,11 @@ class Goal:
         return self.exceeded(footprint), self.bytes_of(footprint), both, slowdown
 
     def exceeded(self, footprint: Footprint) -> bool:
-        """Whether it takes more scratch memory than there is."""
+        """Return whether it takes more scratch memory than there is."""
         return self.most_scratch is not None and footprint.scratch_bytes > self.most_scratch
 
     def better(self, footprint: Footprint, fastest: Footprint) -> bool:
-        """Whether something is used instead of the fastest."""
+        """Return whether something is used instead of the fastest."""
         mine, its = (self.order(found, 0.0)[:2] for found in (footprint, fastest))
         return mine < its
 
@@ -97,7 +97,7 @@ FASTEST = Goal()
 
 
 def goals_of(objective: str) -> tuple[Goal, ...]:
-    """The goals whose winners a job for an objective compares, beside the fastest."""
+    """Return the goals whose winners a job for an objective compares, beside the fastest."""
     return tuple(Goal(found) for found in searched(objective) if found is not Objective.LATENCY)
 
 
@@ -137,7 +137,7 @@ class Saving:
         return f"{share}, {self.ratio.median:.2f}{interval} of the time{doubt}"
 
     def to_json(self) -> dict[str, Any]:
-        """All of it."""
+        """Return all of it."""
         return {
             "objective": self.objective.value,
             "bytes": self.nbytes,

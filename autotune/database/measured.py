@@ -101,7 +101,7 @@ def store_placements(
 
 
 def _common(inside: str, job: str) -> dict[str, Any]:
-    """The columns that say where something was read, and when."""
+    """Return the columns that say where something was read, and when."""
     return {"inside": rows.storable(inside), "job": job or None, "created": time.time()}
 
 

@@ -72,7 +72,7 @@ _NUMBERED = (schema.runs, schema.comparisons, schema.readings, schema.plans, sch
 
 
 def _everything() -> dict[Table, Select[Any]]:
-    """All rows of every table."""
+    """Return all rows of every table."""
     return {table: select(table) for table in TABLES} | {schema.readings: statements.select_all_readings()}
 
 
@@ -93,7 +93,7 @@ def _copy(
 def _settled(
     connection: Connection, theirs: Row[Any], values: Mapping[str, Any], prefer: Prefer
 ) -> list[Conflict]:
-    """The conflict with a run that is there, if there is one; its reading is replaced if theirs is preferred."""
+    """Return the conflict with a run that is there, if there is one; its reading is replaced if theirs is preferred."""
     key = Key(theirs.workload_key, theirs.target_key, theirs.space_key)
     same = and_(statements.of(key), schema.runs.c.trace_key == theirs.trace_key)
     mine = connection.execute(select(schema.runs).where(same)).one()
@@ -104,7 +104,7 @@ def _settled(
 
 
 def _renumbered(connection: Connection, table: Table, row: dict[str, Any]) -> dict[str, Any]:
-    """A row to insert: without a number of its own, and with the number that its run has in this database."""
+    """Return a row to insert: without a number of its own, and with the number that its run has in this database."""
     if table not in _NUMBERED:
         return row
     found = {name: value for name, value in row.items() if name in table.c and name != "id"}

@@ -80,7 +80,7 @@ class Sizes:
 
 @lru_cache(maxsize=8192)
 def sizes_of(text: str) -> Sizes:
-    """The sizes in the text of a workload.
+    """Return the sizes in the text of a workload.
 
     >>> sizes_of("v0 = Transpose(i0) {perm=[1, 0]} : float32[16, 3]")
     Sizes(structure='v0 = Transpose(i0) {perm=[#, #]} : float32[#, #]', types=(16, 3), attributes=(1, 0))
@@ -104,7 +104,7 @@ def compatible(asked: Target, found: Target) -> bool:
 
 
 def differences(asked: Target, found: Target) -> tuple[Difference, ...]:
-    """The fields in which two targets differ; of the instructions those that one of them lacks."""
+    """Return the fields in which two targets differ; of the instructions those that one of them lacks."""
     differing = []
     for name, here in vars(asked).items():
         there = getattr(found, name)
@@ -157,7 +157,8 @@ def neighbours_of(
 def _of_the_kind(
     connection: Connection, asked: WorkloadRow, with_kin: bool
 ) -> list[tuple[bool, float, WorkloadRow]]:
-    """The closest workloads of other sizes and, if so asked, those of another structure, each with its distance."""
+    """Return the closest workloads of other sizes and, if so asked, those of another structure, each
+    with its distance."""
     columns = schema.workloads.c
     mine = sizes_of(asked.text)
     query = select(schema.workloads).where(columns.kind == asked.kind, columns.key != asked.key)
@@ -181,7 +182,7 @@ def _of_work(one: WorkloadRow, other: WorkloadRow) -> float:
 def _measured(
     connection: Connection, workloads: Sequence[str], targets: Collection[str]
 ) -> dict[str, list[tuple[Key, int]]]:
-    """The keys of each workload that have runs that worked, with their number: of each target that of the newest
+    """Return the keys of each workload that have runs that worked, with their number: of each target that of the newest
     search space, the newest first."""
     columns = schema.runs.c
     groups = (columns.workload_key, columns.target_key, columns.space_key)
@@ -209,7 +210,7 @@ def _neighbour(
     target: Target,
     kin: bool,
 ) -> Neighbour:
-    """A workload on one of its targets, with all in which it differs."""
+    """Return a workload on one of its targets, with all in which it differs."""
     differing = (*sizes, *differences(target, there))
     if not differing:
         differing = (Difference("search space", "this version's", "that of another version"),)
@@ -217,7 +218,7 @@ def _neighbour(
 
 
 def _of_another_structure(asked: WorkloadRow, found: WorkloadRow) -> tuple[Difference, ...]:
-    """The operators and the shapes of two workloads."""
+    """Return the operators and the shapes of two workloads."""
     fields = (("operators", operators_of), ("shapes", shapes_of))
     return tuple(
         Difference(name, of(asked.text), of(found.text))
@@ -227,7 +228,7 @@ def _of_another_structure(asked: WorkloadRow, found: WorkloadRow) -> tuple[Diffe
 
 
 def _sizes_differing(asked: WorkloadRow, found: WorkloadRow) -> tuple[Difference, ...]:
-    """The lines of two workloads of the same structure that differ, by the value that each declares."""
+    """Return the lines of two workloads of the same structure that differ, by the value that each declares."""
     pairs = [
         (a.strip(), b.strip())
         for a, b in zip(asked.text.splitlines(), found.text.splitlines(), strict=True)

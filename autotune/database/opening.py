@@ -17,7 +17,7 @@ DatabaseLike: TypeAlias = Union["Database", str, Path]
 
 
 def default_database() -> Path:
-    """The database used when none is given: ``tuning.db`` in the settings' home folder."""
+    """Return the database used when none is given: ``tuning.db`` in the settings' home folder."""
     return settings.current().home_path() / "tuning.db"
 
 

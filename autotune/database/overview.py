@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def overview(database: Database) -> Iterator[dict[str, Any]]:
-    """A row for each workload and target; one without a target for what was not measured yet."""
+    """Yield a row for each workload and target; one without a target for what was not measured yet."""
     targets = {key: target.name for key, target in database.targets().items()}
     jobs = {job.id: job.model for job in database.jobs()}
     layers: dict[str, dict[str, None]] = {}  # names in the order in which they were met, each once

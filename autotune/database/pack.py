@@ -126,7 +126,7 @@ def _manifest(connection: Connection, tables: Mapping[str, Any]) -> dict[str, An
 
 
 def is_pack(where: str | Path) -> bool:
-    """Whether a path means a pack: by its name."""
+    """Return whether a path means a pack: by its name."""
     return str(where).endswith(SUFFIX)
 
 
@@ -174,7 +174,7 @@ def _stage(connection: Connection, archive: zipfile.ZipFile, key: Path | None) -
 
 
 def _entries(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """The members by name: those that a pack has, each once, and together not much larger than the archive."""
+    """Return the members by name: those that a pack has, each once, and together not much larger than the archive."""
     found: dict[str, zipfile.ZipInfo] = {}
     for entry in archive.infolist():
         name = entry.filename
@@ -192,7 +192,7 @@ def _entries(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 def _read_small(
     archive: zipfile.ZipFile, entries: Mapping[str, zipfile.ZipInfo], name: str, most: int
 ) -> bytes:
-    """All of a member that has at most so many bytes."""
+    """Return all of a member that has at most so many bytes."""
     if name not in entries:
         raise PackError(f"it has no {name}")
     with archive.open(entries[name]) as member:

@@ -17,13 +17,13 @@ _INFINITY = "inf"
 
 
 def to_line(row: Mapping[str, Any]) -> bytes:
-    """A row as a line; raises ValueError for what is no number."""
+    """Return a row as a line; raises ValueError for what is no number."""
     values = {name: _INFINITY if value == math.inf else value for name, value in row.items()}
     return json.dumps(values, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
 def from_line(table: Table, line: bytes, number: int) -> dict[str, Any]:
-    """The row in a line; raises PackError that says where anything else is wrong."""
+    """Return the row in a line; raises PackError that says where anything else is wrong."""
     where = f"line {number} of {table.name}"
     try:
         row = parse_json(line, parse_constant=_no_number)
@@ -43,7 +43,7 @@ def _no_number(text: str) -> float:
 
 
 def _fits(column: Column[Any], value: Any) -> bool:
-    """Whether a value may be in a column."""
+    """Return whether a value may be in a column."""
     kind = column.type
     if value is None:
         return bool(column.nullable)

@@ -100,7 +100,7 @@ class Hit:
 
     @property
     def side_by_side(self) -> bool:
-        """Whether :attr:`latencies` were read inside a model, and not alone."""
+        """Return whether :attr:`latencies` were read inside a model, and not alone."""
         return self.latencies[1] == self.best.confirmed_ns or self.latencies == self.read
 
 

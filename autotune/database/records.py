@@ -152,7 +152,7 @@ class Ratio:
 
     @property
     def changed(self) -> bool:
-        """Whether the interval excludes 1."""
+        """Return whether the interval excludes 1."""
         return self.interval is not None and not self.interval[0] <= 1 <= self.interval[1]
 
     def over(self, other: Ratio) -> Ratio:
@@ -167,7 +167,7 @@ class Ratio:
         return Ratio(median, (self.interval[0] / other.interval[1], self.interval[1] / other.interval[0]))
 
     def to_json(self) -> dict[str, Any]:
-        """The speed-up, null where there is none, and what it follows from."""
+        """Return the speed-up, null where there is none, and what it follows from."""
         return {"speedup": self.speedup, "ratio": self.median, "interval": self.interval, "text": str(self)}
 
     def __str__(self) -> str:
@@ -185,7 +185,7 @@ CRASHED_INSIDE = "crashed inside the model"
 
 
 def crash_message(reason: str) -> str:
-    """The message of what ended its process inside a model for a reason; empty where that is not known.
+    """Return the message of what ended its process inside a model for a reason; empty where that is not known.
 
     >>> crash_message("the worker died (SIGSEGV)"), crash_message("")
     ('crashed inside the model: the worker died (SIGSEGV)', 'crashed inside the model')
@@ -313,7 +313,7 @@ class WorkloadRow:
 
     @staticmethod
     def of(workload: Storable) -> WorkloadRow:
-        """The row of a workload."""
+        """Return the row of a workload."""
         return WorkloadRow(workload.key, workload.text, workload.kind, workload.flops, workload.bytes)
 
 

@@ -41,7 +41,7 @@ _LATEST = 253402300799.0
 
 
 def key_columns(key: Key) -> dict[str, str]:
-    """The columns of a key."""
+    """Return the columns of a key."""
     return {"workload_key": key.workload, "target_key": key.target, "space_key": key.space}
 
 
@@ -55,12 +55,12 @@ def summary_from_row(row: Row[Any]) -> WorkloadSummary:
 
 
 def counts(rows: Iterable[Any]) -> dict[str, int]:
-    """Rows of name and count as a dictionary."""
+    """Return rows of name and count as a dictionary."""
     return {str(row[0]): int(row[1]) for row in rows}
 
 
 def stats(latency: Latency | None) -> dict[str, Any]:
-    """The latency columns."""
+    """Return the latency columns."""
     if latency is None:
         return {"n": 0}
     return {
@@ -72,17 +72,17 @@ def stats(latency: Latency | None) -> dict[str, Any]:
 
 
 def sizes(footprint: Footprint | None) -> dict[str, int | None]:
-    """The columns of a footprint."""
+    """Return the columns of a footprint."""
     return {name: None if footprint is None else getattr(footprint, name) for name in _SIZES}
 
 
 def storable(text: str) -> str:
-    """Text that every database takes: without NUL, and without bytes that are no text."""
+    """Return the text that every database takes: without NUL, and without bytes that are no text."""
     return text.replace("\0", "\ufffd").encode(errors="replace").decode()
 
 
 def to_row(run: Run) -> dict[str, Any]:
-    """The columns of a run that is about to be stored."""
+    """Return the columns of a run that is about to be stored."""
     return {
         **{name: getattr(run, name) for name in _TEXTS},
         "seed": run.seed,
@@ -99,7 +99,7 @@ def to_row(run: Run) -> dict[str, Any]:
 
 
 def to_job_row(job: JobRow) -> dict[str, Any]:
-    """The columns of a job that is about to be stored."""
+    """Return the columns of a job that is about to be stored."""
     return {**vars(job), "model": storable(job.model)}
 
 
@@ -141,7 +141,7 @@ def _time(value: Any, name: str) -> float:
 
 
 def _latency(row: Row[Any]) -> Latency | None:
-    """The latency of a row; None for what failed."""
+    """Return the latency of a row; None for what failed."""
     if row.latency_min_ns is None:
         return None
     for name in ("latency_min_ns", "latency_median_ns"):
@@ -186,21 +186,21 @@ def from_row(row: Row[Any]) -> Run:
 
 
 def workload_from_row(row: Row[Any]) -> WorkloadRow:
-    """A workload; raises DatabaseError for a damaged row."""
+    """Return a workload; raises DatabaseError for a damaged row."""
     with _sound(f"workload {str(row.key)[:12]}"):
         sizes = [_whole(row.flops, "flops"), _whole(row.bytes, "bytes")]
         return WorkloadRow(_text(row.key, "key"), _text(row.text, "text"), _text(row.kind, "kind"), *sizes)
 
 
 def target_from_row(row: Row[Any]) -> Target:
-    """A target; raises DatabaseError for a damaged row."""
+    """Return a target; raises DatabaseError for a damaged row."""
     with _sound(f"target {str(row.key)[:12]}"):
         _text(row.key, "key")
         return Target.from_json(row.json)
 
 
 def job_from_row(row: Row[Any]) -> JobRow:
-    """A job; raises DatabaseError for a damaged row."""
+    """Return a job; raises DatabaseError for a damaged row."""
     with _sound(f"job {row.id}"):
         for name in ("elapsed_s", "created", "updated"):
             _time(getattr(row, name), name)
@@ -210,7 +210,7 @@ def job_from_row(row: Row[Any]) -> JobRow:
 
 
 def layers_from_row(row: Row[Any]) -> tuple[str, ...]:
-    """Names of dispatches; raises DatabaseError for a damaged row."""
+    """Return names of dispatches; raises DatabaseError for a damaged row."""
     with _sound(f"the layers of job {row.job}"):
         names = parse_json(row.names)
         if not isinstance(names, list):
@@ -219,7 +219,7 @@ def layers_from_row(row: Row[Any]) -> tuple[str, ...]:
 
 
 def comparison_to_row(found: Comparison) -> dict[str, Any]:
-    """The columns of a candidate that is about to be stored."""
+    """Return the columns of a candidate that is about to be stored."""
     ratio = found.ratio
     low, high = (ratio.interval if ratio else None) or (None, None)
     return {
@@ -237,7 +237,7 @@ def comparison_to_row(found: Comparison) -> dict[str, Any]:
 
 
 def comparison_from_row(row: Row[Any]) -> Comparison:
-    """A candidate of a comparison; raises DatabaseError for a damaged row."""
+    """Return a candidate of a comparison; raises DatabaseError for a damaged row."""
     with _sound(f"row {row.id} of comparisons"):
         return Comparison(
             _text(row.name, "name"),
@@ -267,7 +267,7 @@ def _ratio_columns(ratio: Ratio | None) -> dict[str, float | None]:
 
 
 def plan_to_row(plan: PlanReading) -> dict[str, Any]:
-    """The columns of a plan that is about to be stored."""
+    """Return the columns of a plan that is about to be stored."""
     return {
         "key": hashlib.sha256(plan.text.encode()).hexdigest(),
         "json": plan.text,
@@ -278,7 +278,7 @@ def plan_to_row(plan: PlanReading) -> dict[str, Any]:
 
 
 def plan_from_row(row: Row[Any]) -> PlanReading:
-    """A plan that was read; raises DatabaseError for a damaged row."""
+    """Return a plan that was read; raises DatabaseError for a damaged row."""
     with _sound(f"row {row.id} of plans"):
         ratio = _ratio(row)
         made = parse_json(_text(row.json, "json"))
@@ -296,7 +296,7 @@ def plan_from_row(row: Row[Any]) -> PlanReading:
 
 
 def placement_to_row(placement: PlacementReading) -> dict[str, Any]:
-    """The columns of a placement that is about to be stored."""
+    """Return the columns of a placement that is about to be stored."""
     same = {
         name: getattr(placement, name) for name in ("code", "expected_ns", "measured_ns", "rounds", "won")
     }
@@ -305,7 +305,7 @@ def placement_to_row(placement: PlacementReading) -> dict[str, Any]:
 
 
 def placement_from_row(row: Row[Any]) -> PlacementReading:
-    """A placement that was searched; raises DatabaseError for a damaged row."""
+    """Return a placement that was searched; raises DatabaseError for a damaged row."""
     with _sound(f"row {row.id} of placements"):
         made = parse_json(_text(row.json, "json"))
         devices, placement = made["devices"], made["placement"]
@@ -326,7 +326,7 @@ def placement_from_row(row: Row[Any]) -> PlacementReading:
 
 
 def reading_from_row(row: Row[Any]) -> Reading:
-    """A reading inside a model; raises DatabaseError for a damaged row."""
+    """Return a reading inside a model; raises DatabaseError for a damaged row."""
     with _sound(f"row {row.id} of readings"):
         for name in ("ratio", "default_ns"):
             if not 0 < _number(getattr(row, name), name) < math.inf:

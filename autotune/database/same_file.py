@@ -83,7 +83,7 @@ class SameFile:
 
 
 def _copied(source: sqlite3.Connection, folder: Path, original: Path) -> Path:
-    """A copy of a database in a new file of a folder; nothing is left of one that fails."""
+    """Return a copy of a database in a new file of a folder; nothing is left of one that fails."""
     path = _made(folder, original)
     try:
         target = sqlite3.connect(path)
@@ -98,7 +98,7 @@ def _copied(source: sqlite3.Connection, folder: Path, original: Path) -> Path:
 
 
 def _made(folder: Path, original: Path) -> Path:
-    """A new empty file."""
+    """Return a new empty file."""
     for name in _names(original):
         try:
             os.close(os.open(folder / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))

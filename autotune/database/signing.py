@@ -14,7 +14,7 @@ MAKE_KEYS = (
 
 
 def sign(data: bytes, key: Path) -> bytes:
-    """The signature of data by a private key in a PEM file; raises UsageError for a file that has none."""
+    """Return the signature of data by a private key in a PEM file; raises UsageError for a file that has none."""
     ed25519, serialization = _library()
     try:
         found = serialization.load_pem_private_key(_content(key), password=None)

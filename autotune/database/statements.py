@@ -31,12 +31,12 @@ _SPACE: BindParameter[str] = bindparam("space")
 
 
 def parameters(key: Key, **more: object) -> dict[str, object]:
-    """The values of the parameters of the queries of a key."""
+    """Return the values of the parameters of the queries of a key."""
     return {"workload": key.workload, "target": key.target, "space": key.space, **more}
 
 
 def of(key: Key) -> ColumnElement[bool]:
-    """The condition that a run belongs to ``key``."""
+    """Return the condition that a run belongs to ``key``."""
     columns = schema.runs.c
     return and_(
         columns.workload_key == key.workload,
@@ -65,14 +65,15 @@ _CRASHES = schema.comparisons.alias("crashes")
 
 
 def crashed(run_id: ColumnElement[Any]) -> ColumnElement[bool]:
-    """The condition that a run ended its process inside a model: a row of comparisons has it without a latency."""
+    """Return the condition that a run ended its process inside a model: a row of comparisons has it
+    without a latency."""
     mine = _CRASHES.c
     return exists().where(mine.run_id == run_id, mine.latency_min_ns.is_(None))
 
 
 @cache
 def select_runs() -> Select[Any]:
-    """All columns of runs, what the newest comparison read of each and where, and whether it crashed there."""
+    """Return all columns of runs, what the newest comparison read of each and where, and whether it crashed there."""
     compared = schema.comparisons.c
 
     def newest(column: ColumnElement[Any]) -> ColumnElement[Any]:
@@ -123,13 +124,13 @@ def select_winner() -> Select[Any]:
 
 @cache
 def count_outcomes() -> Select[Any]:
-    """Number of runs of a key by the outcome that each had alone."""
+    """Return the number of runs of a key by the outcome that each had alone."""
     return select_outcomes(_MINE)
 
 
 @cache
 def count_defaults() -> Select[Any]:
-    """Number of runs of a key's default."""
+    """Return the number of runs of a key's default."""
     found = select(func.count()).select_from(schema.runs).where(_MINE, _DEFAULT)
     return found.with_hint(schema.runs, _BY_DEFAULTS, "sqlite")
 
@@ -144,19 +145,19 @@ def select_crashes() -> Select[Any]:
 
 
 def select_outcomes(*where: ColumnElement[bool]) -> Select[Any]:
-    """Number of runs by the outcome that each had alone."""
+    """Return the number of runs by the outcome that each had alone."""
     return select(_RUNS.outcome, func.count()).where(*where).group_by(_RUNS.outcome)
 
 
 def select_outcomes_of_crashed(*where: ColumnElement[bool]) -> Select[Any]:
-    """The same of the runs that crashed inside a model."""
+    """Return the same of the runs that crashed inside a model."""
     joined = schema.runs.join(_CRASHES, _CRASHES.c.run_id == _RUNS.id)
     query = select(_RUNS.outcome, func.count(_RUNS.id.distinct())).select_from(joined)
     return query.where(_CRASHES.c.latency_min_ns.is_(None), *where).group_by(_RUNS.outcome)
 
 
 def select_summary() -> Select[Any]:
-    """Number of runs and least latencies by workload and target."""
+    """Return the number of runs and least latencies by workload and target."""
     groups = (_RUNS.workload_key, _RUNS.target_key)
     return select(
         *groups,
@@ -168,7 +169,7 @@ def select_summary() -> Select[Any]:
 
 
 def _least_default() -> ColumnElement[Any]:
-    """The least latency of a workload's defaults on a target: looked up, as an index knows where these are."""
+    """Return the least latency of a workload's defaults on a target: looked up, as an index knows where these are."""
     mine = schema.runs.alias("defaults")
     same = (mine.c.workload_key == _RUNS.workload_key, mine.c.target_key == _RUNS.target_key)
     origin = mine.c.origin == literal_column(f"'{Origin.DEFAULT}'")
@@ -177,7 +178,7 @@ def _least_default() -> ColumnElement[Any]:
 
 
 def _of_winner(name: str) -> ColumnElement[Any]:
-    """A column of the row that won the newest comparison of a workload's schedules on a target."""
+    """Return a column of the row that won the newest comparison of a workload's schedules on a target."""
     mine, columns = schema.runs.c, schema.comparisons.c
     same = and_(
         columns.workload_key == mine.workload_key,
@@ -220,20 +221,20 @@ _READ = and_(
 
 @cache
 def select_readings() -> Select[Any]:
-    """Those of the runs of a key."""
+    """Return those of the runs of a key."""
     return select_all_readings().where(_READ)
 
 
 @cache
 def select_readings_below() -> Select[Any]:
-    """Those of the runs of a key that were read at least once with a ratio below a ``bound``."""
+    """Return those of the runs of a key that were read at least once with a ratio below a ``bound``."""
     below = select(_READINGS.run_id).where(_READ, _READINGS.ratio < bindparam("bound"))
     return select_all_readings().where(_READINGS.run_id.in_(below))
 
 
 @cache
 def select_readings_of() -> Select[Any]:
-    """Those of a list of ``numbers`` of runs."""
+    """Return those of a list of ``numbers`` of runs."""
     return select_all_readings().where(_READINGS.run_id.in_(bindparam("numbers", expanding=True)))
 
 
@@ -245,14 +246,14 @@ def select_run() -> Select[Any]:
 
 @cache
 def run_number() -> Select[Any]:
-    """The number of that run."""
+    """Return the number of that run."""
     return select(_RUNS.id).where(_MINE, _RUNS.trace_key == bindparam("trace"))
 
 
 def select_records(
     workload: str | None, target: str | None, space: str | None, job: str | None, after: int
 ) -> Select[Any]:
-    """Runs by the order in which they were stored, those after a row id; each key given narrows."""
+    """Return runs by the order in which they were stored, those after a row id; each key given narrows."""
     columns = schema.runs.c
     wanted = {
         columns.workload_key: workload,

@@ -156,7 +156,8 @@ class Database:
         measured.store_comparison(self.session, place, candidates, inside, job)
 
     def comparison(self, workload_key: str, target_key: str, site: str) -> list[Comparison]:
-        """The candidates of the newest comparison of a workload's options or schedules; none if there was none."""
+        """Return the candidates of the newest comparison of a workload's options or schedules; none if
+        there was none."""
         values = {"workload": workload_key, "target": target_key, "site": site}
         return self._all(statements.select_comparison(of_key=False), rows.comparison_from_row, values)
 
@@ -180,7 +181,7 @@ class Database:
         measured.store_plans(self.session, plans, inside, job)
 
     def plans(self, job: str) -> list[PlanReading]:
-        """The plans that a job has read, the oldest first."""
+        """Return the plans that a job has read, the oldest first."""
         columns = schema.plans.c
         query = select(schema.plans).where(columns.job == job).order_by(columns.id)
         return self._all(query, rows.plan_from_row)
@@ -193,26 +194,26 @@ class Database:
         measured.store_placements(self.session, key, placements, inside, job)
 
     def placements(self, key: str) -> list[PlacementReading]:
-        """All placements of a model on some devices that were searched, the oldest first."""
+        """Return all placements of a model on some devices that were searched, the oldest first."""
         columns = schema.placements.c
         query = select(schema.placements).where(columns.key == key)
         return self._all(query.order_by(columns.created, columns.id), rows.placement_from_row)
 
     def placements_of(self, job: str) -> list[PlacementReading]:
-        """The placements that a job has searched, the oldest first."""
+        """Return the placements that a job has searched, the oldest first."""
         columns = schema.placements.c
         query = select(schema.placements).where(columns.job == job)
         return self._all(query.order_by(columns.created, columns.id), rows.placement_from_row)
 
     def placement(self, key: str) -> PlacementReading | None:
-        """The placement to use: that which won the newest search; None if there was none."""
+        """Return the placement to use: that which won the newest search; None if there was none."""
         columns = schema.placements.c
         query = select(schema.placements).where(columns.key == key, columns.won)
         newest = query.order_by(columns.created.desc(), columns.id.desc()).limit(1)
         return next(iter(self._all(newest, rows.placement_from_row)), None)
 
     def best(self, workload_key: str, target_key: str, space_key: str) -> Run | Miss:
-        """The schedule to use for exactly this key, or why there is none.
+        """Return the schedule to use for exactly this key, or why there is none.
 
         The winner of the newest comparison, else the default. A run that was found since, by a job that
         did not reach its end, takes its place only if it was read inside a model in two processes, and its
@@ -229,7 +230,7 @@ class Database:
         return self.session.read(answer)
 
     def lookup(self, workload_key: str, target_key: str, space_key: str, goal: Goal = FASTEST) -> Hit | Miss:
-        """:meth:`best` with how well it is known: the default, the number of runs and the newest comparison.
+        """Return :meth:`best` with how well it is known: the default, the number of runs and the newest comparison.
 
         With another goal than latency the smallest run that a comparison, or else readings inside a model, put
         within its allowed slowdown over :meth:`best`; that one itself if nothing is smaller.
@@ -353,7 +354,7 @@ class Database:
         self.session.read(visit_all)
 
     def count(self, key: Key) -> int:
-        """Number of runs of a key."""
+        """Return the number of runs of a key."""
         return sum(self.session.read(lambda connection: best.outcomes_alone(connection, key)).values())
 
     def workload_rows(self, *, skip_damaged: bool = False) -> list[WorkloadRow]:
@@ -362,7 +363,7 @@ class Database:
         return self._all(query, rows.workload_from_row, skip_damaged=skip_damaged)
 
     def find_workload(self, prefix: str) -> list[WorkloadRow]:
-        """The workloads whose key starts with ``prefix``."""
+        """Return the workloads whose key starts with ``prefix``."""
         key = schema.workloads.c.key
         same = key.between(prefix, prefix + "g")  # after all hexadecimal digits; LIKE would not use the index
         query = select(schema.workloads).where(same).order_by(key)
@@ -374,16 +375,16 @@ class Database:
         return dict(found)
 
     def jobs(self) -> list[JobRow]:
-        """All tuning jobs, the oldest first."""
+        """Return all tuning jobs, the oldest first."""
         return self._all(select(schema.jobs).order_by(schema.jobs.c.created), rows.job_from_row)
 
     def layers(self) -> dict[tuple[str, str], tuple[str, ...]]:
-        """Names of dispatches, by job and workload key."""
+        """Return names of dispatches, by job and workload key."""
         query = select(schema.layers)
         return dict(self._all(query, lambda row: ((row.job, row.workload_key), rows.layers_from_row(row))))
 
     def outcomes(self, *, job: str | None = None) -> dict[str, int]:
-        """Number of runs by outcome, of one job or of all."""
+        """Return the number of runs by outcome, of one job or of all."""
         where = [] if job is None else [schema.runs.c.job == job]
         return self.session.read(lambda connection: best.outcomes(connection, *where))
 
@@ -398,7 +399,7 @@ class Database:
         return self._all(query, _key)
 
     def tuned_spaces(self, workload: str, target: str) -> list[str]:
-        """The keys of the spaces in which a workload has runs on a target."""
+        """Return the keys of the spaces in which a workload has runs on a target."""
         columns = schema.runs.c
         same = (columns.workload_key == workload, columns.target_key == target)
         return self._all(select(columns.space_key).where(*same).distinct(), lambda row: str(row.space_key))

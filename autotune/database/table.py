@@ -25,7 +25,7 @@ KNOB = "knob."
 
 
 def runs_table(database: Database, runs: Sequence[Run]) -> pd.DataFrame:
-    """The table that :meth:`autotune.Database.runs` describes."""
+    """Return the table that :meth:`autotune.Database.runs` describes."""
     workloads = {row.key: _described(row) for row in database.workload_rows()}
     targets = {key: target.name for key, target in database.targets().items()}
     models, layers = {job.id: job.model for job in database.jobs()}, database.layers()
@@ -53,7 +53,7 @@ def _of(run: Run, known: Mapping[str, T], key: str, what: str) -> T:
 
 
 def workloads_table(database: Database) -> pd.DataFrame:
-    """The table that :meth:`autotune.Database.workloads` describes."""
+    """Return the table that :meth:`autotune.Database.workloads` describes."""
     rows = [
         {
             **row,
@@ -68,7 +68,7 @@ def workloads_table(database: Database) -> pd.DataFrame:
 
 
 def comparisons_table(database: Database) -> pd.DataFrame:
-    """The table that :meth:`autotune.Database.comparisons` describes."""
+    """Return the table that :meth:`autotune.Database.comparisons` describes."""
     workloads = {row.key: _described(row) for row in database.workload_rows()}
     targets = {key: target.name for key, target in database.targets().items()}
     rows = [
@@ -216,7 +216,7 @@ def _measured(run: Run) -> dict[str, Any]:
 
 
 def _knobs(runs: Sequence[Run]) -> pd.DataFrame:
-    """A column for each knob that any of the runs has; missing where a run's space does not have it."""
+    """Return a column for each knob that any of the runs has; missing where a run's space does not have it."""
     configs = [run.config for run in runs]
     names = sorted({name for config in configs for name in config})
     columns = {KNOB + name: _column([config.get(name) for config in configs]) for name in names}
@@ -224,7 +224,7 @@ def _knobs(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def _column(values: Sequence[object]) -> pd.api.extensions.ExtensionArray:
-    """One type for all values of a knob: whole numbers, truth values, or else text."""
+    """Return one type for all values of a knob: whole numbers, truth values, or else text."""
     kinds = {type(value) for value in values if value is not None}
     if kinds == {int}:
         return pd.array(values, dtype="Int64")

@@ -39,7 +39,7 @@ def prepare(session: Session) -> None:
 
 
 def _version(connection: Connection) -> str | None:
-    """The version of the schema; None for an empty database, empty for one of something else."""
+    """Return the version of the schema; None for an empty database, empty for one of something else."""
     names = sqlalchemy.inspect(connection).get_table_names()
     if schema.meta.name not in names:
         return "" if names else None

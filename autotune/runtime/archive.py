@@ -38,7 +38,7 @@ MAGIC = b"PK\x03\x04"
 
 
 def is_archive(path: str | os.PathLike[str]) -> bool:
-    """Whether a path means an artifact: by its name, or by how the file begins."""
+    """Return whether a path means an artifact: by its name, or by how the file begins."""
     if os.fspath(path).endswith(SUFFIX):
         return True
     try:
@@ -58,7 +58,7 @@ class Member:
 
 
 def read_members(file: BinaryIO) -> dict[str, Member]:
-    """The members of an archive, from a directory that is checked; raises ArtifactError."""
+    """Return the members of an archive, from a directory that is checked; raises ArtifactError."""
     total = os.fstat(file.fileno()).st_size
     try:
         with zipfile.ZipFile(file) as archive:
@@ -110,7 +110,7 @@ def _data_start(file: BinaryIO, header: int) -> int:
 
 
 def map_file(file: BinaryIO) -> NDArray[np.uint8]:
-    """The bytes of a file, not written to and not copied; those of an archive of ours are aligned."""
+    """Return the bytes of a file, not written to and not copied; those of an archive of ours are aligned."""
     try:
         pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:  # no file that can be mapped, or an empty one
@@ -132,7 +132,7 @@ def read_pieces(file: BinaryIO, member: Member, memory: NDArray[np.uint8]) -> It
 
 
 def read_bytes(file: BinaryIO, member: Member) -> bytes:
-    """A member's bytes."""
+    """Return a member's bytes."""
     file.seek(member.start)
     data = file.read(member.nbytes)
     if len(data) != member.nbytes:
@@ -141,7 +141,7 @@ def read_bytes(file: BinaryIO, member: Member) -> bytes:
 
 
 def padding(start: int, name: str) -> bytes:
-    """The extra field of a member whose header begins at ``start``, so that its data begins aligned.
+    """Return the extra field of a member whose header begins at ``start``, so that its data begins aligned.
 
     >>> (100 + 30 + 5 + len(padding(100, "a.bin"))) % 64
     0

@@ -32,7 +32,7 @@ class Signature:
         self._fresh = [(s.shape, np.dtype(s.dtype), s.nbytes) for s in outputs]
 
     def inputs(self, arrays: Sequence[Any]) -> Buffers:
-        """Dense arrays of the right types, in order.
+        """Return the dense arrays of the right types, in order.
 
         An array is copied only if it is not dense, or not aligned to its elements. NumPy's scalars are
         arrays without dimensions.
@@ -49,7 +49,7 @@ class Signature:
         return dense, [address_of(array) for array in dense]
 
     def by_name(self, inputs: Mapping[str, Any]) -> list[Any]:
-        """The values of a mapping in the order of the inputs; raises InputError."""
+        """Return the values of a mapping in the order of the inputs; raises InputError."""
         if inputs.keys() != self._input_set:
             self._check_names(inputs)
         return [inputs[name] for name in self._input_names]
@@ -67,12 +67,12 @@ class Signature:
             )
 
     def fresh_outputs(self) -> Buffers:
-        """New aligned arrays for the outputs."""
+        """Return the new aligned arrays for the outputs."""
         made = [allocate_array(*output) for output in self._fresh]
         return [array for array, _ in made], [address for _, address in made]
 
     def given_outputs(self, outputs: list[Any], inputs: Buffers) -> Buffers:
-        """The caller's arrays, checked: right type, dense, writable, no overlap; raises InputError.
+        """Return the caller's arrays, checked: right type, dense, writable, no overlap; raises InputError.
 
         Objects with ``__dlpack__`` are written to where they lie.
         """
@@ -81,7 +81,7 @@ class Signature:
         return outputs, [address_of(array) for array in outputs]
 
     def _check_outputs(self, outputs: Sequence[NDArray[Any]], inputs: Sequence[NDArray[Any]]) -> None:
-        """Raises InputError for outputs that a run may not write to."""
+        """Raise InputError for outputs that a run may not write to."""
         if len(outputs) != len(self._outputs):
             raise InputError(
                 f"{self._module!r} has {len(self._outputs)} outputs, got {len(outputs)} arrays "
@@ -101,7 +101,7 @@ class Signature:
             taken.append(array)
 
     def _converted(self, index: int, array: Any) -> NDArray[Any]:
-        """A dense array from what is not plainly one; raises InputError when the type differs."""
+        """Return a dense array from what is not plainly one; raises InputError when the type differs."""
         spec = self._inputs[index]
         place = f"input {index} ({spec.name!r}) of {self._module!r}"
         if isinstance(array, np.generic):
@@ -125,7 +125,7 @@ class Signature:
 
 
 def _shared(output: Any) -> Any:
-    """The memory of a tensor of another library as an array; what cannot be one is left to the checks."""
+    """Return the memory of a tensor of another library as an array; what cannot be one is left to the checks."""
     if isinstance(output, np.ndarray) or not hasattr(output, "__dlpack__"):
         return output
     try:
@@ -153,7 +153,7 @@ _SHOWN = 4
 
 
 def signature_text(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> str:
-    """Names, dtypes and shapes of what a call takes and gives; of many only the first few."""
+    """Return names, dtypes and shapes of what a call takes and gives; of many only the first few."""
     takes, gives = (
         ", ".join(
             [*map(str, specs[:_SHOWN]), *([f"{len(specs) - _SHOWN} more"] if len(specs) > _SHOWN else [])]

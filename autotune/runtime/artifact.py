@@ -78,7 +78,8 @@ def load(path: str | os.PathLike[str], *, mapped: bool = False, check: bool = Fa
 
 
 def packed(image: ModuleImage, contents: ContentsWriter) -> Manifest:
-    """The manifest of an image, whose code and constants are added to those of the archive; raises ArtifactError."""
+    """Return the manifest of an image, whose code and constants are added to those of the archive;
+    raises ArtifactError."""
     verify(image)
     _check_externals(image.objects)
     executors = []
@@ -119,7 +120,7 @@ def _load(file: BinaryIO, *, mapped: bool, check: bool) -> ModuleImage:
 
 
 def manifest_and_members(file: BinaryIO) -> tuple[bytes, dict[str, Member]]:
-    """The manifest of an archive, as it stands there, and the other members; raises ArtifactError."""
+    """Return the manifest of an archive, as it stands there, and the other members; raises ArtifactError."""
     members = read_members(file)
     if MANIFEST not in members:
         raise ArtifactError(f"no {MANIFEST} inside")
@@ -127,7 +128,7 @@ def manifest_and_members(file: BinaryIO) -> tuple[bytes, dict[str, Member]]:
 
 
 def unpacked(manifest: Manifest, contents: ContentsReader) -> ModuleImage:
-    """The image of a manifest, with everything checked that is read; raises ArtifactError."""
+    """Return the image of a manifest, with everything checked that is read; raises ArtifactError."""
     _check_target(manifest)
     executors = [contents.code(each.blob, "executors") for each in manifest.executors]
     objects = tuple(contents.code(blob, "objects") for blob in manifest.objects)
@@ -153,7 +154,7 @@ def _take_executor(manifest: Manifest, executors: list[bytes]) -> None:
 
 
 def _manifest_bytes(file: BinaryIO, member: Member) -> bytes:
-    """The manifest; the hashes in it cover the rest, its own check is the archive's CRC-32."""
+    """Return the manifest; the hashes in it cover the rest, its own check is the archive's CRC-32."""
     if member.nbytes > _MAX_MANIFEST_BYTES:
         raise ArtifactError(f"the manifest has {member.nbytes} bytes")
     data = read_bytes(file, member)
@@ -187,7 +188,7 @@ def _check_externals(objects: tuple[bytes, ...]) -> None:
 
 
 def _libraries(objects: tuple[bytes, ...]) -> tuple[str, ...]:
-    """Symbols of the library kernels that object code calls."""
+    """Return symbols of the library kernels that object code calls."""
     return library.library_symbols({name for data in objects for name in object_symbols(data).undefined})
 
 
@@ -210,7 +211,7 @@ def _check_libraries(objects: tuple[bytes, ...], listed: tuple[str, ...]) -> Non
 
 
 def image_of(manifest: Manifest, objects: tuple[bytes, ...], arrays: list[NDArray[np.uint8]]) -> ModuleImage:
-    """The image of a manifest and the contents of its members; raises ArtifactError where they do not fit."""
+    """Return the image of a manifest and the contents of its members; raises ArtifactError where they do not fit."""
     constants = tuple(
         _constant(constant, array) for constant, array in zip(manifest.constants, arrays, strict=True)
     )

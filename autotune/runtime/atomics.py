@@ -31,7 +31,7 @@ _PAUSE = {
   ret i64 %value
 """)
 def load(address: int) -> int:
-    """Plain load of a slot that no other worker writes now."""
+    """Return the plain load of a slot that no other worker writes now."""
 
 
 @operation("""
@@ -49,7 +49,7 @@ def store(address: int, value: int) -> None:
   ret i64 %value
 """)
 def load_relaxed(address: int) -> int:
-    """Atomic load that orders nothing."""
+    """Return the atomic load that orders nothing."""
 
 
 @operation("""
@@ -58,7 +58,7 @@ def load_relaxed(address: int) -> int:
   ret i64 %value
 """)
 def load_acquire(address: int) -> int:
-    """Atomic load; what the writer did before its release is visible afterwards."""
+    """Return the atomic load; what the writer did before its release is visible afterwards."""
 
 
 @operation("""
@@ -67,7 +67,8 @@ def load_acquire(address: int) -> int:
   ret i64 %value
 """)
 def load_ordered(address: int) -> int:
-    """Atomic load, sequentially consistent: not before this worker's own exchanges and additions above it."""
+    """Return the atomic load, sequentially consistent: not before this worker's own exchanges and
+    additions above it."""
 
 
 @operation("""
@@ -85,7 +86,7 @@ def store_release(address: int, value: int) -> None:
   ret i64 %before
 """)
 def fetch_add(address: int, value: int) -> int:
-    """Atomic addition, sequentially consistent; returns the value before."""
+    """Return the atomic addition, sequentially consistent; returns the value before."""
 
 
 @operation("""
@@ -94,7 +95,7 @@ def fetch_add(address: int, value: int) -> int:
   ret i64 %before
 """)
 def exchange(address: int, value: int) -> int:
-    """Atomic store, sequentially consistent; returns the value before."""
+    """Return the atomic store, sequentially consistent; returns the value before."""
 
 
 @operation("""
@@ -104,7 +105,7 @@ def exchange(address: int, value: int) -> int:
   ret i64 %before
 """)
 def compare_exchange(address: int, expected: int, value: int) -> int:
-    """Atomic store if the slot holds what is ``expected``; returns the value before."""
+    """Return the atomic store if the slot holds what is ``expected``; returns the value before."""
 
 
 @operation(f"  {_PAUSE[0]}\n  ret void", *_PAUSE[1:])
@@ -164,7 +165,7 @@ def unpark(address: int, threads: int) -> None:
     "declare i32 @clock_gettime(i32, ptr)",
 )
 def clock_ns() -> int:
-    """The monotonic clock in nanoseconds (that of ``time.monotonic_ns``)."""
+    """Return the monotonic clock in nanoseconds (that of ``time.monotonic_ns``)."""
 
 
 @operation("""

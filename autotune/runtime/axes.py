@@ -22,7 +22,7 @@ Sizes: TypeAlias = Mapping[str, int]
 
 
 def axis(*factors: Factor) -> Axis:
-    """An axis without ones, its neighbouring numbers multiplied.
+    """Return an axis without ones, its neighbouring numbers multiplied.
 
     >>> axis(2, 1, 3, "seq", 1)
     (6, 'seq')
@@ -37,7 +37,7 @@ def axis(*factors: Factor) -> Axis:
 
 
 def sum_of(symbols: Iterable[str], number: int) -> Factor:
-    """The factor that is a sum of symbols and a number.
+    """Return the factor that is a sum of symbols and a number.
 
     >>> sum_of(["seq", "past"], 1), sum_of(["seq"], 0), sum_of([], 3)
     ('past+seq+1', 'seq', 3)
@@ -48,7 +48,7 @@ def sum_of(symbols: Iterable[str], number: int) -> Factor:
 
 @cache
 def terms_of(factor: Factor) -> tuple[tuple[str, ...], int]:
-    """The symbols and the number of a factor.
+    """Return the symbols and the number of a factor.
 
     >>> terms_of("past+seq+1"), terms_of("seq+-1"), terms_of(4)
     ((('past', 'seq'), 1), (('seq',), -1), ((), 4))
@@ -62,7 +62,7 @@ def terms_of(factor: Factor) -> tuple[tuple[str, ...], int]:
 
 
 def symbols_of(axes: Iterable[Axis]) -> set[str]:
-    """The symbols in the factors of axes."""
+    """Return the symbols in the factors of axes."""
     return {symbol for each in axes for factor in each for symbol in terms_of(factor)[0]}
 
 
@@ -77,17 +77,17 @@ def size_of(factor: Factor, sizes: Sizes) -> int:
 
 
 def extent(of: Axis, sizes: Sizes) -> int:
-    """The extent of an axis for such sizes."""
+    """Return the extent of an axis for such sizes."""
     return math.prod(size_of(factor, sizes) for factor in of)
 
 
 def extents(of: Axes, sizes: Sizes) -> tuple[int, ...]:
-    """The shape of a value for such sizes."""
+    """Return the shape of a value for such sizes."""
     return tuple(extent(each, sizes) for each in of)
 
 
 def is_symbolic(of: Axis) -> bool:
-    """Whether an axis has a symbolic factor."""
+    """Return whether an axis has a symbolic factor."""
     return any(isinstance(factor, str) for factor in of)
 
 
@@ -106,7 +106,7 @@ def real_part(
 
 
 def axis_text(of: Axis) -> str:
-    """An axis as text, which :func:`parse_axis` reads.
+    """Return an axis as text, which :func:`parse_axis` reads.
 
     >>> axis_text(("batch", 8, "seq")), axis_text(())
     ('batch*8*seq', '1')
@@ -115,12 +115,12 @@ def axis_text(of: Axis) -> str:
 
 
 def parse_axis(text: str) -> Axis:
-    """The axis of a text."""
+    """Return the axis of a text."""
     return axis(*(int(factor) if factor.isdecimal() else factor for factor in text.split("*")))
 
 
 def shape_text(axes: Sequence[Axis]) -> str:
-    """Axes for messages.
+    """Return axes for messages.
 
     >>> shape_text([("batch",), (3,)])
     '[batch, 3]'

@@ -61,13 +61,13 @@ def first_tile(shares: int, tiles: int, worker: int) -> int:
 
 @native
 def share_of(shares: int, worker: int) -> int:
-    """A worker's part of ``WHOLE``."""
+    """Return a worker's part of ``WHOLE``."""
     return load(at(shares, SHARES + worker + 1)) - load(at(shares, SHARES + worker))
 
 
 @native
 def sample_due(state: int, program: int, workers: int) -> bool:
-    """Whether a run is to be sampled, which is about to begin."""
+    """Return whether a run is to be sampled, which is about to begin."""
     shares = shares_of(state, workers)
     window, seen = load(at(shares, WINDOW)), load(at(shares, SEEN)) + load(at(program, SHARED_TILES))
     due = window > 0 and seen >= window
@@ -136,7 +136,7 @@ def _set_shares(shares: int, workers: int, even: bool) -> None:
 
 @native
 def _away(value: int, other: int) -> int:
-    """The distance of two numbers."""
+    """Return the distance of two numbers."""
     return max(value - other, other - value)
 
 

@@ -89,7 +89,7 @@ class CallRecord:
 
     @property
     def short(self) -> bool:
-        """Whether a call since the last look ended because all instances were in use and there may be more."""
+        """Return whether a call since the last look ended because all instances were in use and there may be more."""
         found = bool(self._memory[layout.SHORT])
         self._memory[layout.SHORT] = 0
         return found
@@ -120,7 +120,7 @@ class CallRecord:
 
 
 def _builtin(memory: NDArray[np.int64]) -> NativeCall:
-    """The compiled entry point as a builtin function, which keeps the record alive."""
+    """Return the compiled entry point as a builtin function, which keeps the record alive."""
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype = ctypes.py_object
     new.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
@@ -135,7 +135,7 @@ def _definition() -> _MethodDefinition:
 
 @cache
 def _numpy_functions() -> tuple[int, int]:
-    """Addresses from the table that extension modules read."""
+    """Return addresses from the table that extension modules read."""
     module: Any = import_module("numpy._core._multiarray_umath")
     read = ctypes.pythonapi.PyCapsule_GetPointer
     read.restype = ctypes.c_void_p
@@ -150,7 +150,7 @@ def _checked_in_python(arrays: tuple[Any, ...], out: list[Any] | None, row: obje
 
 @cache
 def _layouts_agree() -> bool:
-    """Whether objects and arrays have their words where :mod:`autotune.runtime.objects` says."""
+    """Return whether objects and arrays have their words where :mod:`autotune.runtime.objects` says."""
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return False
     if object.__basicsize__ != 8 * OBJECT_SLOTS or MEMORY is None:

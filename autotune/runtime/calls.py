@@ -120,7 +120,7 @@ _UNALIGNED = 4096
 
 @native
 def _same(a: int, b: int, slots: int) -> bool:
-    """Whether two pieces of memory hold the same."""
+    """Return whether two pieces of memory hold the same."""
     equal: bool = True
     for slot in range(slots):
         equal = equal and load(at(a, slot)) == load(at(b, slot))
@@ -129,7 +129,7 @@ def _same(a: int, b: int, slots: int) -> bool:
 
 @native
 def _plain(record: int, tensor: int, array: int, flags: int) -> bool:
-    """Whether an object is an array of a tensor's type and shape with these flags."""
+    """Return whether an object is an array of a tensor's type and shape with these flags."""
     if load(at(array, OBJECT_TYPE)) != load(at(record, ARRAY)):
         return False
     if load(at(array, ARRAY_DTYPE)) != load(at(tensor, DTYPE)):
@@ -145,7 +145,7 @@ def _plain(record: int, tensor: int, array: int, flags: int) -> bool:
 
 @native
 def _plain_inputs(record: int, arrays: int) -> bool:
-    """Whether a tuple's items are as the inputs must be."""
+    """Return whether a tuple's items are as the inputs must be."""
     count = load(at(record, INPUTS))
     if load(at(arrays, OBJECT_SLOTS)) != count:
         return False
@@ -159,7 +159,7 @@ def _plain_inputs(record: int, arrays: int) -> bool:
 
 @native
 def _fresh_array(record: int, tensor: int) -> int:
-    """A new array; 0 and an exception without memory."""
+    """Return a new array; 0 and an exception without memory."""
     function, kind = load(at(record, NEW_ARRAY)), load(at(record, ARRAY))
     dtype, rank, shape = load(at(tensor, DTYPE)), load(at(tensor, RANK)), load(at(tensor, SHAPE))
     memory, data = 0, 0
@@ -182,7 +182,7 @@ def _fresh_array(record: int, tensor: int) -> int:
 
 @native
 def _fresh_outputs(record: int) -> int:
-    """A list of new arrays; 0 and an exception without memory."""
+    """Return a list of new arrays; 0 and an exception without memory."""
     count = load(at(record, OUTPUTS))
     tensor = at(load(at(record, TENSORS)), load(at(record, INPUTS)) * TENSOR_SLOTS)
     outputs: int = new_list(count)
@@ -209,7 +209,7 @@ def _data(record: int, arrays: int, outputs: int, index: int) -> int:
 
 @native
 def _overlaps(record: int, arrays: int, given: int, index: int) -> bool:
-    """Whether the argument ``index`` may share memory with one before it."""
+    """Return whether the argument ``index`` may share memory with one before it."""
     tensors = load(at(record, TENSORS))
     begin = _data(record, arrays, given, index)
     end = begin + load(at(tensors, index * TENSOR_SLOTS + BYTES))
@@ -222,7 +222,7 @@ def _overlaps(record: int, arrays: int, given: int, index: int) -> bool:
 
 @native
 def _plain_outputs(record: int, arrays: int, given: int) -> bool:
-    """Whether a list's items may be written to as the outputs."""
+    """Return whether a list's items may be written to as the outputs."""
     count, inputs = load(at(record, OUTPUTS)), load(at(record, INPUTS))
     if load(at(given, OBJECT_TYPE)) != load(at(record, LIST)) or length(given) != count:
         return False
@@ -238,7 +238,7 @@ def _plain_outputs(record: int, arrays: int, given: int) -> bool:
 
 @native
 def _free_instance(record: int, narrow: int) -> int:
-    """The call record of an instance that nobody uses, locked; 0 where there is none.
+    """Return the call record of an instance that nobody uses, locked; 0 where there is none.
 
     The first, unless ``narrow``, and unless others are in use: its workers would share cores with theirs.
     """
@@ -255,7 +255,8 @@ def _free_instance(record: int, narrow: int) -> int:
 
 @native
 def _others_first(record: int) -> bool:
-    """Whether a call is to wait behind others though an instance may be free: the next of them waited for long."""
+    """Return whether a call is to wait behind others though an instance may be free: the next of them
+    waited for long."""
     awaited: bool = load_relaxed(at(record, TICKETS)) != load_relaxed(at(record, HEAD))
     return awaited and clock_ns() - load_relaxed(at(record, HEAD_NS)) > _PATIENCE_NS
 
@@ -276,7 +277,8 @@ def _await_turn(record: int) -> int:
 
 @native
 def _await_instance(record: int) -> int:
-    """The call record of an instance, locked, after those who have it and those who wait for it; without the GIL."""
+    """Return the call record of an instance, locked, after those who have it and those who wait for it;
+    without the GIL."""
     ticket = _await_turn(record)
     seen = load_ordered(at(record, FREED))
     narrow = load_acquire(at(record, OTHERS))  # not the first where there are others: it is for who is alone

@@ -46,7 +46,7 @@ class CheckRows:
         return address_of(self.memory) + 8 * layout.CHECK_SLOTS * number
 
     def tiles(self, number: int) -> int:
-        """Pieces of a check that workers may share."""
+        """Return pieces of a check that workers may share."""
         check = self._checks[number]
         return check.runs * _chunks(check)
 

@@ -64,15 +64,15 @@ class CompiledModel(Protocol):
         timeout: float | None = None,
         deadline: float | None = None,
     ) -> list[Request[list[NDArray[Any]]]]:
-        """The same for several requests, each with its arrays."""
+        """Return the same for several requests, each with its arrays."""
 
     def time(
         self, inputs: Inputs, *, warmup: int = 1, repeat: int = 10, min_ns: int = 0
     ) -> NDArray[np.int64]:
-        """Nanoseconds of each run."""
+        """Return nanoseconds of each run."""
 
     def recording(self, inputs: Inputs, runs: int = 1) -> Recording:
-        """Runs with what every worker did: what a profile or a trace is made of."""
+        """Return runs with what every worker did: what a profile or a trace is made of."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file that :func:`autotune.load` reads."""

@@ -24,7 +24,8 @@ def done_before(commands: Sequence[Command]) -> list[int]:
 
 
 def overlapping(commands: Sequence[Command], checks: Sequence[IndexCheck]) -> tuple[Command, ...]:
-    """The commands, each beside as many of those before it as it can be: up to the last that it conflicts with."""
+    """Return the commands, each beside as many of those before it as it can be: up to the last that it
+    conflicts with."""
     touched, done = _touched(commands, checks), 0
     found = list[Command]()
     for number, command in enumerate(commands):
@@ -36,7 +37,7 @@ def overlapping(commands: Sequence[Command], checks: Sequence[IndexCheck]) -> tu
 
 
 def conflicts(commands: Sequence[Command], checks: Sequence[IndexCheck]) -> Iterator[tuple[int, int]]:
-    """Commands that may run at the same time though one writes what the other touches."""
+    """Yield commands that may run at the same time though one writes what the other touches."""
     touched = _touched(commands, checks)
     for number, done in enumerate(done_before(commands)):
         for other in range(done, number):

@@ -30,11 +30,11 @@ class ContentsWriter:
         self._counts: dict[Kind, int] = dict.fromkeys(_SUFFIX, 0)
 
     def code(self, kind: Kind, data: bytes) -> Blob:
-        """Machine code, or the source of a device's."""
+        """Return the machine code, or the source of a device's."""
         return self._blob(kind, memoryview(data))
 
     def constant(self, array: NDArray[Any]) -> Blob:
-        """The elements of an array: dense, row-major and little-endian."""
+        """Return the elements of an array: dense, row-major and little-endian."""
         return self._blob("constants", little_endian(array).reshape(-1).view(np.uint8).data)
 
     def _blob(self, kind: Kind, data: memoryview) -> Blob:
@@ -81,7 +81,7 @@ class ContentsReader:
             raise ArtifactError(f"manifest and archive differ: {min(self._members.keys() - listed)[:80]}")
 
     def code(self, blob: Blob, kind: Kind) -> bytes:
-        """The bytes of an object or executor, hashed before anyone sees them."""
+        """Return the bytes of an object or executor, hashed before anyone sees them."""
         _must_be(blob, kind)
         if blob.path not in self._code:
             self._code[blob.path] = read_bytes(self._file, self._members[blob.path])
@@ -90,7 +90,8 @@ class ContentsReader:
         return self._code[blob.path]
 
     def constants(self, blobs: Sequence[Blob]) -> list[NDArray[np.uint8]]:
-        """Bytes of constants where they stay: small ones side by side on huge pages, large ones there too or mapped."""
+        """Return bytes of constants where they stay: small ones side by side on huge pages, large ones
+        there too or mapped."""
         for blob in blobs:
             _must_be(blob, "constants")
         unread = {blob.path: blob for blob in blobs if blob.path not in self._constants}
@@ -146,7 +147,7 @@ def _damaged(blob: Blob) -> ArtifactError:
 
 
 def little_endian(array: NDArray[Any]) -> NDArray[Any]:
-    """The same values, dense and little-endian (``ascontiguousarray`` makes scalars vectors)."""
+    """Return the same values, dense and little-endian (``ascontiguousarray`` makes scalars vectors)."""
     return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
 
 

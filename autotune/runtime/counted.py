@@ -29,12 +29,12 @@ def to_metadata(counted: Iterable[CountedOutput]) -> dict[str, str]:
 
 
 def from_metadata(metadata: Mapping[str, str]) -> tuple[CountedOutput, ...]:
-    """The outputs that an image's metadata names."""
+    """Return the outputs that an image's metadata names."""
     return tuple(CountedOutput(*map(int, each)) for each in parse_json(metadata.get(KEY, "[]")))
 
 
 def parts(outputs: Sequence[NDArray[Any]], counted: Iterable[CountedOutput]) -> list[NDArray[Any]]:
-    """The outputs, each as long as it is: views of the arrays that have room for all there could be."""
+    """Return the outputs, each as long as it is: views of the arrays that have room for all there could be."""
     found = list(outputs)
     for number, axis, length in counted:
         there = int(outputs[length][0])

@@ -46,7 +46,7 @@ class Host:
 
 
 def scratch_bytes(each: Iterable[int], workers: int) -> int:
-    """Scratch memory of all workers for kernels that need so many bytes ``each``: no two workers share a pair of
+    """Return scratch memory of all workers for kernels that need so many bytes ``each``: no two workers share a pair of
     cache lines.
 
     >>> scratch_bytes([100, 130], workers=2)
@@ -56,7 +56,7 @@ def scratch_bytes(each: Iterable[int], workers: int) -> int:
 
 
 def allocate(nbytes: int) -> NDArray[np.uint8]:
-    """Aligned uninitialised memory; keep the array alive as long as its address is used.
+    """Return the aligned uninitialised memory; keep the array alive as long as its address is used.
 
     Raises BuildError where there is not so much.
     """
@@ -73,7 +73,7 @@ def _uninitialised(nbytes: int) -> NDArray[np.uint8]:
 
 
 def allocate_pages(nbytes: int) -> NDArray[np.uint8]:
-    """Aligned memory that holds zeros, on huge pages as far as it fills them and the system has any.
+    """Return the aligned memory that holds zeros, on huge pages as far as it fills them and the system has any.
 
     Raises BuildError where there is not so much.
     """
@@ -99,16 +99,17 @@ class Memory:
     """Where a module's own memory comes from; who watches it makes another."""
 
     def allocate(self, nbytes: int, use: str) -> NDArray[np.uint8]:
-        """Aligned memory to write to; ``use`` says what for."""
+        """Return the aligned memory to write to; ``use`` says what for."""
         return allocate_pages(nbytes)
 
     def shares(self, nbytes: int, workers: int) -> tuple[NDArray[np.uint8], int]:
-        """Scratch memory of ``nbytes`` for each worker, and how many bytes it is from one's to the next one's."""
+        """Return scratch memory of ``nbytes`` for each worker, and how many bytes it is from one's to
+        the next one's."""
         whole = scratch_bytes([nbytes], workers)
         return self.allocate(whole, "scratch memory"), whole // workers
 
     def constants(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        """Dense, aligned arrays of these values, which are only read; see :func:`constant_places`.
+        """Return dense, aligned arrays of these values, which are only read; see :func:`constant_places`.
 
         What lies in a mapping already, as :mod:`autotune.runtime.artifact` reads it, stays there.
         """
@@ -120,7 +121,7 @@ class Memory:
 
 
 def constant_places(sizes: Sequence[int]) -> list[NDArray[np.uint8] | None]:
-    """Memory for constants of these sizes: small ones lie side by side on huge pages; None where any will do."""
+    """Return memory for constants of these sizes: small ones lie side by side on huge pages; None where any will do."""
     small = sum(round_up(nbytes, ALIGNMENT) for nbytes in sizes if nbytes < _SMALL)
     if small < HUGE_PAGE:
         return [None] * len(sizes)
@@ -142,7 +143,7 @@ def _copied(array: NDArray[Any], place: NDArray[np.uint8]) -> NDArray[Any]:
 
 
 def _is_mapped(array: NDArray[Any]) -> bool:
-    """Whether an array's memory is pages of its own, of a file or of none."""
+    """Return whether an array's memory is pages of its own, of a file or of none."""
     base: Any = array
     while isinstance(base, (np.ndarray, memoryview)):
         base = base.base if isinstance(base, np.ndarray) else base.obj
@@ -153,7 +154,7 @@ HOST_MEMORY = Memory()
 
 
 def allocate_array(shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int) -> tuple[NDArray[Any], int]:
-    """An aligned uninitialised array of ``nbytes`` bytes, and its address; raises BuildError."""
+    """Return an aligned uninitialised array of ``nbytes`` bytes, and its address; raises BuildError."""
     memory = _uninitialised(nbytes + ALIGNMENT)
     address = address_of(memory)
     start = -address % ALIGNMENT
@@ -161,7 +162,7 @@ def allocate_array(shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int) ->
 
 
 def aligned(array: NDArray[Any]) -> NDArray[Any]:
-    """``array`` itself when it is dense and aligned, else an aligned copy."""
+    """Return ``array`` itself when it is dense and aligned, else an aligned copy."""
     if array.flags.c_contiguous and address_of(array) % ALIGNMENT == 0:
         return array
     copy, _ = allocate_array(array.shape, array.dtype, array.nbytes)
@@ -175,7 +176,7 @@ def address_of(array: NDArray[Any]) -> int:
 
 
 def _address(array: NDArray[Any]) -> int:
-    """The same by NumPy's documented way, which takes 1-3 µs."""
+    """Return the same by NumPy's documented way, which takes 1-3 µs."""
     return int(array.__array_interface__["data"][0])
 
 
@@ -185,7 +186,7 @@ behind what all Python objects start with."""
 
 
 def _words() -> ctypes.Array[ctypes.c_int64] | None:
-    """The memory of this process as int64, to read the field above in 0.1 µs.
+    """Return the memory of this process as int64, to read the field above in 0.1 µs.
 
     None where ids are not addresses, or where NumPy says something else about a few arrays.
     """

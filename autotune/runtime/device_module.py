@@ -17,7 +17,7 @@ _KINDS = {"accelerator", "cpu", "gpu", "local"}
 
 
 def on_device(image: ModuleImage) -> PlacedModule:
-    """The module of an image on the device that it was compiled for, else on the first of that kind.
+    """Return the module of an image on the device that it was compiled for, else on the first of that kind.
 
     Raises UsageError where there is none, and what loading the code there raises.
     """
@@ -32,7 +32,8 @@ def on_device(image: ModuleImage) -> PlacedModule:
 
 
 def device_for(target: Target) -> DeviceInfo | None:
-    """The device that code for a target was compiled for, else the first that can run it; None where none can."""
+    """Return the device that code for a target was compiled for, else the first that can run it; None
+    where none can."""
     if target.arch not in _DRIVERS:
         return None
     every = devices(_DRIVERS[target.arch])  # what others need, such as LLVM, may not be here
@@ -41,7 +42,7 @@ def device_for(target: Target) -> DeviceInfo | None:
 
 
 def _runs(device: Target, code: Target) -> bool:
-    """Whether a device has what code for another one may use. That it is no GPU only makes it slow."""
+    """Return whether a device has what code for another one may use. That it is no GPU only makes it slow."""
     if device.arch != code.arch or (code.is_nvidia and _capability(device) < _capability(code)):
         return False
     return (

@@ -102,7 +102,7 @@ class DeviceProgram:
 
 
 def of_image(image: ModuleImage, device: str) -> DeviceProgram:
-    """The program that runs an image on one device."""
+    """Return the program that runs an image on one device."""
     count = len(image.inputs)
     inputs, outputs = tuple(range(count)), tuple(range(count, count + len(image.outputs)))
     return DeviceProgram(

@@ -120,7 +120,7 @@ def _apply_patches(program: int) -> None:
 
 @native
 def _stopped(request: int) -> bool:
-    """Whether what has not begun is left out: the request was cancelled, or is late.
+    """Return whether what has not begun is left out: the request was cancelled, or is late.
 
     Workers may see it at different tiles: they claim all tiles and go on from barrier to barrier all the same.
     """
@@ -421,7 +421,7 @@ def serve(state: int, worker: int, workers: int) -> None:
 
 @native
 def _sample_rows(program: int, workers: int) -> int:
-    """Event rows for a run that is sampled: nobody has run tiles yet, and who does not come runs none."""
+    """Return the event rows for a run that is sampled: nobody has run tiles yet, and who does not come runs none."""
     rows = load(at(program, SAMPLE))
     for row in range(load(at(program, COUNT)) * workers):
         store(at(rows, row * EVENT_SLOTS + TILES_RUN), 0)
@@ -430,7 +430,7 @@ def _sample_rows(program: int, workers: int) -> int:
 
 @native
 def _events_of(program: int, workers: int, run: int, events: int) -> int:
-    """The event rows of one of several runs; 0 where there are none."""
+    """Return the event rows of one of several runs; 0 where there are none."""
     return at(events, run * load(at(program, COUNT)) * workers * EVENT_SLOTS) if events else 0
 
 

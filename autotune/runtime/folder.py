@@ -31,7 +31,7 @@ class FolderWriter:
         self._count = 0
 
     def add(self, image: ModuleImage) -> Path:
-        """The manifest of an image, in the folder with everything that it names; raises OSError."""
+        """Return the manifest of an image, in the folder with everything that it names; raises OSError."""
         objects = [self._object(data) for data in image.objects]
         constants = [
             self._constant(little_endian(array).reshape(-1).view(np.uint8)) for array in image.constants
@@ -68,7 +68,7 @@ class FolderReader:
         self._contents: dict[Path, NDArray[np.uint8]] = {}
 
     def image(self, path: Path) -> ModuleImage:
-        """The image of a manifest; raises OSError and ArtifactError."""
+        """Return the image of a manifest; raises OSError and ArtifactError."""
         manifest = Manifest.from_json(path.read_bytes())
         objects = tuple(self._data(path.parent, blob).tobytes() for blob in manifest.objects)
         return image_of(manifest, objects, [self._data(path.parent, c.blob) for c in manifest.constants])

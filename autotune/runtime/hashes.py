@@ -24,14 +24,14 @@ class Hash(Protocol):
         """Take more."""
 
     def hexdigest(self) -> str:
-        """The hash of all that was taken."""
+        """Return the hash of all that was taken."""
 
 
 KINDS: Mapping[str, Callable[[], Hash]] = {CODE: hashlib.sha256, DATA: xxhash.xxh3_128}
 
 
 def hash_of(kind: str, data: Any) -> str:
-    """The hash of bytes with its kind.
+    """Return the hash of bytes with its kind.
 
     >>> hash_of(DATA, b"weights")
     'xxh3_128:bdbda1eb6e05adc4800d98e5524fefbc'
@@ -42,7 +42,7 @@ def hash_of(kind: str, data: Any) -> str:
 
 
 def named(kind: str, made: Hash) -> str:
-    """A hash as manifests have it."""
+    """Return a hash as manifests have it."""
     return f"{kind}:{made.hexdigest()}"
 
 

@@ -39,7 +39,7 @@ class Binding:
     run: int = 0
 
     def meets(self, other: Binding) -> bool:
-        """Whether both may touch the same byte.
+        """Return whether both may touch the same byte.
 
         >>> a, b = Binding("arena", 0, 0, 160, 64, 32), Binding("arena", 0, 32, 160, 64, 32)
         >>> a.meets(a), a.meets(b), a.meets(Binding("arena", 0, 32, 160))
@@ -160,7 +160,7 @@ class ModuleImage:
     """In the order of their commands."""
 
     def scratch_bytes(self, workers: int) -> int:
-        """Scratch memory of so many workers."""
+        """Return scratch memory of so many workers."""
         return scratch_bytes((command.scratch_bytes for command in self.commands), workers)
 
     @property
@@ -169,7 +169,7 @@ class ModuleImage:
         return sum(map(len, self.objects)) + sum(constant.nbytes for constant in self.constants)
 
     def same_code(self, other: ModuleImage) -> bool:
-        """Whether both execute the same machine code at the same places, whatever schedules it came from."""
+        """Return whether both execute the same machine code at the same places, whatever schedules it came from."""
         mine, its = (
             (image.objects, image.commands, image.checks, image.arena_bytes) for image in (self, other)
         )
@@ -177,7 +177,7 @@ class ModuleImage:
 
 
 def largest_input(growth: float) -> float:
-    """The largest magnitude in float32 for which algorithms are that enlarge what they compute so many times."""
+    """Return the largest magnitude in float32 for which algorithms are that enlarge what they compute so many times."""
     return float(np.finfo(np.float32).max) / growth
 
 

@@ -80,7 +80,7 @@ class InFlight:
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more."""
+        """Return whether it takes no more."""
         return self._closed
 
     @property
@@ -129,7 +129,7 @@ class InFlight:
             self._drop(memory)
 
     def too_late(self) -> UsageError:
-        """The error of a request that comes too late."""
+        """Return the error of a request that comes too late."""
         return UsageError(f"{self._name} is closed")
 
     def _counts(self) -> tuple[int, int]:
@@ -159,7 +159,7 @@ class InFlight:
                 self._begin(waiting, memory)
 
     def _next(self, crowded: bool) -> tuple[_Waiting, RequestMemory | None] | None:
-        """A request that can begin, with the memory of one that is over; without any it is given new one."""
+        """Return a request that can begin, with the memory of one that is over; without any it is given new one."""
         with self._lock:
             if not self._waiting:
                 return None
@@ -173,11 +173,11 @@ class InFlight:
             return self._waiting.popleft(), memory
 
     def _full(self) -> bool:
-        """Whether a device is to have no new work for now."""
+        """Return whether a device is to have no new work for now."""
         return any(device.allocator.full for device in self._loaded.devices.values())
 
     def _new_memory(self) -> RequestMemory:
-        """Memory that was counted already."""
+        """Return memory that was counted already."""
         try:
             if self._closed:
                 raise self.too_late()
@@ -248,7 +248,7 @@ class InFlight:
 
 
 def _late(request: Request[Answer]) -> DeviceTimeoutError | None:
-    """The error of a request behind its deadline: its steps know only that they were not to begin."""
+    """Return the error of a request behind its deadline: its steps know only that they were not to begin."""
     try:
         request.check()
     except DeviceTimeoutError as error:

@@ -30,7 +30,7 @@ _BLOCK: Final = 32
 
 
 def _beyond(kind: str) -> str:
-    """LLVM IR that ors, over all indices i, the words i + extent and extent - 1 - i: negative if one is beyond.
+    """Return LLVM IR that ors, over all indices i, the words i + extent and extent - 1 - i: negative if one is beyond.
 
     Neither sum can wrap around for an index in range, and one of them is negative for any other.
     """
@@ -75,12 +75,12 @@ _REDUCE = f"declare i64 @llvm.vector.reduce.or.v{_LANES}i64(<{_LANES} x i64>)"
 
 @operation(_beyond("i64"), _REDUCE)
 def _beyond_int64(address: int, blocks: int, extent: int) -> int:  # type: ignore[empty-body]
-    """Negative if an int64 of so many blocks is outside of [-extent, extent)."""
+    """Return the negative if an int64 of so many blocks is outside of [-extent, extent)."""
 
 
 @operation(_beyond("i32"), _REDUCE)
 def _beyond_int32(address: int, blocks: int, extent: int) -> int:  # type: ignore[empty-body]
-    """The same for int32."""
+    """Return the same for int32."""
 
 
 @operation("""
@@ -90,12 +90,12 @@ def _beyond_int32(address: int, blocks: int, extent: int) -> int:  # type: ignor
   ret i64 %value
 """)
 def _load_int32(address: int) -> int:  # type: ignore[empty-body]
-    """A word of 32 bits."""
+    """Return a word of 32 bits."""
 
 
 @native
 def _index(address: int, width: int) -> int:
-    """An index of four or eight bytes."""
+    """Return an index of four or eight bytes."""
     value: int = load(address) if width == 8 else _load_int32(address)
     return value
 
@@ -141,7 +141,7 @@ def check(table: int, begin: int, end: int, scratch: int) -> None:
 
 @native
 def take_wrong(checks: int, count: int, found: int) -> int:
-    """The number of a check that found a wrong index since the last look, negative for none; forgets all.
+    """Return the number of a check that found a wrong index since the last look, negative for none; forgets all.
 
     The index goes to the slot ``found``, unless that is 0.
     """

@@ -59,12 +59,12 @@ class Instance:
 
     @property
     def closed(self) -> bool:
-        """Whether it runs nothing any more."""
+        """Return whether it runs nothing any more."""
         return self._program is None
 
     @property
     def short(self) -> bool:
-        """Whether a call since the last look found all instances in use, and there may be more."""
+        """Return whether a call since the last look found all instances in use, and there may be more."""
         return self._calls.short
 
     def join(self, other: Instance) -> bool:
@@ -106,7 +106,7 @@ class Instance:
         self._calls.reset()
 
     def _record(self, code: LoadedCode) -> Program:
-        """The program: resolved symbols, fixed addresses, and patches for the rest."""
+        """Return the program: resolved symbols, fixed addresses, and patches for the rest."""
         arguments = len(self._image.inputs) + len(self._image.outputs)
         builder = ProgramBuilder(self.threads, self.pool.address, arguments, self._memory)
         checks: dict[int, list[int]] = {}

@@ -153,7 +153,7 @@ EVENT_SLOTS: Final = 5
 
 
 def state_slots(workers: int) -> int:
-    """Slots of the state of a pool."""
+    """Return slots of the state of a pool."""
     return shares_at(workers) + SHARES + workers + 1 + 2 * workers
 
 

@@ -76,7 +76,7 @@ class Manifest:
         return [*code, *(constant.blob for constant in self.constants)]
 
     def to_json(self) -> str:
-        """Canonical JSON, parsed back by :meth:`from_json`."""
+        """Return the canonical JSON, parsed back by :meth:`from_json`."""
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     @staticmethod
@@ -90,7 +90,7 @@ class Manifest:
 
     @staticmethod
     def from_parsed(raw: Any) -> Manifest:
-        """The same of JSON that was parsed."""
+        """Return the same of JSON that was parsed."""
         if not isinstance(raw, dict) or raw.get("format") != FORMAT:
             raise ArtifactError(f"not an artifact: its format is not {FORMAT!r}")
         if raw.get("version") != VERSION:
@@ -102,7 +102,7 @@ class Manifest:
 
 
 def decode(kind: Callable[..., _T], value: Any, where: str) -> _T:
-    """A dataclass from parsed JSON, checked against its field types; raises ArtifactError."""
+    """Return a dataclass from parsed JSON, checked against its field types; raises ArtifactError."""
     hints = _hints(kind)
     if not isinstance(value, dict) or value.keys() != hints.keys():
         raise ArtifactError(f"{where}: expected an object with {', '.join(hints)}")
@@ -116,7 +116,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:
-    """One field's value; the types are those that the values of an image have."""
+    """Return one field's value; the types are those that the values of an image have."""
     if is_dataclass(hint):
         return decode(hint, value, where)  # type: ignore[arg-type]
     origin = get_origin(hint)

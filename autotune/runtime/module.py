@@ -138,7 +138,7 @@ class Module:
         return self.call(arrays, None if out is None else [*out])
 
     def call(self, arrays: tuple[Any, ...], out: list[NDArray[Any]] | None) -> list[NDArray[Any]]:
-        """The same with the inputs as a tuple and a list ``out``, which is returned."""
+        """Return the same with the inputs as a tuple and a list ``out``, which is returned."""
         try:
             outputs = self._native_call(arrays, out)
         except MemoryError as error:
@@ -171,7 +171,7 @@ class Module:
         timeout: float | None = None,
         deadline: float | None = None,
     ) -> list[Request[list[NDArray[Any]]]]:
-        """The same for several requests, each with its arrays, handed over in one step as far as there is room.
+        """Return the same for several requests, each with its arrays, handed over in one step as far as there is room.
 
         ``timeout`` is for each wait for room; where one ends without, those handed over are cancelled.
         """
@@ -189,7 +189,7 @@ class Module:
         repeat: int = 10,
         min_ns: int = 0,
     ) -> NDArray[np.int64]:
-        """Nanoseconds of each run, measured in native code without Python's share.
+        """Return nanoseconds of each run, measured in native code without Python's share.
 
         After ``warmup`` runs: at least ``repeat`` runs, and more until they add up to ``min_ns``
         (at most a million). The runs share one set of output arrays, ``out`` if it is given.
@@ -221,7 +221,8 @@ class Module:
         return np.asarray(sum(self.profiles(inputs, 1)[0] for _ in range(repeat)) / repeat)
 
     def profiles(self, inputs: Inputs, runs: int) -> NDArray[np.float64]:
-        """Nanoseconds [runs, dispatches] of runs that follow each other, each from the end of the dispatch before.
+        """Return nanoseconds [runs, dispatches] of runs that follow each other, each from the end of the
+        dispatch before.
 
         It ends with its last tile. What the caller saw would be another time where the system halts the
         caller and other workers go on: several dispatches would have ended at once. A run before the first is not
@@ -251,7 +252,7 @@ class Module:
         ]
 
     def recording(self, inputs: Inputs, runs: int = 1) -> Recording:
-        """Runs that follow each other, with what every worker did: what a profile or a trace is made of.
+        """Return runs that follow each other, with what every worker did: what a profile or a trace is made of.
 
         A run before the first is not counted. Raises UsageError for less than one run.
         """
@@ -310,7 +311,7 @@ class Module:
         )
 
     def _answer(self, arrays: tuple[Any, ...], request: Request[list[NDArray[Any]]]) -> list[NDArray[Any]]:
-        """A request in the background; raises what it ends with."""
+        """Return a request in the background; raises what it ends with."""
         try:
             outputs = self._native_call(arrays, None, request.row)
         except MemoryError as error:
@@ -368,7 +369,8 @@ class Module:
         return arrays, signature.fresh_outputs() if out is None else signature.given_outputs([*out], arrays)
 
     def _events(self, inputs: Inputs, runs: int = 1) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Event rows, ``[runs, commands, workers, EVENT_SLOTS]``, zeros where none was made; and ns of each run."""
+        """Return the event rows, ``[runs, commands, workers, EVENT_SLOTS]``, zeros where none was made;
+        and ns of each run."""
         arrays, outputs = self._prepare(inputs)
         # Without the first: between calls from Python workers fall asleep, in use they are awake.
         shape = (runs + 1, len(self._whole.dispatch_of), self._threads, layout.EVENT_SLOTS)
@@ -400,7 +402,7 @@ def load(
     check: bool = False,
     target: str | None = None,
 ) -> Module | PlacedModule | SizedModule:
-    """The module of an artifact, a file that `autotune compile` or :meth:`Module.save` wrote.
+    """Return the module of an artifact, a file that `autotune compile` or :meth:`Module.save` wrote.
 
     One that was compiled for several devices, or for another than the CPU, is a
     :class:`autotune.runtime.placed_module.PlacedModule`, whose devices say how many workers there are;

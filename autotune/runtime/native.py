@@ -81,7 +81,8 @@ _GIVEN: list[bytes] = []
 
 @cache
 def fingerprint() -> str:
-    """SHA-256 of all that the executor's machine code depends on: its source, the system and the architecture."""
+    """Return SHA-256 of all that the executor's machine code depends on: its source, the system and the
+    architecture."""
     digest = hashlib.sha256(f"{architecture()} {sys.platform} {ALIGNMENT}".encode())
     for name in _SOURCES:
         path = os.path.join(os.path.dirname(__file__), *f"{name}.py".split("/"))
@@ -90,7 +91,7 @@ def fingerprint() -> str:
 
 
 def machine_code() -> bytes:
-    """The executor as an object file for this machine: what was given, or else compiled at the first call."""
+    """Return the executor as an object file for this machine: what was given, or else compiled at the first call."""
     return _GIVEN[0] if _GIVEN else _compiled()
 
 
@@ -112,7 +113,7 @@ def give(code: bytes) -> None:
 
 @cache
 def executor() -> Executor:
-    """The executor of this process, compiled at the first call unless its machine code was given."""
+    """Return the executor of this process, compiled at the first call unless its machine code was given."""
     code = LoadedCode([machine_code()])
 
     def without_gil(function: Native[..., Any]) -> Any:

@@ -39,7 +39,7 @@ def drop(item: int) -> None:
 
 @external("PyList_New")
 def new_list(length: int) -> int:
-    """A list to fill by :func:`set_item`; 0 and an exception without memory."""
+    """Return a list to fill by :func:`set_item`; 0 and an exception without memory."""
 
 
 @external("PyList_SetItem")
@@ -49,7 +49,7 @@ def set_item(items: int, index: int, item: int) -> None:
 
 @external("PyList_GetItem")
 def get_item(items: int, index: int) -> int:
-    """An item of a list, whose reference stays the list's."""
+    """Return an item of a list, whose reference stays the list's."""
 
 
 @external("PyList_Size")
@@ -75,7 +75,7 @@ def take_gil(thread: int) -> None:
   ret i64 %array
 """)
 def new_array(function: int, kind: int, dtype: int, rank: int, shape: int, data: int, flags: int) -> int:
-    """``PyArray_NewFromDescr`` at an address; 0 and an exception without memory.
+    """Return ``PyArray_NewFromDescr`` at an address; 0 and an exception without memory.
 
     Takes over a reference to ``dtype``. With ``data`` 0 the array gets memory of its own.
     """

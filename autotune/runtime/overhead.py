@@ -33,7 +33,7 @@ class Overhead:
 
 
 def measure(samples: int = 2000, workers: int = 2) -> list[Overhead]:
-    """Cost of a dispatch, a fork-join round and a call from Python; takes about a second.
+    """Return the cost of a dispatch, a fork-join round and a call from Python; takes about a second.
 
     A dispatch on one worker and the barrier between two dispatches on ``workers`` are shares of a
     chain of a thousand. A fork-join is a run of one command on workers that still spin. The call
@@ -56,13 +56,13 @@ def _summary(name: str, target_ns: float, times: np.ndarray) -> Overhead:
 
 
 def chain_times(commands: int, tiles: int, workers: int, samples: int) -> np.ndarray:
-    """Nanoseconds of each of ``samples`` runs of a chain of commands that do nothing, of ``tiles`` each."""
+    """Return nanoseconds of each of ``samples`` runs of a chain of commands that do nothing, of ``tiles`` each."""
     with Module(_image(commands, tiles), workers) as module:
         return module.time([np.zeros(1, np.float32)], warmup=20, repeat=samples)
 
 
 def _call_times(workers: int, samples: int) -> np.ndarray:
-    """Nanoseconds of each call of a one-command module, seen from Python."""
+    """Return nanoseconds of each call of a one-command module, seen from Python."""
     x = np.zeros(1, np.float32)
     times = np.zeros(samples, np.int64)
     with Module(_image(1, 8), workers) as module:
@@ -76,7 +76,7 @@ def _call_times(workers: int, samples: int) -> np.ndarray:
 
 
 def _image(commands: int, tiles: int) -> ModuleImage:
-    """A model of ``commands`` dispatches that do nothing."""
+    """Return a model of ``commands`` dispatches that do nothing."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()

@@ -136,7 +136,7 @@ class PlacedModule:
         timeout: float | None = None,
         deadline: float | None = None,
     ) -> list[Request[Answer]]:
-        """The same for several requests, each with its arrays.
+        """Return the same for several requests, each with its arrays.
 
         ``timeout`` is for each wait for room; where one ends without, those handed over are cancelled. So are they
         where the arrays of one are not what the model takes.
@@ -154,7 +154,7 @@ class PlacedModule:
     def time(
         self, inputs: Inputs, *, warmup: int = 1, repeat: int = 10, min_ns: int = 0
     ) -> NDArray[np.int64]:
-        """Nanoseconds of each run, one after another, as a caller sees them.
+        """Return nanoseconds of each run, one after another, as a caller sees them.
 
         After ``warmup`` runs: at least ``repeat`` runs, and more until they add up to ``min_ns`` (at most a million).
         """
@@ -179,7 +179,8 @@ class PlacedModule:
         return [StepEvent(n, steps[n].device, s.begin_ns, s.end_ns) for n, s in submitted]
 
     def recording(self, inputs: Inputs, runs: int = 1, *, in_flight: int = 1) -> Recording:
-        """Runs with what every worker did, so many ``in_flight`` at a time: what a profile or a trace is made of.
+        """Return runs with what every worker did, so many ``in_flight`` at a time: what a profile or a
+        trace is made of.
 
         As many before the first are not counted. They have memory of their own: requests beside them go on. Raises
         UsageError for less than one run.

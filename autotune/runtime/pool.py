@@ -134,7 +134,8 @@ def stay_on(cores: Collection[int]) -> None:
 
 
 def pool_of(workers: int, stream: int = 0) -> ThreadPool:
-    """The pool of this process with that many workers for a stream; raises UsageError for less than one worker."""
+    """Return the pool of this process with that many workers for a stream; raises UsageError for less
+    than one worker."""
     key = workers, stream
     return _pools.get(key) or _pools.setdefault(key, ThreadPool(workers))
 

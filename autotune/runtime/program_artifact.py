@@ -41,7 +41,7 @@ class ProgramManifest:
     metadata: Mapping[str, str]
 
     def to_json(self) -> str:
-        """Canonical JSON, parsed back by :meth:`from_json`."""
+        """Return the canonical JSON, parsed back by :meth:`from_json`."""
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     @staticmethod
@@ -77,7 +77,7 @@ def save(program: DeviceProgram, path: str | os.PathLike[str]) -> None:
 
 
 def unpacked_program(manifest: ProgramManifest, contents: ContentsReader) -> DeviceProgram:
-    """The program of a manifest, with everything checked that is read; raises ArtifactError."""
+    """Return the program of a manifest, with everything checked that is read; raises ArtifactError."""
     program = DeviceProgram(
         name=manifest.name,
         inputs=manifest.inputs,

@@ -52,11 +52,11 @@ class LoadedProgram:
         return LoadedProgram(program, devices, images, queues, moves)
 
     def space_of(self, value: int) -> str:
-        """The memory space of a value."""
+        """Return the memory space of a value."""
         return self.devices[self.program.values[value].device].space
 
     def roots(self) -> list[int]:
-        """The value in whose memory each value is: a transfer within a space moves nothing."""
+        """Return the value in whose memory each value is: a transfer within a space moves nothing."""
         found = list(range(len(self.program.values)))
         for step in self.program.steps:
             if step.kind == "transfer" and self.space_of(step.reads[0]) == self.space_of(step.writes[0]):
@@ -166,7 +166,7 @@ class RequestMemory:
         return None
 
     def _copy(self, value: int, *, inwards: bool) -> CommandBuffer:
-        """A copy between a value and the caller's array, which the submission brings."""
+        """Return a copy between a value and the caller's array, which the submission brings."""
         found = self._program.values[value]
         recorder = self._loaded.devices[found.device].record(f"{found.spec.name} of {self._program.name}")
         array, own = Slot(0, 0, found.spec.nbytes), self._buffers[self._roots[value]]
@@ -174,7 +174,7 @@ class RequestMemory:
         return recorder.finish()
 
     def _commands(self, number: int) -> CommandBuffer | None:
-        """The commands of a step; None for a transfer that moves nothing."""
+        """Return the commands of a step; None for a transfer that moves nothing."""
         step = self._program.steps[number]
         if step.kind == "run":
             return self._loaded.images[step.image].record(f"step {number} of {self._program.name}")
@@ -242,7 +242,7 @@ class _Request:
         waits: Sequence[Point],
         writes: Sequence[int],
     ) -> Submission | None:
-        """Submit, unless one before was refused: then all that follows fails with that error, too."""
+        """Return submit, unless one before was refused: then all that follows fails with that error, too."""
         timeline = Timeline(commands.name)
         self._timelines.append(timeline)
         self._ready.update(dict.fromkeys(writes, ((timeline, 1),)))

@@ -24,7 +24,8 @@ def recorded_runs(
     runs: int,
     in_flight: int = 1,
 ) -> Recording:
-    """Requests with memory of their own, so many ``in_flight`` at a time; as many before the first are not counted.
+    """Return requests with memory of their own, so many ``in_flight`` at a time; as many before the
+    first are not counted.
 
     The time of each is from its submission to its end. Raises DeviceMemoryError, and what a device fails with.
     """
@@ -170,13 +171,14 @@ class _Step:
 
 
 def _segments(commands: CommandBuffer) -> list[Segment]:
-    """The programs of the native executor, which other devices than the CPU have not."""
+    """Return the programs of the native executor, which other devices than the CPU have not."""
     prepared = commands.prepared if commands.device.info.driver == "cpu" else ()
     return [step for _, step in prepared if isinstance(step, Segment)]
 
 
 def _dispatches(image: ModuleImage, segments: list[Segment]) -> tuple[int, ...]:
-    """The dispatch of each command: kernels are recorded in the order of the image, checks before what they are for."""
+    """Return the dispatch of each command: kernels are recorded in the order of the image, checks before
+    what they are for."""
     found, kernels = list[int](), 0
     for command in (each for segment in segments for each in segment.commands):
         found.append(image.commands[kernels].dispatch)

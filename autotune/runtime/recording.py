@@ -52,7 +52,7 @@ class Recording:
 
 
 def spent(events: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Nanoseconds [commands] of a run's event rows [commands, workers, EVENT_SLOTS].
+    """Return nanoseconds [commands] of a run's event rows [commands, workers, EVENT_SLOTS].
 
     Each is from the last tile of the command before (or the beginning) to its own last tile. Commands that ran beside
     each other share the time of all of them, each by how long workers were busy with it.

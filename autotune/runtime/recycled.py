@@ -24,7 +24,7 @@ class Recycled:
         self._held: dict[int, tuple[weakref.ref[NDArray[Any]], NDArray[np.uint8]]] = {}
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """An uninitialised array."""
+        """Return an uninitialised array."""
         kind = np.dtype(dtype)
         nbytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
         if nbytes < _LEAST:

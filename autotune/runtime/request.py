@@ -180,7 +180,7 @@ class Request(Future[_Result]):
         return self._fate.setdefault("end", "over") != "cancelled"
 
     def _awaited(self, timeout: float | None) -> tuple[Any, BaseException | None]:
-        """The outcome; raises TimeoutError where there is none in time."""
+        """Return the outcome; raises TimeoutError where there is none in time."""
         if not self._outcome:
             box: SimpleQueue[None] = SimpleQueue()
             self._boxes.append(box)

@@ -101,7 +101,7 @@ class Requests:
                 stream.release()
 
     def _free_stream(self) -> threading.Lock | None:
-        """One that nobody serves, taken."""
+        """Return one that nobody serves, taken."""
         return next((stream for stream in self._served if stream.acquire(blocking=False)), None)
 
     def _answer_all(self) -> None:
@@ -117,7 +117,7 @@ class Requests:
                 del request, call  # whoever waits for the next must not keep the arrays of this one
 
     def _awaited(self) -> bool:
-        """Whether there may be another request, after a while at most."""
+        """Return whether there may be another request, after a while at most."""
         self._idle.append(None)
         try:
             if not self._waiting:  # whoever came before saw nobody idle

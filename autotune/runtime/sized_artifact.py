@@ -61,7 +61,7 @@ class SizedManifest:
         return tuple(bucket.image for bucket in self.buckets)
 
     def to_json(self) -> str:
-        """Canonical JSON, parsed back by :meth:`from_json`."""
+        """Return the canonical JSON, parsed back by :meth:`from_json`."""
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     @staticmethod
@@ -95,7 +95,7 @@ def save(model: SizedModel, path: str | os.PathLike[str]) -> None:
 
 
 def unpacked_sizes(manifest: SizedManifest, contents: ContentsReader) -> SizedModel:
-    """The model of a manifest, with everything checked that is read; raises ArtifactError."""
+    """Return the model of a manifest, with everything checked that is read; raises ArtifactError."""
     buckets = tuple(
         SizeBucket(_mapping(each.sizes), each.given, tuple(output.axes for output in each.outputs))
         for each in manifest.buckets

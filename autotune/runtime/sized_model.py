@@ -32,7 +32,7 @@ class SizedTensor:
         return tuple(map(parse_axis, self.axes))
 
     def spec(self, sizes: Mapping[str, int]) -> TensorSpec:
-        """The tensor for such sizes."""
+        """Return the tensor for such sizes."""
         return TensorSpec(self.name, extents(self.shape, sizes), self.dtype)
 
     def __str__(self) -> str:
@@ -71,7 +71,8 @@ class SizedModel:
         return sizes_of(self.buckets, self.least)
 
     def bucket_of(self, real: Mapping[str, int]) -> int:
-        """The number of the bucket that a request of such sizes takes. Raises InputError for sizes out of range."""
+        """Return the number of the bucket that a request of such sizes takes. Raises InputError for
+        sizes out of range."""
         chosen = []
         for symbol, compiled in self.sizes.items():
             at = bisect_left(compiled, real[symbol])
@@ -116,7 +117,7 @@ class SizedModel:
 
 
 def with_shared_constants(images: Sequence[ModuleImage]) -> tuple[ModuleImage, ...]:
-    """The images with equal constants as one array, as those of an artifact are."""
+    """Return the images with equal constants as one array, as those of an artifact are."""
     found: dict[tuple[tuple[int, ...], str, str], NDArray[Any]] = {}
 
     def shared(array: NDArray[Any]) -> NDArray[Any]:
@@ -127,7 +128,7 @@ def with_shared_constants(images: Sequence[ModuleImage]) -> tuple[ModuleImage, .
 
 
 def sizes_of(buckets: Sequence[SizeBucket], symbols: Mapping[str, int]) -> dict[str, list[int]]:
-    """Sizes of each symbol that there are buckets of, ascending."""
+    """Return sizes of each symbol that there are buckets of, ascending."""
     return {symbol: sorted({bucket.sizes.get(symbol, 0) for bucket in buckets}) for symbol in symbols}
 
 

@@ -87,12 +87,12 @@ class SizedModule:
         return self.module(0).threads
 
     def specs(self, sizes: Mapping[str, int] | None = None) -> tuple[TensorSpec, ...]:
-        """The inputs of a request of such sizes; the largest there may be, where none is given."""
+        """Return the inputs of a request of such sizes; the largest there may be, where none is given."""
         largest = {symbol: compiled[-1] for symbol, compiled in self.sizes.items()}
         return tuple(tensor.spec({**largest, **(sizes or {})}) for tensor in self.inputs)
 
     def module(self, bucket: int) -> Module:
-        """The module of a bucket, by its number in ``model.buckets``; its arrays have the bucket's sizes."""
+        """Return the module of a bucket, by its number in ``model.buckets``; its arrays have the bucket's sizes."""
         return self._place(bucket).module
 
     def __call__(self, *arrays: Any) -> list[NDArray[Any]]:
@@ -116,7 +116,7 @@ class SizedModule:
         return dict(zip(self._model.outputs, found, strict=True))
 
     def time(self, inputs: Mapping[str, Any], *, warmup: int = 1, repeat: int = 10) -> NDArray[np.int64]:
-        """Nanoseconds of each of ``repeat`` runs, with what it takes to copy a request in and out."""
+        """Return nanoseconds of each of ``repeat`` runs, with what it takes to copy a request in and out."""
         for _ in range(warmup):
             self.run(inputs)
         times = []
@@ -197,7 +197,7 @@ class SizedModule:
         return plan
 
     def _beyond(self, real: dict[str, int], compiled: Callable[[dict[str, int]], ModuleImage]) -> Place:
-        """The model compiled for exactly these sizes; the last ``kept`` of such are kept."""
+        """Return the model compiled for exactly these sizes; the last ``kept`` of such are kept."""
         key = tuple(real.values())
         with self._missing:
             place = self._missed.pop(key, None)
@@ -217,7 +217,7 @@ class SizedModule:
             return place
 
     def _sizes(self, given: Sequence[NDArray[Any]]) -> dict[str, int]:
-        """Sizes of a request; raises InputError where its arrays contradict one another."""
+        """Return sizes of a request; raises InputError where its arrays contradict one another."""
         if len(given) != len(self.inputs):
             listed = "; ".join(map(str, self.inputs))
             raise InputError(
@@ -234,7 +234,7 @@ class SizedModule:
         return real
 
     def _solved(self, given: Sequence[NDArray[Any]]) -> dict[str, int]:
-        """The size of each symbol by the first axis that says it; sums say what is left of them."""
+        """Return the size of each symbol by the first axis that says it; sums say what is left of them."""
         real: dict[str, int] = {}
         sums: list[tuple[str, int]] = []
         for array, (shape, _) in zip(given, self._shapes, strict=True):
@@ -261,7 +261,7 @@ class _AsTheyAre(Memory):
 
 
 def _in_one_place(images: Sequence[ModuleImage]) -> tuple[ModuleImage, ...]:
-    """The images with the constants that they share on pages of their own, each once."""
+    """Return the images with the constants that they share on pages of their own, each once."""
     places = {_where(array): array for image in images for array in image.constants}
     shared = dict(zip(places, HOST_MEMORY.constants(list(places.values())), strict=True))
     return tuple(

@@ -53,7 +53,7 @@ class Cut:
         return None if shape == extents(axes, sizes) else Cut(factors, slices, shape)
 
     def part(self, array: NDArray[Any], memory: Recycled) -> NDArray[Any]:
-        """The part, in memory of its own."""
+        """Return the part, in memory of its own."""
         part = array.reshape(self.factors)[self.slices]
         found = memory.array(part.shape, array.dtype)
         found[...] = part
@@ -74,7 +74,7 @@ class Place:
     waiting: list[Workspace] = field(default_factory=list)
 
     def workspace(self) -> Workspace:
-        """One that no other request has; it is given back to ``waiting``."""
+        """Return one that no other request has; it is given back to ``waiting``."""
         try:
             return self.waiting.pop()
         except IndexError:
@@ -96,10 +96,10 @@ class Plan:
     given: tuple[NDArray[np.int64], ...]
     cuts: tuple[Cut | None, ...]
     is_whole: bool
-    """Whether a request has exactly the bucket's sizes."""
+    """True if a request has exactly the bucket's sizes."""
 
     def run(self, arrays: tuple[NDArray[Any], ...]) -> Arrays:
-        """The outputs of a request, freshly allocated; raises what the module does."""
+        """Return the outputs of a request, freshly allocated; raises what the module does."""
         if self.is_whole:
             return self.place.module.call((*arrays, *self.given), None)
         workspace = self.place.workspace()

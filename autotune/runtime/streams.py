@@ -63,7 +63,7 @@ class Streams:
         return len(self._running), self._requests.waiting
 
     def _counted(self, call: Call[_Result]) -> Call[_Result]:
-        """The call, counted as running while it does."""
+        """Return the call, counted as running while it does."""
 
         def run(request: Request[_Result]) -> _Result:
             self._running.append(None)

@@ -35,7 +35,7 @@ class VariantsManifest:
     variants: tuple[Manifest, ...]
 
     def to_json(self) -> str:
-        """Canonical JSON, parsed back by :meth:`from_json`."""
+        """Return the canonical JSON, parsed back by :meth:`from_json`."""
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     @staticmethod
@@ -73,7 +73,8 @@ def label(target: Target) -> str:
 
 
 def choose(targets: Sequence[Target], wanted: str | None = None) -> int:
-    """The number of the most capable target that this machine can run, or of the one that is ``wanted`` by its label.
+    """Return the number of the most capable target that this machine can run, or of the one that is
+    ``wanted`` by its label.
 
     GPUs come first, then the processor with the widest vectors and the most instruction sets, then other devices.
     Raises ArtifactError with all targets where none fits, UsageError for one that is not among them.

@@ -132,7 +132,7 @@ def _binding_problem(binding: Binding, sizes: dict[str, list[int]]) -> str:
 
 
 def _symbol_problems(image: ModuleImage) -> Iterator[str]:
-    """Commands whose symbol their object does not define; damaged objects."""
+    """Yield commands whose symbol their object does not define; damaged objects."""
     defined = []
     for index, data in enumerate(image.objects):
         try:

@@ -31,11 +31,11 @@ class EndToEnd:
     def wanted(
         cls, tolerance: float, model: Model, shapes: Shapes | None = None, seed: int = 0
     ) -> EndToEnd | None:
-        """The check, where more error is tolerated than by default; the rest is about as exact as float32."""
+        """Return the check, where more error is tolerated than by default; the rest is about as exact as float32."""
         return cls(model, shapes, seed) if tolerance > TOLERANCE else None
 
     def error(self, image: ModuleImage) -> float | None:
-        """The largest difference over the largest magnitude of an output, for random inputs.
+        """Return the largest difference over the largest magnitude of an output, for random inputs.
 
         None where this machine cannot run the image, or the model has no outputs of floating point.
         """
@@ -52,13 +52,13 @@ class EndToEnd:
 
 
 def checked(done: Compilation, model: Model) -> Compilation:
-    """A compilation with its error from end to end, where more is tolerated than by default."""
+    """Return a compilation with its error from end to end, where more is tolerated than by default."""
     check = EndToEnd.wanted(done.tolerance, model, done.shapes)
     return done if check is None else replace(done, error=check.error(done.image))
 
 
 def in_words(error: float) -> str:
-    """A line for users.
+    """Return a line for users.
 
     >>> in_words(0.00208)
     'error from end to end 0.21 % of the largest result, against float32 and for random inputs'

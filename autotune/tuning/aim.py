@@ -45,7 +45,7 @@ class Aim:
 
 
 def _norm(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The augmented Chebyshev norm [n] of weighted values, each objective from 0 to 1."""
+    """Return the augmented Chebyshev norm [n] of weighted values, each objective from 0 to 1."""
     if not len(values):
         return np.zeros(0)
     least, most = values.min(axis=0), values.max(axis=0)

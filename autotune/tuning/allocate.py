@@ -35,7 +35,7 @@ class Allocator:
         self._explore = explore
 
     def choose(self, busy: Container[str] = ()) -> Task | None:
-        """The task of the next turn, of those whose workload is not ``busy``; None when all are finished."""
+        """Return the task of the next turn, of those whose workload is not ``busy``; None when all are finished."""
         weights = self._sites.weights()
         open_tasks = [task for task in self._open(weights) if task.workload.key not in busy]
         if not open_tasks:
@@ -64,7 +64,7 @@ class Allocator:
         return rising if rising or self._stop_on_plateau else unfinished
 
     def _gain(self, task: Task, weight: float) -> float:
-        """Expected gain of one more run of ``task``, in ns of the model's latency."""
+        """Return the expected gain of one more run of ``task``, in ns of the model's latency."""
         runs, best = len(task.curve), task.best_ns
         if not np.isfinite(best):
             return float("inf")  # nothing works yet: the model needs it before anything else
@@ -74,7 +74,7 @@ class Allocator:
         return weight * (ALPHA * seen + (1 - ALPHA) * hoped)
 
     def _similar(self, task: Task) -> float:
-        """Latency of ``task`` at the best FLOP rate of any task of its kind, in ns."""
+        """Return the latency of ``task`` at the best FLOP rate of any task of its kind, in ns."""
         rates = [
             other.workload.flops / other.best_ns
             for other in self._tasks

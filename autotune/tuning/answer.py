@@ -45,7 +45,8 @@ class Answer:
 
     @property
     def divided(self) -> bool:
-        """Whether the model runs the dispatches of another algorithm instead, which have answers of their own."""
+        """Return whether the model runs the dispatches of another algorithm instead, which have answers
+        of their own."""
         return self.ranking is not None and self.ranking.chosen.steps is not None
 
     @property

@@ -58,7 +58,7 @@ def model_folder() -> Path:
 
 
 def cost_model_registry() -> Registry:
-    """The models in that folder, and those that come with the package."""
+    """Return the models in that folder, and those that come with the package."""
     from cost_models.builtin import SHIPPED
     from cost_models.registry import Registry
 
@@ -155,7 +155,7 @@ def tune(
 
 
 def shown_to(progress: Progress | None, callback: Callback | None, *, quiet: bool) -> Progress:
-    """Everything that hears of the job."""
+    """Return everything that hears of the job."""
     from autotune.tuning.events import Calls, Several
     from autotune.tuning.progress import display
     from autotune.tuning.status import Progress
@@ -173,7 +173,7 @@ def builders_for(target: Target, *, allow_oversubscription: bool = False) -> int
 
 
 def runnable(target: Target) -> Target:
-    """The target, if this machine can run its code; raises UsageError otherwise."""
+    """Return the target, if this machine can run its code; raises UsageError otherwise."""
     if target.group_items:
         return _on_device(target)
     if not Target.detect().lacks(target):
@@ -185,7 +185,7 @@ def runnable(target: Target) -> Target:
 
 
 def _on_device(target: Target) -> Target:
-    """The target, if it is a device of this machine; raises UsageError otherwise."""
+    """Return the target, if it is a device of this machine; raises UsageError otherwise."""
     from autotune.runtime.device_module import device_for
 
     info = device_for(target)
@@ -199,7 +199,7 @@ def _on_device(target: Target) -> Target:
 
 
 def _prior(target: Target) -> Ranker | None:
-    """The cost model that serves the target: the one in use that reads today's features, or the one built in."""
+    """Return the cost model that serves the target: the one in use that reads today's features, or the one built in."""
     found = cost_model_registry().serving(target)
     return found.ranker if found else None
 
@@ -291,7 +291,7 @@ def compile_with_database(
     verify: bool = False,
     **options: Unpack[CompileOptions],
 ) -> tuple[Compilation, str | None]:
-    """:func:`compile` with everything that explains the result, and where the schedules came from.
+    """Return :func:`compile` with everything that explains the result, and where the schedules came from.
 
     With ``verify`` every schedule is proved by isl first.
     The second value is None when no database was given and the default one does not exist.
@@ -351,7 +351,7 @@ def predict(
 
 
 def _exists(database: DatabaseLike | None) -> bool:
-    """Whether there is a database; a given one is opened, and says what is wrong with it."""
+    """Return whether there is a database; a given one is opened, and says what is wrong with it."""
     return database is not None or os.path.exists(default_database())  # nor where this user may not look
 
 
@@ -380,7 +380,7 @@ def query(
     max_slowdown: float = MAX_SLOWDOWN,
     finite: bool = False,
 ) -> list[Answer]:
-    """The best schedule known for each workload of a model, or of one workload by its key.
+    """Return the best schedule known for each workload of a model, or of one workload by its key.
 
     ``objective`` and ``max_slowdown`` are those of :func:`compile`, which uses what this answers.
     Where another algorithm than the direct one is used, the workloads that it makes of one follow it, each once.
@@ -457,19 +457,21 @@ def query(
 
 
 def _named(text: str, names: Sequence[str], nodes: Sequence[str]) -> bool:
-    """Whether a dispatch, a step of one, or a node has a text in its name."""
+    """Return whether a dispatch, a step of one, or a node has a text in its name."""
     return any(text in name for name in (*names, *nodes))
 
 
 def _spaces(store: Database, workload: AnyWorkload, target: Target) -> list[str]:
-    """The spaces in which a program of a user's own was tuned here: one a schedule function; one unknown if none."""
+    """Return the spaces in which a program of a user's own was tuned here: one a schedule function; one
+    unknown if none."""
     return store.tuned_spaces(workload.key, target.key) or [""]
 
 
 def _workloads(
     what: Model, store: Database, target: Target, shapes: Shapes | None
 ) -> tuple[list[Asked], Partition | None]:
-    """Each workload with its dispatches and the model's nodes that they come from; the model in parts, if it is one."""
+    """Return each workload with its dispatches and the model's nodes that they come from; the model in
+    parts, if it is one."""
     from autotune.compiler import divide
     from autotune.graph.program import parse_workload
 
@@ -493,7 +495,7 @@ def _workloads(
 
 
 def is_key(text: str) -> bool:
-    """Whether a text can be the key of a workload, or the beginning of one."""
+    """Return whether a text can be the key of a workload, or the beginning of one."""
     return 6 <= len(text) <= 64 and set(text) <= set("0123456789abcdef")
 
 
@@ -545,7 +547,7 @@ def retrain(
 
 
 def _remembered() -> list[str]:
-    """The databases that the model in use learnt from; recordings are given anew."""
+    """Return the databases that the model in use learnt from; recordings are given anew."""
     registry = cost_model_registry()
     name = registry.current()
     sources = registry.manifest(name).sources if name else ()

@@ -30,7 +30,7 @@ class Entry:
 
 
 def entries(asked: Sequence[Asked], plan: Plan) -> list[Entry]:
-    """An entry for each workload, and for each that is divided one of its own: it may be a step elsewhere.
+    """Return an entry for each workload, and for each that is divided one of its own: it may be a step elsewhere.
 
     Steps that several share, or that were asked for themselves, are one entry.
     """

@@ -55,7 +55,7 @@ class Budget:
 
     @staticmethod
     def of(value: Budget | str) -> Budget:
-        """A budget, or the time budget of a text; raises UsageError for anything else."""
+        """Return a budget, or the time budget of a text; raises UsageError for anything else."""
         return value if isinstance(value, Budget) else Budget(value)
 
     def __repr__(self) -> str:
@@ -72,7 +72,7 @@ class Budget:
 
 
 def _seconds(text: str) -> float:
-    """Seconds of a text such as ``90s``; raises UsageError."""
+    """Return seconds of a text such as ``90s``; raises UsageError."""
     parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text) if isinstance(text, str) else []
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise UsageError(
@@ -82,7 +82,7 @@ def _seconds(text: str) -> float:
 
 
 def _time_text(seconds: float) -> str:
-    """The text of a time budget."""
+    """Return the text of a time budget."""
     whole, fraction = divmod(seconds, 1.0)
     minutes, rest = divmod(int(whole), 60)
     hours, minutes = divmod(minutes, 60)
@@ -149,7 +149,7 @@ class Meter:
             self.reserve_s = max(self.reserve_s, min(seconds, _MOST_KEPT * self.budget.limit_s))
 
     def over(self, share: float) -> Callable[[], bool]:
-        """Asks whether this share of the seconds that are left now has passed."""
+        """Return asks whether this share of the seconds that are left now has passed."""
         if self.budget.limit_s is None:
             return lambda: False
         end = (1.0 - share) * self.left_s
@@ -157,7 +157,7 @@ class Meter:
 
     @property
     def spent(self) -> bool:
-        """Whether the search has to end."""
+        """Return whether the search has to end."""
         return self.trials_left < 1 or self.seconds_left <= 0
 
 

@@ -87,7 +87,7 @@ class CheckReport:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """All of it; ratios are latencies now over those of the locked code."""
+        """Return all of it; ratios are latencies now over those of the locked code."""
         return {
             "workloads": self.workloads,
             "slower_than": self.slower_than,
@@ -146,7 +146,7 @@ def _rounds(asked: int) -> Rounds:
 
 
 def _reference(lock: Lock, path: Path | None, changed: Sequence[LockedSchedule]) -> ModuleImage:
-    """The artifact with the code that was locked."""
+    """Return the artifact with the code that was locked."""
     from autotune.runtime import artifact
 
     many = f"{len(changed)} of {len(lock.schedules)}"

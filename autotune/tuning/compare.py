@@ -100,13 +100,14 @@ class Comparing:
         return True
 
     def _open_options(self, site: Site) -> list[Option]:
-        """The default, then those that may be the fastest and the plain one, fastest first, as far as they work."""
+        """Return the default, then those that may be the fastest and the plain one, fastest first, as
+        far as they work."""
         others = {*self.sites.open_options(site), *(option for option in site.options if option.plain)}
         ranked = sorted(others - {site.default}, key=lambda o: (self.sites.latency(o), o.name))
         return [o for o in (site.default, *ranked) if self.sites.latency(o) < float("inf")]
 
     def _is_news(self, site: Site, options: Sequence[Option]) -> bool:
-        """Whether these were never compared, or one of their dispatches got faster since."""
+        """Return whether these were never compared, or one of their dispatches got faster since."""
         if len(options) < 2:
             return False
         target = self._task_at(site).space.target
@@ -121,7 +122,7 @@ class Comparing:
         return False
 
     def _question(self, site: Site, options: Sequence[Option], code: Code) -> Question:
-        """The options that are as exact as they declare."""
+        """Return the options that are as exact as they declare."""
         candidates, failed = list[Choice](), list[Comparison]()
         seed, target = self._task_at(site).seed, self._task_at(site).space.target
         for option in options:
@@ -138,7 +139,7 @@ class Comparing:
         return Question(OPTION, site.workload.key, target.key, site.names, tuple(candidates), tuple(failed))
 
     def _task_at(self, site: Site) -> Task:
-        """One of the tasks of a site; all have the target and the seed of the job.
+        """Return one of the tasks of a site; all have the target and the seed of the job.
 
         A chain of anchors need not be a task as a whole: none is where one dispatch for all promises nothing.
         """
@@ -163,7 +164,7 @@ class Comparing:
         return True
 
     def _runs(self, tasks: Sequence[Task], plan: Mapping[str, str]) -> list[tuple[Task, list[Run]]]:
-        """The default, what the best plan has and the fastest runs of each task, if any was never compared."""
+        """Return the default, what the best plan has and the fastest runs of each task, if any was never compared."""
         unknown = [task for task in tasks if not task.default_trace]
         built = self.measurer.build([task.candidate(task.default) for task in unknown])
         for task, default in zip(unknown, built, strict=True):
@@ -237,7 +238,7 @@ class Comparing:
     def _best_plan(
         self, questions: Sequence[Question], profiles: Sequence[Profile | None], base: Version
     ) -> int:
-        """The number of the version of which all candidates together make the model surely faster; 0 for none.
+        """Return the number of the version of which all candidates together make the model surely faster; 0 for none.
 
         One test of all of them resolves what none of many, each of a single dispatch, does: small gains add up, and
         what a process draws for each dispatch averages out.
@@ -292,7 +293,7 @@ class Comparing:
         late: Callable[[], bool],
         reasons: dict[Position, str],
     ) -> list[Position]:
-        """Those of the suspects that end a process by themselves; ``reasons`` gets why."""
+        """Return those of the suspects that end a process by themselves; ``reasons`` gets why."""
         rounds, most = Rounds(ROUNDS, ROUNDS, processes=1, every=EVERY), self.model.most - 1
 
         def live(parts: Sequence[Sequence[Position]]) -> list[bool] | None:
@@ -313,7 +314,7 @@ class Comparing:
         return crashing(suspects, live)
 
     def _leave_out(self, questions: Sequence[Question], crashed: Mapping[Position, str]) -> list[Question]:
-        """The questions without candidates that crashed; ``crashed`` says why they did."""
+        """Return the questions without candidates that crashed; ``crashed`` says why they did."""
         self._store_crashes(questions, crashed)
         return [
             question.without({candidate: why for (mine, candidate), why in crashed.items() if mine == number})
@@ -333,7 +334,8 @@ class Comparing:
     def _decide(
         self, question: Question, profiles: Sequence[Profile | None], plan: int, reasons: Sequence[str]
     ) -> int:
-        """The winner: what is surely faster at this site alone, else what the best plan has, unless it seems slower.
+        """Return the winner: what is surely faster at this site alone, else what the best plan has,
+        unless it seems slower.
 
         ``reasons`` says for each candidate why it ended its process, if it did.
         """
@@ -364,7 +366,7 @@ class Comparing:
         return {key: ranking.chosen for key, ranking in self.model.rankings().items()}
 
     def _uses(self, options: Options) -> set[str]:
-        """The workloads that a model with these options executes, as far as the job tunes them."""
+        """Return the workloads that a model with these options executes, as far as the job tunes them."""
         return self.sites.uses(options).keys() & self.sites.task_of.keys()
 
     def _best(self, task: Task) -> Run | None:
@@ -372,12 +374,13 @@ class Comparing:
         return None if isinstance(found, Miss) else found
 
     def _code(self, keys: Iterable[str]) -> dict[str, Built]:
-        """The code of the schedules that a compilation would use now, by workload key."""
+        """Return the code of the schedules that a compilation would use now, by workload key."""
         return code_in_use([self.sites.task_of[key] for key in sorted(keys)], self.database, self.measurer)
 
 
 def _settled(questions: Sequence[Question], profiles: Sequence[Profile | None]) -> list[int]:
-    """The numbers of the versions in which nothing may win any more: no candidate, and not all of them together."""
+    """Return the numbers of the versions in which nothing may win any more: no candidate, and not all of
+    them together."""
     incumbent = profiles[0]
     if incumbent is None:
         return []
@@ -400,13 +403,14 @@ def _seems_faster(mine: Series | None, incumbent: Series | None) -> bool:
 
 
 def close_behind(rows: Sequence[Comparison]) -> frozenset[str]:
-    """The names of the fastest options: at most :data:`KEPT`, that took at most :data:`LOSING` times the least."""
+    """Return the names of the fastest options: at most :data:`KEPT`, that took at most :data:`LOSING`
+    times the least."""
     took = sorted((row.latency.median_ns, row.name) for row in rows if row.latency is not None)
     return frozenset(name for ns, name in took[:KEPT] if ns <= LOSING * took[0][0])
 
 
 def code_in_use(tasks: Iterable[Task], database: Database, measurer: Measurer) -> dict[str, Built]:
-    """The code of the schedules that a compilation would use now, by workload key, where there are any."""
+    """Return the code of the schedules that a compilation would use now, by workload key, where there are any."""
     known = [(task, database.best(task.key.workload, task.key.target, task.key.space)) for task in tasks]
     runs = [(task, run) for task, run in known if not isinstance(run, Miss)]
     built = code_of(runs, measurer)
@@ -414,7 +418,7 @@ def code_in_use(tasks: Iterable[Task], database: Database, measurer: Measurer) -
 
 
 def code_of(runs: Sequence[tuple[Task, Run]], measurer: Measurer) -> list[Built]:
-    """The code of runs of some tasks: kept from when they were measured, else built again, all together."""
+    """Return the code of runs of some tasks: kept from when they were measured, else built again, all together."""
     missing = {
         (task.workload.key, run.trace_key): task.candidate(run.config)
         for task, run in runs

@@ -11,7 +11,7 @@ T = TypeVar("T")
 def crashing(
     versions: Sequence[Sequence[T]], live: Callable[[Sequence[Sequence[T]]], Sequence[bool] | None]
 ) -> list[T]:
-    """The candidates that end a process by themselves, found by halves; ``versions`` are those that ended one.
+    """Return the candidates that end a process by themselves, found by halves; ``versions`` are those that ended one.
 
     ``live`` has versions with fewer candidates take turns and says which of them live, or None without time for it:
     then all that are still suspected count.

@@ -70,7 +70,7 @@ def expected_of(program: DeviceProgram, devices: Mapping[str, Device]) -> Expect
 
 
 def touched_bytes(images: Iterable[ModuleImage]) -> int:
-    """Bytes that runs of images read and write: constants, inputs, outputs and what lies between."""
+    """Return bytes that runs of images read and write: constants, inputs, outputs and what lies between."""
     return sum(
         sum(array.nbytes for array in image.constants)
         + sum(spec.nbytes for spec in (*image.inputs, *image.outputs))
@@ -80,7 +80,7 @@ def touched_bytes(images: Iterable[ModuleImage]) -> int:
 
 
 def rates_of(devices: Mapping[str, Device], nbytes: int = 0) -> dict[str, DeviceRates]:
-    """The rates of devices that work together: each has work handed over from another, where there is one.
+    """Return the rates of devices that work together: each has work handed over from another, where there is one.
 
     ``nbytes`` are those that a run of the model reads and writes: what the caller needs is not in its caches after it.
     """
@@ -107,12 +107,12 @@ def around(rates: Mapping[str, DeviceRates]) -> float:
 
 
 def whole_seconds(device: Device, image: ModuleImage) -> float:
-    """Seconds of an image on a device, as a quiet moment has it; raises as a submission does."""
+    """Return seconds of an image on a device, as a quiet moment has it; raises as a submission does."""
     return _Bench(device, image).whole()
 
 
 def image_times(device: Device, image: ModuleImage) -> ImageTimes:
-    """The same, and of each of its dispatches.
+    """Return the same, and of each of its dispatches.
 
     Dispatches are submitted one by one; what that takes beside them is known from their sum, which is more than the
     whole.
@@ -155,7 +155,7 @@ class _Bench:
         return self._seconds(self._loaded.record_each("timed"))
 
     def _seconds(self, recorded: Sequence[CommandBuffer]) -> list[float]:
-        """The time of each of some command buffers that run after another."""
+        """Return the time of each of some command buffers that run after another."""
         rows = [self._row(recorded) for _ in range(_WARM_UP + _TIMES)]
         return [float(seconds) for seconds in np.quantile(rows[_WARM_UP:], _TYPICAL, axis=0)]
 

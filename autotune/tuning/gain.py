@@ -54,7 +54,7 @@ class Gain:
         return f"{before} untuned, {after} tuned (medians of {many}): {self.ratio}{few}{exact}"
 
     def to_json(self) -> dict[str, Any]:
-        """The ratio's values, and latencies in ns."""
+        """Return the ratio's values, and latencies in ns."""
         return {
             **self.ratio.to_json(),
             "before": asdict(self.before),

@@ -98,7 +98,7 @@ class InModelReader:
         return found
 
     def options(self) -> list[Options]:
-        """The options in use, and as long as there are such, the next ones that may be faster."""
+        """Return the options in use, and as long as there are such, the next ones that may be faster."""
         used = {key: ranking.chosen for key, ranking in self.model.rankings().items()}
         alternatives = {
             site.workload.key: [o for o in self.sites.open_options(site) if o != used.get(site.workload.key)]
@@ -111,7 +111,8 @@ class InModelReader:
         return [used, *({**used, **other} for other in others)]
 
     def _groups(self, candidates: Candidates, plans: Sequence[PlanVersion]) -> list[_Group]:
-        """Candidates by the first of the model's options that execute their workloads, with the plans of these."""
+        """Return candidates by the first of the model's options that execute their workloads, with the
+        plans of these."""
         groups, left = list[_Group](), dict(candidates)
         for number, options in enumerate(self.options()):
             uses = self.sites.uses(options)
@@ -123,12 +124,12 @@ class InModelReader:
         return groups
 
     def _defaults(self, workloads: Iterable[str]) -> Code:
-        """The code of default schedules, as far as it was built."""
+        """Return the code of default schedules, as far as it was built."""
         tasks = [self.sites.task_of[key] for key in workloads if key in self.sites.task_of]
         return {task.workload.key: task.default_code for task in tasks if task.default_code}
 
     def _batches(self, groups: Sequence[_Group]) -> list[list[_Group]]:
-        """Those that are read in one process, as far as there is memory."""
+        """Return those that are read in one process, as far as there is memory."""
         batches: list[list[_Group]] = []
         for group in groups:
             if batches and sum(len(g.versions) for g in (*batches[-1], group)) <= self.model.most:
@@ -207,7 +208,7 @@ class _Group:
 
 
 def _transposed(candidates: Candidates) -> list[Code]:
-    """One candidate of each workload, then the next of each, and so on."""
+    """Return one candidate of each workload, then the next of each, and so on."""
     count = max(map(len, candidates.values()), default=0)
     return [{key: found[n] for key, found in candidates.items() if n < len(found)} for n in range(count)]
 

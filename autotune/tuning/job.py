@@ -337,7 +337,7 @@ class Job:
 
     @property
     def _is_short(self) -> bool:
-        """Whether there is no time for options that are not used."""
+        """Return whether there is no time for options that are not used."""
         limit = self.budget.limit_s
         return limit is not None and limit < _EARLIEST_S
 
@@ -415,7 +415,7 @@ class Job:
         )
 
     def _rows(self, sites: Sites, rankings: Mapping[str, Ranking]) -> tuple[DispatchRow, ...]:
-        """The tasks that the model needs now."""
+        """Return the tasks that the model needs now."""
         uses = sites.uses({key: ranking.chosen for key, ranking in rankings.items()})
         tasks = [(task, uses[key]) for key, task in sites.task_of.items() if key in uses]
         return tuple(self._row(task, count, rankings) for task, count in tasks)
@@ -447,20 +447,20 @@ class Job:
         )
 
     def _nodes(self, task: Task) -> tuple[str, ...]:
-        """The model's nodes that a task's dispatches come from; steps are named after their dispatch."""
+        """Return the model's nodes that a task's dispatches come from; steps are named after their dispatch."""
         dispatches = dict.fromkeys(name.partition("/")[0] for name in task.names)
         return tuple(dict.fromkeys(node for name in dispatches for node in self.origins.get(name, ())))
 
 
 def owner() -> str:
-    """A name for this process: host, process id and start time, as the system uses process ids again."""
+    """Return a name for this process: host, process id and start time, as the system uses process ids again."""
     import psutil
 
     return f"{platform.node()}:{os.getpid()}:{psutil.Process().create_time():.2f}"
 
 
 def alive(name: str) -> bool:
-    """Whether the process that :func:`owner` named still runs; one on another host counts as running."""
+    """Return whether the process that :func:`owner` named still runs; one on another host counts as running."""
     import psutil
 
     host, pid, started = name.rsplit(":", 2)
@@ -472,7 +472,7 @@ def alive(name: str) -> bool:
 
 
 def versions(target: Target) -> str:
-    """Versions of what produces and times code, and what was measured of the machine, as JSON."""
+    """Return versions of what produces and times code, and what was measured of the machine, as JSON."""
     kept = calibrated.find(target)
     measured = {} if kept is None else {"machine": {k: float(f"{v:.4g}") for k, v in kept.trusted.items()}}
     return json.dumps({**versions_of(("autotune", "llvmlite", "numpy")), **measured})

@@ -130,7 +130,7 @@ class Notebook(Progress):
         self._handle.update(self._html(shown))
 
     def _html(self, shown: Screen | str) -> Any:
-        """Rich's picture of it as HTML."""
+        """Return Rich's picture of it as HTML."""
         from IPython.display import HTML
 
         console = Console(
@@ -142,7 +142,7 @@ class Notebook(Progress):
 
 
 def in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook."""
+    """Return whether this process is the kernel of a notebook."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return any(kind.__name__ == "ZMQInteractiveShell" for kind in type(shell).__mro__)

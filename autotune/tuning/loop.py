@@ -46,7 +46,7 @@ class RunStore(Protocol):
         """Keep what whole plans took inside a model."""
 
     def readings(self, key: Key) -> list[Reading]:
-        """All that was kept of a key."""
+        """Return all that was kept of a key."""
 
 
 GENERATION = 8
@@ -156,7 +156,7 @@ class TuningLoop:
             turns = upcoming
 
     def _ask_ahead(self, building: Sequence[Turn]) -> list[Turn]:
-        """The batch after the one that is being built: asking takes no time where builders are waited for.
+        """Return the batch after the one that is being built: asking takes no time where builders are waited for.
 
         None where it would be another if the batch before it was known: while defaults are built, where candidates
         count by what they take alone, and where they are read inside the model next.
@@ -222,7 +222,7 @@ class TuningLoop:
                 self._tell(turn, turn.proposal, built.trace_key)
 
     def _plans(self, several: Sequence[Options]) -> list[tuple[PlanProposal, PlanVersion]]:
-        """Plans to read beside what waits: of the options in use, and one of each other that is open."""
+        """Return plans to read beside what waits: of the options in use, and one of each other that is open."""
         if self.plan_search is None:
             return []
         code = {task.workload.key: task.built for task in self.tasks}
@@ -275,7 +275,7 @@ class TuningLoop:
         return self.meter.trials_left < 1 or sum(len(task.known) for task in self.tasks) >= self.least
 
     def _is_late(self) -> bool:
-        """Whether time is left only to read what waits now inside the model, not for another batch."""
+        """Return whether time is left only to read what waits now inside the model, not for another batch."""
         if self.reader is None or not self.waiting:
             return False
         most = max(Counter(turn.task.workload.key for turn, _ in self.waiting).values())
@@ -288,7 +288,7 @@ class TuningLoop:
         return max(_PROCESS_S, _PROCESS * self._pace_s)
 
     def measure(self, turn: Turn, built: Built) -> Measurement | None:
-        """The outcome; None, also for all that follow, where there is nothing to check candidates against."""
+        """Return the outcome; None, also for all that follow, where there is nothing to check candidates against."""
         task = turn.task
         if refused := task.refused(built, turn.origin):
             return refused
@@ -331,7 +331,7 @@ class TuningLoop:
         return []
 
     def _propose(self, task: Task, count: int) -> list[Turn]:
-        """New candidates of a task: what was found for near workloads, and what its search asks for.
+        """Return the new candidates of a task: what was found for near workloads, and what its search asks for.
 
         The former come first or, where a model of earlier jobs guides the search, take turns with its favourites: it
         knows of near workloads too.
@@ -388,7 +388,7 @@ class TuningLoop:
         return run
 
     def _store(self, runs: Sequence[Run]) -> list[Run]:
-        """Those that were not known."""
+        """Return those that were not known."""
         return [run for run in runs if self.store.record(run)]
 
 

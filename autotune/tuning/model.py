@@ -41,7 +41,7 @@ their way); the fewest and the most of them."""
 
 @collector_paused()
 def work_of(parts: Partition, target: Target, preference: Preference) -> tuple[list[Subject], list[Site]]:
-    """The workloads to tune: those that the untuned model executes, then those of other options; and the sites.
+    """Return the workloads to tune: those that the untuned model executes, then those of other options; and the sites.
 
     Options whose estimates promise nothing are left out.
     """
@@ -60,7 +60,8 @@ def work_of(parts: Partition, target: Target, preference: Preference) -> tuple[l
 
 
 def _subjects(sites: Sequence[Site], target: Target) -> list[Subject]:
-    """The distinct workloads of all options, those of the defaults first, each with the dispatches that execute it."""
+    """Return the distinct workloads of all options, those of the defaults first, each with the
+    dispatches that execute it."""
     later = [(site, option) for site in sites for option in site.options[1:]]
     names: dict[Workload, list[str]] = {}
     for site, option in [*((site, site.default) for site in sites), *later]:
@@ -73,7 +74,7 @@ def _subjects(sites: Sequence[Site], target: Target) -> list[Subject]:
 
 
 def subject_of(workload: Workload, target: Target, names: tuple[str, ...]) -> Subject:
-    """One workload with its space and its default schedule."""
+    """Return one workload with its space and its default schedule."""
     from cost_models import analytic
     from search_spaces.spaces import space_for
 
@@ -119,7 +120,7 @@ class MeasuredModel:
         self._defaults: dict[str, BuiltWorkload] = {}
 
     def rankings(self) -> dict[str, Ranking]:
-        """The options as a compilation ranks them now; another job may work on the same model."""
+        """Return the options as a compilation ranks them now; another job may work on the same model."""
         return rank(distinct_workloads(self._parts), self._target, self._database, self._preference)
 
     def read(
@@ -152,7 +153,7 @@ class MeasuredModel:
         return plan_of(workloads, self._target, self._database, self._preference)
 
     def gain(self, untuned: Code, tuned: Code, out_of_time: Callable[[], bool]) -> Gain | None:
-        """The model untuned, and as a compilation would make it now, in several fresh processes.
+        """Return the model untuned, and as a compilation would make it now, in several fresh processes.
 
         ``untuned`` and ``tuned`` are code that is there already. If so asked, the latter's error comes along.
         """
@@ -169,7 +170,7 @@ class MeasuredModel:
         return replace(found, error=self._check.error(after))
 
     def _planned(self, plan: Plan, tuned: Code) -> ModuleImage:
-        """The model by a plan, of ``tuned`` code where that is the plan's."""
+        """Return the model by a plan, of ``tuned`` code where that is the plan's."""
         parts = plan.apply(self._parts)
         schedules = [plan.schedules[workload.key] for workload in distinct_workloads(parts)]
         known = {
@@ -213,14 +214,14 @@ class _Common:
         self._code: dict[tuple[str, str], BuiltWorkload] = {}
 
     def divided(self, options: Options) -> _Divided:
-        """The model with some options."""
+        """Return the model with some options."""
         names = frozenset((key, option.name) for key, option in options.items())
         if names not in self._divided:
             self._divided[names] = _Divided(substitute(self._parts, options))
         return self._divided[names]
 
     def code(self, workload: Workload, built: Built) -> BuiltWorkload:
-        """Built code of a workload."""
+        """Return the built code of a workload."""
         key = workload.key, built.trace_key
         if key not in self._code:
             planned = Planned(workload, Trace.from_json(built.trace_json), GIVEN)

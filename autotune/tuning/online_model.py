@@ -56,7 +56,7 @@ class OnlineModel:
 
     @property
     def trained(self) -> bool:
-        """Whether there is a model of earlier jobs."""
+        """Return whether there is a model of earlier jobs."""
         return self._prior is not None
 
     def observe(self, space: Space, configs: Sequence[Config], latency_ns: Sequence[float]) -> None:
@@ -80,7 +80,7 @@ class OnlineModel:
         return True
 
     def _train(self, groups: Sequence[_Group], knobs: tuple[str, ...]) -> Any:
-        """A booster over the newest runs of workloads that have some to compare."""
+        """Return a booster over the newest runs of workloads that have some to compare."""
         share = max(32, _ROWS // len(groups))
         parts, before, latency, number = [], [], [], []
         for index, group in enumerate(groups):
@@ -93,19 +93,20 @@ class OnlineModel:
         return _train(np.vstack(parts), np.asarray(latency), np.asarray(number), np.concatenate(before))
 
     def _before(self, features: Matrix) -> NDArray[Any]:
-        """Scores [n] of what was known before the job."""
+        """Return scores [n] of what was known before the job."""
         from cost_models.ranker import analytic_scores
 
         return analytic_scores(features) if self._prior is None else self._prior.predict(features)
 
     def features(self, space: Space, population: Population) -> Matrix:
-        """The rows that :meth:`score` reads, float32 [n, F]."""
+        """Return the rows that :meth:`score` reads, float32 [n, F]."""
         from cost_models import features
 
         return features.extract(space, population)
 
     def score(self, space: Space, population: Population, features: Matrix) -> NDArray[Any]:
-        """Scores [n], the higher the faster: what was known before and what was learned, by how much that was."""
+        """Return scores [n], the higher the faster: what was known before and what was learned, by how
+        much that was."""
         before = self._before(features)
         if self._booster is None:
             return before
@@ -120,7 +121,7 @@ class OnlineModel:
 def _train(
     x: Matrix, latency: NDArray[np.float64], groups: NDArray[np.int64], before: NDArray[np.float32]
 ) -> Any:
-    """A ranking booster that starts from the scores ``before``, small enough to be trained in a turn.
+    """Return a ranking booster that starts from the scores ``before``, small enough to be trained in a turn.
 
     On one thread: those of so small a job wait for each other, which on a busy machine made 50 ms three seconds.
     """

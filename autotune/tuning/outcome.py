@@ -39,7 +39,7 @@ class Measurement:
 
 
 def of_exception(error: BaseException, *, running: bool) -> Measurement:
-    """The outcome of a candidate whose building (or ``running``) raised ``error``."""
+    """Return the outcome of a candidate whose building (or ``running``) raised ``error``."""
     if isinstance(error, ScheduleError | KnobError | LoweringError):
         return Measurement(Outcome.ILLEGAL, message=_first_line(error))
     if isinstance(error, MemoryError):
@@ -59,14 +59,14 @@ def _first_line(error: BaseException) -> str:
 
 
 def _bug(error: BaseException) -> str:
-    """An exception that nobody raised on purpose: say where, so that it can be found and repaired."""
+    """Return an exception that nobody raised on purpose: say where, so that it can be found and repaired."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}: {_first_line(error)}{where}"
 
 
 def of_death(death: Died) -> Measurement:
-    """The outcome of a candidate during which its worker process ended."""
+    """Return the outcome of a candidate during which its worker process ended."""
     outcome = Outcome.TIMEOUT if death.timed_out else Outcome.CRASHED
     if death.out_of_memory:
         outcome = Outcome.OUT_OF_MEMORY
@@ -74,7 +74,7 @@ def of_death(death: Died) -> Measurement:
 
 
 def of_difference(error: float, tolerance: float) -> Measurement:
-    """The outcome of a candidate whose output is too far from the reference."""
+    """Return the outcome of a candidate whose output is too far from the reference."""
     message = f"relative error {error:.3g} is above the tolerance {tolerance:.3g}"
     return Measurement(Outcome.WRONG_RESULT, error=error, message=message)
 

@@ -28,7 +28,7 @@ Readings = NDArray[np.float64]
 
 
 def ratio(candidate: Series, incumbent: Series, each: int = 1) -> Ratio:
-    """The median of the processes' ratios, and an interval that holds the true one with :data:`CONFIDENCE`.
+    """Return the median of the processes' ratios, and an interval that holds the true one with :data:`CONFIDENCE`.
 
     What a slow moment of the machine does to both cancels in the ratio of a round, and the median over the ``each``
     rounds of a process passes over those in which it met only one. A process counts once: where code and arrays lie
@@ -40,19 +40,20 @@ def ratio(candidate: Series, incumbent: Series, each: int = 1) -> Ratio:
 
 
 def _by_process(candidate: Series, incumbent: Series, each: int) -> Series:
-    """The median ratio of each process; the incumbent may have been read in more of them."""
+    """Return the median ratio of each process; the incumbent may have been read in more of them."""
     ratios = candidate / incumbent[: len(candidate)]
     return np.array([np.median(ratios[first : first + each]) for first in range(0, len(ratios), each)])
 
 
 def across_processes(pairs: Sequence[tuple[Readings, Readings]]) -> Ratio:
-    """:func:`ratio` of two versions as a whole; ``pairs`` are [rounds, runs] of each process, the incumbent's first."""
+    """Return :func:`ratio` of two versions as a whole; ``pairs`` are [rounds, runs] of each process, the
+    incumbent's first."""
     rounds = (np.median(after, axis=1) / np.median(before, axis=1) for before, after in pairs)
     return _median(np.array([np.median(ratios) for ratios in rounds]))
 
 
 def total(parts: Sequence[tuple[float, Ratio | None]]) -> Ratio:
-    """The ratio of a sum, of parts that took so many ns and have changed by a ratio, or not at all.
+    """Return the ratio of a sum, of parts that took so many ns and have changed by a ratio, or not at all.
 
     Errors of the parts are taken to be independent: their shares of the interval add up in squares.
 
@@ -70,7 +71,7 @@ def total(parts: Sequence[tuple[float, Ratio | None]]) -> Ratio:
 
 
 def _median(ratios: Series) -> Ratio:
-    """The median of independent ratios and its interval, by order statistics; it needs six.
+    """Return the median of independent ratios and its interval, by order statistics; it needs six.
 
     The interval is that of ``scipy.stats.quantile_test``: from the ratio with the number ``rank``, counted from the
     least, to that with the same number counted from the largest.
@@ -90,7 +91,7 @@ def _at_most(successes: int, count: int) -> float:
 
 
 def _sign_test(ratios: Series) -> float:
-    """The two-sided p-value of the hypothesis that the true median is 1."""
+    """Return the two-sided p-value of the hypothesis that the true median is 1."""
     less = int(np.sum(ratios < 1))
     return min(1.0, 2 * _at_most(min(less, len(ratios) - less), len(ratios)))
 
@@ -119,7 +120,7 @@ def fastest(series: Sequence[Series | None], each: int = 1, margin: float = MARG
 
 
 def slower(candidate: Series, incumbent: Series, each: int, by: float, asked: int) -> bool:
-    """Whether a candidate surely takes more than ``1 + by`` times what the incumbent takes.
+    """Return whether a candidate surely takes more than ``1 + by`` times what the incumbent takes.
 
     ``each`` rounds are of one process. By the one-sided sign test; ``asked`` questions share the error rate
     (Bonferroni): where nothing is so much slower, all answers are no in at least 1 - :data:`ERROR_RATE` of all cases.
@@ -129,7 +130,8 @@ def slower(candidate: Series, incumbent: Series, each: int, by: float, asked: in
 
 
 def hopeless(candidate: Series, incumbent: Series, each: int, losses: int, margin: float = MARGIN) -> bool:
-    """Whether more processes will hardly make a candidate win (:func:`fastest`) that may lose in ``losses`` of them.
+    """Return whether more processes will hardly make a candidate win (:func:`fastest`) that may lose in
+    ``losses`` of them.
 
     To give it up early lets nobody win who would not: the error rate is what it was. There are as many readings by
     then as an interval needs.

@@ -87,7 +87,7 @@ class PlacementReport:
         return self.measured[self.accepted].placement
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, as plain values."""
+        """Return all of it, as plain values."""
         return asdict(self) | {"placement": self.placement}
 
 
@@ -109,7 +109,8 @@ def propose(
     tolerance: float = TOLERANCE,
     seed: int = 0,
 ) -> Proposal | None:
-    """The stages of a pipeline, for so many requests in flight; None where all on one device is expected to be better.
+    """Return the stages of a pipeline, for so many requests in flight; None where all on one device is
+    expected to be better.
 
     Raises as :func:`place` does.
     """
@@ -211,7 +212,7 @@ class _Job:
         return Proposal(placement, self._compiled(placement), expected)
 
     def _searched(self) -> tuple[list[DeviceProgram], PlacementCosts, list[SearchedPlacement]]:
-        """All of the model on each device, what its parts cost there, and placements, the best first."""
+        """Return all of the model on each device, what its parts cost there, and placements, the best first."""
         self.progress(f"measuring {self.graph.name} on {', '.join(self.devices)}")
         alone = [self._compiled({"*": device}) for device in self.devices]
         costs = measured_costs(self.graph, alone, {name: open_device(name) for name in self.devices})

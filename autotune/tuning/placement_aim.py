@@ -34,7 +34,7 @@ class PlacementAim:
         return AIMS[bool(self.in_flight)]
 
     def key(self, placement_key: str) -> str:
-        """The key by which the database has what is found: a placement for throughput is none for one run."""
+        """Return the key by which the database has what is found: a placement for throughput is none for one run."""
         if not self.in_flight:
             return placement_key
         return hashlib.sha256(f"{placement_key} {self.in_flight} in flight".encode()).hexdigest()
@@ -64,7 +64,7 @@ LATENCY = PlacementAim()
 
 
 def aim_of(name: str, in_flight: int | None, devices: int) -> PlacementAim:
-    """An aim by name; by default one request more than there are ``devices`` is in flight.
+    """Return an aim by name; by default one request more than there are ``devices`` is in flight.
 
     Raises UsageError for another name, and for a number of requests that does not fit.
     """

@@ -72,7 +72,7 @@ class PlacementAnswer:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, as plain values; ``found`` is null where nothing was searched."""
+        """Return all of it, as plain values; ``found`` is null where nothing was searched."""
         return {
             "devices": self.devices,
             "found": None if self.found is None else _json(self.found),
@@ -105,7 +105,8 @@ def placement_for(
 
 
 def checked_devices(devices: Sequence[str], infos: Mapping[str, DeviceInfo]) -> tuple[str, ...]:
-    """Devices that a placement may be searched on. Raises UsageError for unknown ones, fewer than two, or one twice."""
+    """Return devices that a placement may be searched on. Raises UsageError for unknown ones, fewer than
+    two, or one twice."""
     for name in devices:
         if name not in infos:
             raise UsageError(f"there is no device {name!r}\n  devices here: {', '.join(infos)}")
@@ -118,7 +119,7 @@ def checked_devices(devices: Sequence[str], infos: Mapping[str, DeviceInfo]) -> 
 
 
 def placement_key(graph: Graph, devices: Sequence[str], infos: Mapping[str, DeviceInfo]) -> str:
-    """SHA-256 (hex) of what a placement depends on: the model without its weights, and the set of devices.
+    """Return SHA-256 (hex) of what a placement depends on: the model without its weights, and the set of devices.
 
     Of a device it is the name, what the driver says of it, its cores and the target that code is made for: rates are
     measured of that, and change with nothing else.
@@ -141,7 +142,7 @@ def placement_key(graph: Graph, devices: Sequence[str], infos: Mapping[str, Devi
 
 
 def code_of(program: DeviceProgram) -> str:
-    """SHA-256 (hex) of what a program runs and moves, in its order."""
+    """Return SHA-256 (hex) of what a program runs and moves, in its order."""
     parts: list[list[str]] = []
     for step in program.steps:
         made = [*map(_sha, program.images[step.image].objects)] if step.kind == "run" else []
@@ -150,7 +151,7 @@ def code_of(program: DeviceProgram) -> str:
 
 
 def code_of_image(image: ModuleImage) -> str:
-    """The same of a model that is compiled for one device, without naming it."""
+    """Return the same of a model that is compiled for one device, without naming it."""
     return _sha(json.dumps([["run", WITHOUT, *map(_sha, image.objects)]]).encode())
 
 

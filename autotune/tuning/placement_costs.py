@@ -68,7 +68,7 @@ class PlacementCosts:
     devices: tuple[DeviceCosts, ...]
 
     def seconds(self, placing: Placing) -> float:
-        """The makespan of a placement as a caller sees it; infinite where a device has too little memory."""
+        """Return the makespan of a placement as a caller sees it; infinite where a device has too little memory."""
         division = self._divided(placing)
         if short_of(needs_of(division), self.memory):
             return math.inf
@@ -77,7 +77,7 @@ class PlacementCosts:
         return makespan(self._tasks(placing, division)).total + around(rates)
 
     def throughput(self, placing: Placing, depth: int) -> Throughput | None:
-        """The same with so many requests in flight; None where a device has too little memory for them."""
+        """Return the same with so many requests in flight; None where a device has too little memory for them."""
         division = self._divided(placing)
         if short_of(needs_of(division, depth), self.memory):
             return None
@@ -111,7 +111,7 @@ class PlacementCosts:
         return tasks_of(Flow.of_division(division), durations, rates, spaces, cores)
 
     def rules(self, placing: Placing) -> dict[str, str]:
-        """The placement in patterns: operators with the device of most of theirs, and names of the others."""
+        """Return the placement in patterns: operators with the device of most of theirs, and names of the others."""
         device_of = {
             name: self.devices[number].name
             for unit, number in zip(self.units, placing, strict=True)
@@ -165,7 +165,7 @@ class PlacementCosts:
         return {device.name: DeviceMemory(device.memory_bytes, device.pool) for device in self.devices}
 
     def needs(self, placing: Placing, requests: int = IN_FLIGHT) -> dict[str, MemoryNeed]:
-        """The memory that a placement needs on each device, at least, with so many requests in flight."""
+        """Return the memory that a placement needs on each device, at least, with so many requests in flight."""
         return needs_of(self._divided(placing), requests)
 
 
@@ -206,7 +206,7 @@ def _bound(parts: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
 
 
 def _merged(graph: Graph, parts: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Names in the order of the graph, together where any part has both."""
+    """Return names in the order of the graph, together where any part has both."""
     root: dict[str, str] = {}
 
     def find(name: str) -> str:

@@ -38,7 +38,7 @@ def search_placements(
     seed: int = 0,
     evaluations: int = 400,
 ) -> list[SearchedPlacement]:
-    """Placements of units with these operators, the best first, with those of all on one device among them.
+    """Return placements of units with these operators, the best first, with those of all on one device among them.
 
     It begins with those, and with further ``starts``. At most so many ``evaluations``, and one of each beginning.
     """

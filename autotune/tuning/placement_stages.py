@@ -20,7 +20,7 @@ _MOST_ORDERS = 120
 
 
 def staged(costs: PlacementCosts) -> Placing:
-    """A model in stages, one a device: its units as if they were a chain, in their order.
+    """Return a model in stages, one a device: its units as if they were a chain, in their order.
 
     What is read across a border is moved there, also where a branch passes by all units between.
     """
@@ -32,14 +32,14 @@ def staged(costs: PlacementCosts) -> Placing:
 
 
 def _copy_seconds(source: DeviceCosts, target: DeviceCosts) -> float:
-    """Seconds of a byte from one device to another."""
+    """Return seconds of a byte from one device to another."""
     if source.space == target.space:
         return 0.0
     return (source if target.space == HOST_SPACE else target).rates.copy_seconds_per_byte
 
 
 def _crossing_bytes(costs: PlacementCosts) -> NDArray[np.float64]:
-    """Bytes [units + 1] of values that are made before a unit, and read by it or later."""
+    """Return bytes [units + 1] of values that are made before a unit, and read by it or later."""
     graph, units = costs.graph, len(costs.units)
     unit_of = {name: number for number, unit in enumerate(costs.units) for name in unit.nodes}
     made: dict[str, int] = {}
@@ -64,7 +64,7 @@ def _crossing_bytes(costs: PlacementCosts) -> NDArray[np.float64]:
 def chain_stages(
     seconds: NDArray[np.float64], launches: Sequence[float], crossing: NDArray[np.float64]
 ) -> tuple[int, ...]:
-    """The device of each unit: contiguous stages, at most one a device.
+    """Return the device of each unit: contiguous stages, at most one a device.
 
     ``seconds`` [units, devices] of units in their order; ``launches`` are seconds to begin and end a stage;
     ``crossing`` [units + 1, devices, devices] are those of what is moved, beside the work, where a stage of one device
@@ -91,7 +91,7 @@ def chain_stages(
 def _cuts(
     sums: NDArray[np.float64], launches: Sequence[float], crossing: NDArray[np.float64], order: Sequence[int]
 ) -> tuple[float, list[int]]:
-    """The slowest stage of devices in an order, none without a unit, and where each but the first begins."""
+    """Return the slowest stage of devices in an order, none without a unit, and where each but the first begins."""
     units = len(sums) - 1
     begins, ends = np.arange(units + 1)[:, None], np.arange(units + 1)[None, :]
     reached = np.where(np.arange(units + 1) == 0, 0.0, np.inf)

@@ -119,7 +119,7 @@ def compile_anywhere(
 def _answered(
     done: Compilation | PlacedCompilation, answer: PlacementAnswer
 ) -> Compilation | PlacedCompilation:
-    """The same with the placement in its coverage."""
+    """Return the same with the placement in its coverage."""
     from autotune.compiler.placed import PlacedCompilation
     from autotune.tuning.placement_answer import code_of, code_of_image
 
@@ -170,14 +170,15 @@ def where_it_runs(model: Model, shapes: Shapes | None, placement: PlacementMap |
 
 
 def known_devices() -> dict[str, DeviceInfo]:
-    """The devices that there are, by name."""
+    """Return the devices that there are, by name."""
     from autotune.runtime.hal.driver import devices
 
     return {info.name: info for info in devices()}
 
 
 def parse_placement(texts: tuple[str, ...]) -> dict[str, str] | None:
-    """Devices by pattern, from ``PATTERN=DEVICE`` or a file ``@FILE`` with a JSON object of them; None without any.
+    """Return devices by pattern, from ``PATTERN=DEVICE`` or a file ``@FILE`` with a JSON object of them;
+    None without any.
 
     Raises UsageError.
     """

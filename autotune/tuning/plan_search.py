@@ -82,13 +82,13 @@ class PlanSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read without 
         self._best = best
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Everything: one proposal chooses all of it together."""
+        """Return everything: one proposal chooses all of it together."""
         return self._space
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """The whole plan."""
+        """Return the whole plan."""
         kind = self._rng.random()
         return {**self._fixed, **{name: self._choose(name, kind) for name in self._choices}}
 
@@ -144,7 +144,7 @@ class PlanSearch:
                 self._read.append(plan)
 
     def ask(self, options: Mapping[str, Option]) -> PlanProposal | None:
-        """A plan with these options; None while no candidate seems faster than the default."""
+        """Return a plan with these options; None while no candidate seems faster than the default."""
         tasks = self._tasks(options)
         choices = {_schedule(task): self._choices(task) for task in tasks}
         if all(len(found) == 1 for found in choices.values()):
@@ -168,7 +168,7 @@ class PlanSearch:
             self._read.append(plan)
 
     def best(self, options: Mapping[str, Option]) -> dict[str, str]:
-        """The plan with these options that promises most: the trace keys of what is not the default.
+        """Return the plan with these options that promises most: the trace keys of what is not the default.
 
         It is made of what is fastest at each site, or it is one that was read as a whole and was faster than that.
         """
@@ -186,12 +186,12 @@ class PlanSearch:
         return min(scored, key=lambda entry: entry[0])[1]
 
     def _tasks(self, options: Mapping[str, Option]) -> list[Task]:
-        """The tasks that a model with these options executes, as far as they are known inside it."""
+        """Return the tasks that a model with these options executes, as far as they are known inside it."""
         uses = self._sites.uses(options)
         return [task for key, task in self._sites.task_of.items() if key in uses and task.default_ns]
 
     def _choices(self, task: Task) -> list[_Choice]:
-        """The default, and the fastest of which the code is at hand."""
+        """Return the default, and the fastest of which the code is at hand."""
         found = [trace for trace in task.leaders(_CHOICES) if trace in task.built]
         numbers = self._numbered(task)
         known = [(numbers.index(trace) + 1, task.inside[trace]) for trace in found]
@@ -201,13 +201,13 @@ class PlanSearch:
         ]
 
     def _numbered(self, task: Task) -> list[str]:
-        """All schedules of a task that were read, each under the number that it has had since then."""
+        """Return all schedules of a task that were read, each under the number that it has had since then."""
         numbered = self._traces.setdefault(task.workload.key, [])
         numbered += [trace for trace in task.inside if trace not in numbered]
         return numbered
 
     def _numbers(self, tasks: Mapping[str, Task], schedules: Mapping[str, str]) -> dict[str, int]:
-        """The parameters of a plan's schedules."""
+        """Return the parameters of a plan's schedules."""
         return {
             _schedule(task): self._numbered(task).index(schedules[key]) + 1 if key in schedules else 0
             for key, task in tasks.items()
@@ -220,7 +220,7 @@ class PlanSearch:
         return {**chosen, **{_schedule(t): IntDistribution(0, len(self._numbered(t))) for t in tasks}}
 
     def _fixed(self, options: Mapping[str, Option]) -> dict[str, str]:
-        """The parameters of a plan's options."""
+        """Return the parameters of a plan's options."""
         several = {site.workload.key for site in self._sites.several}
         return {f"option {key}": option.name for key, option in options.items() if key in several}
 
@@ -231,7 +231,7 @@ class PlanSearch:
 
 
 def _promise(tasks: Sequence[Task], uses: Mapping[str, int], schedules: Mapping[str, str]) -> float:
-    """The log of a plan's ratio by its parts: each has a share of the model's time."""
+    """Return the log of a plan's ratio by its parts: each has a share of the model's time."""
     before = after = 0.0
     for task in tasks:
         ns = uses[task.workload.key] * (task.default_ns or 0.0)
@@ -242,7 +242,7 @@ def _promise(tasks: Sequence[Task], uses: Mapping[str, int], schedules: Mapping[
 
 
 def _schedule(task: Task) -> str:
-    """The name of a workload's parameter."""
+    """Return the name of a workload's parameter."""
     return f"schedule {task.workload.key}"
 
 

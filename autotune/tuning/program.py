@@ -182,7 +182,7 @@ def _check_arguments(function: object, args: object) -> None:
 
 
 def _result(found: Hit | Miss, report: Report, args: tuple[Tensor, ...]) -> TunedSchedule:
-    """The best that is known, unless the last comparison says that the default is faster."""
+    """Return the best that is known, unless the last comparison says that the default is faster."""
     if isinstance(found, Miss):
         reasons = "; ".join(f"{name}: {text}" for name, text in report.failures.items())
         raise MeasureError(f"no candidate worked: {reasons or found.found}")
@@ -225,7 +225,7 @@ class ProgramAlone:
             return turns.profiles([dispatches] * len(versions), rounds, out_of_time, watch)
 
     def gain(self, untuned: Code, tuned: Code, out_of_time: Callable[[], bool]) -> Gain | None:
-        """The default and the ``tuned`` schedule, in several fresh processes."""
+        """Return the default and the ``tuned`` schedule, in several fresh processes."""
         return gain_of(self._image(untuned), self._image(tuned), self._seed, out_of_time)
 
     def _image(self, code: Code) -> ModuleImage:

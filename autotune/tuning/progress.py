@@ -132,7 +132,7 @@ def _note(status: Status) -> str:
 
 
 def state_line(status: Status) -> str:
-    """Trials, speed, best so far, time left and failures in one line."""
+    """Return trials, speed, best so far, time left and failures in one line."""
     limit = status.meter.budget.trials
     done = f"{status.meter.trials}" + (f"/{limit}" if limit else "")
     eta = "" if status.eta_s is None else f", {duration(status.eta_s)} left"
@@ -150,7 +150,7 @@ def gain_line(status: Status) -> str:
 
 
 def display(out: TextIO, *, as_json: bool = False) -> Progress:
-    """The display that fits ``out``: JSON lines, a notebook's cell, a terminal or a log."""
+    """Return the display that fits ``out``: JSON lines, a notebook's cell, a terminal or a log."""
     if as_json:
         return JsonLines(out)
     from autotune.tuning.live import Live, Notebook, in_notebook

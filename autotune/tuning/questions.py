@@ -69,19 +69,20 @@ def schedules_of(task: Task, runs: Sequence[Run], code: Sequence[Built]) -> Ques
 
 
 def numbered(questions: Sequence[Question], number: int) -> list[Position]:
-    """The candidates with this number, one of each question that has so many."""
+    """Return the candidates with this number, one of each question that has so many."""
     return [(mine, number) for mine, question in enumerate(questions) if number < len(question.candidates)]
 
 
 def suspects_of(questions: Sequence[Question], profiles: Sequence[Profile | None]) -> list[list[Position]]:
-    """The candidates of each version that ended its process; none where the incumbents do, or there was no time."""
+    """Return the candidates of each version that ended its process; none where the incumbents do, or
+    there was no time."""
     if profiles[0] is None:
         return []
     return [numbered(questions, number) for number, profile in enumerate(profiles) if profile is None]
 
 
 def version_of(base: Version, questions: Sequence[Question], positions: Iterable[Position]) -> Version:
-    """The version in which some questions have these candidates, and the others their incumbents."""
+    """Return the version in which some questions have these candidates, and the others their incumbents."""
     numbers = dict(positions)
     here = {q.workload: q.candidates[numbers.get(mine, 0)] for mine, q in enumerate(questions)}
     options = {key: c.option for key, c in here.items() if c.option is not None}

@@ -15,14 +15,15 @@ SEEDS = 1 << 32
 
 
 def checked_seed(seed: int) -> int:
-    """A seed that all that draw take: NumPy, and Optuna's samplers. Raises UsageError for another."""
+    """Return a seed that all that draw take: NumPy, and Optuna's samplers. Raises UsageError for another."""
     if not 0 <= seed < SEEDS:
         raise UsageError(f"a seed is from 0 to {SEEDS - 1}, not {seed}")
     return seed
 
 
 def random_inputs(specs: Iterable[TensorSpec], seed: int) -> dict[str, NDArray[Any]]:
-    """Standard normal floats, and zeros for integers, which may be indexes; raises UsageError for the seed."""
+    """Return the standard normal floats, and zeros for integers, which may be indexes; raises UsageError
+    for the seed."""
     rng = np.random.default_rng(checked_seed(seed))
     return {
         spec.name: rng.standard_normal(spec.shape).astype(spec.dtype)

@@ -36,7 +36,7 @@ class DispatchRow:
     origin: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """All of it; the values of the evidence beside the others."""
+        """Return all of it; the values of the evidence beside the others."""
         known = {key: value for key, value in vars(self).items() if key != "evidence"}
         return known | self.evidence.to_json()
 
@@ -84,7 +84,7 @@ class Report:
         return f"<Report {self.model}: {'; '.join(line.strip() for line in summary(self))}>"
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, as JSON values."""
+        """Return everything, as JSON values."""
         rows = [row.to_json() for row in self.dispatches]
         gain = None if self.gain is None else self.gain.to_json()
         won = [plan.ratio.to_json() for plan in self.plans if plan.won]
@@ -93,7 +93,7 @@ class Report:
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
-    """The first names, and how many more there are.
+    """Return the first names, and how many more there are.
 
     >>> listed(["conv1", "relu1", "pool1"], most=2)
     'conv1, relu1 and 1 more'
@@ -107,7 +107,7 @@ _LEAST_NODES = 12
 
 
 def duration(seconds: float) -> str:
-    """A time to wait.
+    """Return a time to wait.
 
     >>> duration(7), duration(75), duration(4000)
     ('7s', '1m15s', '1h06m')
@@ -122,7 +122,7 @@ _FIGURES = 71
 
 
 def lines_of(report: Report, columns: int | None = None) -> list[str]:
-    """The report as plain text, one line a dispatch, those with the most time first.
+    """Return the report as plain text, one line a dispatch, those with the most time first.
 
     Names are cut where a row would be wider than ``columns`` (but leaves 8 characters of them); the model's
     nodes stand at the end where there is room.
@@ -155,7 +155,7 @@ def _share(row: DispatchRow) -> float:
 
 
 def summary(report: Report) -> list[str]:
-    """The last lines: whole model, trials, failures, and where the schedules are."""
+    """Return the last lines: whole model, trials, failures, and where the schedules are."""
     lines = []
     if report.gain is not None:
         lines.append(f"whole model: {report.gain}")

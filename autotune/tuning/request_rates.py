@@ -47,7 +47,7 @@ def request_rates(devices: Mapping[str, Device], nbytes: int) -> tuple[RequestRa
 
 
 def _chain(devices: Mapping[str, Device], steps: int) -> DeviceProgram:
-    """Tiny steps on the devices in turn; on one device they are a single step."""
+    """Return the tiny steps on the devices in turn; on one device they are a single step."""
     b, names = GraphBuilder("a chain"), [*devices]
     value = b.input("x", (1, _ELEMENTS))
     rules = {}
@@ -92,7 +92,7 @@ def _read(
 
 
 def _submissions(program: DeviceProgram, devices: Mapping[str, Device]) -> int:
-    """Steps, copies between memories, and those of inputs and outputs."""
+    """Return steps, copies between memories, and those of inputs and outputs."""
     spaces = [devices[value.device].space for value in program.values]
     moves = sum(
         step.kind == "run" or spaces[step.reads[0]] != spaces[step.writes[0]] for step in program.steps

@@ -46,13 +46,13 @@ class Scorer(Protocol):
 
     @property
     def trained(self) -> bool:
-        """Whether it has learnt from readings of other workloads or jobs."""
+        """Return whether it has learnt from readings of other workloads or jobs."""
 
     def features(self, space: Space, population: Population) -> NDArray[Any]:
-        """One row a candidate."""
+        """Return one row a candidate."""
 
     def score(self, space: Space, population: Population, features: NDArray[Any]) -> NDArray[Any]:
-        """Scores [n] of candidates of one space; the higher, the faster."""
+        """Return scores [n] of candidates of one space; the higher, the faster."""
 
 
 @dataclass(frozen=True)
@@ -95,13 +95,13 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         self._aim = Aim(np.ones(1), space.of([]), np.zeros((0, 1)))
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """All knobs: one proposal chooses them together."""
+        """Return all knobs: one proposal chooses them together."""
         return {knob.name: distribution(knob) for knob in self._space.knobs}
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """The next candidate of the batch; a new batch when it is used up."""
+        """Return the next candidate of the batch; a new batch when it is used up."""
         if not self._queue:
             self._queue = self._propose(study)
         return to_params(self._space, self._queue.pop(0))
@@ -142,7 +142,7 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         return [pool.population.config(row) for row in picked]
 
     def _spread(self, pool: Population, picked: list[int], seen: Population) -> NDArray[np.intp]:
-        """A few random rows of those that are not picked, the farthest from picked and seen ones first."""
+        """Return a few random rows of those that are not picked, the farthest from picked and seen ones first."""
         before = Population.concatenate([seen, pool.take(np.asarray(picked, np.intp))])
         few = self._rng.permutation(np.setdiff1d(np.arange(len(pool)), picked))[:_APART]
         if not len(before):
@@ -150,7 +150,7 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         return few[np.argsort(-pool.take(few).distances(before).min(axis=1), kind="stable")]
 
     def _ranked(self, pool: _Pool) -> NDArray[np.intp]:
-        """Rows of the pool, the best scored first."""
+        """Return rows of the pool, the best scored first."""
         return np.argsort(-self._worth(pool), kind="stable")
 
     def _apart(self, pool: _Pool) -> NDArray[np.intp]:
@@ -175,7 +175,7 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         return pool
 
     def _add(self, pool: _Pool, more: Population) -> _Pool:
-        """The pool with the candidates of ``more`` that are new."""
+        """Return the pool with the candidates of ``more`` that are new."""
         new = more.take(~np.isin(more.codes(), pool.population.codes())) if len(more) else more
         if not len(new):
             return pool

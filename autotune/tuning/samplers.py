@@ -52,7 +52,7 @@ def factory(sampler: SamplerLike, scorer: Scorer, batch: int, objectives: int = 
 
 
 def name_of(sampler: SamplerLike) -> str:
-    """The name that a job is known by: searches by different samplers are different jobs."""
+    """Return the name that a job is known by: searches by different samplers are different jobs."""
     if isinstance(sampler, str):
         return sampler
     if isinstance(sampler, Study):
@@ -63,7 +63,7 @@ def name_of(sampler: SamplerLike) -> str:
 
 
 def _copied(sampler: BaseSampler) -> BaseSampler:
-    """A copy: samplers keep what they know of a study, and there is one study a workload."""
+    """Return a copy: samplers keep what they know of a study, and there is one study a workload."""
     try:
         return copy.deepcopy(sampler)
     except (TypeError, ValueError) as error:
@@ -87,7 +87,7 @@ def _made(make: Callable[..., BaseSampler], seed: int) -> BaseSampler:
 
 
 def _of_study(study: Study) -> SamplerFactory:
-    """Studies beside the given one, with its sampler and in its storage: one a workload, ``NAME/WORKLOAD``.
+    """Return studies beside the given one, with its sampler and in its storage: one a workload, ``NAME/WORKLOAD``.
 
     They are rebuilt from the tuning database; one that an earlier job left is replaced.
     """

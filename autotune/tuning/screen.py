@@ -61,7 +61,7 @@ class Screen:
 
     @staticmethod
     def of(status: Status, current: Task | None = None) -> Screen:
-        """The state of a job now; ``current`` is the task that was measured last."""
+        """Return the state of a job now; ``current`` is the task that was measured last."""
         rows = [
             _row(task, status.gains.get(task.workload.key, ""), current=task is current)
             for task in status.tasks
@@ -84,7 +84,7 @@ class Screen:
         )
 
     def later(self, now: float) -> Screen:
-        """The same after some time without news: the clock has gone on."""
+        """Return the same after some time without news: the clock has gone on."""
         gone = max(0.0, now - self.seen)
         left = None if self.eta_s is None else max(0.0, self.eta_s - gone)
         return replace(self, elapsed_s=self.elapsed_s + gone, eta_s=left, seen=now)
@@ -144,7 +144,7 @@ _WIDE = 64
 
 
 def _table_line(width: int, row: Row | None) -> Text:
-    """A row of the table, or its header; narrow terminals have fewer columns of it."""
+    """Return a row of the table, or its header; narrow terminals have fewer columns of it."""
     if row is None:
         figures = [f"{'runs':>5}", f"{'default':>9}", f"{'best read':>9}", f"{'confirmed':>22}"]
     else:

@@ -48,22 +48,22 @@ def distribution(knob: Knob) -> optuna.distributions.BaseDistribution:
 
 
 def to_params(space: Space, config: Config) -> dict[str, Value]:
-    """A configuration as Optuna's parameters."""
+    """Return a configuration as Optuna's parameters."""
     return {k.name: k.index(config[k.name]) if k.ordered else config[k.name] for k in space.knobs}
 
 
 def to_config(space: Space, params: Mapping[str, Any]) -> dict[str, Value]:
-    """Optuna's parameters as a configuration."""
+    """Return Optuna's parameters as a configuration."""
     return {k.name: k.values[params[k.name]] if k.ordered else params[k.name] for k in space.knobs}
 
 
 def known_trials(study: optuna.Study, space: Space) -> list[FrozenTrial]:
-    """Those with a value for every knob: the trial that is being asked for has part of them."""
+    """Return those with a value for every knob: the trial that is being asked for has part of them."""
     return [t for t in study.get_trials(deepcopy=False) if len(t.params) == len(space.knobs)]
 
 
 def population_of(space: Space, trials: Iterable[FrozenTrial]) -> Population:
-    """The candidates of trials."""
+    """Return the candidates of trials."""
     return space.of([to_config(space, trial.params) for trial in trials])
 
 
@@ -189,7 +189,7 @@ class Search:
         self._study.tell(trial, values)
 
     def _values(self, latency_ns: float | None, footprint: Footprint | None) -> tuple[list[float], float]:
-        """The value of each objective, and whether it failed; an unknown footprint counts as the worst."""
+        """Return the value of each objective, and whether it failed; an unknown footprint counts as the worst."""
         if latency_ns is None or not math.isfinite(latency_ns):
             return [self._worst] * len(self._objectives), 1.0
         values = []

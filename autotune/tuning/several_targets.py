@@ -31,7 +31,7 @@ def compile_for_targets(
     verify: bool = False,
     **options: Unpack[CompileOptions],
 ) -> tuple[list[Compilation], str | None]:
-    """The model for each target, and where its schedules come from; ``target`` of the options is of no account.
+    """Return the model for each target, and where its schedules come from; ``target`` of the options is of no account.
 
     Raises UsageError for targets that an artifact could not tell apart, for a lock and for devices that are named, and
     what :func:`autotune.compiler.driver.compile_in_detail` raises.

@@ -64,21 +64,22 @@ class Sites:
         return sum(len(site.names) for site in self.all)
 
     def total(self, latency: Callable[[Task], float]) -> float:
-        """The model's latency in ns if each task took ``latency`` of it: by the options in use, else the fastest."""
+        """Return the model's latency in ns if each task took ``latency`` of it: by the options in use,
+        else the fastest."""
         used = ([self.used[s.workload.key]] if s.workload.key in self.used else s.options for s in self.all)
         least = (min(self._sum(option, latency) for option in options) for options in used)
         return sum(len(site.names) * ns for site, ns in zip(self.all, least, strict=True))
 
     def default_total(self, latency: Callable[[Task], float]) -> float:
-        """The same with the options of an untuned model."""
+        """Return the same with the options of an untuned model."""
         return sum(len(site.names) * self._sum(site.default, latency) for site in self.all)
 
     def latency(self, option: Option) -> float:
-        """The sum of the best latencies known of its regions, in ns; infinite while one is unknown."""
+        """Return the sum of the best latencies known of its regions, in ns; infinite while one is unknown."""
         return self._sum(option, lambda task: task.best_ns)
 
     def open_options(self, site: Site) -> list[Option]:
-        """The options that may yet turn out to be the fastest, fastest first."""
+        """Return the options that may yet turn out to be the fastest, fastest first."""
         ranked = sorted(self._kept(site), key=self.latency)
         if site.workload.key in self.kept:
             return ranked
@@ -86,7 +87,7 @@ class Sites:
         return [option for option in ranked if self.latency(option) <= limit]
 
     def _kept(self, site: Site) -> list[Option]:
-        """The options that no comparison has ruled out."""
+        """Return the options that no comparison has ruled out."""
         kept = self.kept.get(site.workload.key)
         found = [option for option in site.options if kept is None or option.name in kept]
         return found or [site.default]
@@ -98,7 +99,7 @@ class Sites:
         return [task for task in self.tasks if task.untried and task.workload.key in wanted]
 
     def weights(self) -> dict[str, float]:
-        """The weight of each task, by workload key: how many ns the model gains when the task gets 1 ns faster.
+        """Return the weight of each task, by workload key: how many ns the model gains when the task gets 1 ns faster.
 
         Tasks of an option that is not the fastest count too, by how close it is, and less if it is not the one in use;
         tasks without a weight gain nothing.
@@ -115,7 +116,7 @@ class Sites:
         return dict(weights)
 
     def _is_unused(self, site: Site, option: Option) -> bool:
-        """Whether another option is used, and this one does not seem clearly faster."""
+        """Return whether another option is used, and this one does not seem clearly faster."""
         used = self.used.get(site.workload.key, option)
         return used.name != option.name and self.latency(option) >= BETTER * self.latency(used)
 

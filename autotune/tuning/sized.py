@@ -112,7 +112,7 @@ def compile_for_sizes(
 
 
 def split(model: ReadModel, sizes: Ranges) -> tuple[dict[str, SizeRange], dict[str, str]]:
-    """Ranges, and dimensions that are sums of others; raises UsageError."""
+    """Return ranges, and dimensions that are sums of others; raises UsageError."""
     texts = by_dimension(model, sizes)
     sums = {name: given for name, given in texts.items() if given[:1] and not given[0].isdecimal()}
     ranges = {name: SizeRange.parse(given, f"{name}=") for name, given in texts.items() if name not in sums}
@@ -122,14 +122,14 @@ def split(model: ReadModel, sizes: Ranges) -> tuple[dict[str, SizeRange], dict[s
 def with_traffic(
     ranges: dict[str, SizeRange], traffic: Traffic | None, most_buckets: int
 ) -> dict[str, SizeRange]:
-    """The ranges with buckets chosen by traffic, if there is any; raises UsageError."""
+    """Return the ranges with buckets chosen by traffic, if there is any; raises UsageError."""
     if most_buckets < 1:
         raise UsageError(f"there is at least 1 bucket, got {most_buckets}")
     return ranges if traffic is None else traffic.ranges(ranges, most_buckets)
 
 
 def has_ranges(shapes: Mapping[str, Any] | None) -> bool:
-    """Whether any of the sizes is a range."""
+    """Return whether any of the sizes is a range."""
     return any(isinstance(given, str) for given in (shapes or {}).values())
 
 
@@ -144,7 +144,7 @@ def compile_sizes_in_detail(
     say: Callable[[str], None] = lambda _: None,
     **options: Unpack[CompileOptions],
 ) -> SizedCompilation:
-    """:func:`compile_for_sizes` with all that explains the result; it says what it is compiling for."""
+    """Return :func:`compile_for_sizes` with all that explains the result; it says what it is compiling for."""
     if isinstance(model, Graph):
         raise UsageError("ranges of sizes were given for a graph, which has fixed ones; they are for models")
     source = read_model(model)

@@ -94,7 +94,7 @@ class Status:
         return total if total < float("inf") else None
 
     def to_json(self) -> dict[str, Any]:
-        """The numbers for a machine to read."""
+        """Return the numbers for a machine to read."""
         return {
             "phase": self.phase,
             "note": self.note,

@@ -96,7 +96,7 @@ class Suspicion:
 
 
 def _pattern(message: str) -> str:
-    """A message without its numbers: the same failure at another place."""
+    """Return a message without its numbers: the same failure at another place."""
     return re.sub(r"[0-9.]+(e[+-]?[0-9]+)?", "#", message)
 
 

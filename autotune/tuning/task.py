@@ -106,7 +106,7 @@ class Task:
 
     @property
     def hopeless(self) -> bool:
-        """Whether everything fails."""
+        """Return whether everything fails."""
         return len(self.curve) >= _HOPELESS and self.best_ns == float("inf")
 
     @property
@@ -116,22 +116,22 @@ class Task:
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to try."""
+        """Return whether there is nothing left to try."""
         return self.search.exhausted or self.hopeless or not self.room or bool(self.no_reference)
 
     @property
     def untried(self) -> bool:
-        """Whether its default is still to be measured."""
+        """Return whether its default is still to be measured."""
         return self.default not in self.search and not self.no_reference
 
     @property
     def at_floor(self) -> bool:
-        """Whether nothing is left to gain."""
+        """Return whether nothing is left to gain."""
         return self.best_ns <= (1 + _NOISE) * self.floor_ns
 
     @property
     def on_plateau(self) -> bool:
-        """Whether the last :data:`PLATEAU` runs brought nothing beyond noise."""
+        """Return whether the last :data:`PLATEAU` runs brought nothing beyond noise."""
         runs = len(self.curve)
         return runs > PLATEAU and self.best_ns > (1 - _NOISE) * self.curve[-1 - PLATEAU]
 
@@ -157,7 +157,7 @@ class Task:
         return self.built.get(self.default_trace)
 
     def discarded(self, measurement: Measurement) -> bool:
-        """Whether a candidate is so slow alone that it is not read inside the model."""
+        """Return whether a candidate is so slow alone that it is not read inside the model."""
         return measurement.latency_ns > DISCARDED * self.default_alone_ns
 
     def score_ns(self, trace_key: str) -> float:
@@ -274,7 +274,7 @@ class Task:
         self.left += self._unread(fresh)
 
     def _unread(self, runs: Sequence[Run]) -> list[Config]:
-        """The fastest of those that are still to be read inside the model."""
+        """Return the fastest of those that are still to be read inside the model."""
         if self.alone or self.default_alone_ns == math.inf:
             return []
         found = [

@@ -177,12 +177,12 @@ class _Job:
         return dict(next(each for each in reversed(found) if each.won).placement)
 
     def _of(self, placement: dict[str, str]) -> list[Target]:
-        """The targets of the devices that a placement uses, in the order of the devices."""
+        """Return the targets of the devices that a placement uses, in the order of the devices."""
         used = {*placement.values()}
         return list(dict.fromkeys(target for name, target in self.targets.items() if name in used))
 
     def _phase(self, name: str) -> JobRow | None:
-        """The row of a phase; None for one that is done."""
+        """Return the row of a phase; None for one that is done."""
         fingerprint = _fingerprint([self.id, name])
         if any(job.fingerprint == fingerprint and job.state == JobRow.DONE for job in self.database.jobs()):
             self.report = replace(self.report, skipped=(*self.report.skipped, name))
@@ -214,7 +214,8 @@ class _Job:
 
 
 def _part(budget: Budget, share: float, parts: int, number: int) -> Budget:
-    """Part ``number`` of equal ones of a share of the time, and of the trials, of which placing takes none."""
+    """Return the part ``number`` of equal ones of a share of the time, and of the trials, of which
+    placing takes none."""
     limit, trials = budget.limit_s, None
     if budget.trials is not None:
         whole = round(budget.trials * share / (_FIRST + _SECOND))

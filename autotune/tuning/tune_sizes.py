@@ -110,7 +110,8 @@ def tune_for_sizes(
 def _divided(
     made: list[Bucket], weights: list[float], limit: Budget, begun: float
 ) -> Iterator[tuple[Bucket, float, Budget | None]]:
-    """The buckets, those with most weight first, with their shares and budgets: of what is left when each begins."""
+    """Yield the buckets, those with most weight first, with their shares and budgets: of what is left
+    when each begins."""
     total = left = sum(weights)
     trials = limit.trials
     order = sorted(range(len(made)), key=lambda i: -weights[i])

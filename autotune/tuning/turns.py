@@ -57,7 +57,7 @@ class Rounds:
     part: bool = False
 
     def order(self, versions: Sequence[int], number: int) -> Iterator[int]:
-        """The versions of a round in the order of their turns, each round begun by another.
+        """Yield the versions of a round in the order of their turns, each round begun by another.
 
         >>> [*Rounds(8, every=2).order([0, 1, 2, 3], number=1)]
         [0, 2, 3, 0, 1]
@@ -117,7 +117,7 @@ class FreshProcesses:
 
     @property
     def in_use(self) -> bool:
-        """Whether there is a process in use."""
+        """Return whether there is a process in use."""
         return bool(self._current)
 
     def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
@@ -191,7 +191,7 @@ class Turns:
         out_of_time: Callable[[], bool],
         settled: Settled = lambda read: (),
     ) -> list[Readings | None]:
-        """Latencies [rounds, dispatches] of each version; all None when there is no time.
+        """Return latencies [rounds, dispatches] of each version; all None when there is no time.
 
         As soon as the least number of rounds was read, ``settled`` says after each process which versions take no more
         turns: they have fewer rounds than the first one. When it is the only one left, nothing more is read.
@@ -205,7 +205,7 @@ class Turns:
         out_of_time: Callable[[], bool],
         watch: Watch = UNWATCHED,
     ) -> list[Profile | None]:
-        """:meth:`profile` of versions with these dispatches; ``watch`` follows it."""
+        """Return :meth:`profile` of versions with these dispatches; ``watch`` follows it."""
 
         def named(read: Sequence[Readings | None]) -> list[Profile | None]:
             both = zip(dispatches, read, strict=True)
@@ -217,7 +217,7 @@ class Turns:
         return found
 
     def time(self, rounds: Rounds, out_of_time: Callable[[], bool]) -> list[Readings | None]:
-        """Latencies [rounds, runs] of each version as a whole."""
+        """Return latencies [rounds, runs] of each version as a whole."""
         return self._turns("time", rounds, out_of_time)
 
     def _turns(
@@ -301,7 +301,7 @@ class Turns:
         return []
 
     def _ask(self, number: int, request: Mapping[str, Any], limit_s: float) -> dict[str, Any] | None:
-        """The answer, or None after the version ended the process: the others begin again without it."""
+        """Return the answer, or None after the version ended the process: the others begin again without it."""
         try:
             return self._processes.ask(request, limit_s)
         except Died as death:
@@ -312,7 +312,7 @@ class Turns:
 
 
 def _write_executor(folder: Path) -> tuple[Path, str]:
-    """The executor's machine code as a file, and its SHA-256."""
+    """Return the executor's machine code as a file, and its SHA-256."""
     code, path = machine_code(), folder / "executor.o"
     path.write_bytes(code)
     return path, hashlib.sha256(code).hexdigest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def nanoseconds(value: float | None) -> str:
-    """A latency with a unit that fits.
+    """Return a latency with a unit that fits.
 
     >>> nanoseconds(1234.0), nanoseconds(2.5e6), nanoseconds(None)
     ('1.2 µs', '2.50 ms', '-')
@@ -21,7 +21,7 @@ def nanoseconds(value: float | None) -> str:
 
 
 def size(nbytes: int) -> str:
-    """Bytes with a unit that fits; a kB is 1000 of them.
+    """Return bytes with a unit that fits; a kB is 1000 of them.
 
     >>> size(640), size(12_345), size(4_930_000)
     ('640 B', '12.3 kB', '4.93 MB')

@@ -12,7 +12,7 @@ from autotune.errors import AutotuneError, PackError
 
 
 def problems_of(database: Database) -> list[str]:
-    """One line a problem, none for a sound database.
+    """Return one line a problem, none for a sound database.
 
     Checks the file's own consistency, that the texts of workloads parse to the key they are stored
     under, and that the traces of successful runs parse and have the key they are stored under.
@@ -62,7 +62,7 @@ def sound_pack(path: Path, key: Path | None = None) -> Iterator[Database]:
 
 
 def stale_keys(database: Database) -> list[Key]:
-    """The keys that no lookup of this version reaches: their space or workload has changed since.
+    """Return the keys that no lookup of this version reaches: their space or workload has changed since.
 
     Those of programs of a user's own are left out: their space is known to the user's function only.
     """

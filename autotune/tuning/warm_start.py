@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         """What was proposed before; a search is one."""
 
         def __contains__(self, config: Config) -> bool:
-            """Whether a configuration was."""
+            """Return whether a configuration was."""
 
 
 TRIALS = 4
@@ -54,7 +54,7 @@ _SEARCHED = 16
 def proposals(
     space: Space, default: Config, store: NearStore, known: Known = (), most: int = TRIALS
 ) -> list[Config]:
-    """Legal configurations of a space, at most so many, what promises most first; none that is ``known``.
+    """Return the legal configurations of a space, at most so many, what promises most first; none that is ``known``.
 
     Promised is the ratio to the default that was read there, times what the analytic model predicts of the two here.
     """

@@ -87,7 +87,8 @@ class WholeModel(Protocol):
     """How many versions of it there is memory for at once."""
 
     def rankings(self) -> Mapping[str, Ranking]:
-        """The options of workloads with several, by workload key: the first of each is what a compilation uses now."""
+        """Return the options of workloads with several, by workload key: the first of each is what a
+        compilation uses now."""
 
     def read(
         self,
@@ -99,7 +100,8 @@ class WholeModel(Protocol):
         """Have versions take turns; what each of them took, None for one that failed."""
 
     def gain(self, untuned: Code, tuned: Code, out_of_time: Callable[[], bool]) -> Gain | None:
-        """Time the whole model untuned, and with the options and schedules used now, in several fresh processes.
+        """Return the time the whole model untuned, and with the options and schedules used now, in
+        several fresh processes.
 
         None without time for it. ``untuned`` and ``tuned`` are code of defaults and of what is used, as far as built.
         """

@@ -12,7 +12,8 @@ from autotune.runtime.axes import Axes, Axis, Factor, Sizes, axis, shape_text, s
 
 
 def regrouped(axes: Axes, shape: Sequence[int], sizes: Sizes) -> Axes:
-    """The axes of a value after a reshape to ``shape``. Raises PaddingError where a symbolic factor would be split.
+    """Return the axes of a value after a reshape to ``shape``. Raises PaddingError where a symbolic
+    factor would be split.
 
     >>> regrouped((("batch",), ("seq",), (64,)), (8 * 128, 4, 16), {"batch": 8, "seq": 128})
     (('batch', 'seq'), (4,), (16,))

@@ -61,7 +61,7 @@ class SizeRange:
         return cls(least, most, given, named=bool(found[3]) or least == most)
 
     def below(self, bucket: int) -> int:
-        """The least size that a bucket is for."""
+        """Return the least size that a bucket is for."""
         at = self.buckets.index(bucket)
         return self.least if at == 0 else self.buckets[at - 1] + 1
 
@@ -89,7 +89,7 @@ def buckets(
     ranges: Mapping[str, SizeRange],
     sums: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Bucket]:
-    """The graphs of a model for all combinations of the buckets of its symbols.
+    """Yield the graphs of a model for all combinations of the buckets of its symbols.
 
     A symbol is the name of a dimension that the model leaves open, or ``INPUT.AXIS`` of one without a name. ``sums``
     are dimensions that follow from others: ``{"total": "past+1"}``.
@@ -132,7 +132,7 @@ def _bucket(
 
 
 def _with_padding(factor: Factor, sizes: Sizes, padding: Sizes) -> Factor:
-    """A factor in which only symbols with padding are left."""
+    """Return a factor in which only symbols with padding are left."""
     symbols, _ = terms_of(factor)
     left = [symbol for symbol in symbols if symbol in padding]
     return sum_of(left, size_of(factor, sizes) - sum(sizes[symbol] for symbol in left))

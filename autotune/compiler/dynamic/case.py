@@ -70,15 +70,15 @@ class Case:
         return [self.observed.type_of(v) for v in self.node.present_outputs]
 
     def axes(self, index: int) -> Axes:
-        """Axes of a present operand."""
+        """Return axes of a present operand."""
         return self.writer.axes[self.node.inputs[index]]
 
     def shaped(self) -> Axes:
-        """Axes of the first result by its shapes alone."""
+        """Return axes of the first result by its shapes alone."""
         return self.observed.axes_of(self.node.outputs[0])
 
     def takes_coordinates(self, index: int) -> bool:
-        """Whether an operand is constant indices of the same places at all sizes, into axes that were joined."""
+        """Return whether an operand is constant indices of the same places at all sizes, into axes that were joined."""
         if (
             self.node.op != "Gather"
             or index != 1
@@ -93,7 +93,7 @@ class Case:
         )
 
     def refuse(self, why: str) -> PaddingError:
-        """An error that names the node."""
+        """Return an error that names the node."""
         return PaddingError(f"node {self.node.name!r} ({self.node.op}) {why}")
 
     def require_plain(self, index: int, places: Sequence[int], what: str) -> None:
@@ -104,7 +104,7 @@ class Case:
 
 
 def symbols_text(axes: Axes, places: Sequence[int]) -> str:
-    """The symbols of some axes, for messages."""
+    """Return the symbols of some axes, for messages."""
     return ", ".join(sorted(symbols_of(axes[place] for place in places)))
 
 

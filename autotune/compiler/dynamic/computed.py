@@ -15,7 +15,7 @@ from autotune.runtime.axes import Factor, axis, sum_of
 
 
 def extents(case: Case) -> Effect:
-    """Shape and Size of a value, of which nothing but its axes is needed."""
+    """Return the shape and Size of a value, of which nothing but its axes is needed."""
     node, value = case.node, case.node.inputs[0]
     axes = case.writer.axes.get(value) or case.observed.axes_of(value)
     if node.op == "Size":
@@ -36,7 +36,7 @@ def extents(case: Case) -> Effect:
 
 
 def numbers(case: Case) -> Effect:
-    """Range from a start that depends on sizes; where it ends does not matter."""
+    """Return the range from a start that depends on sizes; where it ends does not matter."""
     node, known = case.node, case.observed
     start, _, delta = node.inputs
     if known.constant_axes(delta) is None:
@@ -73,7 +73,8 @@ _LINEAR = (
 
 
 def as_sum(observed: Observed, value: str) -> Factor | None:
-    """The sum of symbols that a constant's numbers differ by from size to size, as ``symbols+0``; None if none is it.
+    """Return the sum of symbols that a constant's numbers differ by from size to size, as ``symbols+0``;
+    None if none is it.
 
     A number is then what it is in the bucket, less the bucket's sizes of the symbols, plus the request's.
     """

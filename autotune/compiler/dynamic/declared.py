@@ -12,7 +12,7 @@ from autotune.suggest import listing
 
 
 def declared_axes(model: ReadModel, sums: Mapping[str, str]) -> dict[str, Axes]:
-    """Axes of the inputs that have open dimensions; ``sums`` says which follow from others.
+    """Return axes of the inputs that have open dimensions; ``sums`` says which follow from others.
 
     Raises UsageError where ``sums`` name no open dimension, or are not made of some.
     """
@@ -39,7 +39,7 @@ def declared_axes(model: ReadModel, sums: Mapping[str, str]) -> dict[str, Axes]:
 
 
 def _sum(text: str, names: Iterable[str]) -> Factor | None:
-    """``past + 1``, of names of dimensions or of what may be one; None for what is no such sum."""
+    """Return ``past + 1``, of names of dimensions or of what may be one; None for what is no such sum."""
     symbols, number = sum_terms(text)
     if symbols == [text]:
         return text if text in names else None
@@ -47,7 +47,7 @@ def _sum(text: str, names: Iterable[str]) -> Factor | None:
 
 
 def by_dimension(model: ReadModel, given: Mapping[str, str | Sequence[int] | int]) -> dict[str, str]:
-    """Sizes and ranges of dimensions as texts, where shapes of inputs are given among them.
+    """Return sizes and ranges of dimensions as texts, where shapes of inputs are given among them.
 
     Raises UsageError where a shape does not fit, or a size is given twice.
     """
@@ -65,7 +65,7 @@ def by_dimension(model: ReadModel, given: Mapping[str, str | Sequence[int] | int
 
 
 def symbols_in_order(axes: Axes) -> list[str]:
-    """The symbols of axes, each once."""
+    """Return the symbols of axes, each once."""
     factors = (factor for each in axes for factor in each)
     return list(dict.fromkeys(symbol for factor in factors for symbol in terms_of(factor)[0]))
 

@@ -68,7 +68,7 @@ def concat(case: Case) -> Effect:
 
 
 def _placed(writer: Writer, value: str, part: Factor, start: Factor, place: int, count: int) -> str:
-    """A part of a concatenation, moved to where it begins: right from there to its end."""
+    """Return a part of a concatenation, moved to where it begins: right from there to its end."""
     shape = writer.types[value].shape
     if isinstance(start, int):
         pads = [0] * (2 * len(shape))
@@ -83,7 +83,7 @@ def _placed(writer: Writer, value: str, part: Factor, start: Factor, place: int,
 
 
 def _within(writer: Writer, index: str, size: int) -> str:
-    """Indices, those beyond a part cut to its ends."""
+    """Return indices, those beyond a part cut to its ends."""
     low = writer.node("Max", (index, writer.number(0)), "index")
     return writer.node("Min", (low, writer.number(size - 1)), "index")
 
@@ -105,7 +105,7 @@ def _sum(factors: Sequence[Factor]) -> Factor:
 
 
 def cut(case: Case) -> Effect:
-    """Slices that begin at a place of all sizes stay; what begins where sizes say is looked up."""
+    """Return slices that begin at a place of all sizes stay; what begins where sizes say is looked up."""
     node, axes, shaped = case.node, case.axes(0), case.shaped()
     names = {
         place
@@ -186,7 +186,7 @@ def triangle(case: Case) -> Effect:
 
 
 def gather(case: Case) -> Effect:
-    """Rows by indices; those of an axis that grows are counted from the front, or from the request's end."""
+    """Return rows by indices; those of an axis that grows are counted from the front, or from the request's end."""
     node = case.node
     own = case.axes(0)
     place = int_attr(node.attrs, "axis") % len(own)
@@ -222,7 +222,8 @@ def gather(case: Case) -> Effect:
 
 
 def gather_nd(case: Case) -> Effect:
-    """Coordinates along each of several axes; those along one that grows are constants, counted from the front."""
+    """Return coordinates along each of several axes; those along one that grows are constants, counted
+    from the front."""
     node, own, indices = case.node, case.axes(0), case.axes(1)
     batch = int_attr(node.attrs, "batch_dims")
     if own[:batch] != indices[:batch] or is_symbolic(indices[-1]):

@@ -57,7 +57,7 @@ class Observed:
         return self.traced.graph
 
     def type_of(self, value: str) -> TensorType:
-        """The type of a value, also of one that the graph does not need."""
+        """Return the type of a value, also of one that the graph does not need."""
         return self.traced.types[value]
 
     def check(self) -> None:
@@ -73,7 +73,7 @@ class Observed:
                 _check_twins(node, its, where)
 
     def made_by(self, constant: str) -> Node | None:
-        """The node that was evaluated to a constant, which is the same at all sizes."""
+        """Return the node that was evaluated to a constant, which is the same at all sizes."""
         node = self.traced.folded.get(constant)
         for twin in self.twins if node is not None else ():
             other = twin.traced.folded.get(constant)
@@ -83,7 +83,7 @@ class Observed:
         return node
 
     def axes_of(self, value: str) -> Axes:
-        """The axes of a constant or a result, by its shapes alone: each is a sum of symbols and a number."""
+        """Return the axes of a constant or a result, by its shapes alone: each is a sum of symbols and a number."""
         shape = self.type_of(value).shape
         grown: list[list[str]] = [[] for _ in shape]
         for twin in self.twins:
@@ -108,7 +108,7 @@ class Observed:
         return found
 
     def constant_axes(self, name: str) -> Axes | None:
-        """The same, of a constant; None where at another size it is not the beginning of the larger one."""
+        """Return the same, of a constant; None where at another size it is not the beginning of the larger one."""
         found = self.axes_of(name)
         whole = self.traced.constants[name]
         for twin in self.twins:
@@ -121,7 +121,7 @@ class Observed:
         return found
 
     def same_coordinates(self, indices: str, along: Axis) -> bool:
-        """Whether a constant's indices into an axis are of the same coordinates in it at all sizes."""
+        """Return whether a constant's indices into an axis are of the same coordinates in it at all sizes."""
         first = _coordinates(self.traced.constants[indices], along, self.sizes)
         for twin in self.twins:
             sizes = {**self.sizes, twin.symbol: twin.size}
@@ -134,7 +134,7 @@ class Observed:
         return True
 
     def fitted(self, node: Node, read: Callable[[Node | None], int]) -> Factor:
-        """A number that a node's attributes have, as a sum of symbols and a number that gives it at all sizes.
+        """Return a number that a node's attributes have, as a sum of symbols and a number that gives it at all sizes.
 
         Raises PaddingError where none does.
         """
@@ -151,7 +151,7 @@ class Observed:
         return found
 
     def attrs_of_twins(self, node: Node) -> list[Attrs]:
-        """A node's attributes at the other sizes."""
+        """Return a node's attributes at the other sizes."""
         return [twin.producers[node.outputs[0]].attrs for twin in self.twins]
 
     def check_axes(self, value: str, axes: Axes) -> None:

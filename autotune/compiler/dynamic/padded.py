@@ -36,7 +36,7 @@ class Padded:
 
 
 def padded(observed: Observed, inputs: Mapping[str, Axes]) -> Padded:
-    """The graph of a bucket; ``inputs`` are the axes of the model's inputs, which are zero at padding.
+    """Return the graph of a bucket; ``inputs`` are the axes of the model's inputs, which are zero at padding.
 
     Raises PaddingError that names the node whose result would depend on padding.
     """

@@ -38,7 +38,7 @@ def effect_of(case: Case) -> Effect:
 
 
 def _pointwise(case: Case) -> Effect:
-    """Operands broadcast: a result has the axes of those that are not of extent 1."""
+    """Return operands broadcast: a result has the axes of those that are not of extent 1."""
     rank = len(case.results[0].shape)
     found: list[Axis] = [()] * rank
     for axes, tensor in zip(case.operands, case.types, strict=True):
@@ -60,7 +60,7 @@ def _batch_norm(case: Case) -> Effect:
 
 
 def _per_axis(case: Case) -> Effect:
-    """Quantisation, of which scales and zero points may have an axis of the first operand."""
+    """Return quantisation, of which scales and zero points may have an axis of the first operand."""
     for index, tensor in enumerate(case.types[1:], 1):
         if tensor is not None and tensor.size > 1:
             case.require_plain(index, range(tensor.rank), "has scales")
@@ -189,7 +189,7 @@ def _split(case: Case) -> Effect:
 
 
 def _unchanged_where_padded(case: Case) -> Effect:
-    """Pads and repeats of axes without padding; those with it must stay as they are."""
+    """Return pads and repeats of axes without padding; those with it must stay as they are."""
     found: list[Axis] = []
     before, after = case.types[0], case.results[0]
     assert before is not None
@@ -205,7 +205,7 @@ def _unchanged_where_padded(case: Case) -> Effect:
 
 
 def _untouched(case: Case) -> set[int]:
-    """The axes that a pad or a repetition leaves as they are."""
+    """Return the axes that a pad or a repetition leaves as they are."""
     attrs, rank = case.node.attrs, len(case.axes(0))
     if case.node.op == "Pad":
         pads = ints_attr(attrs, "pads")

@@ -25,7 +25,7 @@ class Traffic:
 
     @staticmethod
     def read(path: str | Path) -> Traffic:
-        """A file of JSON lines, each with ``sizes`` by symbol and a ``count`` (1 without); raises UsageError."""
+        """Return a file of JSON lines, each with ``sizes`` by symbol and a ``count`` (1 without); raises UsageError."""
         try:
             lines = Path(path).read_text("utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
@@ -40,7 +40,7 @@ class Traffic:
         return Traffic(found, str(path))
 
     def ranges(self, given: Mapping[str, SizeRange], most: int) -> dict[str, SizeRange]:
-        """The ranges, those without named buckets with at most so many, where least is padded.
+        """Return the ranges, those without named buckets with at most so many, where least is padded.
 
         Raises UsageError for sizes out of a range, and for other symbols.
         """
@@ -95,7 +95,8 @@ def least_padding(counts: Mapping[int, int], most: int) -> tuple[int, ...]:
 def _one_more(
     best: Sequence[tuple[int, tuple[int, ...]]], sizes: Sequence[int], counts: Mapping[int, int]
 ) -> list[tuple[int, tuple[int, ...]]]:
-    """The least padding of the first sizes, and its buckets, with one more than in ``best``; -1: there is none."""
+    """Return the least padding of the first sizes, and its buckets, with one more than in ``best``; -1:
+    there is none."""
     found = [best[0]]
     for end in range(1, len(sizes) + 1):
         options = [best[end]] if best[end][0] >= 0 else []

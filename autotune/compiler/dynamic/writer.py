@@ -52,7 +52,7 @@ class Writer:
         return output
 
     def constant(self, name: str, array: Array) -> str:
-        """A constant, once for all that are equal; returns its name, which is like ``name``."""
+        """Return a constant, once for all that are equal; returns its name, which is like ``name``."""
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._made:
             self._made[key] = name = fresh_name(name, self._taken)
@@ -63,11 +63,11 @@ class Writer:
         return self._made[key]
 
     def number(self, value: int) -> str:
-        """An int64 constant of rank 0."""
+        """Return an int64 constant of rank 0."""
         return self.constant(f"number.{value}", np.array(value, np.int64))
 
     def size(self, factor: Factor) -> str:
-        """The request's size of a factor, int64 []."""
+        """Return the request's size of a factor, int64 []."""
         symbols, number = terms_of(factor)
         if symbols == (factor,):
             return self._size_input(symbols[0])
@@ -83,7 +83,7 @@ class Writer:
         return self._made[key]
 
     def product(self, factors: Sequence[Factor]) -> str:
-        """The request's size of several factors, multiplied: int64 []."""
+        """Return the request's size of several factors, multiplied: int64 []."""
         fixed = math.prod(factor for factor in factors if isinstance(factor, int))
         found = self.number(fixed)
         for factor in factors:
@@ -93,7 +93,7 @@ class Writer:
         return found
 
     def masked(self, value: str, axes: Axes, place: int, fill: float) -> str:
-        """A value that is ``fill`` at padding of an axis."""
+        """Return a value that is ``fill`` at padding of an axis."""
         dtype = self.types[value].dtype
         for factor in (factor for factor in axes[place] if isinstance(factor, str)):
             if fill == 0 and factor in self.zeros.get(value, ()):
@@ -104,11 +104,11 @@ class Writer:
         return value
 
     def places(self, count: int, behind: int = 0) -> str:
-        """0, 1, ... along an axis with ``behind`` axes of extent 1 behind it, int64."""
+        """Return 0, 1, ... along an axis with ``behind`` axes of extent 1 behind it, int64."""
         return self.constant("places", np.arange(count).reshape(-1, *([1] * behind)))
 
     def _is_real(self, along: Axis, behind: int, factor: str) -> str:
-        """bool, of extent 1 but at one axis: whether a request has the place there, as far as a factor goes."""
+        """Return bool, of extent 1 but at one axis: whether a request has the place there, as far as a factor goes."""
         key = ("real", along, behind, factor)
         if key not in self._made:
             found = coordinates(along, factor, self.sizes).reshape(-1, *([1] * behind))
@@ -126,7 +126,7 @@ class Writer:
         return self.size_inputs[symbol]
 
     def extent(self, of: Axis) -> int:
-        """The extent of an axis in the bucket."""
+        """Return the extent of an axis in the bucket."""
         return extent(of, self.sizes)
 
 

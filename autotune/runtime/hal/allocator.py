@@ -31,13 +31,13 @@ class Storage(Protocol):
     """Where a device's blocks come from."""
 
     def allocate(self, nbytes: int) -> Any:
-        """A block; raises MemoryError, BuildError or DeviceMemoryError where there is none."""
+        """Return a block; raises MemoryError, BuildError or DeviceMemoryError where there is none."""
 
     def release(self, storage: Any) -> None:
         """Give a block back to the system or driver."""
 
     def host_view(self, storage: Any) -> NDArray[np.uint8] | None:
-        """The bytes of a block, where this process can reach them."""
+        """Return the bytes of a block, where this process can reach them."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Statistics:
 
 
 def size_class(nbytes: int) -> int:
-    """The bytes of the block that serves a request.
+    """Return the bytes of the block that serves a request.
 
     >>> [size_class(n) for n in (1, 257, 1000, 1025)]
     [256, 320, 1024, 1280]
@@ -97,7 +97,7 @@ class Allocator:
 
     @property
     def full(self) -> bool:
-        """Whether new work is held back now."""
+        """Return whether new work is held back now."""
         return (self._over or bool(self._returned)) and self._closed_gate()
 
     @property
@@ -121,7 +121,7 @@ class Allocator:
         self._wake()
 
     def allocate(self, nbytes: int, label: str = "") -> Buffer:
-        """Uninitialised memory, aligned as the device needs it; ``label`` says for whom, in messages.
+        """Return the uninitialised memory, aligned as the device needs it; ``label`` says for whom, in messages.
 
         Raises DeviceMemoryError where there is not so much, UsageError for a negative size.
         """
@@ -212,7 +212,7 @@ class Allocator:
             return self._over
 
     def _take(self, block: int, nbytes: int, label: str) -> Any:
-        """A block kept, or a new one; once more after giving all kept ones back."""
+        """Return a block kept, or a new one; once more after giving all kept ones back."""
         free = self._free.get(block)
         if free:
             self._reused += 1

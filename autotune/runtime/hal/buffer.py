@@ -52,7 +52,7 @@ class Allocation:
 
     @property
     def freed(self) -> bool:
-        """Whether it must not be used any more."""
+        """Return whether it must not be used any more."""
         return self._freed
 
     def free(self) -> None:
@@ -96,7 +96,7 @@ class Buffer:
         return self.allocation.space
 
     def slice(self, offset: int, nbytes: int) -> Buffer:
-        """A part of it; raises UsageError for one that is not inside."""
+        """Return a part of it; raises UsageError for one that is not inside."""
         if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
             raise UsageError(
                 f"bytes {offset} to {offset + nbytes} are not inside of a buffer of {self.nbytes}"
@@ -117,7 +117,7 @@ class Buffer:
         return np.asarray(self.allocation)[self.offset : self.offset + self.nbytes]
 
     def array(self, dtype: DTypeLike, shape: Sequence[int]) -> NDArray[Any]:
-        """The same as an array of that type and shape."""
+        """Return the same as an array of that type and shape."""
         return self.host().view(dtype).reshape(shape)
 
     def free(self) -> None:
@@ -130,7 +130,7 @@ class Buffer:
 
 
 def host_buffer(array: NDArray[Any], label: str = "") -> Buffer:
-    """The memory of a dense array as a buffer; what is written to it the array sees.
+    """Return the memory of a dense array as a buffer; what is written to it the array sees.
 
     Raises UsageError for an array that is not C-contiguous.
     """

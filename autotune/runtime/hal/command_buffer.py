@@ -107,7 +107,7 @@ Command = Dispatch | CheckIndices | Copy | Fill | Barrier
 
 
 def references(command: Command) -> tuple[Reference, ...]:
-    """The memory that a command reads or writes."""
+    """Return the memory that a command reads or writes."""
     match command:
         case Dispatch():
             return command.bindings
@@ -122,7 +122,7 @@ def references(command: Command) -> tuple[Reference, ...]:
 
 
 def resolved(reference: Reference, table: Sequence[Buffer]) -> Buffer:
-    """The buffer that a reference means in a submission that brings ``table``."""
+    """Return the buffer that a reference means in a submission that brings ``table``."""
     if isinstance(reference, Buffer):
         return reference
     return table[reference.index].slice(reference.offset, reference.nbytes)
@@ -143,7 +143,7 @@ class CommandBuffer:
     prepared: Any
 
     def check_table(self, table: Sequence[Buffer]) -> None:
-        """Raises UsageError unless a submission brings the right number of buffers, large enough and not freed."""
+        """Raise UsageError unless a submission brings the right number of buffers, large enough and not freed."""
         if len(table) != len(self.slots):
             raise UsageError(f"{self.name} takes {len(self.slots)} buffers, got {len(table)}")
         for index, (buffer, needed) in enumerate(zip(table, self.slots, strict=True)):
@@ -212,7 +212,7 @@ class Recorder:
         self._add(Barrier())
 
     def finish(self) -> CommandBuffer:
-        """The commands, ready to be submitted. Raises what the driver does where it cannot run them."""
+        """Return the commands, ready to be submitted. Raises what the driver does where it cannot run them."""
         if self._device.closed:
             raise DeviceClosedError(f"{self._name}: {self._device.name} is closed")
         used = (
@@ -241,7 +241,7 @@ class Recorder:
 
 
 def failed(device: str, name: str, index: int, command: Command, error: BaseException) -> AutotuneError:
-    """The error of a command, with where it happened: what travels along the timelines."""
+    """Return the error of a command, with where it happened: what travels along the timelines."""
     text = f"{error or type(error).__name__}\n  at command {index} of {name} on {device}: {command}"
     if not isinstance(error, AutotuneError):
         return DeviceError(text)

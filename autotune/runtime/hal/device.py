@@ -80,11 +80,11 @@ class Device:
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more work because it was closed."""
+        """Return whether it takes no more work because it was closed."""
         return self._closed
 
     def queue(self, name: str, *, in_order: bool = True, limit: int = 1024) -> Queue:
-        """A further queue: see :class:`Queue`."""
+        """Return a further queue: see :class:`Queue`."""
         made = Queue(self, name, in_order=in_order, limit=limit)
         self._queues.append(made)
         return made
@@ -96,7 +96,7 @@ class Device:
             self._queues.remove(queue)
 
     def allocate(self, nbytes: int, label: str = "") -> Buffer:
-        """Uninitialised memory; raises DeviceMemoryError, and as :meth:`check` does."""
+        """Return the uninitialised memory; raises DeviceMemoryError, and as :meth:`check` does."""
         self.check()
         try:
             return self.allocator.allocate(nbytes, label)
@@ -105,7 +105,7 @@ class Device:
             raise
 
     def load(self, code: Code) -> Executable:
-        """Code that can be dispatched. Raises UsageError for code of another format, BuildError."""
+        """Return code that can be dispatched. Raises UsageError for code of another format, BuildError."""
         self.check()
         if code.format not in self.engine.formats:
             raise UsageError(
@@ -118,14 +118,14 @@ class Device:
         return Recorder(self, name)
 
     def upload(self, array: NDArray[Any], label: str = "") -> Buffer:
-        """A buffer with the bytes of an array, after they have come there."""
+        """Return a buffer with the bytes of an array, after they have come there."""
         source = host_buffer(np.ascontiguousarray(array))
         buffer = self.allocate(source.nbytes, label)
         self._copy(source, buffer)
         return buffer
 
     def download(self, buffer: Buffer, dtype: DTypeLike, shape: Sequence[int]) -> NDArray[Any]:
-        """A new array of the bytes of a buffer."""
+        """Return a new array of the bytes of a buffer."""
         array = np.empty(shape, dtype)
         self._copy(buffer, host_buffer(array))
         return array
@@ -136,7 +136,7 @@ class Device:
         self.transfers.submit(recorder.finish(), new=False).wait()
 
     def check(self) -> None:
-        """Raises DeviceClosedError or DeviceLostError where it takes no work."""
+        """Raise DeviceClosedError or DeviceLostError where it takes no work."""
         if self._lost is not None:
             raise again(self._lost)
         if self._closed:

@@ -21,7 +21,8 @@ class Driver(Protocol):
         """What there is; raises MissingExtraError without the package that it needs, DeviceError where that fails."""
 
     def open(self, name: str) -> Device | None:
-        """A device by its name or a description that this driver understands; None where it is none of its own."""
+        """Return a device by its name or a description that this driver understands; None where it is
+        none of its own."""
 
 
 DRIVERS: Mapping[str, str] = {
@@ -36,24 +37,25 @@ _opened: dict[str, Device] = {}
 
 @cache
 def driver(name: str) -> Driver:
-    """A driver by name."""
+    """Return a driver by name."""
     module, kind = DRIVERS[name].split(":")
     made: Driver = getattr(import_module(module), kind)()
     return made
 
 
 def devices(*drivers: str) -> list[DeviceInfo]:
-    """All devices that can be used here, of the drivers of these names or of all."""
+    """Return all devices that can be used here, of the drivers of these names or of all."""
     return [info for name in drivers or DRIVERS for info in _found(name)[0]]
 
 
 def absent() -> dict[str, str]:
-    """Drivers that cannot be used here, and why."""
+    """Return drivers that cannot be used here, and why."""
     return {name: reason for name in DRIVERS if (reason := _found(name)[1])}
 
 
 def open_device(name: str) -> Device:
-    """A device by name; one that is open already is returned again. Raises UsageError, which lists those there are."""
+    """Return a device by name; one that is open already is returned again. Raises UsageError, which
+    lists those there are."""
     found = _opened.get(name)
     if found is not None and not found.closed:
         return found

@@ -40,14 +40,14 @@ class Engine(Storage, Protocol):
     formats: tuple[str, ...]
     """Formats of code that :meth:`load` takes."""
     times_kernels: bool
-    """Whether :meth:`run` takes :class:`autotune.runtime.hal.timed.Timed` commands, too."""
+    """True if :meth:`run` takes :class:`autotune.runtime.hal.timed.Timed` commands, too."""
 
     @property
     def pinned(self) -> Storage | None:
         """Memory of this process from and to which the device copies by itself; None where any is as good."""
 
     def load(self, code: Code) -> Any:
-        """Code that is ready to run: the handle of an executable. Raises BuildError."""
+        """Return code that is ready to run: the handle of an executable. Raises BuildError."""
 
     def prepare(self, commands: Sequence[Command], slots: int) -> Any:
         """What :meth:`run` needs of recorded commands; made once for all submissions of them."""
@@ -149,7 +149,7 @@ def copy_between(engine: CommandEngine, space: str, source: Buffer, target: Buff
 
 
 def check_indices(check: CheckIndices, memory: NDArray[np.uint8]) -> None:
-    """Raises InputError for the first index out of range."""
+    """Raise InputError for the first index out of range."""
     dtype = np.dtype(f"i{check.width}")
     strides = (check.stride, check.width)
     indices: NDArray[Any] = np.ndarray((check.runs, check.count), dtype, memory.data, 0, strides)

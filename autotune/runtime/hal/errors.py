@@ -14,7 +14,8 @@ _Error = TypeVar("_Error", bound=BaseException)
 
 
 def again(error: _Error) -> _Error:
-    """A copy to raise: an error that is raised several times collects the frames of all who did, and keeps them."""
+    """Return a copy to raise: an error that is raised several times collects the frames of all who did,
+    and keeps them."""
     try:
         copied = copy.copy(error)
     except Exception:  # noqa: BLE001 - the constructor of somebody else's error
@@ -24,7 +25,8 @@ def again(error: _Error) -> _Error:
 
 
 def without_frames(error: _Error) -> _Error:
-    """The same error without its tracebacks, whose frames would keep buffers from being freed: they go to the log."""
+    """Return the same error without its tracebacks, whose frames would keep buffers from being freed:
+    they go to the log."""
     expected = all(isinstance(link, AutotuneError) for link in _links(error))
     _LOG.log(logging.DEBUG if expected else logging.ERROR, "%s", error, exc_info=error)
     for link in _links(error):
@@ -33,7 +35,7 @@ def without_frames(error: _Error) -> _Error:
 
 
 def _links(error: BaseException) -> Iterator[BaseException]:
-    """An error and those that it comes from."""
+    """Yield an error and those that it comes from."""
     link: BaseException | None = error
     while link is not None:
         yield link

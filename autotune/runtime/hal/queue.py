@@ -74,12 +74,12 @@ class Submission:
         self._deadline_ns = deadline_ns
 
     def __lt__(self, other: Submission) -> bool:
-        """Whether it was submitted before another one."""
+        """Return whether it was submitted before another one."""
         return self.number < other.number
 
     @property
     def done(self) -> bool:
-        """Whether it is over, in whatever way."""
+        """Return whether it is over, in whatever way."""
         return self._state == _DONE
 
     @property
@@ -99,7 +99,7 @@ class Submission:
         return self._queue._cancel(self)
 
     def stopped(self) -> bool:
-        """Whether it is to end before its next command."""
+        """Return whether it is to end before its next command."""
         return self._cancelled or self._late()
 
     def _late(self) -> bool:
@@ -264,7 +264,7 @@ class Queue:
             self._requests.submit(self._run_first)
 
     def _begin(self, submission: Submission) -> bool:
-        """Whether it can go to the thread now, where it then waits for its turn; the lock is held."""
+        """Return whether it can go to the thread now, where it then waits for its turn; the lock is held."""
         ready = submission._state == _WAITING and submission._turn and not submission._missing
         if ready:
             submission._state = _READY

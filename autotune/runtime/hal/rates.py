@@ -65,7 +65,8 @@ def _fill(device: Device, open_: ExitStack) -> CommandBuffer:
 
 
 def _chain(queues: tuple[Queue, Queue], fills: Sequence[CommandBuffer]) -> tuple[float, float]:
-    """Work that passes back and forth between two queues: seconds a submission, and a handover to the second."""
+    """Return the work that passes back and forth between two queues: seconds a submission, and a
+    handover to the second."""
     gate = Timeline("a gate")
     lines = [Timeline("a link") for _ in range(_CHAIN)]
     made: list[Submission] = []

@@ -41,7 +41,7 @@ class LoadedImage:
         return self._recorded(label, [range(len(self.image.commands))])[0]
 
     def record_each(self, label: str = "") -> list[CommandBuffer]:
-        """The same in pieces, a kernel each, that have to run one after another; they have one arena."""
+        """Return the same in pieces, a kernel each, that have to run one after another; they have one arena."""
         return self._recorded(label, [range(n, n + 1) for n in range(len(self.image.commands))])
 
     def free(self) -> None:
@@ -106,7 +106,7 @@ def load_image(device: Device, image: ModuleImage) -> LoadedImage:
 
 
 def _entries(image: ModuleImage) -> dict[Entry, int]:
-    """The entry points of an image, numbered in the order of their first use."""
+    """Return the entry points of an image, numbered in the order of their first use."""
     found: dict[Entry, int] = {}
     for number in range(len(image.commands)):
         found.setdefault(_key(image, number), len(found))

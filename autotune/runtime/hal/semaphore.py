@@ -38,7 +38,7 @@ class Timeline:
         self._numbers = itertools.count()
 
     def query(self) -> int:
-        """The last value that was signalled."""
+        """Return the last value that was signalled."""
         return self._value
 
     @property

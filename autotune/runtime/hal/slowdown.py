@@ -28,7 +28,8 @@ def slowdown_of(name: str) -> float:
 
 
 def described(description: str, name: str) -> str:
-    """A device's description, which says that it is slowed: what was measured of it is not of the device as it is."""
+    """Return a device's description, which says that it is slowed: what was measured of it is not of the
+    device as it is."""
     factor = slowdown_of(name)
     return description if factor == 1.0 else f"{description}, slowed {factor:g} times for a test"
 

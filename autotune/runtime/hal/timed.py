@@ -22,7 +22,7 @@ class Timed:
 
 
 def timed(commands: CommandBuffer) -> tuple[CommandBuffer, Timed] | None:
-    """The same commands, each kernel timed by the device; None of a device that cannot."""
+    """Return the same commands, each kernel timed by the device; None of a device that cannot."""
     if not commands.device.engine.times_kernels:
         return None
     watched = Timed(commands.prepared)

@@ -36,7 +36,7 @@ class Code:
         self.ended = False
 
     def value(self, instruction: str, kind: Kind) -> NativeValue:
-        """The result of an instruction."""
+        """Return the result of an instruction."""
         name = f"%v{self._next()}"
         self.write(f"{name} = {instruction}")
         return NativeValue(name, kind)
@@ -46,7 +46,7 @@ class Code:
         self._lines.append(f"  {instruction}")
 
     def variable(self, kind: Kind) -> Variable:
-        """A new variable, without a value."""
+        """Return a new variable, without a value."""
         name = f"%p{self._next()}"
         self._variables.append(f"  {name} = alloca {kind}")
         return Variable(name, kind)
@@ -60,7 +60,7 @@ class Code:
         self.write(f"store {value.kind} {value.text}, ptr {variable.name}")
 
     def label(self) -> str:
-        """A name for a block that begins later."""
+        """Return a name for a block that begins later."""
         return f"b{self._next()}"
 
     def begin(self, label: str) -> None:
@@ -84,7 +84,7 @@ class Code:
         self.ended = True
 
     def text(self) -> str:
-        """The body."""
+        """Return the body."""
         return "\n".join([*self._variables, *self._lines])
 
     def _next(self) -> int:

@@ -51,18 +51,18 @@ class PythonExpressions:
         }
 
     def value(self, node: ast.expr) -> NativeValue:
-        """An integer or a truth value; nothing for a call of what returns None."""
+        """Return an integer or a truth value; nothing for a call of what returns None."""
         writer = self._writers.get(type(node))
         if writer is None:
             self._source.refuse(node, f"{type(node).__name__} has no translation")
         return writer(node)
 
     def integer(self, node: ast.expr) -> NativeValue:
-        """An integer."""
+        """Return an integer."""
         return self._of(node, "i64")
 
     def truth(self, node: ast.expr) -> NativeValue:
-        """The truth of a value, as ``if`` and ``while`` ask for it."""
+        """Return the truth of a value, as ``if`` and ``while`` ask for it."""
         if isinstance(node, ast.BoolOp):
             return self._connected(node, self.truth)
         value = self.value(node)
@@ -73,7 +73,7 @@ class PythonExpressions:
     def arithmetic(
         self, node: ast.AST, operator: ast.operator, a: NativeValue, b: NativeValue
     ) -> NativeValue:
-        """Two integers, added and so on; ``node`` is where that stands."""
+        """Return two integers, added and so on; ``node`` is where that stands."""
         if isinstance(operator, ast.FloorDiv | ast.Mod):
             return self._division(isinstance(operator, ast.Mod), a, b)
         name = _ARITHMETIC.get(type(operator))
@@ -113,7 +113,7 @@ class PythonExpressions:
         return self.arithmetic(node, node.op, self.integer(node.left), self.integer(node.right))
 
     def _division(self, remainder: bool, a: NativeValue, b: NativeValue) -> NativeValue:
-        """Rounded towards minus infinity, as Python does; the instructions round towards zero."""
+        """Return the rounded towards minus infinity, as Python does; the instructions round towards zero."""
         code = self._code
         rest = code.value(f"srem i64 {a.text}, {b.text}", "i64")
         inexact = code.value(f"icmp ne i64 {rest.text}, 0", "i1")

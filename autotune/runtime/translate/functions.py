@@ -109,17 +109,17 @@ class External(Callee[_P, _R]):
 
 
 def native(function: Callable[_P, _R]) -> Native[_P, _R]:
-    """Marks a function of the subset."""
+    """Return marks a function of the subset."""
     return Native(function)
 
 
 def operation(body: str, *externals: str) -> Callable[[Callable[_P, _R]], NativeOperation[_P, _R]]:
-    """Marks a function whose body is LLVM IR; ``externals`` declares what that calls."""
+    """Return marks a function whose body is LLVM IR; ``externals`` declares what that calls."""
     return lambda function: NativeOperation(function, body, externals)
 
 
 def external(name: str) -> Callable[[Callable[_P, _R]], External[_P, _R]]:
-    """Marks the signature of a function that the process has under this name."""
+    """Return marks the signature of a function that the process has under this name."""
     return lambda function: External(function, name)
 
 

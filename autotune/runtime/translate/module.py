@@ -14,7 +14,7 @@ from autotune.runtime.translate.statements import Statements
 
 
 def llvm_ir(functions: Iterable[Native[..., Any]]) -> str:
-    """LLVM IR of the functions, under their symbols, with all that they call inlined.
+    """Return LLVM IR of the functions, under their symbols, with all that they call inlined.
 
     Raises BuildError for a function that is outside the subset.
     """
@@ -27,7 +27,7 @@ class _Module:
         self._declarations: dict[str, None] = {}
 
     def text(self, functions: list[Native[..., Any]]) -> str:
-        """All definitions, callers before what they call."""
+        """Return all definitions, callers before what they call."""
         definitions = []
         waiting: list[Callee[..., Any]] = [*functions]
         done: set[Callee[..., Any]] = set()
@@ -57,7 +57,7 @@ class _Module:
         return code.text()
 
     def _tree(self, source: FunctionSource) -> ast.FunctionDef:
-        """The syntax tree of a function, with the line numbers of its file."""
+        """Return the syntax tree of a function, with the line numbers of its file."""
         if source.file not in self._trees:
             self._trees[source.file] = _definitions(source)
         tree = self._trees[source.file].get(source.line)
@@ -67,7 +67,7 @@ class _Module:
 
 
 def _definitions(source: FunctionSource) -> dict[int, ast.FunctionDef]:
-    """The functions of a file's top level by their first line, that of a decorator."""
+    """Return the functions of a file's top level by their first line, that of a decorator."""
     linecache.lazycache(source.file, dict(source.names))
     tree = ast.parse("".join(linecache.getlines(source.file)))
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
@@ -75,7 +75,7 @@ def _definitions(source: FunctionSource) -> dict[int, ast.FunctionDef]:
 
 
 def _definition(function: Callee[..., Any], body: str, *, internal: bool) -> str:
-    """One function; those that are not asked for by name are inlined."""
+    """Return one function; those that are not asked for by name are inlined."""
     linkage, inlined = ("internal ", " alwaysinline") if internal else ("", "")
     head = f"define {linkage}{function.result} @{function.symbol}({_parameters(function)}){inlined}"
     return f"{head} {{\n{body}\n}}\n"

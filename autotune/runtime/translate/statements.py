@@ -172,7 +172,7 @@ class Statements:
         code.begin(loop.done)
 
     def _range(self, node: ast.expr) -> tuple[NativeValue, NativeValue]:
-        """First and end of a ``range``."""
+        """Return the first and end of a ``range``."""
         if (
             not isinstance(node, ast.Call)
             or not isinstance(node.func, ast.Name)

@@ -18,7 +18,7 @@ _LIMIT |= {name: 2.0**-form.mantissa for name, form in NARROW_FLOATS.items()}
 
 
 def tolerance(dtype: str, terms: int) -> float:
-    """Allowed relative error of a sum of ``terms`` products; 0 for integers and bools.
+    """Return the allowed relative error of a sum of ``terms`` products; 0 for integers and bools.
 
     Rounding errors of a sum grow like eps·√terms for random signs (Higham, Accuracy and Stability of
     Numerical Algorithms, 4.2); 32 leaves room for another order of summation and for fast functions.
@@ -31,14 +31,14 @@ def tolerance(dtype: str, terms: int) -> float:
 
 
 def same_sign_tolerance(dtype: str, terms: int) -> float:
-    """The same where nothing cancels: allowed is what adding up in float32 (float64 for float64) makes in
+    """Return the same where nothing cancels: allowed is what adding up in float32 (float64 for float64) makes in
     blocks or pairwise. One term after the other, a sum of millions of terms of float32 no longer grows."""
     epsilon = float(float_limits("float64" if dtype == "float64" else "float32").eps)
     return max(tolerance(dtype, terms), 32 * epsilon * math.sqrt(max(1, terms)))
 
 
 def can_lose_precision(dtype: str, terms: int) -> bool:
-    """Whether a sum of so many terms of one sign can be further off than allowed, if it is added up in ``dtype``
+    """Return whether a sum of so many terms of one sign can be further off than allowed, if it is added up in ``dtype``
     term by term: its error is at most eps·terms (Higham, 4.2)."""
     if dtype not in _LIMIT:
         return False
@@ -46,7 +46,7 @@ def can_lose_precision(dtype: str, terms: int) -> bool:
 
 
 def relative_error(outputs: Sequence[NDArray[Any]], references: Sequence[NDArray[Any]]) -> float:
-    """The largest difference over the reference's largest magnitude, over all outputs.
+    """Return the largest difference over the reference's largest magnitude, over all outputs.
 
     Infinite where shape, dtype, or the places of NaN and infinity differ.
     """

@@ -20,7 +20,7 @@ class Running(Protocol):
         """Once, without timing it."""
 
     def sample(self, runs: int) -> NDArray[np.float64]:
-        """Nanoseconds of each of some runs."""
+        """Return nanoseconds of each of some runs."""
 
     def outputs(self) -> Sequence[Array]:
         """What the last run wrote."""
@@ -62,7 +62,7 @@ class Confined:
         self.run()
 
     def error(self, reference: Sequence[Array]) -> float:
-        """The relative error of what the last run wrote."""
+        """Return the relative error of what the last run wrote."""
         return relative_error(self._shaped(self._running.outputs()), reference)
 
     def harm(self) -> str:

@@ -20,7 +20,7 @@ from autotune.target import Target
 
 
 def device_of(target: Target) -> Device:
-    """The open device that code for ``target`` is measured on; raises MeasureError where it is not here."""
+    """Return the open device that code for ``target`` is measured on; raises MeasureError where it is not here."""
     found = device_for(target)
     if found is None or found.target != target:
         raise MeasureError(
@@ -48,7 +48,7 @@ class DeviceRun:
         self._submit()
 
     def outputs(self) -> list[Array]:
-        """Copies of what the last run wrote."""
+        """Return copies of what the last run wrote."""
         specs = self._image.outputs
         return [
             self._device.download(buffer, spec.dtype, spec.shape)
@@ -56,7 +56,7 @@ class DeviceRun:
         ]
 
     def time(self, runs: int) -> NDArray[np.float64]:
-        """Nanoseconds of each of some runs, from their beginning on the queue until the device is done.
+        """Return nanoseconds of each of some runs, from their beginning on the queue until the device is done.
 
         One before the first is not counted.
         """
@@ -65,7 +65,7 @@ class DeviceRun:
         return np.asarray([each.end_ns - each.begin_ns for each in made], np.float64)
 
     def sample(self, runs: int) -> NDArray[np.float64]:
-        """Nanoseconds of each of some runs from the first kernel's beginning to the last one's end.
+        """Return nanoseconds of each of some runs from the first kernel's beginning to the last one's end.
 
         By the device's own clock, where it times kernels.
         """
@@ -76,7 +76,7 @@ class DeviceRun:
         return np.asarray([self._kernels().sum() for _ in range(runs)], np.float64)
 
     def profiles(self, runs: int) -> NDArray[np.float64]:
-        """Nanoseconds [runs, dispatches], by the device's own clock: each from the end of the dispatch before.
+        """Return nanoseconds [runs, dispatches], by the device's own clock: each from the end of the dispatch before.
 
         A run before the first is not counted. Raises MeasureError where the device does not time kernels.
         """
@@ -103,7 +103,8 @@ class DeviceRun:
 
 
 def lasting(spans: Sequence[Span]) -> NDArray[np.float64]:
-    """Nanoseconds of each kernel of a queue: from the end of the one before, or the beginning of the first, to its end.
+    """Return nanoseconds of each kernel of a queue: from the end of the one before, or the beginning of
+    the first, to its end.
 
     What lies between kernels is the next one's: a schedule of many kernels is not as fast as their sum.
 

@@ -26,16 +26,16 @@ class FencedDevice(Device):
         self._pieces: list[tuple[str, Buffer, NDArray[np.uint8] | None]] = []
 
     def allocate(self, nbytes: int, label: str = "") -> Buffer:
-        """Memory that may be written, filled with the pattern of its zones; raises DeviceMemoryError."""
+        """Return memory that may be written, filled with the pattern of its zones; raises DeviceMemoryError."""
         return self._fenced(nbytes, label if label in _NAMED else "workspace", None)
 
     def upload(self, array: NDArray[Any], label: str = "") -> Buffer:
-        """A copy of an array that must not be written; raises DeviceMemoryError."""
+        """Return a copy of an array that must not be written; raises DeviceMemoryError."""
         dense = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         return self._fenced(dense.nbytes, label if label in _NAMED else "constants", dense)
 
     def harm(self) -> str:
-        """The first thing found that somebody wrote where he must not, or nothing."""
+        """Return the first thing found that somebody wrote where he must not, or nothing."""
         pieces = (
             Piece(use, self.download(buffer, np.uint8, (buffer.nbytes,)), original)
             for use, buffer, original in self._pieces

@@ -27,11 +27,11 @@ class FencedModule:
         self._module(*self._inputs, out=self._outputs)
 
     def sample(self, runs: int) -> NDArray[np.float64]:
-        """Nanoseconds of each of some runs."""
+        """Return nanoseconds of each of some runs."""
         return self._module.time(self._inputs, out=self._outputs, warmup=0, repeat=runs).astype(np.float64)
 
     def outputs(self) -> list[Array]:
-        """The arrays that it writes."""
+        """Return the arrays that it writes."""
         return self._outputs
 
     def forget(self) -> None:

@@ -53,11 +53,11 @@ class Fences(Memory):
         self._pieces: list[Piece] = []
 
     def allocate(self, nbytes: int, use: str) -> NDArray[np.uint8]:
-        """Memory that may be written, filled with the pattern of its zones."""
+        """Return memory that may be written, filled with the pattern of its zones."""
         return self._fenced(nbytes, use, None)
 
     def shares(self, nbytes: int, workers: int) -> tuple[NDArray[np.uint8], int]:
-        """Scratch memory with zones around the share of each worker, which begin right behind its last byte."""
+        """Return scratch memory with zones around the share of each worker, which begin right behind its last byte."""
         stride = round_up(nbytes + 2 * ZONE, 2 * ALIGNMENT)
         memory = _aligned(stride * workers)
         for worker in range(workers):
@@ -71,23 +71,23 @@ class Fences(Memory):
                 fill(piece.whole)
 
     def constants(self, arrays: Sequence[Array]) -> list[Array]:
-        """Copies that must not be written."""
+        """Return copies that must not be written."""
         return [self.copy(array, "constants") for array in arrays]
 
     def copy(self, array: Array, use: str) -> Array:
-        """A copy that must not be written."""
+        """Return a copy that must not be written."""
         dense = np.ascontiguousarray(array)
         memory = self._fenced(dense.nbytes, use, dense.reshape(-1).view(np.uint8))
         return np.ndarray(dense.shape, dense.dtype, memory)
 
     def array(self, shape: tuple[int, ...], dtype: str, use: str) -> Array:
-        """An array that may be written."""
+        """Return an array that may be written."""
         kind = np.dtype(dtype)
         memory = self.allocate(int(np.prod(shape, dtype=np.int64)) * kind.itemsize, use)
         return np.ndarray(shape, kind, memory)
 
     def harm(self) -> str:
-        """The first thing found that somebody wrote where he must not, or nothing."""
+        """Return the first thing found that somebody wrote where he must not, or nothing."""
         return next(filter(None, (piece.harm() for piece in self._pieces)), "")
 
     def _fenced(self, nbytes: int, use: str, original: NDArray[np.uint8] | None) -> NDArray[np.uint8]:

@@ -56,7 +56,7 @@ class Built:
         return hashlib.sha256(json.dumps(self.payload, sort_keys=True).encode()).hexdigest()
 
     def same_code(self, other: Built) -> bool:
-        """Whether both are the same machine code."""
+        """Return whether both are the same machine code."""
         return bool(self.code_key) and self.code_key == other.code_key
 
 

@@ -36,10 +36,10 @@ class Version(Protocol):
     """A version of the model with its inputs; each reading begins with a run that is not counted."""
 
     def time(self, runs: int) -> NDArray[Any]:
-        """Nanoseconds of each of some runs."""
+        """Return nanoseconds of each of some runs."""
 
     def profiles(self, runs: int) -> NDArray[np.float64]:
-        """Nanoseconds [runs, dispatches]; raises MeasureError where that is not known."""
+        """Return nanoseconds [runs, dispatches]; raises MeasureError where that is not known."""
 
 
 class _OnHost:
@@ -81,7 +81,7 @@ class Shared(Memory):
         self._pieces: dict[str, NDArray[np.uint8]] = {}
 
     def allocate(self, nbytes: int, use: str) -> NDArray[np.uint8]:
-        """The beginning of the piece for a use; a larger one takes its place for later versions."""
+        """Return the beginning of the piece for a use; a larger one takes its place for later versions."""
         if use not in self._pieces or self._pieces[use].nbytes < nbytes:
             self._pieces[use] = super().allocate(nbytes, use)
         return self._pieces[use][:nbytes]
@@ -123,7 +123,7 @@ def _version(path: Path, seed: int) -> Version:
 
 
 def _together(path: Path, depth: int) -> CompiledModel:
-    """A module whose requests have memory of their own."""
+    """Return a module whose requests have memory of their own."""
     if path.suffix == ".atm":
         return _placed(path, depth)
     image = _READER.image(path)
@@ -143,12 +143,12 @@ def _placed(path: Path, depth: int | None = None) -> PlacedModule:
 
 
 def profile(request: dict[str, Any]) -> dict[str, Any]:
-    """Nanoseconds of each dispatch, the least of ``runs`` runs of one version."""
+    """Return nanoseconds of each dispatch, the least of ``runs`` runs of one version."""
     return {"ns": _VERSIONS[request["version"]].profiles(request["runs"]).min(axis=0).tolist()}
 
 
 def time(request: dict[str, Any]) -> dict[str, Any]:
-    """Nanoseconds of each of ``runs`` runs of one version."""
+    """Return nanoseconds of each of ``runs`` runs of one version."""
     return {"ns": _VERSIONS[request["version"]].time(request["runs"]).tolist()}
 
 

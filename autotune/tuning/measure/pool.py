@@ -44,7 +44,7 @@ class Limits:
 
     @staticmethod
     def of_machine() -> Limits:
-        """Limits that leave a quarter of the memory to everybody else."""
+        """Return limits that leave a quarter of the memory to everybody else."""
         import psutil
 
         return Limits(memory_bytes=int(psutil.virtual_memory().total * 0.75))
@@ -72,7 +72,7 @@ class ProcessPool:
 
     @staticmethod
     def started(builders: int) -> ProcessPool:
-        """A pool that is warming up."""
+        """Return a pool that is warming up."""
         pool = ProcessPool(builders)
         pool.warm_up()
         return pool
@@ -167,7 +167,7 @@ class ProcessPool:
 
 
 def _failed(candidate: Candidate, measurement: Measurement, answer: Mapping[str, Any] | None = None) -> Built:
-    """A candidate without code; one without a trace is identified by its configuration."""
+    """Return a candidate without code; one without a trace is identified by its configuration."""
     if answer and answer.get("trace_key"):
         return Built(candidate, answer["trace_key"], answer["trace_json"], measurement)
     text = "config:" + json.dumps(dict(candidate.config), sort_keys=True)

@@ -24,13 +24,13 @@ _QUIET = 1.4
 
 
 def statistics(samples: NDArray[Any]) -> Latency:
-    """Number, minimum, median and interquartile range of times in ns."""
+    """Return number, minimum, median and interquartile range of times in ns."""
     low, median, high = np.percentile(samples, (25, 50, 75))
     return Latency(len(samples), float(samples.min()), float(median), float(high - low))
 
 
 def time_candidate(sample: Sample, default_ns: float) -> Latency:
-    """Time one candidate that was warmed up, to see whether it is clearly slower than the default.
+    """Return the time one candidate that was warmed up, to see whether it is clearly slower than the default.
 
     Few samples are enough for one that is not: what it takes in use is read inside the model. More are taken of one
     that seems slower, and of the default itself (``default_ns`` is infinite): disturbed samples (the median far above

@@ -82,7 +82,7 @@ _KEPT: OrderedDict[tuple[str, int], Prepared] = OrderedDict()
 
 
 def _prepared(workload: str, seed: int) -> Prepared:
-    """Inputs and reference, kept while there is room: weights of a large layer take hundreds of MB."""
+    """Return inputs and reference, kept while there is room: weights of a large layer take hundreds of MB."""
     found = _KEPT.pop((workload, seed), None)
     if found is None:
         parsed = parse_workload(workload)
@@ -109,7 +109,7 @@ def _with_same_sign(prepared: Prepared, seed: int) -> Prepared:
 
 @collector_paused()
 def build(request: Request) -> Answer:
-    """Code of one candidate, or why there is none."""
+    """Return code of one candidate, or why there is none."""
     trace_json = trace_key = ""
     try:
         from autotune.codegen.backend import compile_schedule
@@ -147,7 +147,7 @@ def build(request: Request) -> Answer:
 
 
 def _payload(workload: AnyWorkload, schedule: Schedule, code: DispatchCode, target: Target) -> Request:
-    """The code as JSON; what a program of a user's own computes, it computes each time."""
+    """Return the code as JSON; what a program of a user's own computes, it computes each time."""
     if isinstance(workload, ProgramWorkload):
         return wire.to_json(code)
     from autotune.compiler.assemble import on_wire
@@ -157,7 +157,7 @@ def _payload(workload: AnyWorkload, schedule: Schedule, code: DispatchCode, targ
 
 
 def _scheduled(request: Request) -> tuple[AnyWorkload, RegionProgram, Schedule]:
-    """The program of a candidate and its schedule: by its trace where it has one, else by our space of it."""
+    """Return the program of a candidate and its schedule: by its trace where it has one, else by our space of it."""
     if request.get("trace") is None:
         space = _space(request["workload"], request["target"])
         program = space.workload.program()
@@ -201,7 +201,7 @@ def measure(request: Request) -> Answer:
 
 
 def _same_sign(prepared: Prepared, target: str, payloads: Mapping[str, Request]) -> Answer:
-    """The outcome of one run with inputs of one sign, where there are any."""
+    """Return the outcome of one run with inputs of one sign, where there are any."""
     again = prepared.same_sign
     if again is None:
         return {"outcome": Outcome.OK.value}
@@ -230,12 +230,12 @@ def check(request: Request) -> Answer:
 
 @lru_cache(maxsize=1)
 def _exact(workload: Workload, seed: int) -> list[Array]:
-    """The exact reference, kept for the other options of the workload."""
+    """Return the exact reference, kept for the other options of the workload."""
     return exact_reference(workload, _prepared(workload.text, seed).arrays)
 
 
 def _judged(confined: Confined, reference: Sequence[Array], allowed: float) -> Answer:
-    """The outcome by what the last run wrote, and where."""
+    """Return the outcome by what the last run wrote, and where."""
     if harm := confined.harm():
         return _outcome(Measurement(Outcome.OUT_OF_BOUNDS, message=harm))
     error = confined.error(reference)
@@ -245,7 +245,7 @@ def _judged(confined: Confined, reference: Sequence[Array], allowed: float) -> A
 
 
 def exact_reference(workload: Workload, arrays: Sequence[Array]) -> list[Array]:
-    """The workload's outputs worked out in float64 and rounded to their dtypes at the end."""
+    """Return the workload's outputs worked out in float64 and rounded to their dtypes at the end."""
     graph = workload.region.graph
     values = {v: _widened(array) for v, array in zip(graph.inputs, arrays, strict=True)}
     for node in graph.nodes:
@@ -263,7 +263,7 @@ def _confined(
     payloads: Mapping[str, Request],
     option: Option | None = None,
 ) -> Confined:
-    """The workload in memory of its own, computed by an option if one is given; constants are packed here,
+    """Return the workload in memory of its own, computed by an option if one is given; constants are packed here,
     untimed. ``payloads`` has the code of each dispatch by its workload's key."""
     from autotune.compiler.assemble import BuiltWorkload, assemble
     from autotune.compiler.planned import GIVEN, Planned
@@ -293,7 +293,7 @@ def _confined(
 
 
 def _allowed(prepared: Prepared) -> float:
-    """The error that rounding explains."""
+    """Return the error that rounding explains."""
     return max(tolerance(str(r.dtype), prepared.terms) for r in prepared.reference)
 
 

@@ -17,7 +17,7 @@ _NAME = re.compile(r"cpu(?::(?P<part>\d+)|\[(?:node(?P<node>\d+)|(?P<list>[\d,-]
 
 
 def core_ids() -> tuple[int, ...]:
-    """Cores that this process may use, such that those that share a core's units or a socket are neighbours."""
+    """Return cores that this process may use, such that those that share a core's units or a socket are neighbours."""
     try:
         ids = os.sched_getaffinity(0)
     except AttributeError:  # not Linux
@@ -26,7 +26,7 @@ def core_ids() -> tuple[int, ...]:
 
 
 def parts() -> tuple[tuple[int, ...], ...]:
-    """The cores of ``cpu:0``, ``cpu:1``, ...: one part a NUMA node, or the halves of the only node.
+    """Return the cores of ``cpu:0``, ``cpu:1``, ...: one part a NUMA node, or the halves of the only node.
 
     A single core has no halves.
     """
@@ -40,7 +40,7 @@ def parts() -> tuple[tuple[int, ...], ...]:
 
 
 def cores_of(name: str) -> tuple[int, ...] | None:
-    """The cores that a name means; None where it names none. Raises UsageError for cores that cannot be used.
+    """Return the cores that a name means; None where it names none. Raises UsageError for cores that cannot be used.
 
     ``cpu``, ``cpu:1``, ``cpu[0-3,8]``, ``cpu[node1]``.
     """
@@ -64,7 +64,7 @@ def cores_of(name: str) -> tuple[int, ...] | None:
 
 
 def workers_of(cores: tuple[int, ...]) -> int:
-    """Workers for some cores: one each, unless the time that this process may use does for fewer."""
+    """Return workers for some cores: one each, unless the time that this process may use does for fewer."""
     return max(1, min(len(cores), usable_cores() * len(cores) // len(core_ids())))
 
 
@@ -93,7 +93,7 @@ def ranges(cores: Collection[int]) -> str:
 
 
 def parse_list(text: str) -> set[int]:
-    """Cores of a list as Linux writes it; empty for what is none.
+    """Return cores of a list as Linux writes it; empty for what is none.
 
     >>> sorted(parse_list("0-2,5"))
     [0, 1, 2, 5]
@@ -110,7 +110,7 @@ def parse_list(text: str) -> set[int]:
 
 @cache
 def numa_nodes() -> dict[int, frozenset[int]]:
-    """The cores of each NUMA node, as Linux tells; empty where it does not."""
+    """Return the cores of each NUMA node, as Linux tells; empty where it does not."""
     found = {}
     for folder in sorted((_SYSTEM / "node").glob("node[0-9]*")):
         try:
@@ -122,7 +122,7 @@ def numa_nodes() -> dict[int, frozenset[int]]:
 
 @cache
 def _place(core: int) -> tuple[int, int]:
-    """Socket and physical core, where the system tells."""
+    """Return the socket and physical core, where the system tells."""
     folder = _SYSTEM / f"cpu/cpu{core}/topology"
     try:
         return int((folder / "physical_package_id").read_text()), int((folder / "core_id").read_text())

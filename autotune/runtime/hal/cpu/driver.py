@@ -21,18 +21,18 @@ class CpuDriver:
     name = "cpu"
 
     def devices(self) -> Sequence[DeviceInfo]:
-        """All cores, then their parts."""
+        """Return all cores, then their parts."""
         names = {"cpu": core_ids(), **{f"cpu:{number}": part for number, part in enumerate(parts())}}
         return [_info(name, cores) for name, cores in names.items()]
 
     def open(self, name: str) -> Device | None:
-        """A device by name; None for none. Raises UsageError for cores that this process may not use."""
+        """Return a device by name; None for none. Raises UsageError for cores that this process may not use."""
         cores = cores_of(name)
         return None if cores is None else open_cores(name, cores)
 
 
 def open_cores(name: str, cores: tuple[int, ...], workers: int | None = None) -> Device:
-    """A device of these cores; ``workers`` are by default one a core. Raises UsageError for a wrong setting."""
+    """Return a device of these cores; ``workers`` are by default one a core. Raises UsageError for a wrong setting."""
     from autotune.runtime.hal.cpu.engine import CpuEngine
 
     info = _info(name, cores)

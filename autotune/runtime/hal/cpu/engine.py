@@ -45,23 +45,23 @@ class CpuEngine:
         self.pool = ThreadPool(workers, cores) if cores else pool_of(workers)
 
     def allocate(self, nbytes: int) -> NDArray[np.uint8]:
-        """Aligned memory; raises BuildError."""
+        """Return the aligned memory; raises BuildError."""
         return allocate_pages(nbytes)
 
     def release(self, storage: NDArray[np.uint8]) -> None:
         """It goes back to the system with its last reference."""
 
     def host_view(self, storage: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """All of it."""
+        """Return all of it."""
         return storage
 
     def load(self, code: Code) -> Loaded:
-        """Entry points; raises BuildError."""
+        """Return the entry points; raises BuildError."""
         mapped = LoadedCode(code.objects)
         return Loaded(mapped, [mapped.address(entry.object_index, entry.symbol) for entry in code.entries])
 
     def prepare(self, commands: Sequence[Command], slots: int) -> list[tuple[int, Segment | Copy | Fill]]:
-        """Kernels that follow each other become one program; each step with the number of its first command."""
+        """Return kernels that follow each other become one program; each step with the number of its first command."""
         steps: list[tuple[int, Segment | Copy | Fill]] = []
         open_segment: Segment | None = None
         for index, command in enumerate(commands):
@@ -82,7 +82,7 @@ class CpuEngine:
         return steps
 
     def run(self, name: str, prepared: Any, table: Sequence[Buffer], stopped: Stopped) -> bool:
-        """Step by step; False when stopped between two."""
+        """Return the step by step; False when stopped between two."""
         return slowed(self._slowdown, lambda: self._run(name, prepared, table, stopped))
 
     def _run(self, name: str, prepared: Any, table: Sequence[Buffer], stopped: Stopped) -> bool:

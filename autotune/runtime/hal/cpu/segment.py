@@ -44,7 +44,7 @@ class Segment:
         return self._pool.shares
 
     def watch(self) -> NDArray[np.int64]:
-        """Event rows [commands, workers, EVENT_SLOTS] that each run from now on writes anew."""
+        """Return the event rows [commands, workers, EVENT_SLOTS] that each run from now on writes anew."""
         self._events = np.zeros((len(self._commands), self._pool.workers, layout.EVENT_SLOTS), np.int64)
         return self._events
 

@@ -18,11 +18,11 @@ class CudaDriver:
     name = "cuda"
 
     def devices(self) -> Sequence[DeviceInfo]:
-        """All devices; raises MissingExtraError without cuda-bindings, DeviceError without a driver."""
+        """Return all devices; raises MissingExtraError without cuda-bindings, DeviceError without a driver."""
         return [_info(f"cuda:{number}", number) for number in range(cuda.count())]
 
     def open(self, name: str) -> Device | None:
-        """A device by name; None for none."""
+        """Return a device by name; None for none."""
         found = _NAME.fullmatch(name)
         number = int(found[1] or 0) if found else 0
         if found is None or number >= cuda.count():
@@ -50,7 +50,7 @@ def _info(name: str, number: int) -> DeviceInfo:
 
 
 def _space(number: int) -> str:
-    """Openings of a device share its memory."""
+    """Return openings of a device share its memory."""
     return f"cuda {number}"
 
 

@@ -67,7 +67,7 @@ class CudaEngine:
     # -- memory ----------------------------------------------------------------------------------------------
 
     def allocate(self, nbytes: int) -> int:
-        """An address; raises MemoryError."""
+        """Return an address; raises MemoryError."""
         self._enter()
         try:
             return int(cuda.call("cuMemAlloc", max(nbytes, 1)))
@@ -103,11 +103,11 @@ class CudaEngine:
         return module
 
     def prepare(self, commands: Sequence[Command], slots: int) -> tuple[Command, ...]:
-        """The commands as they are."""
+        """Return the commands as they are."""
         return tuple(commands)
 
     def run(self, name: str, prepared: Any, table: Sequence[Buffer], stopped: Stopped) -> bool:
-        """All of them into the thread's stream, and wait for it."""
+        """Return all of them into the thread's stream, and wait for it."""
         self._enter()
         return run_each(self, self._space, self._name, name, prepared, table, stopped)
 

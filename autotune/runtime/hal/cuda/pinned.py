@@ -30,7 +30,7 @@ class PinnedMemory:
         self._enter = enter
 
     def allocate(self, nbytes: int) -> Pages:
-        """A block; raises MemoryError."""
+        """Return a block; raises MemoryError."""
         self._enter()
         try:
             return Pages(int(cuda.call("cuMemHostAlloc", max(nbytes, 1), _EVERY_CONTEXT)), nbytes)
@@ -45,7 +45,7 @@ class PinnedMemory:
         cuda.call("cuMemFreeHost", storage.address)
 
     def host_view(self, storage: Pages) -> NDArray[np.uint8]:
-        """All of it."""
+        """Return all of it."""
         return np.ctypeslib.as_array((ctypes.c_uint8 * storage.nbytes).from_address(storage.address))
 
 

@@ -49,7 +49,7 @@ class Kernel:
 
 
 def load(context: Any, code: Code) -> list[Kernel]:
-    """The kernels of entry points; raises BuildError."""
+    """Return the kernels of entry points; raises BuildError."""
     starts = [read_starts(each, "opencl") for each in code.objects]
     programs = [_built(context, each.decode()) for each in code.objects]
     return [_kernel(starts[e.object_index], programs[e.object_index], e) for e in code.entries]

@@ -22,11 +22,11 @@ class OpenclDriver:
     name = "opencl"
 
     def devices(self) -> Sequence[DeviceInfo]:
-        """All devices; raises MissingExtraError without pyopencl."""
+        """Return all devices; raises MissingExtraError without pyopencl."""
         return [_info(f"opencl:{number}", number) for number in range(len(devices()))]
 
     def open(self, name: str) -> Device | None:
-        """A device by name; None for none."""
+        """Return a device by name; None for none."""
         found = _NAME.fullmatch(name)
         number = int(found[1] or 0) if found else 0
         if found is None or number >= len(devices()):

@@ -48,7 +48,7 @@ class OpenclEngine:
     # -- memory ----------------------------------------------------------------------------------------------
 
     def allocate(self, nbytes: int) -> Any:
-        """A buffer, or memory of this process; raises MemoryError, BuildError."""
+        """Return a buffer, or memory of this process; raises MemoryError, BuildError."""
         if nbytes > self._device.max_mem_alloc_size:
             raise MemoryError(f"{self._name} gives {self._device.max_mem_alloc_size} bytes at once at most")
         if self._shared:
@@ -69,12 +69,12 @@ class OpenclEngine:
             storage.release()
 
     def host_view(self, storage: Any) -> NDArray[np.uint8] | None:
-        """All of it, where it is this process's memory; else this process cannot reach it."""
+        """Return all of it, where it is this process's memory; else this process cannot reach it."""
         found: NDArray[np.uint8] | None = storage if self._shared else None
         return found
 
     def _handle(self, buffer: Buffer) -> Any:
-        """The driver's object for a buffer of this device."""
+        """Return the driver's object for a buffer of this device."""
         return wrapped(self._context, buffer.allocation) if self._shared else buffer.allocation.storage
 
     # -- commands --------------------------------------------------------------------------------------------
@@ -93,11 +93,11 @@ class OpenclEngine:
         self.finish("compiling")
 
     def prepare(self, commands: Sequence[Command], slots: int) -> tuple[Command, ...]:
-        """The commands as they are."""
+        """Return the commands as they are."""
         return tuple(commands)
 
     def run(self, name: str, prepared: Any, table: Sequence[Buffer], stopped: Stopped) -> bool:
-        """All of them into the thread's queue, and wait for it."""
+        """Return all of them into the thread's queue, and wait for it."""
         return slowed(self._slowdown, lambda: self._run(name, prepared, table, stopped))
 
     def _run(self, name: str, prepared: Any, table: Sequence[Buffer], stopped: Stopped) -> bool:
@@ -106,7 +106,7 @@ class OpenclEngine:
         return run_each(self, self._space, self._name, name, prepared, table, stopped)
 
     def _run_timed(self, name: str, prepared: Timed, table: Sequence[Buffer], stopped: Stopped) -> bool:
-        """The same in a queue that keeps the times of its kernels."""
+        """Return the same in a queue that keeps the times of its kernels."""
         plain = self._queue
         self._threads.queue = self._timing_queue
         self._threads.started = started = list[Any]()

@@ -31,7 +31,7 @@ class PinnedMemory:
         self._queue = pyopencl().CommandQueue(context)
 
     def allocate(self, nbytes: int) -> Mapped:
-        """A block; raises MemoryError."""
+        """Return a block; raises MemoryError."""
         cl = pyopencl()
         flags, both = cl.mem_flags, cl.map_flags.READ | cl.map_flags.WRITE
         try:
@@ -54,7 +54,7 @@ class PinnedMemory:
             storage.buffer.release()
 
     def host_view(self, storage: Mapped) -> NDArray[np.uint8]:
-        """All of it."""
+        """Return all of it."""
         return storage.view
 
 

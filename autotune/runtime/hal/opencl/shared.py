@@ -24,7 +24,7 @@ _EMPTY = np.zeros(64, np.uint8)
 
 
 def space_of(number: int) -> str:
-    """The memory space of device ``number``; openings of a device share its memory."""
+    """Return the memory space of device ``number``; openings of a device share its memory."""
     if current().opencl_memory != "own" and shares_memory(number):
         return HOST_SPACE
     return own_space(number)
@@ -37,19 +37,19 @@ def own_space(number: int) -> str:
 
 @cache
 def shares_memory(number: int) -> bool:
-    """Whether a device reads and writes this process's memory where it lies, wherever that begins."""
+    """Return whether a device reads and writes this process's memory where it lies, wherever that begins."""
     device = devices()[number]
     return kind(device) == "cpu" and all(_in_place(device, begin) for begin in (0, _ODD))
 
 
 @cache
 def context_of(device: Any) -> Any:
-    """One a device, so that all openings of it share its memory."""
+    """Return one a device, so that all openings of it share its memory."""
     return pyopencl().Context([device])
 
 
 def wrapped(context: Any, allocation: Allocation) -> Any:
-    """A buffer over an allocation in this process's memory: made once, and there as long as that is."""
+    """Return a buffer over an allocation in this process's memory: made once, and there as long as that is."""
     made = allocation.wrappers.get(context)
     return allocation.wrappers.setdefault(context, _over(context, allocation.view)) if made is None else made
 
@@ -63,7 +63,8 @@ def _over(context: Any, memory: np.ndarray[Any, Any] | None) -> Any:
 
 
 def _in_place(device: Any, begin: int) -> bool:
-    """Whether commands find what this process wrote after the buffer was made, and it what they write, unasked."""
+    """Return whether commands find what this process wrote after the buffer was made, and it what they
+    write, unasked."""
     cl, context = pyopencl(), context_of(device)
     memory = allocate_pages(_TRIED + begin)[begin:]
     memory.fill(1)

@@ -46,14 +46,14 @@ FAMILIES: Mapping[str, KnownError] = MappingProxyType(
     }
 )
 """On a Zen 4: the candidates that the model likes best, against their readings alone. Families of which five workloads
-or more are recorded in results/runs (two threads) have what `autotune bench predictions --from results/runs/avx512`
-finds, the others what earlier recordings gave (one thread)."""
+or more are recorded in results/runs (two threads) have what results/predictions-recorded.md finds, the others
+what earlier recordings gave (one thread)."""
 MACHINE = KnownError(1.0, 0.15)
 """The additional error of whole models: machines, hours, and the places of code and arrays in a process."""
 LEVEL = KnownError(1.44, 0.6)
 """The same where all that is known of the processor is a level such as x86-64-v3. Code for it on a Zen 4 takes 1 / 1.44
 of what is predicted, after the scale of its family, with a spread of 0.36 over 55 workloads
-(`autotune bench predictions --from results/runs/avx2`); of other processors less is known."""
+(`python -m results.bench predictions --from results/runs/avx2`); of other processors less is known."""
 
 
 def known_error(family: str) -> KnownError:

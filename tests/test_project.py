@@ -19,11 +19,11 @@ HEAVY = ("numba", "llvmlite", "optuna", "xgboost", "pandas", "pyarrow", "sqlalch
 
 
 def modules() -> list[str]:
-    """All importable modules of the three packages."""
+    """All importable modules of the three packages, and of the experiments."""
     names = []
-    for package in PACKAGES:
+    for package in (*PACKAGES, "results.bench"):
         names.append(package)
-        folder = [str(ROOT / package)]
+        folder = [str(ROOT / package.replace(".", "/"))]
         names += [m.name for m in pkgutil.walk_packages(folder, f"{package}.")]
     return [n for n in names if not n.endswith("__main__")]
 
@@ -52,7 +52,7 @@ def test_compiling_without_a_database_loads_none(tmp_path: Path) -> None:
     assert python(code) == "False\n"
 
 
-IN_PROCESSES = re.compile(r"autotune\.bench\.held_out\.(vision|language|blocks)")
+IN_PROCESSES = re.compile(r"results\.bench\.held_out\.(vision|language|blocks)")
 """Models of PyTorch's libraries, which are loaded into processes of their own."""
 
 
@@ -70,7 +70,7 @@ def test_public_names_exist(name: str) -> None:
 
 def test_every_extra_that_is_advised_exists() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    sources = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    sources = [path for package in (*PACKAGES, "results") for path in (ROOT / package).rglob("*.py")]
     sources += [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     advised = {
         extra

@@ -224,9 +224,6 @@ SYSTEMS: Mapping[str, Callable[[], Runner]] = {
     "metaschedule": lambda: _beside("worker_tvm").MetaSchedule(
         _beside("worker_tvm_ops").prim_func, recipe_constants
     ),
-    "torch-eager": lambda: _beside("worker_torch_compile").CompiledModel("eager"),
-    "torch-inductor": lambda: _beside("worker_torch_compile").CompiledModel("inductor"),
-    "torch-autotune": lambda: _beside("worker_torch_compile").CompiledModel("autotune"),
     "numpy": NumPy,
     "copy": Copy,
 }
@@ -324,8 +321,8 @@ def serve(worker: Worker, requests: Iterator[str], answer: Callable[[str], None]
         answer(json.dumps(reply))
 
 
-def main() -> None:
-    """Serve the system that the first argument names; what it prints goes to standard error."""
+def main(systems: Mapping[str, Callable[[], Runner]] = SYSTEMS) -> None:
+    """Serve the one of the systems that the first argument names; what it prints goes to standard error."""
     if (
         not __package__
     ):  # a script: autotune.workers.launch, which does this before anything else, is not there
@@ -337,7 +334,7 @@ def main() -> None:
         out.write(text + "\n")
         out.flush()
 
-    worker = Worker(SYSTEMS[sys.argv[1]])
+    worker = Worker(systems[sys.argv[1]])
     answer(json.dumps({"ready": sys.argv[1]}))
     serve(worker, iter(sys.stdin.readline, ""), answer)
 

@@ -34,7 +34,7 @@ def _module(name: str) -> str:
     return f"autotune.cli.{_PREFIX}{name.replace('-', '_')}"
 
 
-@click.group(cls=BenchGroup, epilog="Example: autotune bench overhead")
+@click.group(cls=BenchGroup, epilog="Example: autotune bench models")
 def command() -> None:
     """Benchmarks; they print tables, and compare with other systems side by side."""
 

@@ -79,20 +79,22 @@ def cli() -> None:
     """
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit the process."""
-    code = run(arguments)
+def main(
+    arguments: Sequence[str] | None = None, command: click.Command = cli, name: str = "autotune"
+) -> None:
+    """Run a command, by default the whole command line, and exit the process."""
+    code = run(arguments, command, name)
     gc.freeze()  # nothing is left to be found: Python would search all objects for cycles as it ends, for 0.2 s
     sys.exit(code)
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code."""
+def run(arguments: Sequence[str] | None = None, command: click.Command = cli, name: str = "autotune") -> int:
+    """Run a command that the user called by ``name``; the exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without "µ" is no reason to end a job
     try:
-        result = cli.main(arguments, prog_name="autotune", standalone_mode=False)
+        result = command.main(arguments, prog_name=name, standalone_mode=False)
     except AutotuneError as error:
         return _fail(str(error), error.exit_code)
     except click.UsageError as error:

@@ -25,8 +25,8 @@ EXPECTED = 0.95
 """A transferred schedule is used if it is expected to take no more than this of what the analytic default takes."""
 LIKED = 1.2
 """What was found for another size may take so much of the default's time by the analytic model: of 1,037 candidates
-recorded for two sizes (`autotune bench predictions --from results/runs/avx512`) expectations of those that it likes as
-well are off by 0.11, those of others by 0.47, and these take 1.35 of the default's time."""
+recorded for two sizes (results/predictions-recorded.md) expectations of those that it likes as well are off
+by 0.11, those of others by 0.47, and these take 1.35 of the default's time."""
 _TRIED = 2
 """So many neighbours are looked at closer, of the same workload and of other sizes each."""
 _KNOWN_KNOBS = 0.5
@@ -54,7 +54,7 @@ ERRORS = {Tier.TARGET: 0.22, Tier.SHAPE: 0.29}
 """Root mean square of the logarithm of a real ratio over the expected one. Of the same workload: over 24 schedules of a
 model tuned with two threads, timed beside the default with one (without bias; squeezenet on a Zen 4). Of other sizes:
 0.19 over the 17 candidates of results/runs that are faster than the default for one size and recorded for another
-(`autotune bench predictions --from results/runs/avx512`); so few leave room up to the value here (95 %)."""
+(`python -m results.bench predictions --from results/runs/avx512`); so few leave room up to the value here (95 %)."""
 LATENCY_ERRORS = {Tier.TARGET: 0.40, Tier.SHAPE: 0.71}
 """The same of latencies, in which the model's error for the default counts too: over 16 of those 24 schedules, and for
 other sizes over the 20 dispatches of results/transfer.md."""

@@ -10,7 +10,6 @@ import pytest
 from autotune.bench.replay import choice, record
 from autotune.bench.replay.record import Effort
 from autotune.bench.replay.recording import Recording
-from autotune.bench.suites import regions
 from autotune.cli.main import run
 from autotune.compiler import divide
 from autotune.compiler.dividing import Model
@@ -18,6 +17,7 @@ from autotune.errors import UsageError
 from autotune.target import Target
 from autotune.tuning.job import Subject
 from autotune.tuning.model import subject_of
+from results.bench import regions
 
 TARGET = Target.parse("x86-64-v3", threads=1)
 FAMILIES = ("contraction", "elementwise", "softmax")

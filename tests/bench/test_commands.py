@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from autotune.bench import balance
-from autotune.bench.suites import models
 from autotune.cli import main as cli
 from autotune.cli.bench import command as bench
 
@@ -80,25 +78,6 @@ def test_operators(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["notes"][0] == "SFM: softmax over axis 1 (M,N)"
 
 
-def test_parts_switched_off(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    page = tmp_path / "ablation.md"
-    arguments = ("ablation", "tiny_cnn", "--threads", 1, "--processes", 1, "--without", "fusion", "-o", page)
-    (row,) = measured(capsys, *arguments, "--json")["data"]
-    (off,) = row["without"]
-    assert off["switch"] == "fusion"
-    assert not off["same"]
-    assert off["work"]["dispatches"] > row["work"]["dispatches"]
-    assert off["work"]["region_bytes"] > row["work"]["region_bytes"]
-    assert off["ratio"]["median"] > 0
-    assert "| tiny_cnn | fusion |" in page.read_text(encoding="utf-8")
-
-
-def test_unknown_parts_are_not_switched_off(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(capsys, "ablation", "mlp", "--without", "fusions")
-    assert code == 2
-    assert "--without 'fusions' is no part that can be switched off\n  one of fusion, " in err
-
-
 def test_quantised_operators_beside_float32(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     page = tmp_path / "int8.md"
     found = measured(capsys, "int8", "7² 512", "--peers", "none", "-o", page, *QUICK)
@@ -136,58 +115,6 @@ def test_operators_tuned_and_not(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert "secret" not in found["command"]
 
 
-def test_vector_functions(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "math", "exp", "--count", 100, "--rounds", 1)
-    assert code == 0
-    assert "exp, float64" in out
-    assert "geometric mean" in out
-
-
-def test_lowering(capsys: pytest.CaptureFixture[str]) -> None:
-    found = measured(capsys, "lowering", "GMM", "--repeat", 2, "--json")
-    (row,) = found["data"]
-    assert row["lines"] > 100
-    assert list(row["milliseconds"]) == ["program", "replay", "lower", "emit", "LLVM"]
-    assert all(len(times) == 2 and min(times) > 0 for times in row["milliseconds"].values())
-
-
-@pytest.mark.slow
-def test_search(capsys: pytest.CaptureFixture[str]) -> None:
-    found = measured(capsys, "search", "SFM", "--trials", 2, "--candidates", 100, "--threads", 1, "--json")
-    (job,) = found["data"]["trials"]["1"]
-    assert job["trials"] == 2
-    assert found["data"]["scores"][0]["candidates"] == 100
-
-
-@pytest.mark.slow
-def test_promises_of_two_jobs_each(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    arguments = ("SFM:64,64", "--twice", "--trials", 4, "--threads", 1, "--keep", tmp_path, "--json")
-    found = measured(capsys, "promises", *arguments)
-    (pair,) = found["data"]["1"]
-    assert [job["trials"] for job in pair["jobs"]] == [4, 4]
-    assert pair["winners"]["processes"] >= 1
-    assert sorted(path.name for path in tmp_path.glob("*.db")) == [
-        "sfm-64-64-0.db",
-        "sfm-64-64-1.db",
-    ]
-
-
-def test_promises_need_new_databases(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "gmm-1-64-64-64-0.db").touch()
-    code, _, err = run(capsys, "promises", "GMM:1,64,64,64", "--keep", tmp_path)
-    assert code != 0
-    assert "gmm-1-64-64-64-0.db exists; a job from nothing makes it: name another folder" in err
-
-
-@pytest.mark.slow
-def test_promises_of_the_same_code(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("SFM:64,64", "--same-code", "--trials", 12, "--threads", 1, "--json")
-    found = measured(capsys, "promises", *arguments)
-    (job,) = found["data"]["1"]
-    assert (job["kept"], job["claims"]) == (True, 0)
-    assert job["report"]["trials"] == 12
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -195,9 +122,6 @@ def test_promises_of_the_same_code(capsys: pytest.CaptureFixture[str]) -> None:
         (("operators", "GMM:1,2"), "'GMM:1,2': GMM takes 4 whole numbers: batch matmul (B,N,M,K)"),
         (("int8", "XYZ"), "no problem's name has 'XYZ'; there are: digits"),
         (("memory", "XYZ"), "unknown family 'XYZ'; there are: elementwise"),
-        (("math", "sine"), "unknown function 'sine'; there are: exp"),
-        (("search", "XYZ"), "unknown operator 'XYZ'; there are: GMM"),
-        (("lowering", "XYZ"), "unknown operator 'XYZ'; there are: CBR"),
         (("models", "no_such_model", "--peers", "none"), "no zoo model is called 'no_such_model'"),
         (("models", "mlp", "--peers", "tensorflow"), "unknown peer 'tensorflow'"),
         (("models", "mlp", "--peer-python", "/no/python"), "cannot run the Python interpreter /no/python"),
@@ -213,39 +137,3 @@ def test_mistakes_are_one_line_with_exit_code_2(
     assert code == 2
     assert message in err
     assert "Traceback" not in err
-
-
-def test_several_requests_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    ways = ("call", "submit", "submit_all", "await")
-    found = measured(
-        capsys,
-        *("requests", "tiny_cnn", "--threads", "1", "--in-flight", "1,3", "--ways", ",".join(ways)),
-        *("--seconds", "0.2", "--peers", "none", "--json"),
-    )["data"]
-    assert [(each["in_flight"], each["way"]) for each in found] == [(n, way) for n in (1, 3) for way in ways]
-    for each in found:
-        assert each["requests"] > 0
-        assert each["wrong"] == 0
-        assert sum(each["latencies_ns"].values()) == each["requests"]
-        assert len(each["rss_bytes"]) == 5
-
-
-def test_a_slow_worker_among_others() -> None:
-    said = list[str]()
-    found = balance.measure(models.models(["mlp"]), (1.0, 4.0), 2, 2, said.append)
-    assert said == ["mlp: 2 factors, 2 rounds"]
-    assert [(each.model, each.factor, len(each.following_ns)) for each in found] == [
-        ("mlp", 1, 2),
-        ("mlp", 4, 2),
-    ]
-    assert all(0 < each.share < 1 and min(each.fixed_ns) > 0 for each in found)
-    page, means = balance.tables(found, 2)
-    assert [row[0] for row in page.rows] == ["mlp, 1", "mlp, 4"]
-    assert [row[0] for row in means.rows] == ["1", "4"]
-
-
-@pytest.mark.parametrize("text", ["fast", "0.5", "1,", "1001"])
-def test_factors_of_a_slow_worker_are_checked(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(capsys, "balance", "mlp", "--factors", text)
-    assert code == 2
-    assert f"--factors {text}" in err.replace("'", "")

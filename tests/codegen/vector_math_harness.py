@@ -8,8 +8,8 @@ import llvmlite.binding as llvm
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.bench.functions import evaluate, loop_module
 from autotune.target import Target
+from results.bench.functions import evaluate, loop_module
 
 FloatArray = NDArray[np.floating[Any]]
 

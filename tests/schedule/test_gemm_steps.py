@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from autotune import te
-from autotune.bench import gemm_steps
 from autotune.lower import lower_schedule, verify
+from results.bench import gemm_steps
 from tests.schedule import loop_interpreter
 from tests.schedule.machine import run_machine_code
 
@@ -47,7 +47,7 @@ def test_the_command_times_every_step() -> None:
 
 
 def test_the_page_is_up_to_date() -> None:
-    message = "run: python -m autotune.bench.gemm_steps > docs/gemm.md"
+    message = "run: python -m results.bench.gemm_steps > docs/gemm.md"
     assert PAGE.read_text(encoding="utf-8") == gemm_steps.page(), message
 
 

@@ -1,0 +1,226 @@
+"""A year of retraining in miniature, and many retrainings of resampled workloads: do promotions hold elsewhere?"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autotune.database import Database
+from autotune.database.table import training_table
+from cost_models import dataset, features, folds
+from cost_models.dataset import Dataset
+from cost_models.evaluate import judge
+from cost_models.feature_cache import FeatureCache
+from cost_models.interval import ConfidenceInterval
+from cost_models.manifest import ModelManifest
+from cost_models.ranker import Ranker, Say, analytic_scores
+from cost_models.registry import Registry
+from cost_models.retrain import RetrainReport, retrain
+from cost_models.stored import KIND
+from results.bench.recorded_runs import RecordedRuns
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+MONTHS = 10
+POISONED, USELESS = 5, 6
+"""The months after which a poisoned batch is tried, and a useless one."""
+SERVING, RETRAINED = 0.2, (0.4, 0.6)
+"""Shares of the workloads that the first model of a random order learns from, and those that come after it; the rest
+judges."""
+
+
+class Earlier(StrEnum):
+    """What the model in use learnt from, before it is retrained."""
+
+    FEW = "few workloads"
+    """As much as a young database has: there is little to gain over it, and little should be promoted."""
+    SPOILT = "spoilt readings"
+    """The same runs with their latencies shuffled within each workload, as if read on a machine that was never at rest:
+    a model that is worse than none, so that there is something to gain and promotions can be counted."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """``rounds`` trees a member, on so many ``threads``; features are kept in ``cache``."""
+
+    rounds: int
+    threads: int
+    cache: FeatureCache
+
+
+@dataclass(frozen=True)
+class Step:
+    """A retraining: of what, how it was decided, and what was in use afterwards.
+
+    ``unseen``: where the new model was promoted, its gain, as the gate measures it, over what was in use before, on
+    workloads that neither has seen.
+    """
+
+    batch: str
+    report: RetrainReport
+    in_use: str | None
+    unseen: ConfidenceInterval | None = None
+
+
+@dataclass(frozen=True)
+class Year:
+    """The retrainings of a year, and what was in use after each rollback at its end."""
+
+    steps: tuple[Step, ...]
+    manifests: tuple[str, ...]
+    rollbacks: tuple[str | None, ...] = field(default=())
+
+
+def year(runs: RecordedRuns, effort: Effort, seed: int, say: Say) -> Year:
+    """Add the runs to a database month by month, retrain after each, and roll back what was promoted at the end.
+
+    Workloads arrive in the first half of the year, each with its default; a fifth of them never does, and judges.
+    After one month the runs of the rest of the year are added to a copy of the database with their latencies shuffled
+    within each workload, after another all runs so far are added again.
+    """
+    rng = np.random.default_rng(seed)
+    workloads = rng.permutation(len(runs))
+    judging, known = np.split(workloads, [len(runs) // 5])
+    month = runs.dealt(known, MONTHS, rng)
+    unseen = dataset.build(runs.table(judging), effort.cache)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="autotune-year-")))
+        registry = Registry(folder / "cost_models")
+        database = stack.enter_context(Database(folder / "tuning.db"))
+        steps = []
+
+        def step(batch: str, table: DataFrame) -> None:
+            say(f"{batch}: {len(table)} runs")
+            steps.append(_step(batch, table, registry, unseen, effort))
+
+        for number in range(MONTHS):
+            runs.store(database, month == number)
+            table = training_table(database)
+            step(f"month {number + 1}", table)
+            if number + 1 == POISONED:
+                step("  poisoned", runs.joined(table, runs.shuffled(month > number, rng)))
+            if number + 1 == USELESS:
+                step("  known runs again", runs.joined(table, table.assign(created=table["created"] + 1)))
+        versions = registry.versions()
+        told = tuple(f"{name}: {registry.manifest(name).reason}" for name in versions)
+        return Year(tuple(steps), told, tuple(_rolled_back(registry)))
+
+
+def _step(batch: str, table: DataFrame, registry: Registry, unseen: Dataset, effort: Effort) -> Step:
+    before = _ranker(registry)
+    report = retrain(
+        {"tuning.db": table},
+        registry,
+        rounds=effort.rounds,
+        threads=effort.threads,
+        cache=effort.cache,
+    )
+    gain = _gain(_ranker(registry), before, unseen) if report.replaced else None
+    return Step(batch, report, registry.current(), gain)
+
+
+def _ranker(registry: Registry) -> Ranker | None:
+    found = registry.load()
+    return found.ranker if found else None
+
+
+def _gain(new: Ranker | None, old: Ranker | None, unseen: Dataset) -> ConfidenceInterval:
+    """How much faster the best of the first candidates of ``new`` is than of ``old``, the mean over workloads."""
+    valid = unseen.take(unseen.valid)
+    first, second = (
+        judge(analytic_scores(valid.x) if ranker is None else ranker.predict(valid.x), valid).of("batch")
+        for ranker in (new, old)
+    )
+    return ConfidenceInterval.of(first - second).map(np.expm1)
+
+
+def _rolled_back(registry: Registry) -> Iterator[str | None]:
+    """What is in use after each rollback, until nothing is."""
+    while registry.current() is not None:
+        yield registry.rollback()
+
+
+@dataclass(frozen=True)
+class Resampled:
+    """A retraining with a ``share`` of the workloads, in a random order of these, of a model that was ``earlier``."""
+
+    earlier: Earlier
+    share: float
+    step: Step
+
+
+def resampled(runs: RecordedRuns, effort: Effort, count: int, seed: int, say: Say) -> list[Resampled]:
+    """Retrainings for ``count`` random orders of the workloads.
+
+    In each a model of the first workloads is in use, whatever it is worth, and is retrained with more of them, from the
+    same state each time; those that none has learnt from judge what was promoted.
+    """
+    found: list[Resampled] = []
+    rng = np.random.default_rng(seed)
+    for number in range(count):
+        found += _in_order(runs, effort, rng)
+        promoted = sum(one.step.report.replaced for one in found)
+        say(f"{number + 1} of {count} orders: {promoted} of {len(found)} retrainings promoted")
+    return found
+
+
+def _in_order(runs: RecordedRuns, effort: Effort, rng: np.random.Generator) -> list[Resampled]:
+    """The retrainings of one random order."""
+    order = rng.permutation(len(runs))
+    parts = {share: order[: round(share * len(runs))] for share in (SERVING, *RETRAINED)}
+    unseen = dataset.build(runs.table(np.setdiff1d(order, parts[RETRAINED[-1]])), effort.cache)
+    first = runs.table(parts[SERVING])
+    tables = {Earlier.FEW: first, Earlier.SPOILT: runs.shuffled_of(parts[SERVING], rng)}
+    found = []
+    for earlier, table in tables.items():
+        with tempfile.TemporaryDirectory(prefix="autotune-resampled-") as folder:
+            registry = Registry(Path(folder))
+            serving = _put_in_use(registry, dataset.build(table, effort.cache), effort)
+            for share in RETRAINED:
+                registry.use(serving)
+                step = _step(f"{share:.0%}", runs.table(parts[share]), registry, unseen, effort)
+                found.append(Resampled(earlier, share, step))
+    return found
+
+
+def _put_in_use(registry: Registry, data: Dataset, effort: Effort) -> str:
+    """Train a model that nobody judges; returns its name."""
+    dealt = folds.by_workload(data.workloads, "")
+    ranker = Ranker.fit(data, dealt, rounds=effort.rounds, threads=effort.threads)
+    name = registry.add(ranker, ModelManifest(KIND, features.schema(), {}))
+    registry.use(name)
+    return name
+
+
+def worse(steps: Sequence[Step]) -> int:
+    """How many promotions lost on unseen workloads, by however little."""
+    return sum(step.unseen.mean < 0 for step in steps if step.unseen is not None)
+
+
+def clearly_worse(steps: Sequence[Step]) -> int:
+    """How many of them lost beyond doubt: the whole 95 % interval is below zero."""
+    return sum(step.unseen.high < 0 for step in steps if step.unseen is not None)
+
+
+__all__ = [
+    "MONTHS",
+    "RETRAINED",
+    "SERVING",
+    "Earlier",
+    "Effort",
+    "Resampled",
+    "Step",
+    "Year",
+    "clearly_worse",
+    "resampled",
+    "worse",
+    "year",
+]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from autotune import te
 from autotune.te.dot_products import DotProduct, dot_product
 from autotune.te.expr import Binary, Cast, Expr, IterVar, Read
+from autotune.te.reductions import SUM
 from autotune.te.tensor import PlaceholderOp
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def _factors(shape: TileShape) -> tuple[Read, Read] | None:
     """Return the operands of a sum of products of small numbers, of integers in int32 or of bfloat16 in float32."""
     reduction = shape.structure.anchor.reduction
     product = None if reduction is None else reduction.sources[0]
-    if reduction is None or reduction.reducer.name != "sum" or not isinstance(product, Binary):
+    if reduction is None or reduction.reducer is not SUM or not isinstance(product, Binary):
         return None
     small = _SMALL.get(product.dtype, ())
     if product.op != "*":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from autotune.schedule.primitives.kinds import LANE_REDUCERS
+from autotune.te.reductions import shipped_name
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.row_shape import line_axis
 
@@ -77,7 +77,7 @@ def line_of(stage: Stage) -> IterVar:
 
 def folds_lanes(op: ComputeOp) -> bool:
     """Return whether the lanes of a register can be reduced together; else (argmax) one after the other."""
-    return op.reduction is not None and op.reduction.reducer.name in LANE_REDUCERS
+    return op.reduction is not None and shipped_name(op.reduction.reducer) != ""
 
 
 def attach(stages: Sequence[Stage], parent: Stage, loop: IterVar) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from autotune.lower.linear import Lin, Simplifier, constant_form
 from autotune.lower.regions import Box, Region
 from autotune.schedule.relations import Fuse, Split
@@ -116,14 +118,17 @@ class Frame:
                 return self.touched(relation.fused)
         return False
 
-    def reach(self, iv: IterVar) -> Box:
+    def reach(self, iv: IterVar, simplifier: Simplifier) -> Box:
         """Return the interval of a variable while the loops that are not open yet run."""
         value = self.values.get(iv)
         if value is not None:
             return value, 1
         for relation in self.stage.relations:
+            if isinstance(relation, Fuse) and iv in (relation.outer, relation.inner) and self.touched(iv):
+                return self._part_of_fused(relation, iv, simplifier)
             if isinstance(relation, Split) and relation.parent is iv and self.touched(iv):
-                outer, inner = self.reach(relation.outer), self.reach(relation.inner)
+                outer = self.reach(relation.outer, simplifier)
+                inner = self.reach(relation.inner, simplifier)
                 base = self.bases.get(relation)
                 if base is not None:
                     return base + inner[0], inner[1]
@@ -139,14 +144,30 @@ class Frame:
                 return low, size
         return constant_form(0), self.extent(iv)
 
-    def boxes(self) -> dict[Expr, Box]:
+    def _part_of_fused(self, relation: Fuse, iv: IterVar, simplifier: Simplifier) -> Box:
+        """Return the interval of one of two loops while an interval of the loop that they were fused to runs.
+
+        Where that one starts at multiples of ``step`` alone, at most ``row - step`` iterations of a row are before it.
+        """
+        low, size = self.reach(relation.fused, simplifier)
+        row = self.extent(relation.inner)
+        step = math.gcd(row, low.constant, *low.terms.values())
+        if row < 1 or size < 1:
+            return constant_form(0), self.extent(iv)
+        rows = (row - step + size - 1) // row + 1
+        if iv is relation.inner:
+            return (simplifier.divide("%", low, row), size) if rows == 1 else (constant_form(0), row)
+        extent = self.extent(iv)
+        return (simplifier.divide("//", low, row), rows) if rows < extent else (constant_form(0), extent)
+
+    def boxes(self, simplifier: Simplifier) -> dict[Expr, Box]:
         """Return the interval of each axis, absolute, for bound inference."""
         result: dict[Expr, Box] = {}
         for axis, (low, _) in zip(self.op.axis, self.region, strict=True):
-            start, size = self.reach(axis)
+            start, size = self.reach(axis, simplifier)
             result[axis] = (low + start, size)
         for axis in self.op.reduce_axis:
-            start, size = self.reach(axis)
+            start, size = self.reach(axis, simplifier)
             result[axis] = (start + axis.start, size)
         return result
 

@@ -7,6 +7,7 @@ and reads that ranges could not resolve; equal ones are one object, so that diff
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Mapping
 
 from autotune.te.dtypes import INDEX_DTYPE, integer_limits, is_float
@@ -234,7 +235,9 @@ class Simplifier:
         if low // c == high // c:
             return whole + low // c if op == "//" else rest - (low // c) * c
         quotient = self._atom_of("//", rest, constant_form(c), (low // c, high // c))
-        remainder = self._atom_of("%", rest, constant_form(c), (0, c - 1))
+        step = math.gcd(c, *rest.terms.values())
+        first = rest.constant % step
+        remainder = self._atom_of("%", rest, constant_form(c), (first, c - step + first))
         self._quotients[_atom(quotient)] = (_atom(remainder), rest, c)
         return whole + quotient if op == "//" else remainder
 

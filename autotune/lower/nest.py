@@ -302,7 +302,7 @@ class NestBuilder:
         stmts = self.prefetches.at(frame, at) if frame.stage.prefetches else []
         if not attached:
             return sequence([*stmts, self._nest(frame, at + 1, mode, out)])
-        regions = self.bounds.regions(frame, at, frame.boxes())
+        regions = self.bounds.regions(frame, at, frame.boxes(self.simplifier))
         buffers: list[Buffer] = []
         for stage in attached:
             # Starts stay expressions of the consumer's loops, so that they cancel in the consumer's indices.
@@ -343,7 +343,7 @@ class NestBuilder:
             return False  # lanes are folded into the accumulator by each update
         data = [iv for iv in leaves[at:] if iv.kind == "data" and frame.extent(iv) > 1]
         kinds = {frame.stage.kind_of(iv) for iv in data} - {"unrolled", "vectorized"}
-        size = math.prod(frame.reach(axis)[1] for axis in frame.op.axis)
+        size = math.prod(frame.reach(axis, self.simplifier)[1] for axis in frame.op.axis)
         if self.threads and kinds == {"serial"}:  # code for threads unrolls loops over registers
             return size <= THREAD_REGISTERS
         return not kinds and size <= REGISTER_ELEMENTS
@@ -353,7 +353,7 @@ class NestBuilder:
         if any(b.scope != "local" for b in out.buffers):
             return False
         return all(
-            frame.reach(axis)[1] == extent
+            frame.reach(axis, self.simplifier)[1] == extent
             for axis, (_, extent) in zip(frame.op.axis, frame.region, strict=True)
         )
 
@@ -417,7 +417,7 @@ class NestBuilder:
     def _accumulators(self, frame: Frame, out: Place, level: int) -> Place:
         """Return the place with accumulators for all elements that the loops from here on compute;
         ``level`` is theirs."""
-        boxes = frame.boxes()
+        boxes = frame.boxes(self.simplifier)
         tile: Region = [boxes[axis] for axis in frame.op.axis]
         shape = tuple(size for _, size in tile)
         dtypes = [b.dtype for b in out.buffers]

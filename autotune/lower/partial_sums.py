@@ -13,6 +13,7 @@ import math
 from autotune.lower.frame import Frame
 from autotune.schedule.stage import Stage
 from autotune.te.expr import IterVar, Reduce
+from autotune.te.reductions import SUM
 from autotune.te.tensor import ComputeOp
 
 LONGEST = 128
@@ -23,7 +24,7 @@ def is_long_sum(stage: Stage) -> bool:
     """Return whether the elements of a stage are float32 sums of many steps that are loops, not instructions."""
     assert isinstance(stage.op, ComputeOp)
     body = stage.op.body[0]
-    if not isinstance(body, Reduce) or body.reducer.name != "sum" or body.dtype != "float32":
+    if not isinstance(body, Reduce) or body.reducer is not SUM or body.dtype != "float32":
         return False
     if stage.tensorized:
         return False

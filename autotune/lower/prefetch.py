@@ -71,7 +71,8 @@ class Prefetches:
         """Return the boxes of the frame as they are ``offset`` iterations of ``iv`` later."""
         steps = (atom for atom, width in frame.values[iv].terms.items() if width == 1)
         later: dict[Expr, Lin] = {atom: Lin({atom: 1}, offset) for atom in steps}
-        return {axis: (self._moved(low, later), extent) for axis, (low, extent) in frame.boxes().items()}
+        boxes = frame.boxes(self.simplifier)
+        return {axis: (self._moved(low, later), extent) for axis, (low, extent) in boxes.items()}
 
     def _moved(self, form: Lin, later: Mapping[Expr, Lin]) -> Lin:
         """Return a form with some variables replaced, in what its names stand for too."""

@@ -23,6 +23,7 @@ from autotune.te.expr import (
 )
 from autotune.te.printer import expr_text
 from autotune.te.tensor import ComputeOp, Tensor
+from autotune.te.text import reducer_text
 from autotune.te.traversal import children, nodes, substitute
 
 if TYPE_CHECKING:
@@ -217,7 +218,7 @@ def _label(node: Expr) -> object:
     if isinstance(node, Call):
         return node.name
     if isinstance(node, Reduce):
-        return node.reducer.name
+        return reducer_text(node)
     if isinstance(node, Const):
         return node.value
     if isinstance(node, Read | Select | Not | Cast | Var):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from autotune.schedule.rewrite import with_axes, with_reads
 from autotune.te.expr import Binary, Cast, Compare, Const, Expr, IterVar, Read, Select, binary, const, select
+from autotune.te.reductions import SUM
 from autotune.te.tensor import ComputeOp, Tensor
 from autotune.te.traversal import nodes, reads
 
@@ -71,7 +72,7 @@ def _padded_copy(tensor: Tensor, shape: list[int], unique_name: Callable[[str], 
 def _check_neutral(stage: Stage, op: ComputeOp, axis: IterVar, padded_tensors: set[Tensor]) -> None:
     reduction = op.reduction
     assert reduction is not None
-    if reduction.reducer.name != "sum" or not _vanishes(reduction.sources[0], axis, padded_tensors):
+    if reduction.reducer is not SUM or not _vanishes(reduction.sources[0], axis, padded_tensors):
         raise stage.refuse(
             "pad_to_multiple",
             f"zeros behind {axis.name} would change {op.name}: only a sum of products of what is read along "

@@ -38,6 +38,8 @@ from autotune.te.functions import (
     div,
     erf,
     exp,
+    exp2,
+    exp10,
     floor,
     floordiv,
     floormod,
@@ -53,6 +55,7 @@ from autotune.te.functions import (
     log2,
     log10,
     order_key,
+    popcount,
     pow,
     right_shift,
     round,
@@ -95,6 +98,7 @@ from autotune.te.reductions import (
 from autotune.te.scan import ScanOp, scan
 from autotune.te.sizes import SizeVar, var
 from autotune.te.sizes import var as size_var
+from autotune.te.tags import tag_scope
 from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 
 
@@ -152,6 +156,8 @@ __all__ = [
     "erf",
     "evaluate",
     "exp",
+    "exp2",
+    "exp10",
     "extern",
     "floor",
     "floordiv",
@@ -181,6 +187,7 @@ __all__ = [
     "nearbyint",
     "order_key",
     "placeholder",
+    "popcount",
     "pow",
     "power",
     "prod",
@@ -197,6 +204,7 @@ __all__ = [
     "splat",
     "sqrt",
     "sum",
+    "tag_scope",
     "tan",
     "tanh",
     "thread_axis",

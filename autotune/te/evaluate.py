@@ -16,6 +16,7 @@ from autotune.te.accesses import checked
 from autotune.te.depth import walks_deep
 from autotune.te.dtypes import is_float
 from autotune.te.expr import Expr, Reduce, Var
+from autotune.te.reductions import shipped_name
 from autotune.te.sequential import SequentialOp
 from autotune.te.sequential_run import run_statements
 from autotune.te.sizes import closed, open_sizes, solved
@@ -124,7 +125,7 @@ def _fold(reduction: Reduce, sources: tuple[Array, ...], data_rank: int) -> list
     """Fold flattened reduction axes one element at a time through the reducer's own expressions."""
     data_shape = sources[0].shape[:data_rank]
     flat = [s.reshape(*data_shape, math.prod(s.shape[data_rank:])) for s in sources]
-    name = reduction.reducer.name
+    name = shipped_name(reduction.reducer)
     if len(flat) == 1 and name in ("sum", "prod", "max", "min") and flat[0].shape[-1]:
         dtype = flat[0].dtype
         wide = np.float64 if is_float(dtype.name) and name in ("sum", "prod") else dtype

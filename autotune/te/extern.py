@@ -17,6 +17,7 @@ from autotune.te.operations import shape_of
 from autotune.te.sequential import SequentialOp, sequential_op
 from autotune.te.sizes import Closing, is_size, size_of, variables
 from autotune.te.statements import External, Steps
+from autotune.te.tags import tagged
 from autotune.te.tensor import Tensor
 
 
@@ -131,7 +132,7 @@ def extern(
     if not isinstance(call, ExternCall):
         raise TypeError(f"{name}: fcompute of te.extern returns te.call_extern(...), got {call!r}")
     op = _extern_op(shapes[0], dtypes, tuple(inputs), call, names)
-    op.tag, op.attrs = tag, dict(attrs or {})
+    op.tag, op.attrs = tagged(name, tag), dict(attrs or {})
     outputs = [op.output(n) for n in range(len(shapes))]
     return outputs if several else outputs[0]
 

@@ -33,6 +33,22 @@ def exp(x: ExprLike) -> Expr:
     return _float_call("exp", x)
 
 
+def exp2(x: ExprLike) -> Expr:
+    """Return 2 to the power of x."""
+    return _power_of(2, x)
+
+
+def exp10(x: ExprLike) -> Expr:
+    """Return 10 to the power of x."""
+    return _power_of(10, x)
+
+
+def _power_of(base: int, x: ExprLike) -> Expr:
+    exponent = as_expr(x)
+    dtype = exponent.dtype if is_float(exponent.dtype) else "float32"
+    return _float_call("pow", const(base, dtype), exponent)
+
+
 def log(x: ExprLike) -> Expr:
     """Return the natural logarithm."""
     return _float_call("log", x)
@@ -175,6 +191,30 @@ def _of_bits(name: str, a: ExprLike, b: ExprLike) -> Expr:
     if is_float(dtype) or dtype == "bool":
         raise TypeError(f"te.{name} takes integers, got {dtype}")
     return Call(name, (x, y), dtype)
+
+
+def popcount(x: ExprLike) -> Expr:
+    """Return the number of ones among the bits of an integer, of its type.
+
+    Neighbouring counts are added in parallel (Warren, Hacker's Delight, section 5-1).
+    """
+    value = as_expr(x)
+    if is_float(value.dtype) or value.dtype == "bool":
+        raise TypeError(f"te.popcount takes integers, got {value.dtype}")
+    bits = 8 * ITEM_BYTES[value.dtype]
+    dtype = f"uint{bits}"
+
+    def repeated(byte: int) -> Expr:
+        return const(int.from_bytes(bytes([byte] * (bits // 8)), "little"), dtype)
+
+    def shifted(count: Expr, by: int) -> Expr:
+        return right_shift(count, const(by, dtype))
+
+    count = bitcast(value, dtype)
+    count = count - bitwise_and(shifted(count, 1), repeated(0x55))
+    count = bitwise_and(count, repeated(0x33)) + bitwise_and(shifted(count, 2), repeated(0x33))
+    count = bitwise_and(count + shifted(count, 4), repeated(0x0F))
+    return cast(shifted(count * repeated(0x01), bits - 8), value.dtype)
 
 
 def bitcast(x: ExprLike, dtype: str) -> Expr:

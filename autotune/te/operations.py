@@ -10,20 +10,28 @@ from typing import Any
 
 from autotune.te.dtypes import dtype_named
 from autotune.te.expr import (
+    Call,
     Const,
     Expr,
     ExprLike,
     IterVar,
+    Read,
     Reduce,
     Var,
     as_expr,
     binary,
+    compare,
     select,
 )
-from autotune.te.reductions import StartedReduce, without_start
+from autotune.te.intervals import interval
+from autotune.te.reductions import BoundedAxis, StartedReduce, without_start
 from autotune.te.sizes import SizeVar, is_size, size_of, variables
+from autotune.te.tags import tagged
 from autotune.te.tensor import ComputeOp, Epilogue, PlaceholderOp, Tensor
 from autotune.te.traversal import nodes
+
+_LONGEST = 1 << 31
+"""A reduction axis with more values than that has a bound of which nothing is known but its type."""
 
 
 def shape_of(shape: Any) -> tuple[Any, ...]:
@@ -97,7 +105,7 @@ def compute(
     is_open = _check_body(name, body)
     op = ComputeOp(name, axis, tuple(map(without_start, body)), _start_of(name, body))
     op.is_open = is_open or builtins.any(iv.open_extent is not None for iv in (*axis, *op.reduce_axis))
-    op.tag, op.attrs = tag, MappingProxyType(dict(attrs or {}))
+    op.tag, op.attrs = tagged(name, tag), MappingProxyType(dict(attrs or {}))
     return [op.output(i) for i in range(len(body))] if several else op.output(0)
 
 
@@ -139,23 +147,53 @@ def _parts(expr: Expr) -> tuple[Expr, ...]:
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:
     """Return a reduction axis over ``[dom[0], dom[1])``.
 
-    Raises ValueError for an empty domain's negative extent, and for ``thread_tag``: bind loops in the schedule.
+    A bound may depend on other loops: then the loop runs over all values that lie within the bounds for some of their
+    iterations, and the others of an iteration are left out. Raises ValueError for an empty domain's negative extent,
+    and for ``thread_tag``: bind loops in the schedule; TypeError for a bound that data decide.
+
+    >>> A = placeholder((4, 4), name="A")
+    >>> def below(i):
+    ...     k = reduce_axis((0, i + 1), name="k")
+    ...     return sum(A[i, k], axis=k)
+    >>> compute((4,), below, name="lower_triangle").op.body
+    (sum(if_then_else(k < i + 1, A[i, k], 0f), axis=(k)),)
     """
     if thread_tag:
         raise ValueError(f"reduce_axis {name}: thread_tag={thread_tag!r} belongs in the schedule: use bind")
     low, high = (d.value if isinstance(d, Const) else d for d in dom)
     if is_size(high) and not isinstance(low, Expr):
         return loop_over(name, high - int(low), int(low), "reduce")
-    for bound in (low, high):
-        if isinstance(bound, Expr):
-            raise TypeError(
-                f"reduce_axis {name}: the bound {bound} depends on a loop; reduce over the largest domain, and say "
-                f"where= of its points to take"
-            )
+    if isinstance(low, Expr) or isinstance(high, Expr):
+        return _bounded_axis(name, as_expr(low), as_expr(high))
     low, high = int(low), int(high)
     if high < low:
         raise ValueError(f"reduce_axis {name}: empty domain ({low}, {high})")
     return loop_over(name, high - low, low, "reduce")
+
+
+def _bounded_axis(name: str, low: Expr, high: Expr) -> BoundedAxis:
+    """Return a reduction axis between bounds that depend on loops."""
+    boxes: dict[Expr, tuple[int, int]] = {}
+    for node in (node for bound in (low, high) for node in nodes(bound)):
+        if isinstance(node, IterVar) and node.open_extent is None:
+            boxes[node] = node.start, node.start + builtins.max(node.extent, 1) - 1
+        elif isinstance(node, Var | Read | Call):
+            raise _unlimited(name, node)
+    first, end = interval(low, boxes)[0], interval(high, boxes)[1]
+    if end - first > _LONGEST:
+        raise _unlimited(name, high)
+    axis = BoundedAxis(name, builtins.max(end - first, 0), "reduce", first)
+    axis.inside = compare("<", axis, high)
+    if not isinstance(low, Const):
+        axis.inside = binary("and", compare(">=", axis, low), axis.inside)
+    return axis
+
+
+def _unlimited(name: str, bound: Expr) -> TypeError:
+    return TypeError(
+        f"reduce_axis {name}: no limits are known of the bound {bound}; reduce over the largest domain, and say where= "
+        f"of its points to take"
+    )
 
 
 def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:

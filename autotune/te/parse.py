@@ -25,8 +25,9 @@ from autotune.te.expr import (
     Var,
     const,
 )
+from autotune.te.reductions import SHIPPED
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
-from autotune.te.text import HEADER, REDUCERS
+from autotune.te.text import HEADER
 from autotune.te.traversal import substitute
 from autotune.te.values import FUNCTIONS
 
@@ -131,7 +132,7 @@ class _Reader:
             return _reducer(*_called(node.func)[1]), node.args
         name, args = _called(node)
         listed = bool(args) and isinstance(args[0], ast.List)
-        return (REDUCERS[name], args) if name in REDUCERS and listed else None
+        return (SHIPPED[name], args) if name in SHIPPED and listed else None
 
     def _tensor(self, node: ast.expr) -> Tensor:
         index = 0

@@ -19,7 +19,15 @@ from autotune.te.expr import (
     const,
     select,
 )
+from autotune.te.reducer_laws import check_reducer
 from autotune.te.traversal import nodes
+
+
+class BoundedAxis(IterVar):
+    """A reduction axis with bounds that depend on other loops: of its values those count that are ``inside``."""
+
+    __slots__ = ("inside",)
+    inside: Expr
 
 
 class StartedReduce(Reduce):
@@ -52,9 +60,10 @@ def _reduced(
 ) -> tuple[Expr, ...]:
     """Return the components of a reduction of the points where a condition holds."""
     axes = _axes(reducer, axis)
-    if where is not None:
-        neutral = reducer.identity(tuple(v.dtype for v in values))
-        values = tuple(select(where, v, n) for v, n in zip(values, neutral, strict=True))
+    neutral = reducer.identity(tuple(v.dtype for v in values))
+    for condition in (where, *(a.inside for a in reversed(axes) if isinstance(a, BoundedAxis))):
+        if condition is not None:
+            values = tuple(select(condition, v, n) for v, n in zip(values, neutral, strict=True))
     if init is None:
         return tuple(Reduce(reducer, values, axes, i) for i in range(len(values)))
     return (_started(reducer, values, axes, init),)
@@ -106,6 +115,15 @@ MAX_NUMBER = Reducer(
     lambda acc, new: (binary("max_number" if is_float(new[0].dtype) else "max", acc[0], new[0]),),
     lambda dtypes: (min_value(dtypes[0]),),
 )
+
+
+SHIPPED = {reducer.name: reducer for reducer in (SUM, PROD, MAX, MIN, MAX_NUMBER)}
+"""Reducers of ``te`` by name."""
+
+
+def shipped_name(reducer: Reducer) -> str:
+    """Return the name of a reducer of ``te``; empty for one of a user's own, whatever it is called."""
+    return reducer.name if SHIPPED.get(reducer.name) is reducer else ""
 
 
 def sum(expr: ExprLike, axis: Any, where: ExprLike | None = None, init: Any = None) -> Expr:
@@ -163,8 +181,9 @@ def comm_reducer(
 ) -> Callable[..., Any]:
     """Return a reducer of one's own, over single values or tuples (TVM's ``te.comm_reducer``).
 
-    ``fcombine(accumulator, value)`` must be associative and commutative; ``fidentity(dtype, ...)`` is neutral. What it
-    gives takes ``(expr, axis, where=None, init=None)``, or two expressions to combine.
+    ``fcombine(accumulator, value)`` must be associative and commutative, ``fidentity(dtype, ...)`` a constant that is
+    neutral for it. What it gives takes ``(expr, axis, where=None, init=None)``, or two expressions to combine. Raises
+    TypeError there for a reducer that depends on loops or tensors, or whose start value changes what it meets.
     """
 
     def combine(acc: tuple[Expr, ...], new: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -178,12 +197,17 @@ def comm_reducer(
         return tuple(as_expr(v, d) for v, d in zip(values, dtypes, strict=True))
 
     reducer = Reducer(name, combine, identity)
+    lawful: set[tuple[str, ...]] = set()
 
     def reduce(expr: Any, axis: Any, where: ExprLike | None = None, init: Any = None) -> Any:
         if _is_value(axis):
             return combine((as_expr(expr),), (axis,))[0]
         several = isinstance(expr, list | tuple)
         values = tuple(as_expr(e) for e in (expr if several else (expr,)))
+        dtypes = tuple(v.dtype for v in values)
+        if dtypes not in lawful:
+            check_reducer(reducer, dtypes)
+            lawful.add(dtypes)
         result = _reduced(reducer, values, axis, where, init)
         return result if several else result[0]
 
@@ -213,7 +237,9 @@ __all__ = [
     "MAX_NUMBER",
     "MIN",
     "PROD",
+    "SHIPPED",
     "SUM",
+    "BoundedAxis",
     "StartedReduce",
     "argmax",
     "argmin",
@@ -224,6 +250,7 @@ __all__ = [
     "min",
     "min_value",
     "prod",
+    "shipped_name",
     "sum",
     "without_start",
 ]

@@ -16,6 +16,7 @@ from autotune.te.operations import loop_over
 from autotune.te.sequential import SequentialOp, sequential_op
 from autotune.te.sizes import Closing
 from autotune.te.statements import Steps
+from autotune.te.tags import tagged
 from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, post_order
 from autotune.te.traversal import reads, substitute, transform
 
@@ -85,7 +86,7 @@ def scan(
     count = len(recurrence.update)
     names = tuple(f"{name}.v{n}" if count > 1 else name for n in range(count))
     op = scan_op(recurrence, names)
-    op.tag, op.attrs = tag, dict(attrs or {})
+    op.tag, op.attrs = tagged(name, tag), dict(attrs or {})
     outputs = [op.output(n) for n in range(count)]
     return outputs if several else outputs[0]
 

@@ -17,15 +17,12 @@ from autotune.te.depth import walks_deep
 from autotune.te.dtypes import INDEX_DTYPE
 from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, IterVar, Not, Read, Reduce, Select, Var
 from autotune.te.printer import INFIX
-from autotune.te.reductions import MAX, MAX_NUMBER, MIN, PROD, SUM
+from autotune.te.reductions import shipped_name
 from autotune.te.tensor import ComputeOp, Operation, Tensor, post_order
 from autotune.te.traversal import children, nodes
 
 HEADER = "program"
 """The first word of a text."""
-
-REDUCERS = {reducer.name: reducer for reducer in (SUM, PROD, MAX, MIN, MAX_NUMBER)}
-"""Reducers that the text names; others are written out."""
 
 
 def program_text(args: Sequence[Tensor]) -> str:
@@ -82,7 +79,7 @@ def _operation(op: Operation, numbers: dict[Operation, int]) -> str:
         parts = [writer.text(e) for e in op.body]
     else:
         parts = [
-            f"{_reducer(reduction)}({', '.join([_axes(reduction.axis), *map(writer.text, reduction.sources)])})"
+            f"{reducer_text(reduction)}({', '.join([_axes(reduction.axis), *map(writer.text, reduction.sources)])})"
         ]
     return f"compute({', '.join([name, _axes(op.axis), *parts])})"
 
@@ -103,10 +100,10 @@ def _tensor(tensor: Tensor, numbers: dict[Operation, int]) -> str:
     return f"t{numbers[tensor.op]}{more}"
 
 
-def _reducer(reduction: Reduce) -> str:
+def reducer_text(reduction: Reduce) -> str:
     """Return the name of a reducer, or what it does to accumulators ``a0, ...`` and values ``b0, ...``."""
     reducer, dtypes = reduction.reducer, tuple(source.dtype for source in reduction.sources)
-    if REDUCERS.get(reducer.name) is reducer:
+    if shipped_name(reducer):
         return reducer.name
     left = tuple(Var(f"a{n}", dtype) for n, dtype in enumerate(dtypes))
     right = tuple(Var(f"b{n}", dtype) for n, dtype in enumerate(dtypes))
@@ -183,4 +180,4 @@ def constant_text(node: Const) -> str:
     return number if node.dtype == "float32" else f'const("{node.dtype}", {number})'
 
 
-__all__ = ["HEADER", "REDUCERS", "constant_text", "program_text", "signature"]
+__all__ = ["HEADER", "constant_text", "program_text", "reducer_text", "signature"]

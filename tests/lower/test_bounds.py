@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from autotune import te
 from autotune.lower import lower_schedule
-from autotune.lower.ir import For, If, Stmt, Store, sub_statements, walk
+from autotune.lower.ir import Allocate, For, If, Stmt, Store, sub_statements, walk
 from autotune.schedule import Schedule
 from tests.schedule.machine import run_machine_code
 
@@ -55,3 +56,20 @@ def test_they_compute_the_same() -> None:
     sums = np.pad(a.sum(axis=1), ((1, 1), (0, 0)))
     found = run_machine_code(schedule, args, {"A": a})
     np.testing.assert_allclose(found["C"], sums[:-2] + sums[1:-1] + sums[2:], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("factor", "shape"), [(3, (1, 3)), (2, (1, 2)), (4, (2, 6)), (12, (2, 6)), (8, (2, 6)), (7, (2, 6))]
+)
+def test_a_part_of_fused_loops_needs_a_part_of_the_rows(factor: int, shape: tuple[int, int]) -> None:
+    a = te.placeholder((20, 6), name="A")
+    b = te.compute((20, 6), lambda i, j: a[i, j] + 1, name="B")
+    c = te.compute((20, 6), lambda i, j: b[i, j] * 2, name="C")
+    s = te.create_schedule(c.op)
+    outer, _ = s[c].split(s[c].fuse(*c.op.axis), factor=factor)
+    s[b].compute_at(s[c], outer)
+    (kernel,) = lower_schedule(s, [a, c]).kernels
+    largest = max(part.buffer.shape for part in walk(kernel.body) if isinstance(part, Allocate))
+    assert largest == shape
+    x = np.random.default_rng(0).standard_normal((20, 6)).astype(np.float32)
+    np.testing.assert_array_equal(run_machine_code(s, [a, c], {"A": x})["C"], (x + 1) * 2)

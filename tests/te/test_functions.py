@@ -83,6 +83,29 @@ def test_bits_that_are_not_set(dtype: str) -> None:
     assert everywhere([x], te.bitwise_not).tolist() == np.invert(x).tolist()
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint32", "int64", "uint64"])
+def test_bits_that_are_set(dtype: str) -> None:
+    limits = np.iinfo(dtype)
+    x = np.array([0, 1, 3, 85, 100, limits.max, limits.min, limits.max // 3], dtype)
+    assert everywhere([x], te.popcount).tolist() == [bin(int(v)).count("1") for v in x.view(f"u{x.itemsize}")]
+    with pytest.raises(TypeError, match=r"te\.popcount takes integers, got float32"):
+        te.popcount(1.0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_powers_of_two_and_ten(dtype: str) -> None:
+    x = np.array([0, 1, -3, 0.5, 2.25, 12, -20.75, 3]).astype(dtype)
+    a = te.placeholder(x.shape, dtype, name="A")
+    for function, base in ((te.exp2, 2.0), (te.exp10, 10.0)):
+        c = te.compute(x.shape, lambda i, function=function: function(a[i]), name="C")
+        assert c.dtype == dtype
+        s = te.create_schedule(c)
+        s[c].vectorize(c.op.axis[0])
+        for found in (run_machine_code(s, [a, c], {"A": x})["C"], te.evaluate([c], {a: x})[0]):
+            exact = np.power(base, x.astype(np.float64))
+            np.testing.assert_allclose(found, exact, rtol=8 * float(np.finfo(dtype).eps))
+
+
 @pytest.mark.parametrize(("old", "new"), [("float32", "uint32"), ("int64", "float64"), ("int8", "uint8")])
 def test_bits_as_another_type(old: str, new: str) -> None:
     x = np.array([0, 1, 2, 100]).astype(old)

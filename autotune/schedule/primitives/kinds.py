@@ -9,10 +9,8 @@ from autotune.schedule.state import StageState
 from autotune.schedule.trace import primitive
 from autotune.suggest import listing
 from autotune.te.expr import IterVar
+from autotune.te.reductions import shipped_name
 from autotune.te.tensor import ComputeOp
-
-LANE_REDUCERS = ("sum", "prod", "max", "max_number", "min")
-"""Reducers that fold the lanes of a register."""
 
 PRAGMA_KINDS = ("vectorize", "unroll", "parallel")
 """Hints that are primitives of their own."""
@@ -88,7 +86,7 @@ class KindPrimitives(StageState):
         self.leaf("vectorize", var)
         if var.kind == "reduce":
             reduction = self.op.reduction if isinstance(self.op, ComputeOp) else None
-            if reduction is None or reduction.reducer.name not in LANE_REDUCERS:
+            if reduction is None or not shipped_name(reduction.reducer):
                 raise self.refuse("vectorize", f"{var.name} reduces by a custom reducer; use rfactor", var)
         self.annotate("vectorize", var, "vectorized")
 
@@ -216,4 +214,4 @@ class KindPrimitives(StageState):
         self.pragmas.setdefault(var, {})[pragma_type] = pragma_value
 
 
-__all__ = ["LANE_REDUCERS", "KindPrimitives"]
+__all__ = ["KindPrimitives"]

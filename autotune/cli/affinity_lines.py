@@ -1,4 +1,4 @@
-"""Where the parts of a model run and why, as text and as JSON; and programs of several devices."""
+"""The devices of a model's parts with reasons, as text and as JSON; and programs of several devices."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _home_json(home: Home) -> dict[str, Any]:
 
 
 def placed_json(done: PlacedCompilation, where: str | None) -> dict[str, Any]:
-    """What was compiled for several devices, for a JSON document."""
+    """Return a compilation for several devices, for a JSON document."""
     program = done.program
     return {
         "database": where,

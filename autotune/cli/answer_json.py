@@ -53,7 +53,7 @@ def to_json(answer: Answer, *, explain: bool = False) -> dict[str, Any]:
 
 
 def _run(run: Run) -> dict[str, Any]:
-    """A run whose texts are values: its configuration, its trace, and the versions that made it."""
+    """Return a run whose texts are values: its configuration, its trace, and the versions that made it."""
     plain = {name: value for name, value in asdict(run).items() if name not in _TEXTS}
     return plain | {
         "config": run.config,

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def table(answers: Sequence[Answer], target: Target) -> list[str]:
-    """A line for each workload that is dispatched: its latency, that of the default, the least that is possible, its
-    dispatches and ONNX nodes, and how sure it is. What was not measured here has a ``~``."""
+    """Return a line for each workload that is dispatched: its latency, that of the default, the least that is
+    possible, its dispatches and ONNX nodes, and how sure it is. What was not measured here has a ``~``."""
     from autotune.compiler.tiers import listed_tiers
     from autotune.tuning.report import listed
 
@@ -44,7 +44,7 @@ def _figure(answer: Answer | None, value: float | None) -> str:
 
 
 def lines_of(answer: Answer, top: int) -> list[str]:
-    """What is known of one workload."""
+    """Return the lines about one workload."""
     from autotune.database import Miss
     from autotune.tuning.report import listed
 
@@ -87,7 +87,7 @@ def _near(neighbour: Neighbour) -> str:
 
 
 def fastest(answer: Answer) -> list[Run]:
-    """The best run, then those that were read inside a model, then those that were read alone only.
+    """Return the best run, then those that were measured inside a model, then those measured in isolation only.
 
     Readings alone are optimistic, as each is the smallest of many: they do not compare with the others. What crashed
     inside a model is the last.
@@ -139,7 +139,7 @@ def in_use(answer: Answer, point: Point) -> bool:
 
 
 def _provenance(run: Run) -> str:
-    """When a run was measured, where, and by which version."""
+    """Return the time and place of a run's measurement, and the version that made it."""
     from autotune.database import Origin
 
     try:

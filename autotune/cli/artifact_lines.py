@@ -1,4 +1,5 @@
-"""What an artifact holds, as text and as JSON: targets, devices, code and constants, and which target runs here."""
+"""The contents of an artifact, as text and as JSON: targets, devices, code and constants, and which target
+runs here."""
 
 from __future__ import annotations
 
@@ -78,7 +79,8 @@ def artifact_lines(path: str, held: ArtifactFile) -> list[str]:
 
 
 def examined(path: str) -> ArtifactFile:
-    """What a file holds; raises ArtifactError where it is no artifact or damaged, and where there is no file."""
+    """Return the contents of a file; raises ArtifactError where it is no artifact or damaged, and where
+    there is no file."""
     from autotune.runtime.artifact_file import examine
 
     if not Path(path).is_file():
@@ -129,7 +131,7 @@ def _spec_json(spec: TensorSpec | SizedTensor) -> dict[str, Any]:
 
 
 def _range_text(growth: float) -> str:
-    """Which magnitudes the algorithms used are for, where there is a limit."""
+    """Return the magnitudes that the algorithms used are for, where there is a limit."""
     return f", for magnitudes up to {largest_input(growth):.0e}" if growth > 1 else ""
 
 

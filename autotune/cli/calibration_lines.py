@@ -1,4 +1,4 @@
-"""What was measured of this machine as lines: what `autotune devices` shows below the devices."""
+"""The measurements of this machine as lines, which `autotune devices` shows below the devices."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _GROUPS = {
         ("handing out a tile", "tile_seconds", 1e9, "ns"),
     ),
 }
-"""What is shown of a calibration, by groups: what it is, field, factor to the unit."""
+"""The shown fields of a calibration, by groups: name, field, factor to the unit."""
 _WIDTH = max(len(label) for rows in _GROUPS.values() for label, *_ in rows)
 
 

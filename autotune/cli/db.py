@@ -35,7 +35,7 @@ def command() -> None:
 @click.option("--all", "everything", is_flag=True, help=f"List all workloads, not only {SHOWN} of them.")
 @json_option
 def stats(database: str | None, by: str | None, everything: bool, as_json: bool) -> None:
-    """Jobs, targets, outcomes, and what is known of each workload, those that take longest first."""
+    """Show jobs, targets, outcomes, and each workload, those that take longest first."""
     from autotune.cli.db_stats import lines_of, stats_of
     from autotune.database.opening import opened
 
@@ -117,7 +117,7 @@ def export(file: Path | None, output: Path | None, sign: Path | None, database: 
 
 @contextmanager
 def _source(where: str, key: Path | None) -> Iterator[Database]:
-    """A database to read from, or what is in a pack."""
+    """Yield a database to read from, or the contents of a pack."""
     from autotune.database.opening import opened
     from autotune.database.pack import is_pack
     from autotune.tuning.verify import sound_pack
@@ -175,7 +175,7 @@ def _print_conflicts(conflicts: Sequence[Conflict]) -> None:
 @key_option
 @json_option
 def diff(other: str, database: str | None, key: Path | None, as_json: bool) -> None:
-    """What another database or a pack has that this one has not, and where they disagree."""
+    """Show what another database or a pack has that this one has not, and where they disagree."""
     from autotune.database.merge import diff as compared
     from autotune.database.opening import opened
 

@@ -1,4 +1,4 @@
-"""What ``autotune db stats`` shows."""
+"""The output of ``autotune db stats``."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ BY: Mapping[str, Callable[[Mapping[str, Any]], Sequence[str]]] = {
     "family": lambda row: [row["kind"]],
     "target": lambda row: [row["target"] or "not measured"],
 }
-"""What workloads are counted by: the groups that a row of the overview belongs to."""
+"""The groups by which workloads are counted, to which a row of the overview belongs."""
 
 
 def _groups(rows: Sequence[Mapping[str, Any]], by: str) -> list[dict[str, Any]]:
-    """What the workloads of each group have together; one of several models counts in each."""
+    """Return the sums of the workloads of each group; one of several models counts in each."""
     members: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         for name in BY[by](row):

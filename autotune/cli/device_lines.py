@@ -56,7 +56,7 @@ def device_table(infos: list[DeviceInfo]) -> list[str]:
 
 
 def _notes(infos: list[DeviceInfo]) -> list[str]:
-    """What the columns do not say."""
+    """Return notes on what the columns do not say."""
     sharing = [
         info.name for info in infos if any(_share(info, other) for other in infos if other is not info)
     ]

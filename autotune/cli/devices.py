@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 )
 @json_option
 def command(calibrate: bool, as_json: bool) -> None:
-    """The devices there are, with cores, caches, memory and bandwidth, and this machine as measured for the cost model.
+    """List devices with cores, caches, memory and bandwidth, and this machine as measured for the cost model.
 
     The first `autotune tune` on a machine measures it. Measured numbers are kept beside the default database and
     change which schedules are the default ones.

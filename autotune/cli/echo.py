@@ -1,4 +1,4 @@
-"""What commands print: every line of theirs goes through here, so that names of others cannot steer a terminal."""
+"""Output of commands: every line goes through here, so that names of others cannot steer a terminal."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def _explain_placed(
     as_json: bool,
     options: CompileOptions,
 ) -> None:
-    """The same of a model on several devices: passes, where it runs, steps, the dispatches of every part, and the
+    """Explain a model on several devices: passes, devices, steps, the dispatches of every part, and the
     makespan that runs of its parts promise."""
     from autotune.cli.affinity_lines import (
         affinity_lines,

@@ -16,7 +16,7 @@ class SuggestingGroup(click.Group):
     """Says which command comes nearest to one that there is not."""
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands with the first sentence of each, in lines as long as the terminal has them."""
+        """List the commands with the first sentence of each, in lines as long as the terminal has them."""
         found = ((name, self.get_command(context, name)) for name in self.list_commands(context))
         rows = [(name, command.get_short_help_str(_WHOLE)) for name, command in found if command is not None]
         with formatter.section("Commands"):

@@ -1,4 +1,4 @@
-"""What a command of hours bears: that it is asked to end by any signal, and that nobody reads its output any more."""
+"""Robustness of a command of hours: any signal may end it, and nobody may read its output any more."""
 
 from __future__ import annotations
 

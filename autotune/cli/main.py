@@ -39,7 +39,7 @@ COMMANDS: Mapping[str, str] = {
     "devices": "What there is to run on, and this machine as measured for the cost model.",
     "bench": "Benchmarks.",
 }
-"""What each command does; its code is ``autotune.cli.NAME``."""
+"""The help of each command; its code is ``autotune.cli.NAME``."""
 
 
 class LazyGroup(SuggestingGroup):
@@ -61,7 +61,7 @@ class LazyGroup(SuggestingGroup):
         return command
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands, from the table."""
+        """List the commands, from the table."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=SuggestingGroup, epilog="Example: autotune models list")
 def command() -> None:
-    """Cost models: their versions, what each learnt from, and the way back."""
+    """Manage versions of the cost model: list, show, use, roll back, evaluate."""
 
 
 command.add_command(models_evaluate.command)
@@ -56,7 +56,7 @@ def _title(registry: Registry, name: str) -> str:
 @command.command("list", epilog="Example: autotune models list --json")
 @json_option
 def list_versions(as_json: bool) -> None:
-    """Those built in, the versions, oldest first, and which is in use on this machine."""
+    """List the built-in models, the versions, oldest first, and which is in use on this machine."""
     registry = _registry()
     serving = _serving(registry)
     names = [*registry.defaults.levels(), *registry.versions()]
@@ -76,7 +76,7 @@ def list_versions(as_json: bool) -> None:
 @click.argument("version", required=False)
 @json_option
 def show(version: str | None, as_json: bool) -> None:
-    """What VERSION, or the one in use, learnt from and what it was worth; x86-64-v3 is what is built in for that."""
+    """Show the training data and accuracy of VERSION, or of the one in use; x86-64-v3 is what is built in for that."""
     registry = _registry()
     serving = _serving(registry)
     name = version or serving

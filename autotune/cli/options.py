@@ -294,12 +294,13 @@ def announce(text: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document on standard output."""
     echo(json.dumps(value, indent=2, default=str))
 
 
 def compilation_json(done: Compilation, where: str | None) -> dict[str, Any]:
-    """What a compilation chose, for a JSON document; ``where`` the schedules come from, None without a database."""
+    """Return the choices of a compilation, for a JSON document; ``where`` the schedules come from, None
+    without a database."""
     return {
         "database": where,
         "coverage": str(done.coverage),
@@ -313,7 +314,7 @@ def compilation_json(done: Compilation, where: str | None) -> dict[str, Any]:
 
 
 def print_compilation(done: Compilation, where: str | None, *, details: bool = True) -> None:
-    """The same as text: a line a dispatch or, without ``details``, one line."""
+    """Print the choices of a compilation: a line a dispatch or, without ``details``, one line."""
     echo(done.coverage.details() if details else str(done.coverage))
     print_proofs(done, details=details)
     echo(memory_line(done))
@@ -362,7 +363,7 @@ def proofs_json(report: ProofReport | None) -> list[dict[str, Any]] | None:
 
 
 def print_proofs(done: Compilation, *, details: bool = True) -> None:
-    """What ``--verify`` found, as text: of each workload or, without ``details``, in a line; nothing without it."""
+    """Print the results of ``--verify``: of each workload or, without ``details``, in a line; nothing without it."""
     if done.proofs is not None:
         echo(done.proofs.details() if details else str(done.proofs))
     if done.memory_proof is not None:

@@ -28,7 +28,7 @@ _PRIVATE = ("peer_pythons", "peer_folder", "folder", "database")
 
 @dataclass(frozen=True)
 class Output:
-    """Where a benchmark's page goes, with what it says beside its tables: the command line and the machine."""
+    """The destination of a benchmark's page, with its lines beside the tables: the command line and the machine."""
 
     command: str
     facts: Mapping[str, str]

@@ -106,7 +106,7 @@ def command(
 
 
 def report_lines(report: PlacementReport) -> list[str]:
-    """What a search found, and how to use it."""
+    """Return the lines about a search's result, and how to use it."""
     from autotune.tuning.units import nanoseconds
 
     def time(seconds: float | None) -> str:

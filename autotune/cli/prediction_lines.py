@@ -1,4 +1,4 @@
-"""What a model is predicted to take, as text."""
+"""The prediction of a model, as text."""
 
 from __future__ import annotations
 

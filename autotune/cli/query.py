@@ -66,7 +66,7 @@ def command(
     as_json: bool,
     **options: Unpack[CompileOptions],
 ) -> None:
-    """The best schedule known for each workload of a MODEL, or for a WORKLOAD by its key.
+    """Show the best schedule for each workload of a MODEL, or for a WORKLOAD by its key.
 
     A line a dispatch says what runs, how fast, how sure that is, and what is possible. Where nothing was measured it
     is what was found for another target or for other sizes, or the default. A key may be shortened to its first digits:
@@ -107,7 +107,7 @@ def command(
 def _placement(
     model: str, devices: tuple[str, ...], database: str | None, shapes: Shapes | None, *, as_json: bool
 ) -> None:
-    """The placement of a model on devices, and what was searched beside it."""
+    """Print the placement of a model on devices, and what was searched beside it."""
     from autotune.tuning.placing import by_database
 
     _, answer = by_database(model, shapes, devices, database)
@@ -120,7 +120,7 @@ def _placement(
 
 
 def _missing(answers: Sequence[Answer], what: str, database: str | None, *, details: bool) -> list[str]:
-    """How much was not measured here, and the command that measures it."""
+    """Return the number of dispatches not measured here, and the command that measures them."""
     from autotune.database import Miss
     from autotune.suggest import counted
     from autotune.tuning.api import NEAREST

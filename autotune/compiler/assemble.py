@@ -58,7 +58,7 @@ def on_wire(planned: Planned, code: DispatchCode, target: Target) -> dict[str, A
 
 
 def packing_code(planned: Planned, code: DispatchCode, target: Target) -> DispatchCode | None:
-    """What computes constants for code of another target than this machine: the same kernels for this machine; None
+    """Return the code that computes constants here for code of another target: the same kernels for this machine; None
     where there are none."""
     here = _hoisting_target(target)
     if here is None or not any(kernel.hoisted for kernel in code.kernels):
@@ -67,7 +67,7 @@ def packing_code(planned: Planned, code: DispatchCode, target: Target) -> Dispat
 
 
 _MEMORY_FOR_OVERLAP = 1.1
-"""How much larger the arena may be for dispatches that run beside each other."""
+"""The allowed growth of the arena for concurrent dispatches."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +81,13 @@ class MemoryNeeds:
 
     @property
     def peak_bytes(self) -> int:
-        """What it takes while it runs, beside constants."""
+        """Return the memory that it takes while it runs, beside constants."""
         return self.arena_bytes + self.scratch_bytes
 
 
 def memory_needs(partition: Partition, built: Mapping[str, BuiltWorkload], target: Target) -> MemoryNeeds:
-    """What :func:`assemble` would make room for; of the code in ``built`` kernels and buffers are looked at alone."""
+    """Return the memory that :func:`assemble` would make room for; of the code in ``built`` kernels and
+    buffers are looked at alone."""
     return _Assembly(partition, built, target).needs()
 
 
@@ -180,7 +181,8 @@ class _Assembly:
         return [kernel for kernel in kernels if not (kernel.hoisted and self.hoisting)]
 
     def _memory_plan(self) -> MemoryPlan:
-        """Results lie in the memory of operands where that makes the arena smaller. The bound counts them so anyway."""
+        """Put results in the memory of operands where that makes the arena smaller. The bound counts them so
+        anyway."""
         lifetimes = self._lifetimes()
         plan = self._planned(lifetimes)
         if not self.partition.overwriting:
@@ -194,7 +196,7 @@ class _Assembly:
         return replace(plan, lower_bound=min(plan.lower_bound, shared.lower_bound))
 
     def _planned(self, lifetimes: Sequence[Lifetime]) -> MemoryPlan:
-        """Where dispatches are to run beside each other, memory of one is not used again by another beside it; unless
+        """Return a memory plan in which concurrent dispatches do not reuse each other's memory, unless that
         that takes much more."""
         least = plan_memory(lifetimes)
         if self.partition.order != "concurrency":
@@ -203,8 +205,8 @@ class _Assembly:
         return apart if apart.arena_bytes <= _MEMORY_FOR_OVERLAP * least.arena_bytes else least
 
     def _overwriting(self, dispatch: Dispatch) -> list[tuple[str, str]]:
-        """The results and operands of a dispatch that its code allows to be the same memory; indices are none, as they
-        are checked on their own."""
+        """Return the results and operands of a dispatch that its code allows to be the same memory; indices are
+        none, as they are checked on their own."""
         code, checked = self._code(dispatch), indexed_values(dispatch)
         names = [[argument_value(dispatch, code.buffers[i].name) for i in pair] for pair in code.overwriting]
         return [(result, operand) for result, operand in names if operand not in checked]
@@ -259,7 +261,7 @@ class _Assembly:
         return replace(whole, period=reach.period * width, run=reach.run * width)
 
     def _located(self, value: str, first: int, elements: int) -> Binding:
-        """Some elements of a value."""
+        """Return the binding of some elements of a value."""
         width = np.dtype(self.partition.types[value].dtype).itemsize
         return self._memory(value, width, first, elements * width)
 
@@ -306,7 +308,8 @@ def _workspace(dispatch: Dispatch, spec: BufferSpec) -> str:
 
 
 def _hoisting_target(target: Target) -> Target | None:
-    """What kernels of constants are compiled for, to run here and now; None where they are left to each run.
+    """Return the target for which kernels of constants are compiled, to run here and now; None where each
+    run does them.
 
     Code for a device of groups waits for no device: the same kernels are made for this machine.
     """

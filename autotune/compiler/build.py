@@ -60,7 +60,7 @@ class BuildTask:
         )
 
     def request(self) -> dict[str, Any] | None:
-        """What a build worker needs.
+        """Return the request to a build worker.
 
         None for a schedule that a caller gave, which may name instructions of the caller's own, and while IR is
         dumped: the text of a build worker's code stays there.

@@ -37,13 +37,13 @@ class Work(Protocol[Output]):
 
     @property
     def what(self) -> str:
-        """What is worked on, for messages."""
+        """Return the subject of the work, for messages."""
 
     def run(self) -> Output:
         """Do it here."""
 
     def request(self) -> dict[str, Any] | None:
-        """What a build worker needs for it, as JSON; None where only this process can do it."""
+        """Return the request to a build worker, as JSON; None where only this process can do it."""
 
     def result(self, answer: Mapping[str, Any]) -> Output:
         """Read what a build worker answered."""
@@ -66,7 +66,8 @@ class BuildWorkers:
 
     @classmethod
     def of(cls, workloads: int) -> BuildWorkers:
-        """A process a usable core (``AUTOTUNE_BUILDERS`` says otherwise), as far as so many workloads repay them."""
+        """Start a process a usable core (``AUTOTUNE_BUILDERS`` says otherwise), as far as so many
+        workloads repay them."""
         return cls(min(builders() - 1, workloads // WORTH))
 
     def __enter__(self) -> BuildWorkers:
@@ -93,7 +94,7 @@ class BuildWorkers:
         return work
 
     def finish(self, work: Round[Result]) -> list[Result]:
-        """What :meth:`run` returns, of tasks that were begun."""
+        """Return the results of :meth:`run`, of tasks that were begun."""
         work.join()
         if self._pool.broken is not None:
             raise BuildError(f"{self._pool.broken}\n  {_ALONE}")

@@ -1,4 +1,4 @@
-"""How much of a model runs tuned schedules, and why the rest does not."""
+"""The share of a model that runs tuned schedules, and the reasons for the rest."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class DispatchCoverage:
 
     @property
     def known(self) -> str:
-        """Where the schedule comes from, how well it is known to be the one to use, and why nothing better is known."""
+        """Return the origin of the schedule, the evidence for it, and the reason why there is no more."""
         if self.tier in (Tier.TARGET, Tier.SHAPE):
             return f"{self.tier}: {self.reason}"  # which has what is expected
         evidence, why = str(self.evidence), f"  ({self.reason})" if self.reason else ""
@@ -53,7 +53,7 @@ class CoverageReport:
     dispatches: tuple[DispatchCoverage, ...]
     rankings: tuple[Ranking, ...] = ()
     placement: str = ""
-    """Where devices were asked for: which placement was found, or that none was."""
+    """The placement that was found where devices were asked for, or that none was."""
 
     @property
     def tuned(self) -> tuple[DispatchCoverage, ...]:
@@ -85,7 +85,7 @@ class CoverageReport:
 
     @property
     def tiers(self) -> str:
-        """How many dispatches got their schedule from which tier, e.g. ``40 exact, 3 analytic``."""
+        """Return the number of dispatches of each tier, e.g. ``40 exact, 3 analytic``."""
         return listed_tiers(d.tier for d in self.dispatches)
 
     def details(self) -> str:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class ModelOptions(TypedDict):
-    """What changes the workloads of a model and their options: see :func:`compile_in_detail`."""
+    """Options that change the workloads of a model and their options: see :func:`compile_in_detail`."""
 
     target: Target | str
     threads: int | None
@@ -154,7 +154,7 @@ def predict_in_detail(
     max_slowdown: float = MAX_SLOWDOWN,
     finite: bool = False,
 ) -> Prediction:
-    """What :func:`compile_in_detail` would make: its latency and memory, before any machine code is.
+    """Predict the result of :func:`compile_in_detail`: its latency and memory, before any machine code is.
 
     Raises ModelImportError.
     """

@@ -1,4 +1,4 @@
-"""What the analytic model says of the options of a workload."""
+"""Estimates of the options of a workload by the analytic model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from autotune.target import Target
 
 
 class TimeSource(StrEnum):
-    """Where the latency of an option comes from, best source first."""
+    """The source of the latency of an option, best source first."""
 
     MEASURED = "measured"
     """Inside a model, taking turns with other options."""
@@ -27,7 +27,7 @@ class TimeSource(StrEnum):
 
 @dataclass(frozen=True)
 class OptionTime:
-    """What an option takes, in ns for one execution, how that is known, and its ratio to the default if compared."""
+    """The latency of an option, in ns for one execution, its source, and its ratio to the default if compared."""
 
     option: Option
     latency_ns: float
@@ -79,7 +79,7 @@ class _Bound:
 
     @property
     def time(self) -> OptionTime:
-        """What is known, in ns."""
+        """Return the known time, in ns."""
         return OptionTime(
             self.option, 1e9 * self.total, TimeSource.AT_LEAST if self.open else TimeSource.ESTIMATED
         )
@@ -117,7 +117,7 @@ class EstimateTask:
         return estimated(self.options, self.target, self.within)
 
     def request(self) -> dict[str, Any]:
-        """What a build worker needs."""
+        """Return the request to a build worker."""
         return {
             "do": "estimate",
             "workload": self._workload.text,

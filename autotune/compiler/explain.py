@@ -40,7 +40,7 @@ class Compilation:
 
     @property
     def range_line(self) -> str:
-        """Which finite inputs of its dispatches the algorithms used are for; empty where they are for all."""
+        """Return the line about the finite inputs that the algorithms used are for; empty where they are for all."""
         growth = float(self.image.metadata["growth"])
         if growth <= 1:
             return ""
@@ -76,7 +76,7 @@ def dump(compilation: Compilation, built: Mapping[str, BuiltWorkload]) -> None:
 
 
 def beside(image: ModuleImage) -> dict[str, list[str]]:
-    """By name each dispatch that may start before earlier ones are done, and those."""
+    """Return by name each dispatch that may start before earlier ones are done, and those."""
     found = dict[str, list[str]]()
     for number, done in enumerate(done_before(image.commands)):
         mine = image.commands[number].dispatch

@@ -1,4 +1,4 @@
-"""What code of a dispatch takes beside time: memory while it runs, and bytes of the artifact."""
+"""The footprint of a dispatch's code: memory while it runs, and bytes of the artifact."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from autotune.runtime.device import scratch_bytes
 
 
 def footprint_of(code: DispatchCode, constants: Collection[str], threads: int) -> Footprint:
-    """The footprint of a dispatch with this code; ``constants`` names those of its inputs that are known at compile
-    time.
+    """Return the footprint of a dispatch with this code; ``constants`` names those of its inputs that are known at
+    compile time.
 
     What is packed of constants at compile time counts as it is stored, and the constants themselves only where a
     kernel reads them when the model runs.

@@ -1,4 +1,4 @@
-"""What a whole model takes, said before any of it is compiled: latency, memory, and the share of each dispatch."""
+"""Predictions of a whole model before any of it is compiled: latency, memory, and the share of each dispatch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ALONE_SPREAD = 0.15
 
 
 class Source(StrEnum):
-    """Where the latency of a dispatch comes from."""
+    """The source of the latency of a dispatch."""
 
     INSIDE = "measured in a model"
     ALONE = "measured alone"
@@ -55,7 +55,7 @@ class DispatchForecast:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What one run of a model takes, before it is compiled."""
+    """The prediction of one run of a model, before it is compiled."""
 
     model: str
     threads: int
@@ -66,7 +66,7 @@ class Prediction:
 
     @cached_property
     def sources(self) -> dict[Source, int]:
-        """How many dispatches have their latency from where."""
+        """Return the number of dispatches by the source of their latency."""
         found = [dispatch.source for dispatch in self.dispatches]
         return {source: found.count(source) for source in Source if source in found}
 

@@ -1,4 +1,4 @@
-"""Which indices of a model are checked while it runs, and where they lie; constant ones are checked here."""
+"""Indices of a model that are checked while it runs, and their memory; constant ones are checked here."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class LockedSchedule:
 
 @dataclass(frozen=True)
 class Lock:
-    """What is in a lock file."""
+    """The contents of a lock file."""
 
     format: str
     version: int
@@ -152,7 +152,7 @@ def _with_trace_as_text(item: Any) -> Any:
 
 
 def _check(lock: Lock) -> None:
-    """What the types of the fields do not say."""
+    """Check what the types of the fields do not say."""
     known = set[str]()
     for number, schedule in enumerate(lock.schedules):
         if schedule.workload in known:

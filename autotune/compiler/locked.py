@@ -77,7 +77,7 @@ def _ranking(workload: Workload, lock: Lock) -> Ranking:
 
 
 def _check_fit(lock: Lock, locked: set[str], resulting: Mapping[str, Workload], sites: set[str]) -> None:
-    """A lock has exactly the workloads of the model."""
+    """Check that a lock has exactly the workloads of the model."""
     missing = [f"  {w.kind} {key[:12]}" for key, w in resulting.items() if key not in locked]
     left = [s for s in lock.schedules if s.workload not in resulting]
     if not missing and not left and not sites:
@@ -140,7 +140,7 @@ def _shown(versions: Mapping[str, str]) -> str:
 
 
 def code_digest(code: bytes) -> str:
-    """What a lock says of object code."""
+    """Return the digest of object code in a lock."""
     return hashlib.sha256(code).hexdigest()
 
 

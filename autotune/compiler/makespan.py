@@ -1,4 +1,4 @@
-"""How long work on several devices takes: tasks put on lanes by list scheduling, as the queues of devices do.
+"""The makespan of work on several devices: tasks put on lanes by list scheduling, as the queues of devices do.
 
 A lane runs one task at a time, the one first that was ready first. The durations are given, so that the same answers
 for estimates and for readings. After Graham, "Bounds on Multiprocessing Timing Anomalies" (1969): any such order is at
@@ -53,7 +53,7 @@ class Makespan:
 
     @property
     def busy(self) -> dict[str, float]:
-        """How long each lane works."""
+        """Return the seconds that each lane works."""
         found: dict[str, float] = {}
         for task in self.tasks:
             if task.lane:
@@ -62,7 +62,7 @@ class Makespan:
 
 
 def makespan(tasks: Sequence[Task]) -> Makespan:
-    """The run of tasks that one caller submits in their order. Raises ValueError for one that waits for a later one.
+    """Simulate tasks that one caller submits in their order. Raises ValueError for one that waits for a later one.
 
     >>> makespan([Task("a", 2.0), Task("b", 3.0, (0,), handover=0.5)]).total
     5.5

@@ -73,7 +73,7 @@ def _headline(partition: Partition, plan: MemoryPlan) -> str:
 
 
 def _about(partition: Partition, plan: MemoryPlan, value: Lifetime) -> str:
-    """What a box says: all that lies in the value's memory, and between which dispatches."""
+    """Return the text of a box: all that lies in the value's memory, and between which dispatches."""
     inside = [
         v for v, placed in partition.placements.items() if placed.root == value.name and v != value.name
     ]

@@ -24,7 +24,7 @@ _Units = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class MemoryProof:
-    """What the proof covers: ``reads`` and ``writes`` are arguments of dispatches, ``shared`` the values
+    """The extent of the proof: ``reads`` and ``writes`` are arguments of dispatches, ``shared`` the values
     written into a part of another's memory, ``over`` those that take the place of an operand."""
 
     reads: int
@@ -125,7 +125,7 @@ class _Simulation:
         return {old: self._code(roots[new]) for new, old in self.plan.taken.items() if new in roots}
 
     def _check_reads(self, dispatch: Dispatch, problem: str, taking: Mapping[str, int] | None = None) -> None:
-        """What a dispatch reads is there; or, once it has run, what it put in the place of all of it."""
+        """Check that what a dispatch reads is there; or, once it has run, what it put in the place of all of it."""
         for value in self._not_given(dispatch.inputs):
             new = (taking or {}).get(self.parts.placements[value].root)
             if new is not None and np.all(self._elements(value) == new):

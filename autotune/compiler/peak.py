@@ -68,7 +68,7 @@ def least_peak(
 
 
 def _takes(plan: Plan, workloads: Sequence[Workload], footprints: Footprints) -> dict[str, Footprint]:
-    """What a plan takes at each workload, by key."""
+    """Return the footprint of a plan at each workload, by key."""
     known = footprints.of(plan.schedules.values())
     options = {w.key: plan.options.get(w.key, Option(w)) for w in workloads}
     return {

@@ -42,7 +42,7 @@ class PlacedCompilation:
     division: Division
     segments: tuple[Compilation, ...]
     placement: str = ""
-    """What the coverage says of the placement, if it was looked up."""
+    """The coverage's line about the placement, if it was looked up."""
 
     @property
     def coverage(self) -> CoverageReport:

@@ -1,4 +1,4 @@
-"""What a model is compiled to, and why: one option for each workload, and one schedule for each that results."""
+"""The plan of a model and its reasons: one option for each workload, and one schedule for each that results."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Ranking:
         )
 
     def left_of(self, goal: Goal) -> Goal:
-        """What the schedules of the one that is used may cost yet."""
+        """Return what the schedules of the one that is used may cost yet."""
         return goal if self.saving is None else goal.after(self.saving.ratio.median)
 
     def __str__(self) -> str:
@@ -114,7 +114,8 @@ class Plan:
         return found, reason
 
     def with_sites(self, workloads: Sequence[Workload], taken: Sequence[Workload], other: Plan) -> Plan:
-        """This plan of ``workloads``, with those ``taken`` as another plan has them; what both need is as there."""
+        """Return this plan of ``workloads``, with those ``taken`` as another plan has them; what both need
+        is as there."""
         rankings, schedules, goals = dict[str, Ranking](), dict[str, Planned](), dict[str, Goal]()
         for workload in (*(w for w in workloads if w not in taken), *taken):
             source = other if workload in taken else self
@@ -140,8 +141,8 @@ def regions_of(workload: Workload, rankings: Mapping[str, Ranking]) -> tuple[Wor
 
 
 def with_options(key: str, evidence: Evidence, rankings: Mapping[str, Ranking]) -> Evidence:
-    """The evidence of a workload's schedule, or of its option if that was confirmed faster, or is used for what it
-    saves."""
+    """Return the evidence of a workload's schedule, or of its option if that was confirmed faster, or is used for
+    what it saves."""
     if evidence.state.tuned or evidence.saving is not None:
         return evidence
     for ranking in rankings.values():
@@ -346,7 +347,7 @@ def _for_goal(
 def _compared(
     options: Sequence[Option], rows: Sequence[Comparison], target: Target
 ) -> tuple[list[OptionTime], list[Option]]:
-    """What a comparison says of options as they are today, the winner first; and those that failed."""
+    """Return the result of a comparison for options as they are today, the winner first; and those that failed."""
     named = {option.name: option for option in options}
     found = [(row, named[row.name]) for row in rows if row.name in named]
     found = [(row, option) for row, option in found if row.key == option_key(option, target)]
@@ -357,8 +358,8 @@ def _compared(
 
 
 def _rank(time: OptionTime) -> tuple[bool, float]:
-    """Where an estimate puts an option: none that is speculative is used by its estimate, and of two that take the
-    same time the more exact one is."""
+    """Return the rank of an option by its estimate: none that is speculative is used by its estimate, and of two
+    that take the same time the more exact one is."""
     penalty = 1.0 if time.option.plain else DOUBT + time.option.error
     return time.option.speculative, time.latency_ns * penalty
 

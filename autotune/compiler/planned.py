@@ -1,4 +1,4 @@
-"""Which schedule a workload gets: one that the caller gives, the best measured one, or the default."""
+"""The schedule of a workload: one that the caller gives, the best measured one, or the default."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def schedule_for(
     schedules: Mapping[str, Trace],
     goal: Goal = FASTEST,
 ) -> Planned:
-    """The schedule of a workload: given, else the database's best for the goal, else what it knows of other targets
-    and sizes, else the analytic model's pick.
+    """Return the schedule of a workload: given, else the database's best for the goal, else what it knows of other
+    targets and sizes, else the analytic model's pick.
 
     What is transferred serves latency only: nothing is known of its memory and size. A stored schedule that does not
     apply any more counts as a miss; the reason says so.
@@ -116,7 +116,7 @@ def _resolved(
 def _transferred(
     workload: Workload, target: Target, space: Space, database: Database, missed: str
 ) -> Planned:
-    """What the database knows of other targets and sizes, else the default with the reason why not."""
+    """Return the transferred schedule of other targets and sizes, else the default with the reason why not."""
     from cost_models import analytic
 
     transfer, reason = (None, "") if _single(space) else transferred(workload, target, space, database)
@@ -147,7 +147,7 @@ def _default(workload: Workload, space: Space, reason: str, evidence: Evidence =
 
 
 def evidence_in(space: Space, evidence: Evidence) -> Evidence:
-    """What the database's evidence means in a space: where there is nothing to choose, nothing has to be searched."""
+    """Return the meaning of the database's evidence in a space: without a choice, nothing has to be searched."""
     return Evidence(State.ONLY) if _single(space) and not evidence.searched else evidence
 
 

@@ -30,15 +30,17 @@ class MemoryNeed:
 
 @dataclass(frozen=True)
 class DeviceMemory:
-    """What a device has: its capacity, or its high watermark if that is less; devices of a ``pool`` share theirs."""
+    """The memory of a device: its capacity, or its high watermark if that is less; devices of a ``pool``
+    share theirs."""
 
     nbytes: int
     pool: str
 
 
 def needs_of(division: Division, requests: int = IN_FLIGHT) -> dict[str, MemoryNeed]:
-    """What a divided graph needs on each device, at least: constants, and of each of so many requests in flight values
-    between steps, and of each segment the operation with the largest values, whose memory segments do not share."""
+    """Return the least needs of a divided graph on each device: constants, and of each of so many requests in flight
+    values between steps, and of each segment the operation with the largest values, whose memory segments do not
+    share."""
     found: dict[str, MemoryNeed] = {}
     for segment in division.segments:
         graph = segment.graph
@@ -82,7 +84,7 @@ def shortage(
     memory: Mapping[str, DeviceMemory],
     requests: int = IN_FLIGHT,
 ) -> str:
-    """Who needs what, in words, of placements of which none fits."""
+    """Return the needs of each part, in words, of placements of which none fits."""
     of_requests = "" if requests == 1 else f" of {requests} requests"
     lines = [f"no placement of {model!r} on {', '.join(memory)} fits into their memory"]
     for needs in tried:

@@ -37,7 +37,7 @@ class Flow:
 
     @staticmethod
     def of_program(program: DeviceProgram) -> Flow:
-        """That of a compiled program, whose values are numbers."""
+        """Return the tasks of a compiled program, whose values are numbers."""
         return Flow(
             tuple(FlowStep(s.kind == "transfer", s.device, s.reads, s.writes) for s in program.steps),
             tuple(argument.value for argument in program.arguments),
@@ -48,7 +48,8 @@ class Flow:
 
     @staticmethod
     def of_division(division: Division) -> Flow:
-        """That of a graph that was only cut, whose values are names; a copy of an input comes from the caller."""
+        """Return the tasks of a graph that was only cut, whose values are names; a copy of an input comes
+        from the caller."""
         graph = division.graph
         steps = tuple(
             FlowStep(False, step.device, step.graph.inputs, step.graph.outputs)

@@ -15,7 +15,7 @@ from autotune.passes.partition import Partition
 
 @dataclass(frozen=True)
 class Proof:
-    """What was proved of one workload; ``names`` are the dispatches that have it."""
+    """The proof of one workload; ``names`` are the dispatches that have it."""
 
     names: tuple[str, ...]
     kind: str

@@ -64,7 +64,7 @@ def region_outputs(workload: Workload, results: Sequence[Array]) -> list[Array]:
 
 
 def region_gaps(workload: Workload) -> list[Array | None]:
-    """For each output of the region's module a mask of the elements that are not its own; None if all are."""
+    """Return for each output of the region's module a mask of the elements that are not its own; None if all are."""
     graph = workload.region.graph
     return [_gap(graph.type_of(value)) for value in graph.outputs]
 

@@ -1,4 +1,4 @@
-"""Which option of a workload takes the least memory or room in the artifact, within the allowed slowdown."""
+"""The option of a workload with the least memory or room in the artifact, within the allowed slowdown."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def smallest_options(
     scheduled: Scheduling,
     footprints: Footprints,
 ) -> dict[str, tuple[OptionTime, Saving]]:
-    """For each workload, by its key, the option to use instead of the first of ``times``, and what it saves; those
+    """Return for each workload, by its key, the option to use instead of the first of ``times``, and its saving; those
     whose first option is the smallest are left out.
 
     Options that were never compared count by their estimates, but for speculative ones.
@@ -74,7 +74,7 @@ def _slowdown(time: OptionTime, fastest: OptionTime) -> Ratio:
 
 
 class Footprints:
-    """What code of schedules takes; where the database does not know it, the code is made once, by build workers."""
+    """The footprints of schedules; where the database does not know one, the code is made once, by build workers."""
 
     def __init__(self, target: Target, workers: BuildWorkers) -> None:
         self._target = target
@@ -82,7 +82,7 @@ class Footprints:
         self._made: dict[tuple[str, str], Footprint] = {}
 
     def of(self, schedules: Iterable[Planned]) -> Mapping[tuple[str, str], Footprint]:
-        """By workload and trace, those of ``schedules`` among them."""
+        """Return the footprints by workload and trace, those of ``schedules`` among them."""
         by_key = {(planned.workload.key, planned.trace.key): planned for planned in schedules}
         self._made |= {key: p.footprint for key, p in by_key.items() if p.footprint is not None}
         missing = {key: planned for key, planned in by_key.items() if key not in self._made}
@@ -109,7 +109,7 @@ def _smallest(
 
 
 def together(option: Option, footprints: Sequence[Footprint]) -> Footprint:
-    """What all steps of an option take: the most memory at once, values between the steps among it."""
+    """Return the footprint of all steps of an option: the most memory at once, values between the steps among it."""
     if option.steps is None:
         return footprints[0]
     steps = [

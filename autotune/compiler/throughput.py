@@ -1,4 +1,4 @@
-"""How many requests a second several devices can serve: what each lane has to do for one of them.
+"""Throughput of several devices in requests a second: the work of each lane for one of them.
 
 With enough requests in flight the busiest lane never waits, and all others wait for it: it is the bottleneck, and its
 work for one request is the time from one answer to the next (the initiation interval of modulo scheduling; Rau,
@@ -40,7 +40,7 @@ class Throughput:
 
 
 def throughput(tasks: Sequence[Task], depth: int) -> Throughput:
-    """That of requests of these tasks each.
+    """Return the throughput of requests of these tasks each.
 
     >>> found = throughput([Task("a", 2.0), Task("b", 3.0, (0,))], depth=3)
     >>> found.period, found.bottleneck, found.alone

@@ -1,4 +1,4 @@
-"""What serves a workload that was not measured for exactly this target: what was found elsewhere, projected on it."""
+"""Schedules of a workload that was not measured for exactly this target: found elsewhere, projected on it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 EXPECTED = 0.95
 """A transferred schedule is used if it is expected to take no more than this of what the analytic default takes."""
 LIKED = 1.2
-"""What was found for another size may take so much of the default's time by the analytic model: of 1,037 candidates
-recorded for two sizes (results/predictions-recorded.md) expectations of those that it likes as well are off
-by 0.11, those of others by 0.47, and these take 1.35 of the default's time."""
+"""The limit of a schedule found for another size, over the default's time by the analytic model: of 1,037 candidates
+recorded for two sizes (results/predictions-recorded.md) expectations of those that it likes as well are off by 0.11,
+those of others by 0.47, and these take 1.35 of the default's time."""
 _TRIED = 2
 """So many neighbours are looked at closer, of the same workload and of other sizes each."""
 _KNOWN_KNOBS = 0.5
@@ -34,7 +34,7 @@ _KNOWN_KNOBS = 0.5
 
 
 class Tier(StrEnum):
-    """Where a schedule comes from, the best source first."""
+    """The source of a schedule, the best source first."""
 
     GIVEN = "given"
     """By the caller."""
@@ -61,7 +61,7 @@ other sizes over the 20 dispatches of results/transfer.md."""
 
 
 def listed_tiers(tiers: Iterable[Tier]) -> str:
-    """How many of which tier, the best source first, e.g. ``40 exact, 3 analytic``."""
+    """Return the number of each tier, the best source first, e.g. ``40 exact, 3 analytic``."""
     count = Counter(tiers)
     return ", ".join(f"{count[tier]} {tier}" for tier in Tier if count[tier])
 
@@ -82,7 +82,7 @@ class Transfer:
 
     @property
     def tier(self) -> Tier:
-        """Which tier the neighbour is of."""
+        """Return the tier of the neighbour."""
         return Tier.TARGET if self.source.distance == 0 else Tier.SHAPE
 
     @property
@@ -103,7 +103,7 @@ class Transfer:
         return f"{self.speed}{known}; {self.source.what}"
 
     def to_json(self) -> dict[str, Any]:
-        """What it follows from, as plain values."""
+        """Return its origin, as plain values."""
         return {
             "expected_ns": self.latency_ns,
             "expected_interval_ns": self.interval_ns,
@@ -126,7 +126,7 @@ def expected(value: float, tier: Tier) -> Ratio:
 def transferred(
     workload: Workload, target: Target, space: Space, database: Database
 ) -> tuple[Transfer | None, str]:
-    """What was found elsewhere and is expected to be faster here than the analytic default, and why not if there is
+    """Return a schedule from elsewhere that is expected to beat the analytic default here, and why not if there is
     none.
 
     The workload itself on compatible targets comes first, then the nearest sizes. Only what a search tried is of use:
@@ -153,8 +153,8 @@ def _searched(near: Iterable[Neighbour], database: Database) -> Iterator[tuple[N
 
 
 def carried(space: Space, config: Config, otherwise: Config) -> dict[str, Value] | None:
-    """A configuration of another space in this one, knobs that the other lacks as in ``otherwise``; None where it names
-    too few of this one's to say anything."""
+    """Return a configuration of another space in this one, knobs that the other lacks as in ``otherwise``; None
+    where it names too few of this one's to say anything."""
     from search_spaces.projection import projected
 
     if len(config.keys() & {*space.names}) < _KNOWN_KNOBS * len(space.names):

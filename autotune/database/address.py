@@ -1,4 +1,4 @@
-"""Where a tuning database is: an SQLite file, or a PostgreSQL server."""
+"""The address of a tuning database: an SQLite file, or a PostgreSQL server."""
 
 from __future__ import annotations
 

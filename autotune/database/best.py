@@ -1,4 +1,4 @@
-"""Which schedule of a key is used, or why there is none."""
+"""The schedule that is used for a key, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PROCESSES = 2
 
 
 def lookup(connection: Connection, key: Key, goal: Goal) -> Hit | Miss:
-    """What :meth:`autotune.Database.lookup` describes."""
+    """Look a key up, as :meth:`autotune.Database.lookup` describes."""
     safe = _safe(connection, key)
     if safe is None:
         return diagnose(connection, key)
@@ -52,7 +52,7 @@ class _Safe:
 
 
 def best_of(connection: Connection, key: Key) -> Run | None:
-    """The run that :meth:`autotune.Database.best` describes."""
+    """Return the run that :meth:`autotune.Database.best` describes."""
     safe = _safe(connection, key)
     return None if safe is None else _faster(connection, key, safe) or safe.run
 
@@ -67,7 +67,7 @@ def _safe(connection: Connection, key: Key) -> _Safe | None:
 
 
 def _faster(connection: Connection, key: Key, safe: _Safe) -> Run | None:
-    """A run that is clearly faster than the one in use, by readings inside models."""
+    """Return a run that is clearly faster than the one in use, by in-model measurements."""
     if safe.alone:
         return None
     known = estimates(_contenders(connection, key, safe))
@@ -97,7 +97,7 @@ def _contenders(connection: Connection, key: Key, safe: _Safe) -> list[Reading]:
 
 
 def _readings_of_runs(connection: Connection, numbers: Iterable[int | None]) -> list[Reading]:
-    """What runs took inside models, the oldest first."""
+    """Return the in-model measurements of runs, the oldest first."""
     wanted = {"numbers": [number for number in numbers if number is not None]}
     return [rows.reading_from_row(row) for row in connection.execute(statements.select_readings_of(), wanted)]
 
@@ -116,20 +116,20 @@ def _limit(known: Mapping[str, Estimate], safe: str) -> float:
 
 
 def for_goal(connection: Connection, key: Key, fastest: Run, goal: Goal) -> tuple[Run, Saving | None]:
-    """The run to use for a goal, and what it saves where that is not the fastest."""
+    """Return the run to use for a goal, and its saving where it is not the fastest."""
     if goal.is_latency:
         return fastest, None
     return smallest(points_of(connection, key), fastest, goal) or (fastest, None)
 
 
 def readings_of(connection: Connection, key: Key) -> list[Reading]:
-    """What the runs of a key took inside models, the oldest first."""
+    """Return the in-model measurements of the runs of a key, the oldest first."""
     found = connection.execute(statements.select_readings(), statements.parameters(key))
     return [rows.reading_from_row(row) for row in found]
 
 
 def one(connection: Connection, query: Select[Any], key: Key, **parameters: object) -> Run | None:
-    """The first run of a query of a key."""
+    """Return the first run of a query of a key."""
     row = connection.execute(query, statements.parameters(key, **parameters)).first()
     return rows.from_row(row) if row else None
 
@@ -155,7 +155,7 @@ def _defaults(connection: Connection, key: Key) -> int:
 
 
 def crashes_of(connection: Connection, key: Key) -> tuple[str, ...]:
-    """How runs of a key that worked alone crashed inside a model the last time."""
+    """Return the last crashes inside a model of runs of a key that worked in isolation."""
     found = connection.execute(statements.select_crashes(), statements.parameters(key))
     last = {row.run_id: row.message for row in found if row.outcome == Outcome.OK.value}
     return tuple(message or CRASHED_INSIDE for _, message in sorted(last.items()))
@@ -168,7 +168,7 @@ def comparison_of(connection: Connection, key: Key) -> tuple[Comparison, ...]:
 
 
 def points_of(connection: Connection, key: Key) -> list[Point]:
-    """The runs of a key with their latencies and footprints, as far as both are known."""
+    """Return the runs of a key with their latencies and footprints, as far as both are known."""
     mine = statements.parameters(key)
     runs = [rows.from_row(row) for row in connection.execute(statements.select_ok(), mine)]
     compared = connection.execute(statements.select_compared(), mine).all()
@@ -177,7 +177,7 @@ def points_of(connection: Connection, key: Key) -> list[Point]:
 
 
 def leaders_of(connection: Connection, key: Key, count: int) -> list[tuple[Run, float]]:
-    """What :meth:`autotune.Database.leaders` describes."""
+    """Return the fastest runs, as :meth:`autotune.Database.leaders` describes."""
     ratios = {trace: estimate.ratio for trace, estimate in estimates(readings_of(connection, key)).items()}
     compared = connection.execute(statements.select_compared(), statements.parameters(key))
     for row in map(rows.comparison_from_row, compared):
@@ -193,7 +193,7 @@ def leaders_of(connection: Connection, key: Key, count: int) -> list[tuple[Run, 
 
 
 def diagnose(connection: Connection, key: Key) -> Miss:
-    """Why there is no run for a key."""
+    """Return the reason why there is no run for a key."""
     columns = schema.runs.c
     same = columns.workload_key == key.workload
     targets = (

@@ -12,7 +12,8 @@ from sqlalchemy.engine import Row
 _NOTCH = 1.57
 """Times the distance of the quartiles over the root of the count: 95 % about a median (McGill, Tukey and Larsen)."""
 PROCESSES = 0.1
-"""What fresh processes add on each side: where code and arrays lie makes so much of the same machine code."""
+"""The spread that fresh processes add on each side: the place of code and arrays changes the latency of
+one machine code."""
 
 
 class Prefer(StrEnum):
@@ -38,7 +39,7 @@ class Conflict:
     """True if theirs is kept."""
 
     def __str__(self) -> str:
-        """For example ``0e27b8de8bfc schedule 55ecc382fa5d: 10.0 µs (9.0 to 11.0) here, timeout there``."""
+        """Return a line such as ``0e27b8de8bfc schedule 55ecc382fa5d: 10.0 µs (9.0 to 11.0) here, timeout there``."""
         found = (
             f"{self.workload_key[:12]} schedule {self.trace_key[:12]}: {self.mine} here, {self.theirs} there"
         )
@@ -46,7 +47,7 @@ class Conflict:
 
 
 def conflict(mine: Row[Any], theirs: Row[Any], prefer: Prefer) -> Conflict | None:
-    """What two rows of the same run disagree on; None where their intervals overlap, or both failed alike."""
+    """Return the conflict of two rows of the same run; None where their intervals overlap, or both failed alike."""
     here, there = _interval(mine), _interval(theirs)
     if here is None or there is None:
         agree = mine.outcome == theirs.outcome
@@ -60,7 +61,7 @@ def conflict(mine: Row[Any], theirs: Row[Any], prefer: Prefer) -> Conflict | Non
 
 
 def _interval(row: Row[Any]) -> tuple[float, float] | None:
-    """What the median of other processes is expected in, in ns; None for what failed."""
+    """Return the expected range of the median in other processes, in ns; None for what failed."""
     if row.latency_median_ns is None:
         return None
     notch = _NOTCH * (row.latency_spread_ns or 0.0) / math.sqrt(max(1, row.n))

@@ -1,4 +1,4 @@
-"""What is wrong with a database: the file itself, and each row that cannot be read."""
+"""Damage of a database: the file itself, and each row that cannot be read."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _ALIVE = {
 
 @dataclass(frozen=True)
 class _Kind:
-    """What an engine is made for; a file by its absolute path, as the working folder may change."""
+    """The kind of an engine; a file by its absolute path, as the working folder may change."""
 
     address: DatabaseAddress
     timeout: float
@@ -100,7 +100,7 @@ class _FileCompiler(SQLiteCompiler):
     """Writes the hints of a query, such as the index by which to look, that SQLAlchemy's own leaves out."""
 
     def get_from_hint_text(self, table: FromClause, text: str | None) -> str | None:
-        """What follows the name of a table."""
+        """Return the text after the name of a table."""
         return text
 
 
@@ -120,7 +120,8 @@ def _file(path: Path, timeout: float, read_only: bool, immutable: bool) -> Engin
 def _prepare_write(
     path: Path, timeout: float, connection: sqlite3.Connection, record: ConnectionPoolEntry
 ) -> None:
-    """WAL lets readers work beside a writer; FULL syncs each commit: a power cut loses no run."""
+    """Set WAL, which lets readers work alongside a writer, and FULL, which syncs each commit: a power cut
+    loses no run."""
     note_file(path, record.info)
     connection.isolation_level = None  # transactions start in _begin, not at the first write
     _use_wal(connection, timeout)
@@ -129,7 +130,7 @@ def _prepare_write(
 
 
 def _use_wal(connection: sqlite3.Connection, timeout: float) -> None:
-    """SQLite does not wait by itself while another process does the same to a new file."""
+    """Switch to WAL; SQLite does not wait by itself while another process does the same to a new file."""
     begin = time.monotonic()
     while True:
         try:
@@ -146,7 +147,7 @@ def _prepare_read(connection: Any, _record: object) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    """A writer takes its lock at once: upgrading a read lock later fails where it should wait."""
+    """Begin with the writer's lock: upgrading a read lock later fails where it should wait."""
     writes = connection.get_execution_options().get("writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 

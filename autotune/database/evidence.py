@@ -1,4 +1,4 @@
-"""How well it is known that a schedule is the one to use: confirmed or read inside a model, or not searched."""
+"""The evidence for a schedule: confirmed or measured inside a model, or not searched."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of the schedule that a workload gets.
+    """The evidence for the schedule of a workload.
 
     ``trials`` counts the candidates measured beside the default, ``ratio`` is the latency inside a model over the
     default's, where the schedule won against it: the interval holds 1 where it won only together with others;
@@ -70,12 +70,12 @@ class Evidence:
 
     @staticmethod
     def of_saving(saving: Saving, trials: int = 0, crashed: int = 0) -> Evidence:
-        """Of what is used for what it saves."""
+        """Return the evidence of a schedule that is used for its saving."""
         state = State.SMALLER if saving.confirmed else State.SMALLER_UNCONFIRMED
         return Evidence(state, trials, crashed=crashed, saving=saving)
 
     def __str__(self) -> str:
-        """In words.
+        """Return the evidence in words.
 
         >>> print(Evidence(State.TUNED, 40, Ratio(0.8, (0.78, 0.82))))
         tuned, 1.25× (1.22× to 1.28×)

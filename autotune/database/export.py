@@ -31,7 +31,7 @@ FORMATS: dict[str, Callable[[DataFrame, Path], None]] = {
     ".jsonl": _lines,
     ".json": _lines,
 }
-"""What writes each format, by the end of a file's name."""
+"""The writer of each format, by the end of a file's name."""
 
 
 def check_format(path: Path) -> None:

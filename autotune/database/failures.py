@@ -1,4 +1,4 @@
-"""What the drivers' errors mean to a person, and which of them pass."""
+"""The drivers' errors in words for a person, and which of them are transient."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def translated(address: DatabaseAddress) -> Iterator[None]:
 
 
 def reason(error: DBAPIError, address: DatabaseAddress) -> str:
-    """Why, in one line without passwords."""
+    """Return the reason, in one line without passwords."""
     known = _SQLITE.get(_sqlite_code(error) & 0xFF) or _POSTGRES.get(_sqlstate(error))
     return known or address.redacted(_line(error.orig))
 

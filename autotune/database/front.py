@@ -12,7 +12,7 @@ from autotune.database.records import Comparison, Footprint, Origin, Ratio, Read
 
 
 class Read(StrEnum):
-    """Where the latency of a point was read."""
+    """The measurement from which the latency of a point comes."""
 
     COMPARED = "compared"
     """Beside the default schedule, by a comparison inside a model."""
@@ -33,7 +33,7 @@ class Point:
 
     @property
     def values(self) -> tuple[float, int, int]:
-        """What should be small: the ratio, bytes of memory, bytes of the artifact."""
+        """Return the values to minimise: the ratio, bytes of memory, bytes of the artifact."""
         return self.ratio.median, self.footprint.memory_bytes, self.footprint.artifact_bytes
 
     def dominates(self, other: Point) -> bool:
@@ -56,7 +56,7 @@ class Point:
 def points(
     runs: Iterable[Run], compared: Mapping[int, Comparison], readings: Iterable[Reading]
 ) -> list[Point]:
-    """What worked of the runs of a key and has a known footprint; ``compared`` has the newest row of each run.
+    """Return the runs of a key that worked and have a known footprint; ``compared`` has the newest row of each run.
 
     A run that was not read beside the default counts by its reading alone, over the default's.
     """

@@ -1,4 +1,4 @@
-"""What a schedule is chosen for: latency, or memory or bytes of the artifact within an allowed slowdown."""
+"""The objective of a schedule: latency, or memory or bytes of the artifact within an allowed slowdown."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from autotune.errors import UsageError
 from autotune.suggest import listing
 
 MAX_SLOWDOWN = 1.1
-"""How much longer than the fastest schedule one may take that is chosen for something else."""
+"""The allowed latency of a schedule for another objective, over that of the fastest."""
 
 
 class Objective(StrEnum):
-    """What is to be small."""
+    """The quantity that is minimised."""
 
     LATENCY = "latency"
     MEMORY = "memory"
-    """What a dispatch takes beside its inputs and outputs: workspaces, scratch memory, values between its steps."""
+    """The memory of a dispatch beside its inputs and outputs: workspaces, scratch memory, values between its steps."""
     SIZE = "size"
-    """What it adds to an artifact: object file and constants."""
+    """The bytes that it adds to an artifact: object file and constants."""
 
 
 FRONT = "front"
@@ -31,7 +31,7 @@ FRONT = "front"
 
 
 def searched(objective: str) -> tuple[Objective, ...]:
-    """What a search for an objective minimises, latency first. Raises UsageError.
+    """Return the objectives that a search minimises, latency first. Raises UsageError.
 
     >>> [str(found) for found in searched("memory")]
     ['latency', 'memory']
@@ -73,13 +73,13 @@ class Goal:
         return replace(self, max_slowdown=max(1.0, self.max_slowdown / slowdown))
 
     def bytes_of(self, footprint: Footprint) -> int:
-        """What is to be small."""
+        """Return the quantity that is minimised."""
         if self.objective is not Objective.MEMORY:
             return footprint.artifact_bytes
         return footprint.memory_bytes if self.most_scratch is None else footprint.workspace_bytes
 
     def order(self, footprint: Footprint, slowdown: float) -> tuple[bool, int, int, float]:
-        """The smallest comes first; of equal ones what takes less of the rest."""
+        """Return the sort key: the smallest comes first; of equal ones the one with less of the rest."""
         both = footprint.memory_bytes + footprint.artifact_bytes
         return self.exceeded(footprint), self.bytes_of(footprint), both, slowdown
 
@@ -117,13 +117,13 @@ class Saving:
 
     @staticmethod
     def by(goal: Goal, footprint: Footprint, before: Footprint, ratio: Ratio) -> Saving:
-        """What a goal makes of a footprint instead of another."""
+        """Return the saving of one footprint over another for a goal."""
         confirmed = ratio.interval is not None and ratio.interval[1] <= goal.max_slowdown
         plain = replace(goal, most_scratch=None)
         return Saving(goal.objective, plain.bytes_of(footprint), plain.bytes_of(before), ratio, confirmed)
 
     def __str__(self) -> str:
-        """In words.
+        """Return the goal in words.
 
         >>> print(Saving(Objective.SIZE, 300, 400, Ratio(1.05, (1.02, 1.08)), True))
         0.75 of the size, 1.05 (1.02 to 1.08) of the time
@@ -149,7 +149,7 @@ class Saving:
 
 
 def smallest(points: Iterable[Point], fastest: Run, goal: Goal) -> tuple[Run, Saving] | None:
-    """The run to use for a goal instead of the fastest, and what it saves; None where the fastest is the one to use.
+    """Return the run to use instead of the fastest, and its saving; None where the fastest is the one to use.
 
     It was read beside the default inside a model, and took at most the allowed slowdown times what the fastest took.
     """

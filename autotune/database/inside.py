@@ -1,4 +1,4 @@
-"""What several readings inside a model say together of a run."""
+"""The estimate of a run from several in-model measurements."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Estimate:
 
 
 def estimates(readings: Iterable[Reading]) -> dict[str, Estimate]:
-    """What readings say of each run, by trace key."""
+    """Return the estimate of each run, by trace key."""
     found: dict[str, Estimate] = {}
     for reading in readings:
         found[reading.trace_key] = found.get(reading.trace_key, Estimate()) + reading
@@ -48,7 +48,7 @@ def estimates(readings: Iterable[Reading]) -> dict[str, Estimate]:
 
 
 def latencies(readings: Sequence[Reading], run: Run) -> tuple[float, float] | None:
-    """In ns, of the default and of a run; None if the run is not among the readings."""
+    """Return the latencies in ns of the default and of a run; None if the run is not among the measurements."""
     mine = [reading for reading in readings if reading.trace_key == run.trace_key]
     if not mine:
         return None

@@ -58,7 +58,7 @@ def store_crashes(session: Session, key: Key, traces: Mapping[str, str], inside:
 
 
 def store_readings(session: Session, key: Key, readings: Sequence[Reading], inside: str, job: str) -> None:
-    """Store what runs of a key took inside a model."""
+    """Store the in-model measurements of runs of a key."""
     common = {**rows.key_columns(key), **_common(inside, job)}
 
     def insert_all(connection: Connection) -> None:
@@ -74,7 +74,7 @@ def store_readings(session: Session, key: Key, readings: Sequence[Reading], insi
 
 
 def store_plans(session: Session, plans: Sequence[PlanReading], inside: str, job: str) -> None:
-    """Store what whole plans took inside a model."""
+    """Store the measurements of whole plans."""
     common = _common(inside, job)
 
     def insert_all(connection: Connection) -> None:

@@ -20,7 +20,8 @@ from autotune.database.store import Database
 
 @dataclass(frozen=True)
 class MergeReport:
-    """How many runs were new, how many were there already, and those of them that were read differently."""
+    """The number of new runs, of those that were there already, and of those among them that were measured
+    differently."""
 
     new: int
     known: int
@@ -40,7 +41,7 @@ def merge(into: Database, source: Database, prefer: Prefer = Prefer.MINE) -> Mer
     new, conflicts, runs = Counter[Table](), dict[Conflict, None](), 0
 
     def copy_all(connection: Connection) -> None:
-        """Part by part: a million runs have gigabytes of schedules. Done again, it finds what it has copied."""
+        """Copy part by part: a million runs have gigabytes of schedules. Done again, it finds what it has copied."""
         nonlocal runs
         runs = 0
         for table, query in _everything().items():
@@ -66,7 +67,7 @@ TABLES = (
     schema.plans,
     schema.placements,
 )
-"""What is referred to comes before what refers to it."""
+"""The tables in order: a table comes after those that it refers to."""
 _NUMBERED = (schema.runs, schema.comparisons, schema.readings, schema.plans, schema.placements)
 """Those whose rows have numbers of their own."""
 
@@ -118,7 +119,7 @@ def _renumbered(connection: Connection, table: Table, row: dict[str, Any]) -> di
 
 @dataclass(frozen=True)
 class DiffReport:
-    """What two databases have of the same runs, and the keys for which they use different schedules."""
+    """The common runs of two databases, and the keys for which they use different schedules."""
 
     here: int
     there: int

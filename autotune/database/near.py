@@ -1,4 +1,4 @@
-"""What the database knows beside the exact key: the workload on other targets, and workloads of other sizes."""
+"""Matches beside the exact key: the workload on other targets, and workloads of other sizes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from autotune.target import Target
 SIMILAR_CACHE = 2.0
 """By what factor the caches of a core may differ for its schedules to be of use; the shared one by its square."""
 _ATTRIBUTE_WEIGHT = 4.0
-"""How much more a window or a stride counts than the size of a tensor."""
+"""The weight of a window or a stride against the size of a tensor."""
 _CLOSEST = 16
 """Of so many workloads the runs are looked for."""
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?![\w.])")
@@ -71,7 +71,7 @@ class Sizes:
     attributes: tuple[int, ...]
 
     def distance(self, other: Sizes) -> float:
-        """How far the sizes of a workload of the same structure are from these."""
+        """Return the distance of the sizes of a workload of the same structure from these."""
         pairs = [(a, b, 1.0) for a, b in zip(self.types, other.types, strict=True)]
         pairs += [(a, b, _ATTRIBUTE_WEIGHT) for a, b in zip(self.attributes, other.attributes, strict=True)]
         apart = sum(w * abs(math.log2((1 + abs(a)) / (1 + abs(b))) or (a != b)) for a, b, w in pairs)
@@ -91,8 +91,8 @@ def sizes_of(text: str) -> Sizes:
 
 
 def compatible(asked: Target, found: Target) -> bool:
-    """Whether schedules for ``found`` may be used on ``asked``: vectors of the same width, no instruction that it
-    lacks, similar caches. Cores and threads may differ."""
+    """Return whether schedules for ``found`` may be used on ``asked``: vectors of the same width, no instruction
+    that it lacks, similar caches. Cores and threads may differ."""
     if asked.vector_bits != found.vector_bits or asked.lacks(found):
         return False
     caches = (
@@ -135,7 +135,7 @@ def neighbours_of(
     any_target: bool,
     with_kin: bool,
 ) -> list[Neighbour]:
-    """What is near a key without being it, the nearest first: the same workload on other targets, then other sizes.
+    """Return the near matches of a key, the nearest first: the same workload on other targets, then other sizes.
 
     ``with_kin``: then workloads of the same kind and another structure. Those of targets that are not compatible come
     last, and only with ``any_target``.
@@ -174,7 +174,7 @@ def _of_the_kind(
 
 
 def _of_work(one: WorkloadRow, other: WorkloadRow) -> float:
-    """How far apart the operations and the bytes of two workloads are, as log2 of the factors."""
+    """Return the distance of the operations and the bytes of two workloads, as log2 of the factors."""
     pairs = ((one.flops, other.flops), (one.bytes, other.bytes))
     return sum(abs(math.log2((1 + a) / (1 + b))) for a, b in pairs)
 
@@ -239,7 +239,7 @@ def _sizes_differing(asked: WorkloadRow, found: WorkloadRow) -> tuple[Difference
 
 
 def _apart(asked: Target, found: Target) -> float:
-    """How far a compatible target is: another device, then the number of threads and the rest."""
+    """Return the distance of a compatible target: another device, then the number of threads and the rest."""
     numbers = ("threads", "cores", "l1_bytes", "l2_bytes", "l3_bytes")
     logs = (math.log2((1 + getattr(asked, n)) / (1 + getattr(found, n))) for n in numbers)
     return (asked.device != found.device) + sum(map(abs, logs)) + 0.1 * (asked.features != found.features)

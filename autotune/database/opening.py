@@ -1,4 +1,4 @@
-"""Which database is meant: an open one, a path or URL, or the one in the settings' home folder."""
+"""The database that is meant: an open one, a path or URL, or the one in the settings' home folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def default_database() -> Path:
 
 @contextmanager
 def opened(database: DatabaseLike | None, *, read_only: bool = False) -> Iterator[Database]:
-    """A database from what a caller gives: left open if it was open, the default one for None."""
+    """Yield a database from a caller's argument: left open if it was open, the default one for None."""
     from autotune.database.store import Database
 
     if isinstance(database, Database):

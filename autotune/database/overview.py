@@ -1,4 +1,4 @@
-"""What is known of each workload on each target that measured it, with the names of models and layers."""
+"""A summary of each workload on each target that measured it, with the names of models and layers."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ _SCHEMAS: Mapping[int, frozenset[str]] = {
 """The schemas of packs that can be read, and the tables that each of them lacks."""
 _MOST_MANIFEST, _MOST_LINE, _SIGNATURE_BYTES = 16 << 20, 16 << 20, 64
 _MOST_RATIO, _SMALL = 200, 1 << 20
-"""How many times larger than the archive its rows may be, unless they are small: schedules compress to a 50th."""
+"""The allowed size of the rows over that of the archive, unless they are small: schedules compress to a 50th."""
 _DATE = (1980, 1, 1, 0, 0, 0)
 _CHUNK = 500
 _DAMAGE = (
@@ -65,7 +65,7 @@ _DAMAGE = (
     ValueError,
     OSError,
 )
-"""What reading a damaged archive raises."""
+"""The errors of reading a damaged archive."""
 
 
 def write(database: Database, path: Path, key: Path | None = None) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def is_pack(where: str | Path) -> bool:
 
 @contextmanager
 def opened_pack(path: Path, key: Path | None = None) -> Iterator[Database]:
-    """What is in a pack as a temporary database; with a public key, only if its owner signed it.
+    """Yield the contents of a pack as a temporary database; with a public key, only if its owner signed it.
 
     Raises PackError that names the file where that is damaged; what single values mean is not looked at yet
     (:func:`autotune.tuning.verify.sound_pack` does).
@@ -203,7 +203,7 @@ def _read_small(
 
 
 def _tables_of(data: bytes) -> dict[str, Mapping[str, Any]]:
-    """What a manifest says of the tables; raises PackError unless it is one of this format and schema."""
+    """Return the tables of a manifest; raises PackError unless it is one of this format and schema."""
     try:
         manifest = parse_json(data)
     except ValueError as error:

@@ -58,18 +58,18 @@ class Hit:
     read: tuple[float, float] | None = None
     """Latencies in ns of the default and of the best by readings of a search inside a model, if there are any."""
     crashes: tuple[str, ...] = ()
-    """How the runs crashed inside a model that worked alone."""
+    """The ways in which runs that worked in isolation crashed inside a model."""
     saving: Saving | None = None
-    """What the best run is used for, where it is not the fastest."""
+    """The saving for which the best run is used, where it is not the fastest."""
 
     @property
     def crashed(self) -> int:
-        """How many of the runs worked alone and crashed inside a model."""
+        """Return the number of runs that worked in isolation and crashed inside a model."""
         return len(self.crashes)
 
     @property
     def evidence(self) -> Evidence:
-        """How well it is known that the best run is the one to use."""
+        """Return the evidence for the best run."""
         if self.saving is not None:
             return Evidence.of_saving(self.saving, self.trials, self.crashed)
         won = next((row for row in self.compared if row.won and row.run == self.best.id), None)

@@ -12,7 +12,7 @@ from autotune.errors import DatabaseError
 
 
 class Outcome(StrEnum):
-    """How measuring one candidate ended; exactly one per measured run."""
+    """The outcome of measuring one candidate; exactly one per measured run."""
 
     OK = "ok"
     ILLEGAL = "illegal"
@@ -43,7 +43,7 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True)
 class Key:
-    """What a schedule is looked up by: three SHA-256 hex strings."""
+    """The key by which a schedule is looked up: three SHA-256 hex strings."""
 
     workload: str
     target: str
@@ -65,7 +65,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a dispatch takes beside time.
+    """The resources of a dispatch beside time.
 
     ``memory_bytes``: workspaces and the scratch memory of all workers while it runs, without its inputs and outputs.
     ``artifact_bytes``: its object file, and its constants as the model reads them (packed weights, if it packs them).
@@ -147,7 +147,7 @@ class Ratio:
 
     @property
     def speedup(self) -> float | None:
-        """How many times faster the candidate is; None where the interval does not exclude that nothing changed."""
+        """Return the speed-up of the candidate; None where the interval does not exclude that nothing changed."""
         return 1 / self.median if self.changed else None
 
     @property
@@ -156,7 +156,8 @@ class Ratio:
         return self.interval is not None and not self.interval[0] <= 1 <= self.interval[1]
 
     def over(self, other: Ratio) -> Ratio:
-        """This ratio over another one to the same incumbent; the interval holds the quotient if both hold theirs.
+        """Return this ratio over another one to the same incumbent; the interval holds the quotient if
+        both hold theirs.
 
         >>> Ratio(0.9, (0.8, 1.0)).over(Ratio(0.5, (0.4, 0.5))), Ratio(0.9).over(Ratio(0.5, (0.4, 0.6)))
         (Ratio(median=1.8, interval=(1.6, 2.5)), Ratio(median=1.8, interval=None))
@@ -222,7 +223,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a run took inside a model, in one process in which whole versions of it took turns.
+    """The latency of a run inside a model, in one process with an interleaved measurement of whole versions.
 
     ``ratio``: the median over ``rounds`` of its latency over that of the default schedule, whose median was
     ``default_ns``. ``inside`` names the model; it and ``created`` are set by the database.
@@ -238,7 +239,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class PlanReading:
-    """What a whole plan took inside a model.
+    """The latency of a whole plan inside a model.
 
     ``options`` has the names of options by workload key, ``schedules`` trace keys: what is in neither is as in the
     untuned model. ``ratio`` is the latency of all dispatches over that of the untuned ones, of so many ``rounds``;
@@ -261,7 +262,7 @@ class PlanReading:
 
 @dataclass(frozen=True)
 class PlacementReading:
-    """What a placement of a model took as a whole, beside all of the model on the first device.
+    """The latency of a placement of a model as a whole, compared with all of the model on the first device.
 
     ``placement`` has devices by patterns of names and operators. ``expected_ns`` is its estimate; ``measured_ns``, the
     ``ratio`` and its ``rounds`` are None and 0 where it was not measured. ``code`` is the SHA-256 (hex) of the program
@@ -319,7 +320,7 @@ class WorkloadRow:
 
 @dataclass(frozen=True)
 class WorkloadSummary:
-    """How often a workload was measured on a target, and its latencies in ns alone: first readings, the smallest.
+    """The number of measurements of a workload on a target, and its isolated latencies in ns: first ones, the smallest.
 
     ``default_ns`` is None where the default schedule was not timed, ``best_ns`` where nothing was. ``ratio`` is that of
     the schedule that won the newest comparison inside a model; None if there was none, or the default won.

@@ -46,7 +46,7 @@ def key_columns(key: Key) -> dict[str, str]:
 
 
 def summary_from_row(row: Row[Any]) -> WorkloadSummary:
-    """What :func:`select_summary` counted."""
+    """Return the counts of :func:`select_summary`."""
     with _sound(f"a run of workload {str(row.workload_key)[:12]}"):
         default, best = (
             None if ns is None else _number(ns, "latency") for ns in (row.default_ns, row.best_ns)
@@ -162,7 +162,7 @@ def _error(row: Row[Any]) -> float | None:
 
 
 def from_row(row: Row[Any]) -> Run:
-    """A run from a row of :func:`select_runs`; raises DatabaseError for a damaged one."""
+    """Return a run from a row of :func:`select_runs`; raises DatabaseError for a damaged one."""
     with _sound(f"run {row.id}"):
         run = Run(
             key=Key(*(_text(getattr(row, name), name) for name in _KEYS)),

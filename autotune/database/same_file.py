@@ -17,13 +17,13 @@ from autotune import settings
 from autotune.errors import DatabaseError
 
 _OPENED = "file"
-"""Where a connection keeps the identity of its file."""
+"""The field of a connection with the identity of its file."""
 Identity = tuple[int, int]
 """Device and inode."""
 
 
 def identity_of(path: Path) -> Identity | None:
-    """Which file a path names now; None for none."""
+    """Return the identity of the file that a path names now; None for none."""
     try:
         found = os.stat(path)
     except OSError:

@@ -170,8 +170,8 @@ readings = Table(
     UniqueConstraint("run_id", "created", name="one_reading_each"),
     Index("read", "workload_key", "target_key", "space_key", "ratio"),
 )
-"""What runs took inside a model while a job searched: a row for each process that a run was read in, with the run's
-keys."""
+"""Latencies of runs inside a model while a job searched: a row for each process in which a run was measured, with
+the run's keys."""
 
 plans = Table(
     "plans",
@@ -212,7 +212,7 @@ placements = Table(
     UniqueConstraint("key", "name", "created", name="one_placement_each"),
     Index("placed", "key", "created"),
 )
-"""Where the parts of models run: a row a placement; those of a search have the same time ``created``, and one has
+"""Placements of the parts of models: a row a placement; those of a search have the same time ``created``, and one has
 ``won``. ``key`` is that of a model on some devices."""
 
 layers = Table(
@@ -222,7 +222,7 @@ layers = Table(
     Column("workload_key", ForeignKey("workloads.key"), primary_key=True),
     Column("names", Text, nullable=False),
 )
-"""Where the model of a job has a workload: the names of its dispatches, a JSON list."""
+"""The places of a workload in the model of a job: the names of its dispatches, a JSON list."""
 
 __all__ = [
     "OLDEST",

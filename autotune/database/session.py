@@ -60,7 +60,7 @@ class Session:
 
     @contextmanager
     def telling(self, listener: Callable[[str], None]) -> Iterator[None]:
-        """``listener`` hears that a server is waited for, and an empty text when it answers again."""
+        """Tell ``listener`` that a server is waited for, and an empty text when it responds again."""
         before, self._tell = self._tell, listener
         try:
             yield
@@ -68,7 +68,7 @@ class Session:
             self._tell = before
 
     def read(self, work: Work[T]) -> T:
-        """What ``work`` reads, in one transaction."""
+        """Run a read of ``work`` in one transaction."""
 
         def attempt() -> T:
             with self._engine.connect() as connection:
@@ -77,7 +77,7 @@ class Session:
         return self._patiently(attempt)
 
     def write(self, work: Work[T], done: Work[T | None] = lambda connection: None) -> T:
-        """What ``work`` says, in one transaction that is stored when this returns, in the file that the address names.
+        """Run ``work`` in one transaction that is stored when this returns, in the file that the address names.
 
         If the answer of a server got lost, nobody knows whether the transaction was stored: ``done`` then
         looks, and gives what ``work`` would have said, or None to run it again. Without ``done``, ``work`` must
@@ -133,7 +133,7 @@ class Session:
         return self.established and failures.server_gone(error, self.address)
 
     def _pauses(self, error: DBAPIError) -> Iterator[float]:
-        """How long to wait before each further attempt; raises DatabaseError when it has taken too long."""
+        """Yield the pause before each further attempt; raises DatabaseError when it has taken too long."""
         why = failures.reason(error, self.address)
         self._tell(f"waiting up to {self._timeout:.0f} s for the database {self.address} ({why})")
         begin, pause = time.monotonic(), _FIRST_PAUSE_S

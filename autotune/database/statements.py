@@ -86,7 +86,7 @@ def select_runs() -> Select[Any]:
 
 
 def _crash(run_id: ColumnElement[Any]) -> ColumnElement[Any]:
-    """How a run ended its process inside a model the last time; null if it did not."""
+    """Return the way in which a run ended its process inside a model the last time; null if it did not."""
     mine = _CRASHES.c
     found = select(mine.message).where(mine.run_id == run_id, mine.latency_min_ns.is_(None))
     return found.order_by(mine.created.desc(), mine.id.desc()).limit(1).scalar_subquery()
@@ -94,20 +94,21 @@ def _crash(run_id: ColumnElement[Any]) -> ColumnElement[Any]:
 
 @cache
 def select_ok() -> Select[Any]:
-    """The runs of a key that worked, the oldest first."""
+    """Select the runs of a key that worked, the oldest first."""
     return select_runs().where(_MINE, _OK).order_by(_RUNS.id)
 
 
 @cache
 def select_fastest(*, alive: bool = False) -> Select[Any]:
-    """The ``count`` fastest runs of a key, by their first reading; ``alive``: those that never crashed in a model."""
+    """Select the ``count`` fastest runs of a key, by their first timing; ``alive``: those that never
+    crashed in a model."""
     wanted = select_runs().where(_MINE, _OK, *((~crashed(_RUNS.id),) if alive else ()))
     return wanted.order_by(_RUNS.latency_min_ns, _RUNS.id).limit(bindparam("count", type_=Integer))
 
 
 @cache
 def select_default(*, alive: bool = False) -> Select[Any]:
-    """The first run of a key's default schedule that was timed."""
+    """Select the first run of a key's default schedule that was timed."""
     wanted = select_runs().where(_MINE, _OK, _DEFAULT, *((~crashed(_RUNS.id),) if alive else ()))
     wanted = wanted.with_hint(schema.runs, _BY_DEFAULTS, "sqlite")
     return wanted.order_by(_RUNS.latency_min_ns, _RUNS.id).limit(1)
@@ -115,7 +116,8 @@ def select_default(*, alive: bool = False) -> Select[Any]:
 
 @cache
 def select_winner() -> Select[Any]:
-    """The run that won the newest comparison of a key's schedules; one that crashed inside a model does not count."""
+    """Select the run that won the newest comparison of a key's schedules; one that crashed inside a model
+    does not count."""
     same = and_(_OF_SCHEDULES, _COMPARED.won, ~crashed(_COMPARED.run_id))
     order = (_COMPARED.created.desc(), _COMPARED.id.desc())
     newest = select(_COMPARED.run_id).where(same).order_by(*order).limit(1).scalar_subquery()
@@ -137,7 +139,7 @@ def count_defaults() -> Select[Any]:
 
 @cache
 def select_crashes() -> Select[Any]:
-    """The runs of a key that crashed inside a model, the oldest crash first: number, outcome alone, and why."""
+    """Select the runs of a key that crashed inside a model, the oldest crash first: number, outcome alone, and why."""
     joined = schema.comparisons.join(schema.runs, _COMPARED.run_id == _RUNS.id)
     crash = and_(_OF_SCHEDULES, _COMPARED.latency_min_ns.is_(None))
     query = select(_COMPARED.run_id, _RUNS.outcome, _COMPARED.message).select_from(joined).where(crash)
@@ -192,8 +194,8 @@ def _of_winner(name: str) -> ColumnElement[Any]:
 
 @cache
 def select_comparison(*, of_key: bool) -> Select[Any]:
-    """The candidates of the newest comparison of a kind of ``site`` of a workload on a target; of schedules that of
-    a key. Rows without a winner beside them are no comparison."""
+    """Return the candidates of the newest comparison of a kind of ``site`` of a workload on a target; of schedules
+    that of a key. Rows without a winner beside them are no comparison."""
     place = (_COMPARED.workload_key == _WORKLOAD, _COMPARED.target_key == _TARGET)
     same = _OF_SCHEDULES if of_key else and_(*place, _COMPARED.site == bindparam("site"))
     newest = select(func.max(_COMPARED.created)).where(same, _COMPARED.won).scalar_subquery()
@@ -202,13 +204,13 @@ def select_comparison(*, of_key: bool) -> Select[Any]:
 
 @cache
 def select_compared() -> Select[Any]:
-    """What all comparisons of a key's schedules found of each run, the oldest first."""
+    """Select the results of all comparisons of a key's schedules for each run, the oldest first."""
     return select(schema.comparisons).where(_OF_SCHEDULES).order_by(_COMPARED.created, _COMPARED.id)
 
 
 @cache
 def select_all_readings() -> Select[Any]:
-    """What runs took inside models, with the trace keys of the runs, the oldest first."""
+    """Select the in-model measurements of runs, with the trace keys of the runs, the oldest first."""
     joined = schema.readings.join(schema.runs, _READINGS.run_id == _RUNS.id)
     return select(schema.readings, _RUNS.trace_key).select_from(joined).order_by(_READINGS.id)
 
@@ -240,7 +242,7 @@ def select_readings_of() -> Select[Any]:
 
 @cache
 def select_run() -> Select[Any]:
-    """The run of a schedule, by the key of its ``trace``."""
+    """Select the run of a schedule, by the key of its ``trace``."""
     return select_runs().where(_MINE, _RUNS.trace_key == bindparam("trace"))
 
 

@@ -169,15 +169,15 @@ class Database:
         measured.store_crashes(self.session, key, traces, inside, job)
 
     def read_inside(self, key: Key, readings: Sequence[Reading], inside: str, job: str = "") -> None:
-        """Store what runs of a key took inside a model; runs that are not in the database are left out."""
+        """Store in-model measurements of runs of a key; runs that are not in the database are left out."""
         measured.store_readings(self.session, key, readings, inside, job)
 
     def readings(self, key: Key) -> list[Reading]:
-        """What the runs of a key took inside models, the oldest first."""
+        """Return the in-model measurements of the runs of a key, the oldest first."""
         return self.session.read(lambda connection: best.readings_of(connection, key))
 
     def read_plans(self, plans: Sequence[PlanReading], inside: str, job: str) -> None:
-        """Store what whole plans took inside a model."""
+        """Store measurements of whole plans."""
         measured.store_plans(self.session, plans, inside, job)
 
     def plans(self, job: str) -> list[PlanReading]:
@@ -247,7 +247,7 @@ class Database:
         any_target: bool = False,
         with_kin: bool = False,
     ) -> list[Neighbour]:
-        """What is near a key without being it, the nearest first; ``workload`` need not be stored.
+        """Return the near matches of a key, the nearest first; ``workload`` need not be stored.
 
         The same workload on compatible targets, then workloads of other sizes there; ``with_kin`` then those of the
         same kind and another structure; with ``any_target`` also those on targets whose schedules are of no use here,
@@ -260,17 +260,18 @@ class Database:
         )
 
     def leaders(self, key: Key, count: int) -> list[tuple[Run, float]]:
-        """The ``count`` runs of a key that were fastest inside models, fastest first, with their latencies over the
-        default's: by their newest comparison, else by all readings; only what was faster than the default."""
+        """Return the ``count`` runs of a key that were fastest inside models, fastest first, with their latencies
+        over the default's: by their newest comparison, else by all readings; only what was faster than the default."""
         return self.session.read(lambda connection: best.leaders_of(connection, key, count))
 
     def top(self, key: Key, count: int) -> list[Run]:
-        """The ``count`` fastest runs of a key by their first reading, fastest first."""
+        """Return the ``count`` fastest runs of a key by their first timing, fastest first."""
         values = statements.parameters(key, count=count)
         return self._all(statements.select_fastest(), rows.from_row, values)
 
     def points(self, key: Key) -> list[Point]:
-        """The runs of a key that worked, with latency over the default's and footprint, as far as both are known.
+        """Return the runs of a key that worked, with latency over the default's and footprint, as far as
+        both are known.
 
         :func:`autotune.database.front.front` gives those that no other beats.
         """
@@ -284,7 +285,7 @@ class Database:
         space: str | None = None,
         job: str | None = None,
     ) -> DataFrame:
-        """Measured runs as a table to read, a row each; each argument, a key, narrows.
+        """Return measured runs as a table to read, a row each; each argument, a key, narrows.
 
         Columns: id, created (UTC), model, layer (dispatches of the model that tuned it), kind, operators, shapes
         (``inputs → outputs``), target, origin, outcome, latencies in ns, gflops (GFLOP/s at ``latency_ns``), the
@@ -297,7 +298,7 @@ class Database:
         return runs_table(self, self.records(workload=workload, target=target, space=space, job=job))
 
     def workloads(self) -> DataFrame:
-        """What is known of each workload on each target that measured it, as a table to read.
+        """Return a summary of each workload on each target that measured it, as a table to read.
 
         Columns: workload_key, kind, operators, shapes, models and layers that have it, target, runs, default_ns and
         best_ns (latencies alone), gflops, ratio with ratio_low and ratio_high (of the schedule in use to the default,
@@ -308,7 +309,7 @@ class Database:
         return workloads_table(self)
 
     def comparisons(self) -> DataFrame:
-        """What was compared inside models, as a table to read: a row each candidate, the oldest first.
+        """Return the comparisons inside models as a table to read: a row each candidate, the oldest first.
 
         Columns: created (UTC; equal for those that were compared with each other), inside (the model), site (option or
         schedule), name (of the option, or the trace's key), won, median_ns, ratio to the incumbent with ratio_low and
@@ -319,7 +320,8 @@ class Database:
         return comparisons_table(self)
 
     def all_comparisons(self) -> list[tuple[str, str, str, Comparison]]:
-        """Every candidate that was compared, the oldest first, with its workload's key, its target's, and its site."""
+        """Return every candidate that was compared, the oldest first, with its workload's key, its
+        target's, and its site."""
         query = select(schema.comparisons).order_by(schema.comparisons.c.id)
         return self._all(
             query, lambda row: (row.workload_key, row.target_key, row.site, rows.comparison_from_row(row))
@@ -335,7 +337,7 @@ class Database:
         after: int = 0,
         skip_damaged: bool = False,
     ) -> list[Run]:
-        """Measured runs as they were stored; each argument narrows, ``after`` is a row id.
+        """Return measured runs as they were stored; each argument narrows, ``after`` is a row id.
 
         Raises DatabaseError for a damaged row, unless those are to be skipped.
         """
@@ -358,7 +360,7 @@ class Database:
         return sum(self.session.read(lambda connection: best.outcomes_alone(connection, key)).values())
 
     def workload_rows(self, *, skip_damaged: bool = False) -> list[WorkloadRow]:
-        """Every workload known, by key."""
+        """Return every known workload, by key."""
         query = select(schema.workloads).order_by(schema.workloads.c.key)
         return self._all(query, rows.workload_from_row, skip_damaged=skip_damaged)
 
@@ -370,7 +372,7 @@ class Database:
         return self._all(query, rows.workload_from_row)
 
     def targets(self) -> dict[str, Target]:
-        """Every target known, by key."""
+        """Return every known target, by key."""
         found = self._all(select(schema.targets), lambda row: (row.key, rows.target_from_row(row)))
         return dict(found)
 
@@ -389,11 +391,11 @@ class Database:
         return self.session.read(lambda connection: best.outcomes(connection, *where))
 
     def summary(self) -> list[WorkloadSummary]:
-        """What is known of each workload on each target that it was measured on."""
+        """Return a summary of each workload on each target that it was measured on."""
         return self._all(statements.select_summary(), rows.summary_from_row)
 
     def tuned_keys(self) -> list[Key]:
-        """Every workload, target and space that has runs."""
+        """Return every workload, target and space that has runs."""
         columns = schema.runs.c
         query = select(columns.workload_key, columns.target_key, columns.space_key).distinct()
         return self._all(query, _key)
@@ -405,7 +407,7 @@ class Database:
         return self._all(select(columns.space_key).where(*same).distinct(), lambda row: str(row.space_key))
 
     def damage(self) -> list[str]:
-        """What is wrong with the file and with single rows, a line each."""
+        """Return the damage of the file and of single rows, a line each."""
         return self.session.read(damage_of)
 
     def _all(

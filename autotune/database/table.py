@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 KNOB = "knob."
-"""What the names of the columns of knobs begin with."""
+"""The prefix of the columns of knobs."""
 
 
 def runs_table(database: Database, runs: Sequence[Run]) -> pd.DataFrame:
@@ -94,7 +94,7 @@ def _interval(ratio: Ratio | None) -> dict[str, float | None]:
 
 
 def training_table(database: Database) -> pd.DataFrame:
-    """All runs as a cost model learns from them: texts and configurations that are parsed again.
+    """Return all runs as a cost model learns from them: texts and configurations that are parsed again.
 
     ``ratio`` is the latency over the default's: inside a model where it was read there in turns with the default, else
     alone over the default's alone; ``noise`` is the standard deviation of its logarithm.
@@ -141,7 +141,7 @@ _TRAINING = (
 
 
 def _label(run: Run, default_ns: float, inside: Mapping[str, Estimate]) -> dict[str, float]:
-    """What a run's readings say of it: those inside a model more than the one alone.
+    """Return the label of a run by its measurements: in-model ones count more than the isolated one.
 
     Where others of its workload were read inside, one that was not is no faster than the default, as for the job.
     """

@@ -19,7 +19,7 @@ from autotune.errors import DatabaseError, SchemaVersionError
 _LOCK = 0x6175746F74756E65
 """Of PostgreSQL's advisory locks the one that is held while tables are made: "autotune" in ASCII."""
 _CREATION_S = 5.0
-"""How long a reader waits for the tables of an empty database: another process may be making them."""
+"""Seconds that a reader waits for the tables of an empty database: another process may be making them."""
 
 
 def prepare(session: Session) -> None:

@@ -8,19 +8,19 @@ from autotune.runtime.translate.functions import native
 
 @native
 def at(base: int, slot: int) -> int:
-    """Address of a slot."""
+    """Return the address of a slot."""
     return base + 8 * slot
 
 
 @native
 def worker_at(state: int, worker: int) -> int:
-    """Address of a worker's own slots in the state of its pool."""
+    """Return the address of a worker's own slots in the state of its pool."""
     return state + 8 * (WORKERS + worker * WORKER_SLOTS)
 
 
 @native
 def shares_of(state: int, workers: int) -> int:
-    """Address of the workers' shares in the state of a pool."""
+    """Return the address of the workers' shares in the state of a pool."""
     return worker_at(state, workers)
 
 

@@ -34,7 +34,7 @@ _PADDING = 0xD935
 
 SUFFIX = ".atm"
 MAGIC = b"PK\x03\x04"
-"""How a ZIP archive begins, and each of its members."""
+"""The first bytes of a ZIP archive, and of each of its members."""
 
 
 def is_archive(path: str | os.PathLike[str]) -> bool:
@@ -50,7 +50,7 @@ def is_archive(path: str | os.PathLike[str]) -> bool:
 
 @dataclass(frozen=True)
 class Member:
-    """Where a member's bytes are in the file, and their CRC-32 by the directory."""
+    """The place of a member's bytes in the file, and their CRC-32 by the directory."""
 
     start: int
     nbytes: int
@@ -89,7 +89,7 @@ def read_members(file: BinaryIO) -> dict[str, Member]:
 
 
 def _check_apart(members: dict[str, Member]) -> None:
-    """No byte belongs to two members."""
+    """Check that no byte belongs to two members."""
     end, last = 0, ""
     for name, member in sorted(members.items(), key=lambda item: (item[1].start, item[1].nbytes)):
         if member.start < end:
@@ -98,7 +98,7 @@ def _check_apart(members: dict[str, Member]) -> None:
 
 
 def _data_start(file: BinaryIO, header: int) -> int:
-    """Where a member's data begins, behind its local header."""
+    """Return the begin of a member's data, behind its local header."""
     if header < 0:
         raise ArtifactError("a member begins before the file")
     file.seek(header)
@@ -153,7 +153,7 @@ def padding(start: int, name: str) -> bytes:
 
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """A file that becomes ``path`` when the block ends well; raises ArtifactError where it cannot be written."""
+    """Yield a file that becomes ``path`` when the block ends well; raises ArtifactError where it cannot be written."""
     try:
         with replacing(path) as temporary, open(temporary, "xb") as file:
             yield file

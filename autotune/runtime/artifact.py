@@ -101,7 +101,7 @@ def write_archive(path: str | os.PathLike[str], manifest: str, contents: Mapping
 
 
 def opened(path: str | os.PathLike[str], read: Callable[[BinaryIO], T]) -> T:
-    """What is read from a file; raises ArtifactError with the reason and the path."""
+    """Open a file and read from it; raises ArtifactError with the reason and the path."""
     try:
         with open(path, "rb") as file:
             return read(file)
@@ -176,7 +176,7 @@ def _check_target(manifest: Manifest) -> None:
 
 
 def _check_externals(objects: tuple[bytes, ...]) -> None:
-    """Object code calls only the functions that an artifact may call."""
+    """Check that object code calls only the functions that an artifact may call."""
     for index, data in enumerate(objects):
         needed = _undefined(data, f"object {index}")
         unknown = needed - EXTERNAL_SYMBOLS - set(library.library_symbols(needed))
@@ -200,7 +200,7 @@ def _undefined(data: bytes, where: str) -> frozenset[str]:
 
 
 def _check_libraries(objects: tuple[bytes, ...], listed: tuple[str, ...]) -> None:
-    """The manifest lists exactly the library kernels that are called, and this process has them all."""
+    """Check that the manifest lists exactly the library kernels that are called, and that this process has them all."""
     if listed != _libraries(objects):
         raise ArtifactError("the object code calls other library kernels than the manifest lists")
     for symbol in listed:
@@ -249,7 +249,8 @@ def manifest_of(
     constants: Sequence[Blob],
     executors: Sequence[ExecutorBlob] = (),
 ) -> Manifest:
-    """What an image is but for the contents of its members; raises BuildError for damaged object code."""
+    """Return the manifest of an image: all but the contents of its members; raises BuildError for damaged
+    object code."""
     return Manifest(
         format=FORMAT,
         version=VERSION,

@@ -25,7 +25,7 @@ AnyModel = ModuleImage | DeviceProgram | SizedModel
 
 @dataclass(frozen=True)
 class ArtifactFile:
-    """What a file holds, every member of which was found to be whole."""
+    """The contents of a file, every member of which was found to be whole."""
 
     manifest: AnyManifest
     nbytes: int

@@ -40,7 +40,7 @@ def load(address: int) -> int:
   ret void
 """)
 def store(address: int, value: int) -> None:
-    """Plain store to a slot that no other worker reads now."""
+    """Store plainly to a slot that no other worker reads now."""
 
 
 @operation("""
@@ -77,7 +77,7 @@ def load_ordered(address: int) -> int:
   ret void
 """)
 def store_release(address: int, value: int) -> None:
-    """Atomic store; publishes everything written before."""
+    """Store atomically; publishes everything written before."""
 
 
 @operation("""

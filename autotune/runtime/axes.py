@@ -67,7 +67,7 @@ def symbols_of(axes: Iterable[Axis]) -> set[str]:
 
 
 def size_of(factor: Factor, sizes: Sizes) -> int:
-    """What a factor is for such sizes."""
+    """Return the value of a factor for such sizes."""
     if isinstance(factor, int):
         return factor
     if factor in sizes:
@@ -94,7 +94,7 @@ def is_symbolic(of: Axis) -> bool:
 def real_part(
     of: Axes, sizes: Sizes, real: Sizes
 ) -> tuple[tuple[int, ...], tuple[slice, ...], tuple[int, ...]]:
-    """How a request of ``real`` sizes lies in a value of a bucket of ``sizes``.
+    """Return the shape and place of a request of ``real`` sizes in a value of a bucket of ``sizes``.
 
     Three things: the shape with an axis for each factor, the slices of that shape, and the shape of the request.
     """

@@ -51,7 +51,7 @@ _MOST: Final = (
 
 @native
 def first_tile(shares: int, tiles: int, worker: int) -> int:
-    """Where a worker's own range of a command's tiles begins; that of the worker after the last is where all end.
+    """Return the first tile of a worker's own range of a command; that of the worker after the last is where all end.
 
     Of two workers, each gets a tile more only if it is done with it before the other one would be (the method of
     d'Hondt): the slower one's number is (tiles + 1) times its share, rounded down.
@@ -77,19 +77,19 @@ def sample_due(state: int, program: int, workers: int) -> bool:
 
 @native
 def _estimate_at(shares: int, workers: int, worker: int) -> int:
-    """Address of a worker's part of the speed as estimated, in parts of ``WHOLE``."""
+    """Return the address of a worker's part of the speed as estimated, in parts of ``WHOLE``."""
     return at(shares, SHARES + workers + 1 + worker)
 
 
 @native
 def _sum_at(shares: int, workers: int, worker: int) -> int:
-    """Address of what a sample adds up to for a worker."""
+    """Return the address of a worker's sum of a sample."""
     return at(shares, SHARES + 2 * workers + 1 + worker)
 
 
 @native
 def _tile_time(rows: int, worker: int) -> int:
-    """What a tile of a command took a worker, in ns and parts of ``_FINE``; 0 where it ran none."""
+    """Return the time of a tile of a command for a worker, in ns and parts of ``_FINE``; 0 where it ran none."""
     row = at(rows, worker * EVENT_SLOTS)
     tiles = load(at(row, TILES_RUN))
     taken = load(at(row, END)) - load(at(row, BEGIN))
@@ -98,7 +98,7 @@ def _tile_time(rows: int, worker: int) -> int:
 
 @native
 def _least_tile_time(rows: int, workers: int) -> int:
-    """That of the fastest worker; 0 where a worker ran none."""
+    """Return the time of the fastest worker; 0 where a worker ran none."""
     least = _tile_time(rows, 0)
     for worker in range(1, workers):
         least = min(least, _tile_time(rows, worker))
@@ -123,7 +123,7 @@ def _add_command(shares: int, workers: int, tiles: int, rows: int) -> int:
 
 @native
 def _set_shares(shares: int, workers: int, even: bool) -> None:
-    """Shares that are equal, or as estimated."""
+    """Set shares that are equal, or as estimated."""
     total = 0
     for worker in range(workers):
         total += 1 if even else load(_estimate_at(shares, workers, worker))

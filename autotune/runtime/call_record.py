@@ -50,7 +50,7 @@ class _MethodDefinition(ctypes.Structure):
 
 
 class CallRecord:
-    """What calls of an instance bring and which program they run, in turns; ``call`` runs it.
+    """The arguments of an instance's calls and the program that they run, one at a time; ``call`` runs it.
 
     ``others`` more may join it: ``call`` then takes the one that is free.
     """
@@ -145,7 +145,7 @@ def _numpy_functions() -> tuple[int, int]:
 
 
 def _checked_in_python(arrays: tuple[Any, ...], out: list[Any] | None, row: object = None) -> None:
-    """The call of a Python or a NumPy whose objects are laid out in another way."""
+    """Call from a Python or a NumPy whose objects are laid out in another way."""
 
 
 @cache

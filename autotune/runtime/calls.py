@@ -105,7 +105,7 @@ CLOSED: Final = 1
 UNATTENDED: Final = 2
 STOPPED: Final = 3
 WRONG: Final = 4
-"""What :func:`run` returns."""
+"""The results of :func:`run`."""
 
 _PATIENCE_NS = 1_000_000
 """So long may calls take an instance before one that waits and is the next: waking it takes time, in which short ones
@@ -200,7 +200,7 @@ def _fresh_outputs(record: int) -> int:
 
 @native
 def _data(record: int, arrays: int, outputs: int, index: int) -> int:
-    """Address of the first element of an argument: of an item of the tuple of inputs, then of the list."""
+    """Return the address of the first element of an argument: of an item of the tuple of inputs, then of the list."""
     inputs = load(at(record, INPUTS))
     if index < inputs:
         return load(at(load(at(arrays, TUPLE_ITEMS + index)), ARRAY_DATA))
@@ -331,8 +331,8 @@ def _bind(record: int, program: int, arrays: int, outputs: int, request: int) ->
 
 @native
 def _is_brief(taken: int, program: int) -> bool:
-    """Whether a run may keep the GIL: by its last one it is done sooner than another thread has it, and it waits for
-    nobody."""
+    """Return whether a run may keep the GIL: by its last one it is done sooner than another thread has it, and it
+    waits for nobody."""
     alone: bool = load(at(program, TEAM)) == 1 or load(at(program, PARALLEL)) == 0
     last = load(at(taken, RUN_NS))
     return alone and last != 0 and last < _BRIEF_NS

@@ -42,7 +42,7 @@ class CheckRows:
             row[layout.CHECK_EXTENT] = check.extent
 
     def address(self, number: int) -> int:
-        """Address of a row."""
+        """Return the address of a row."""
         return address_of(self.memory) + 8 * layout.CHECK_SLOTS * number
 
     def tiles(self, number: int) -> int:
@@ -52,7 +52,7 @@ class CheckRows:
 
 
 def subject(image: ModuleImage, number: int) -> str:
-    """What a check of an image is about, for errors."""
+    """Return the subject of a check of an image, for errors."""
     check = image.checks[number]
     dispatch = image.dispatches[check.dispatch]
     nodes = f", node {', '.join(dispatch.nodes)}" if dispatch.nodes else ""
@@ -63,7 +63,7 @@ def subject(image: ModuleImage, number: int) -> str:
 
 
 def out_of_range(index: int, subject: str) -> InputError:
-    """What to raise for an index that a check has found."""
+    """Return the error for an index that a check has found."""
     return InputError(f"index {index} is out of range: {subject}")
 
 

@@ -1,4 +1,4 @@
-"""What every compiled model can do, wherever it runs: the interface of Module and PlacedModule."""
+"""The interface of every compiled model, wherever it runs: of Module and PlacedModule."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class CompiledModel(Protocol):
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """What a call takes, in order."""
+        """Return the inputs of a call, in order."""
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
-        """What a call returns, in order."""
+        """Return the outputs of a call, in order."""
 
     @property
     def dispatches(self) -> tuple[DispatchInfo, ...]:

@@ -1,4 +1,4 @@
-"""Which commands of an image may run at the same time: those of which none writes what the other touches."""
+"""Commands of an image that may run at the same time: none of them writes what the other touches."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class _Touched:
 
 
 def done_before(commands: Sequence[Command]) -> list[int]:
-    """For each command how many at the front are done when it starts: all workers take them in order, and so it waits
-    for what those before it have waited for."""
+    """Return for each command how many at the front are done when it starts: all workers take them in order, and so
+    it waits for what those before it have waited for."""
     return list(accumulate((number - each.beside for number, each in enumerate(commands)), max))
 
 
@@ -46,7 +46,8 @@ def conflicts(commands: Sequence[Command], checks: Sequence[IndexCheck]) -> Iter
 
 
 def _touched(commands: Sequence[Command], checks: Sequence[IndexCheck]) -> list[_Touched]:
-    """What each command reads and writes; a check of indices is a part of the command that it is for."""
+    """Return the memory that each command reads and writes; a check of indices is a part of the command
+    that it is for."""
     checked: Mapping[int, list[Binding]] = {check.command: [] for check in checks}
     for check in checks:
         checked[check.command].append(check.binding)

@@ -66,7 +66,7 @@ class ContentsReader:
         self._pages: NDArray[np.uint8] | None = None
 
     def check_listed(self, blobs: Iterable[Blob]) -> None:
-        """All members are listed, each with its size and the kind of hash that it must have."""
+        """Check that all members are listed, each with its size and the kind of hash that it must have."""
         listed = set[str]()
         for blob in blobs:
             listed.add(blob.path)
@@ -107,7 +107,7 @@ class ContentsReader:
         return self._mapped and blob.nbytes >= _MAPPED
 
     def _read(self, blob: Blob, memory: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Each piece is hashed while it is in the cache."""
+        """Read a member, and hash each piece while it is in the cache."""
         found = KINDS[DATA]()
         for piece in read_pieces(self._file, self._members[blob.path], memory):
             found.update(piece)
@@ -130,7 +130,7 @@ _MAPPED = 64 << 10
 
 
 def _kind(blob: Blob) -> Kind:
-    """By its folder; the archive has no other ones."""
+    """Return the kind of a member by its folder; the archive has no other ones."""
     for kind in _SUFFIX:
         if PurePosixPath(blob.path).parts[0] == kind:
             return kind

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from autotune.foreign import parse_json
 
 KEY = "counted_outputs"
-"""Where an image's metadata says which outputs those are."""
+"""The key of those outputs in an image's metadata."""
 
 
 class CountedOutput(NamedTuple):
@@ -23,7 +23,7 @@ class CountedOutput(NamedTuple):
 
 
 def to_metadata(counted: Iterable[CountedOutput]) -> dict[str, str]:
-    """What an image's metadata says of them; nothing where there are none."""
+    """Return an image's metadata about them; nothing where there are none."""
     listed = [list(each) for each in counted]
     return {KEY: json.dumps(listed)} if listed else {}
 

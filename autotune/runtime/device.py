@@ -40,7 +40,7 @@ class Host:
     @staticmethod
     @cache
     def here() -> Host:
-        """This machine's CPU, with the cores that this process may use."""
+        """Return this machine's CPU, with the cores that this process may use."""
         target = Target.detect()
         return Host(target.device, target.cores, target)
 
@@ -91,12 +91,12 @@ def allocate_pages(nbytes: int) -> NDArray[np.uint8]:
 
 
 def no_memory(nbytes: int) -> BuildError:
-    """What to raise where there is no memory for so much."""
+    """Return the error for memory that is not there."""
     return BuildError(f"there is no memory for {nbytes} bytes ({nbytes / 2**30:.1f} GiB)")
 
 
 class Memory:
-    """Where a module's own memory comes from; who watches it makes another."""
+    """The source of a module's own memory; who watches it makes another."""
 
     def allocate(self, nbytes: int, use: str) -> NDArray[np.uint8]:
         """Return the aligned memory to write to; ``use`` says what for."""
@@ -171,7 +171,7 @@ def aligned(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def address_of(array: NDArray[Any]) -> int:
-    """Address of the first element of an array."""
+    """Return the address of the first element of an array."""
     return _address(array) if MEMORY is None else MEMORY[id(array) + _DATA >> 3]
 
 
@@ -181,7 +181,7 @@ def _address(array: NDArray[Any]) -> int:
 
 
 _DATA = object.__basicsize__
-"""Where an array object keeps the address of its data: first in NumPy's stable binary interface,
+"""The place in an array object of the address of its data: first in NumPy's stable binary interface,
 behind what all Python objects start with."""
 
 

@@ -53,7 +53,7 @@ def _runs(device: Target, code: Target) -> bool:
 
 
 def _capability(target: Target) -> int:
-    """Of a GPU of NVIDIA: 90 for sm_90."""
+    """Return the capability of a GPU of NVIDIA: 90 for sm_90."""
     return int(target.cpu.rpartition("_")[2])
 
 

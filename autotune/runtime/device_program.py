@@ -69,7 +69,7 @@ class DeviceProgram:
 
     @property
     def transferred_bytes(self) -> int:
-        """What one run moves between devices, inputs and outputs not counted."""
+        """Return the bytes that one run moves between devices, inputs and outputs not counted."""
         return sum(
             self.values[value].spec.nbytes
             for step in self.steps

@@ -132,7 +132,7 @@ def _stopped(request: int) -> bool:
 
 @native
 def _run_alone(program: int, workers: int, events: int) -> None:
-    """All commands on this thread: no atomics, no barriers."""
+    """Run all commands on this thread: no atomics, no barriers."""
     command = load(at(program, COMMANDS))
     scratch, request = load(at(program, SCRATCH)), load(at(program, REQUEST))
     for _ in range(load(at(program, COUNT))):
@@ -153,7 +153,7 @@ def _run_alone(program: int, workers: int, events: int) -> None:
 
 @native
 def _wanted(left: int, mine: int, theirs: int, leaves: int) -> int:
-    """How many of the units left in a range to claim at a time; ``theirs`` is 0 where the range is one's own.
+    """Return the number of units left in a range to claim at a time; ``theirs`` is 0 where the range is one's own.
 
     Of another's, half of what thief and owner are done with at the same time, where the owner has half a unit to
     finish first. That may be none, where the owner alone is done sooner, if tiles may be left to it.
@@ -165,13 +165,13 @@ def _wanted(left: int, mine: int, theirs: int, leaves: int) -> int:
 
 @native
 def _units_between(begin: int, end: int, unit: int) -> int:
-    """In how many units a range is claimed."""
+    """Return the number of units in which a range is claimed."""
     return (end - begin + unit - 1) // unit
 
 
 @native
 def _units_of(state: int, workers: int, command: int) -> int:
-    """In how many units a command is claimed; 0 where worker 0 runs it alone."""
+    """Return the number of units in which a command is claimed; 0 where worker 0 runs it alone."""
     shares, tiles, unit = shares_of(state, workers), load(at(command, TILES)), load(at(command, UNIT))
     if load(at(command, ALONE)):
         return 0
@@ -243,7 +243,7 @@ def _count_tiles(event: int, tiles: int, stolen: int) -> None:
 def take_tiles(
     state: int, worker: int, workers: int, number: int, command: int, scratch: int, event: int, mode: int
 ) -> None:
-    """This worker's part of one command: its own range first, then its neighbours'.
+    """Run this worker's part of one command: its own range first, then its neighbours'.
 
     The program is not touched after others were told, where ``mode`` is ``_LAST``: the worker leaves the run. ``_REST``
     leaves no tiles to others.
@@ -272,7 +272,7 @@ def take_tiles(
 
 @native
 def _run_on_caller(command: int, request: int, scratch: int, event: int) -> None:
-    """All of a command that only worker 0 runs."""
+    """Run all of a command that only worker 0 runs."""
     tiles = load(at(command, TILES))
     if not _stopped(request):
         call_kernel(load(at(command, KERNEL)), load(at(command, TABLE)), 0, tiles, scratch)
@@ -328,7 +328,7 @@ def _await_commands(
 
 @native
 def _say_met(events: int, workers: int, first: int, last: int) -> None:
-    """The caller knows these commands done."""
+    """Say that the caller knows these commands done."""
     now = clock_ns()
     for step in range(first, last):
         store(at(events, step * workers * EVENT_SLOTS + MET), now)
@@ -336,7 +336,7 @@ def _say_met(events: int, workers: int, first: int, last: int) -> None:
 
 @native
 def run_share(state: int, worker: int, workers: int, run: int) -> None:
-    """One worker's walk over the commands of the pool's current program; all but worker 0 have entered the run.
+    """Walk over the commands of the pool's current program; all but worker 0 have entered the run.
 
     They leave it before they say what they ran of the last command that they share: the caller may return then and free
     the program.
@@ -400,7 +400,7 @@ def _join(state: int, program: int, workers: int) -> None:
 
 @native
 def serve(state: int, worker: int, workers: int) -> None:
-    """Body of a worker thread: take part in runs until the pool stops, in each that is there when it looks.
+    """Run the body of a worker thread: take part in runs until the pool stops, in each that is there when it looks.
 
     It ends at once where another thread is this worker already: a start that was interrupted is made again.
     """

@@ -1,4 +1,4 @@
-"""What finds damage: hashes of machine code and of constants, as they stand in manifests.
+"""Hashes that find damage of machine code and of constants, as they stand in manifests.
 
 Code is covered by SHA-256. Constants, of which there may be gigabytes, are covered by XXH3 with 128 bits (Y. Collet,
 xxHash), which takes no longer than reading memory: it finds damage as surely, and is no match for a forger. Neither is

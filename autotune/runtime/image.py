@@ -75,7 +75,7 @@ class Command:
 
     @property
     def written(self) -> tuple[Binding, ...]:
-        """What it may write to."""
+        """Return the memory that it may write to."""
         if self.writes:
             return tuple(self.bindings[position] for position in self.writes)
         return tuple(binding for binding in self.bindings if binding.space not in READ_ONLY)
@@ -122,7 +122,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class DispatchInfo:
-    """Where the code of a dispatch came from.
+    """The origin of a dispatch's code.
 
     ``schedule_source`` is a value of :class:`autotune.database.State`: ``tuned``, ``default``, ...; ``trace_json`` is
     the schedule itself. ``nodes`` are the names of the model's nodes that it computes. ``flops`` is its arithmetic of

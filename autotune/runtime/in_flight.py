@@ -133,7 +133,7 @@ class InFlight:
         return UsageError(f"{self._name} is closed")
 
     def _counts(self) -> tuple[int, int]:
-        """How many run, and how many wait that were not cancelled."""
+        """Return how many run, and how many wait that were not cancelled."""
         return len(self._running), sum(not each.request.done() for each in list(self._waiting))
 
     def _look(self) -> None:
@@ -228,7 +228,7 @@ class InFlight:
         self._ended()
 
     def _ended(self) -> None:
-        """One runs less."""
+        """Note that one ended."""
         self._running.pop()
         self._room.tell()
 

@@ -102,7 +102,7 @@ def _index(address: int, width: int) -> int:
 
 @native
 def _check_run(row: int, address: int, count: int) -> None:
-    """Indices that follow each other."""
+    """Check indices that follow each other."""
     width, extent = load(at(row, CHECK_WIDTH)), load(at(row, CHECK_EXTENT))
     blocks = count // _BLOCK
     word: int = (
@@ -129,7 +129,7 @@ def _report(row: int, address: int, count: int) -> None:
 
 @native
 def check(table: int, begin: int, end: int, scratch: int) -> None:
-    """A kernel: tiles of the indices at ``table[0]``, as the check row at ``table[1]`` says."""
+    """Check, as a kernel, tiles of the indices at ``table[0]``, as the check row at ``table[1]`` says."""
     indices, row = load(table), load(at(table, 1))
     count, width = load(at(row, CHECK_COUNT)), load(at(row, CHECK_WIDTH))
     chunks, stride = load(at(row, CHECK_CHUNKS)), load(at(row, CHECK_STRIDE))

@@ -52,7 +52,7 @@ class Instance:
 
     @property
     def program(self) -> Program:
-        """What it runs; raises UsageError when closed."""
+        """Return the program that it runs; raises UsageError when closed."""
         if self._program is None:
             raise closed(self._image)
         return self._program
@@ -146,7 +146,7 @@ class Instance:
 
 
 def closed(image: ModuleImage) -> UsageError:
-    """What to raise for a run of a module that was closed."""
+    """Return the error for a run of a module that was closed."""
     return UsageError(f"module {image.name!r} is closed")
 
 

@@ -1,4 +1,4 @@
-"""Where everything is in the memory that Python writes and the native executor reads.
+"""Offsets in the memory that Python writes and the native executor reads.
 
 All of it is int64 slots; offsets here count slots of 8 bytes. Four structures:
 
@@ -158,5 +158,5 @@ def state_slots(workers: int) -> int:
 
 
 def shares_at(workers: int) -> int:
-    """Where the shares begin in the state of a pool."""
+    """Return the begin of the shares in the state of a pool."""
     return WORKERS + workers * WORKER_SLOTS

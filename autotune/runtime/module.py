@@ -43,7 +43,7 @@ _LOG = logging.getLogger("autotune.runtime")
 
 @dataclass(frozen=True)
 class Event:
-    """What one worker did for one command of a run; times in ns of ``time.monotonic_ns``.
+    """The times of one command of a run on one worker; in ns of ``time.monotonic_ns``.
 
     Work lasts from ``begin_ns`` to ``end_ns``; at ``met_ns`` the caller knew all workers done.
     ``tiles_stolen`` of the ``tiles`` run came from the range of another worker.
@@ -110,12 +110,12 @@ class Module:
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """What a call takes, in order."""
+        """Return the inputs of a call, in order."""
         return self._image.inputs
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
-        """What a call returns, in order."""
+        """Return the outputs of a call, in order."""
         return self._image.outputs
 
     @property
@@ -215,7 +215,8 @@ class Module:
         return np.concatenate(measured)
 
     def profile(self, inputs: Inputs, repeat: int = 10) -> NDArray[np.float64]:
-        """Mean nanoseconds of each dispatch over ``repeat`` runs: see :meth:`profiles`, of which each makes one."""
+        """Return mean nanoseconds of each dispatch over ``repeat`` runs: see :meth:`profiles`, of which
+        each makes one."""
         if repeat < 1:
             raise UsageError(f"repeat must be at least 1, got {repeat}")
         return np.asarray(sum(self.profiles(inputs, 1)[0] for _ in range(repeat)) / repeat)
@@ -234,7 +235,7 @@ class Module:
         return found
 
     def timeline(self, inputs: Inputs) -> list[Event]:
-        """What every worker did in one run, command by command."""
+        """Return the times of every worker in one run, command by command."""
         return [
             Event(
                 command=index,
@@ -322,7 +323,7 @@ class Module:
         return parts(outputs, self._counted) if self._counted else outputs
 
     def _add_instance(self) -> None:
-        """One more instance, for calls beside others; raises UsageError when closed."""
+        """Add one more instance, for concurrent calls; raises UsageError when closed."""
         try:
             instance = Instance(
                 self._image,
@@ -346,8 +347,8 @@ class Module:
         out: list[NDArray[Any]] | None,
         request: Request[list[NDArray[Any]]] | None = None,
     ) -> list[NDArray[Any]]:
-        """A call whose arrays need converting, that needs workers or an instance, or an error; raises InputError, and
-        what a request that was cancelled meanwhile ends with."""
+        """Return a call whose arrays need converting, that needs workers or an instance, or an error; raises
+        InputError, and what a request that was cancelled meanwhile ends with."""
         bound, outputs = self._prepare(arrays, out)
         if self._whole.short:
             self._add_instance()
@@ -442,7 +443,7 @@ def load(
 
 
 def _workers(image: ModuleImage, threads: int | None) -> int:
-    """As asked; else the target's, at most one a core."""
+    """Return the number of workers: as asked; else the target's, at most one a core."""
     if threads is not None:
         return threads
     wanted, cores = image.target.threads, usable_cores()
@@ -453,7 +454,7 @@ def _workers(image: ModuleImage, threads: int | None) -> int:
 
 @cache
 def _say_fewer(wanted: int, cores: int) -> None:
-    """Once a process for the same numbers."""
+    """Warn once a process for the same numbers."""
     _LOG.warning(
         "compiled for %d threads, but this process may use %d core%s: it runs with %d",
         wanted,

@@ -23,7 +23,7 @@ from autotune.target import Target
 _WORD = ctypes.c_void_p  # ctypes passes an int as this type in half the time of c_int64
 _ENTRY_POINTS = (calls.call, calls.run, calls.join, calls.close, indices.check, source.serve, source.stop)
 _SHARED = (source.execute, source.run_share, source.take_tiles)
-"""What several entry points run: each once in the code, because inlined twice it takes longer to compile."""
+"""Functions that several entry points run: each once in the code, because inlined twice it takes longer to compile."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Executor:
 
 
 ENTRY_SYMBOLS = frozenset(function.symbol for function in _ENTRY_POINTS)
-"""What its machine code defines."""
+"""The symbols that its machine code defines."""
 
 SYMBOLS = frozenset(
     [
@@ -70,7 +70,7 @@ _SOURCES = (
     ),
     *(f"translate/{name}" for name in ("code", "expressions", "functions", "module", "statements")),
 )
-"""What the executor's machine code is made from."""
+"""The sources of the executor's machine code."""
 
 _BASELINES = {"x86_64": "x86-64"}
 """Lesser machines than the one that an artifact was compiled on run its executor too."""

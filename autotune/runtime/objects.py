@@ -54,7 +54,7 @@ def get_item(items: int, index: int) -> int:
 
 @external("PyList_Size")
 def length(items: int) -> int:
-    """How many items a list has."""
+    """Return the number of items of a list."""
 
 
 @external("PyEval_SaveThread")
@@ -87,7 +87,7 @@ def new_array(function: int, kind: int, dtype: int, rank: int, shape: int, data:
   ret void
 """)
 def set_base(function: int, array: int, base: int) -> None:
-    """``PyArray_SetBaseObject`` at an address: the array keeps ``base``, whose reference it takes."""
+    """Call ``PyArray_SetBaseObject`` at an address: the array keeps ``base``, whose reference it takes."""
 
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What running costs beside the kernels: measured with kernels that do nothing."""
+"""The cost of running beside the kernels: measured with kernels that do nothing."""
 
 from __future__ import annotations
 

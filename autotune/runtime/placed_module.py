@@ -75,12 +75,12 @@ class PlacedModule:
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """What a call takes, in order."""
+        """Return the inputs of a call, in order."""
         return self._program.inputs
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
-        """What a call returns, in order."""
+        """Return the outputs of a call, in order."""
         return self._program.outputs
 
     @property
@@ -95,7 +95,7 @@ class PlacedModule:
 
     @property
     def in_flight(self) -> int:
-        """How many requests run at once, at most."""
+        """Return the limit of requests that run at once."""
         return self._in_flight
 
     @property
@@ -172,7 +172,7 @@ class PlacedModule:
         return np.asarray(times, np.int64)
 
     def timeline(self, inputs: Inputs) -> list[StepEvent]:
-        """When each step of one run was on its device."""
+        """Return the time of each step of one run on its device."""
         submitted: Submitted = []
         self._submit(self._arrays(inputs), None, submitted=submitted).result()
         steps = self._program.steps

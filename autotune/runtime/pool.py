@@ -81,7 +81,7 @@ class ThreadPool:
 
     @property
     def serving(self) -> int:
-        """How many threads wait for runs or take part in one."""
+        """Return the number of threads that wait for runs or take part in one."""
         return int(self._state[layout.SERVING])
 
     def start(self) -> None:

@@ -149,7 +149,7 @@ class ProgramBuilder:
         return Program(base, memory.data, (memory, scratch, sample))
 
     def _waits(self) -> _Waits:
-        """Who runs each command and what it waits for.
+        """Return the worker of each command and what it waits for.
 
         Worker 0 runs those of one tile that can run beside nothing else, or are small: it has done those before when it
         comes to the next, and no atomic operation is needed among them. Others of one tile go to whoever comes first.
@@ -169,7 +169,7 @@ class ProgramBuilder:
         return _Waits(alone, awaited, shared_before[-1])
 
     def _write_rows(self, memory: NDArray[np.int64], at: int, table: int, waits: _Waits) -> None:
-        """One row a command."""
+        """Write one row a command."""
         arriving, between = waits.arriving, waits.between
         for index, dispatch in enumerate(self._dispatches):
             row = memory[at + index * layout.COMMAND_SLOTS :]
@@ -184,7 +184,7 @@ class ProgramBuilder:
             table += 8 * len(dispatch.table)
 
     def _write_tables(self, memory: NDArray[np.int64], at: int, patch_at: int) -> None:
-        """Pointer tables, one after another, and a patch for each entry that a call sets."""
+        """Write pointer tables, one after another, and a patch for each entry that a call sets."""
         base = address_of(memory)
         pointers = [pointer for dispatch in self._dispatches for pointer in dispatch.table]
         for slot, pointer in enumerate(pointers, start=at):

@@ -23,7 +23,7 @@ from autotune.runtime.hal.timed import Timed, timed
 Arrays = Sequence[NDArray[Any]]
 Done = Callable[[BaseException | None], None]
 Submitted = list[tuple[int, Submission]]
-"""What was submitted for steps of a program, with their numbers."""
+"""The submissions for steps of a program, with their numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class LoadedProgram:
 
 
 class RequestMemory:
-    """What a request needs while it is in flight: memory of values between steps, and recorded commands.
+    """The resources of a request in flight: memory of values between steps, and recorded commands.
 
     Inputs and outputs that a device in this process's memory reads or makes are the caller's own arrays; others are
     copied by the device. Raises DeviceMemoryError.
@@ -119,7 +119,7 @@ class RequestMemory:
 
     @property
     def commands(self) -> tuple[CommandBuffer | None, ...]:
-        """What is recorded for each step of the program; None for a transfer that moves nothing."""
+        """Return the recorded commands of each step of the program; None for a transfer that moves nothing."""
         return tuple(self._steps)
 
     def watch(self, number: int) -> Timed | None:
@@ -148,7 +148,8 @@ class RequestMemory:
         return self._loaded.devices[found.device].allocate(nbytes, label)
 
     def _pinned_for(self, value: int) -> Allocator | None:
-        """Where a value of this process's memory is best that is copied to or from a device with memory of its own."""
+        """Return the best allocator for a value of this process's memory that is copied to or from a
+        device with its own."""
         if self._loaded.space_of(value) != HOST_SPACE:
             return None
         for number, step in enumerate(self._program.steps):
@@ -186,7 +187,8 @@ class RequestMemory:
         return recorder.finish()
 
     def _mover(self, number: int) -> Device:
-        """Who copies for a transfer: the destination, or the source where that is this process's memory."""
+        """Return the device that copies for a transfer: the destination, or the source where that is this
+        process's memory."""
         step = self._program.steps[number]
         to_host = self._loaded.space_of(step.writes[0]) == HOST_SPACE
         return self._loaded.devices[self._program.values[step.reads[0]].device if to_host else step.device]

@@ -106,7 +106,7 @@ class _Lane:
 
 
 def _joined(name: str, lanes: Sequence[_Lane]) -> Recording:
-    """What all lanes recorded, each of other requests."""
+    """Return the joined recordings of all lanes, each of other requests."""
     steps = []
     for parts in zip(*(lane.recordings for lane in lanes), strict=True):
         begins, ends = (sum(each) for each in zip(*((p.begin_ns, p.end_ns) for p in parts), strict=True))
@@ -151,7 +151,7 @@ class _Step:
         )
 
     def recorded(self) -> StepRecording:
-        """What was kept, and what the workers would begin with now."""
+        """Return the recording, and the shares with which the workers would begin now."""
         return replace(self.recording, shares=self._segments[0].shares) if self._segments else self.recording
 
     def take(self, run: int, span: tuple[int, int]) -> None:

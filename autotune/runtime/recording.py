@@ -1,4 +1,4 @@
-"""What is recorded of runs: when each step was on its device, and what every worker did for every command."""
+"""Recordings of runs: the time of each step on its device, and of every worker for every command."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Recording:
 
     @property
     def runs(self) -> int:
-        """How many."""
+        """Return the number of runs."""
         return len(self.walls_ns)
 
 
@@ -70,7 +70,7 @@ def spent(events: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def boundaries(events: NDArray[np.int64]) -> NDArray[np.int64]:
-    """When the first command of a run began and when each ended [commands + 1], ns; at least one command."""
+    """Return the begin of a run's first command and the end of each [commands + 1], ns; at least one command."""
     ends = np.where(events[:, :, layout.TILES_RUN] > 0, events[:, :, layout.END], 0).max(axis=1)
     # Workers may have run all tiles of the first command before the caller, off its core, took a look at it.
     begins = events[0, :, layout.BEGIN]

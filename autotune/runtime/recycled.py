@@ -49,7 +49,7 @@ class Recycled:
         return np.empty(nbytes, np.uint8)
 
     def _gone(self, held: weakref.ref[NDArray[Any]]) -> None:
-        """May be called between any two steps of the interpreter: no lock is taken."""
+        """Note an end; this may be called between any two steps of the interpreter, so that no lock is taken."""
         self._free.append(self._held.pop(id(held))[1])
 
 

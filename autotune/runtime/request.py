@@ -28,7 +28,7 @@ from autotune.errors import DeviceTimeoutError, UsageError
 from autotune.runtime import layout
 
 LONGEST_S = 1e9
-"""What a deadline or a timeout may be: longer ones do not fit into the clock's nanoseconds."""
+"""The limit of a deadline or a timeout: longer ones do not fit into the clock's nanoseconds."""
 _Result = TypeVar("_Result")
 _LOG = logging.getLogger("autotune.runtime")
 
@@ -121,7 +121,8 @@ class Request(Future[_Result]):
         return found
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """What it failed with, once it has ended; raises CancelledError and TimeoutError as ``result`` does."""
+        """Return the error that it failed with, once it has ended; raises CancelledError and TimeoutError
+        as ``result`` does."""
         error = self._awaited(timeout)[1]
         if self.cancelled():
             raise CancelledError
@@ -144,7 +145,7 @@ class Request(Future[_Result]):
             raise CancelledError
 
     def answer(self, call: Callable[[Request[_Result]], _Result]) -> None:
-        """Run, and keep what comes of it."""
+        """Run, and store the result."""
         if not self.set_running_or_notify_cancel():
             return
         try:
@@ -165,14 +166,14 @@ class Request(Future[_Result]):
         return False
 
     def set_result(self, result: _Result) -> None:
-        """It ran to its end: keep the result, unless it was cancelled meanwhile."""
+        """Store the result, unless it was cancelled meanwhile."""
         if self._over():
             self._settle(result, None)
         else:
             self._settle(None, CancelledError())
 
     def set_exception(self, exception: BaseException | None) -> None:
-        """It ended with an error: keep that, unless it was cancelled meanwhile."""
+        """Store the error, unless it was cancelled meanwhile."""
         self._settle(None, exception if self._over() else CancelledError())
 
     def _over(self) -> bool:
@@ -211,7 +212,7 @@ class Request(Future[_Result]):
         _thread.start_new_thread(self._publish, (result, error))
 
     def _call_back(self) -> None:
-        """Each function that is to be called once it is done, by whoever takes it first."""
+        """Call each function that is to be called once it is done, by whoever takes it first."""
         while self._callbacks:
             with suppress(IndexError):
                 callback = self._callbacks.popleft()

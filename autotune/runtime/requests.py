@@ -45,7 +45,7 @@ class Requests:
 
     @property
     def waiting(self) -> int:
-        """How many requests have not begun."""
+        """Return the number of requests that have not begun."""
         return len(self._waiting)
 
     def submit(self, function: Callable[..., _Result], *arguments: Any) -> Request[_Result]:
@@ -105,7 +105,7 @@ class Requests:
         return next((stream for stream in self._served if stream.acquire(blocking=False)), None)
 
     def _answer_all(self) -> None:
-        """Until none came for a while."""
+        """Run requests until none came for a while."""
         while True:
             try:
                 request, call = self._waiting.popleft()

@@ -31,7 +31,7 @@ class Room:
 
     @property
     def left(self) -> int:
-        """How many more there may be."""
+        """Return how many more there may be."""
         return self._limit - sum(self._counts())
 
     def wait(self, timeout: float | None) -> None:

@@ -68,7 +68,7 @@ class SizedModule:
 
     @property
     def inputs(self) -> tuple[SizedTensor, ...]:
-        """What a call takes, in order."""
+        """Return the inputs of a call, in order."""
         return self._model.inputs
 
     @property
@@ -179,7 +179,7 @@ class SizedModule:
         return self._places[number]
 
     def _plan(self, given: tuple[NDArray[Any], ...]) -> Plan:
-        """How a request runs; raises InputError where its arrays are not those of one, or out of range."""
+        """Return the plan of a request; raises InputError where its arrays are not those of one, or out of range."""
         real = self._sizes(given)
         try:
             number = self._model.bucket_of(real)

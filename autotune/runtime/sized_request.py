@@ -1,4 +1,4 @@
-"""How requests of certain sizes run in a bucket: arrays that they are copied into, and what is copied out."""
+"""Requests of certain shapes in a bucket: arrays that they are copied into, and copies out."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Workspace:
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a request's part of an output is: an axis for each factor, slices of these, and the part's shape."""
+    """The request's part of an output: an axis for each factor, slices of these, and the part's shape."""
 
     factors: tuple[int, ...]
     slices: tuple[slice, ...]
@@ -48,7 +48,7 @@ class Cut:
 
     @staticmethod
     def of(axes: Axes, sizes: Sizes, real: Sizes) -> Cut | None:
-        """None where all of the output is the request's."""
+        """Return the cut; None where all of the output is the request's."""
         factors, slices, shape = real_part(axes, sizes, real)
         return None if shape == extents(axes, sizes) else Cut(factors, slices, shape)
 
@@ -70,7 +70,7 @@ class Place:
     count: int
     """Inputs of the model: those behind are sizes."""
     memory: Recycled
-    """Where parts of outputs are copied to."""
+    """The destination of parts of outputs."""
     waiting: list[Workspace] = field(default_factory=list)
 
     def workspace(self) -> Workspace:
@@ -90,7 +90,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Plan:
-    """How requests of certain shapes run: in a place, with these sizes behind their arrays."""
+    """The plan of requests of certain shapes: in a place, with these sizes behind their arrays."""
 
     place: Place
     given: tuple[NDArray[np.int64], ...]

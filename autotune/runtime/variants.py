@@ -64,7 +64,7 @@ def save(images: Sequence[ModuleImage], path: str | os.PathLike[str]) -> None:
 
 
 def label(target: Target) -> str:
-    """What a target is called beside others of one artifact.
+    """Return the name of a target beside others of one artifact.
 
     >>> label(Target.parse("x86-64-v3")), label(Target.parse("cuda:sm_90"))
     ('x86-64-v3', 'cuda:sm_90')
@@ -95,7 +95,7 @@ def choose(targets: Sequence[Target], wanted: str | None = None) -> int:
 
 
 def why_not(target: Target) -> str:
-    """Why this machine cannot run code for a target; empty where it can."""
+    """Return the reason why this machine cannot run code for a target; empty where it can."""
     if not target.group_items:
         missing = target.lacking_here()
         return f"there is no {', '.join(missing)} here" if missing else ""
@@ -116,7 +116,7 @@ def _capability(target: Target) -> tuple[int, int, int]:
 
 
 def _check(targets: Sequence[Target]) -> None:
-    """Each target can be told from the others, and there is one."""
+    """Check that each target can be told from the others, and that there is one."""
     labels = [label(target) for target in targets]
     if not labels or len({*labels}) < len(labels):
         raise ArtifactError(

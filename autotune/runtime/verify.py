@@ -90,7 +90,7 @@ def _command_problems(image: ModuleImage, command: Command, sizes: dict[str, lis
 
 
 def _order_problem(number: int, command: Command) -> str:
-    """What is wrong with what a command says of its order; empty when nothing is."""
+    """Return the problem of a command's order; empty when there is none."""
     if not 0 <= command.beside <= number:
         return f"it may run beside {command.beside} of the {number} before it"
     if not all(0 <= position < len(command.bindings) for position in command.writes):
@@ -114,7 +114,7 @@ def _check_problems(image: ModuleImage, check: IndexCheck, sizes: dict[str, list
 
 
 def _binding_problem(binding: Binding, sizes: dict[str, list[int]]) -> str:
-    """What is wrong with a range of memory; empty when nothing is."""
+    """Return the problem of a range of memory; empty when there is none."""
     if binding.space not in SPACES:
         return f"unknown space {binding.space!r}"
     available = sizes[binding.space]

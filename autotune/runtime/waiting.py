@@ -1,4 +1,4 @@
-"""How the workers of a pool wait: for what the others are still at, and for the next run.
+"""Waiting of a pool's workers: for the work of the others, and for the next run.
 
 Who waits spins for a while and then sleeps until woken. It never yields its core (``sched_yield``): beside
 processes that compute, that costs it some of their time slices, milliseconds each, while a thread that has slept
@@ -90,7 +90,7 @@ def _awaited(counter: int, value: int, patience_ns: int) -> bool:
 
 @native
 def _done_at(state: int, worker: int, number: int) -> int:
-    """Address of what a worker says of a command."""
+    """Return the address of a worker's mark of a command."""
     return at(worker_at(state, worker), DONE + number % RING)
 
 

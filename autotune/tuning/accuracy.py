@@ -1,4 +1,4 @@
-"""How exact a compiled model is from end to end: algorithms declare an error each, and what follows may enlarge it."""
+"""The error of a compiled model from end to end: algorithms declare an error each, and what follows may enlarge it."""
 
 from __future__ import annotations
 

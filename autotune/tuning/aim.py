@@ -1,4 +1,4 @@
-"""What a batch of proposals aims at: latency, or a random weighting of latency, memory and bytes of the artifact.
+"""The objective of a batch of proposals: latency, or a random weighting of latency, memory and bytes of the artifact.
 
 Random weights for each batch make a sampler of one value search a Pareto front: ParEGO (Knowles, IEEE Transactions on
 Evolutionary Computation 2006), with the augmented Chebyshev norm, which reaches concave parts of a front too.
@@ -34,8 +34,8 @@ class Aim:
         return np.argsort(_norm(self.values, self.weights), kind="stable")
 
     def worth(self, candidates: Population, scores: NDArray[Any]) -> NDArray[Any]:
-        """What candidates are worth [n], the higher the better: by scores of a cost model (the higher, the faster) and,
-        for the other objectives, by what the nearest measured candidates take."""
+        """Return the worth of candidates [n], the higher the better: by scores of a cost model (the higher, the
+        faster) and, for the other objectives, by what the nearest measured candidates take."""
         if len(self.weights) == 1 or not len(self.measured):
             return scores
         near = np.argsort(candidates.distances(self.measured), axis=1, kind="stable")[:, :_NEAREST]

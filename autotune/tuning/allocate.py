@@ -1,4 +1,4 @@
-"""Which task gets the next turn: the one from which the model gains most."""
+"""The task that gets the next turn: the one from which the model gains most."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from autotune.tuning.sites import Sites
 from autotune.tuning.task import Task
 
 ALPHA = 0.2
-"""How much the gain seen lately counts against the gain hoped for."""
+"""The weight of the speed-up seen lately against the one hoped for."""
 BETA = 2.0
-"""How much faster than the best similar task a task may hope to get."""
+"""The speed-up over the best similar task that a task may hope for."""
 WINDOW = 16
 """Runs over which the gain seen lately is taken."""
 

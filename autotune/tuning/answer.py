@@ -1,4 +1,4 @@
-"""What is known of one workload: what runs, how fast, and how sure that is."""
+"""The result of a query for one workload: the schedule that runs, its latency, and the evidence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Answer:
-    """What the database knows of one workload; ``names`` are the dispatches of the model that have it.
+    """The database's result for one workload; ``names`` are the dispatches of the model that have it.
 
     ``nodes`` are the model's nodes that these come from. ``top`` holds the fastest runs, fastest first, if more than
     one was asked for. ``ranking`` has its options, if there are several; ``planned`` is the schedule in use, None where
@@ -51,7 +51,7 @@ class Answer:
 
     @property
     def tier(self) -> Tier:
-        """Where the schedule comes from."""
+        """Return the source of the schedule."""
         from autotune.compiler.tiers import Tier
 
         if self.planned is not None:
@@ -60,12 +60,12 @@ class Answer:
 
     @property
     def transfer(self) -> Transfer | None:
-        """What the schedule follows from, where it was found for another target or other sizes."""
+        """Return the origin of the schedule, where it was found for another target or other sizes."""
         return None if self.planned is None else self.planned.transfer
 
     @property
     def measured(self) -> Hit | None:
-        """What was measured of the schedule that is used, here."""
+        """Return the measurement of the schedule that is used, here."""
         from autotune.compiler.tiers import Tier
 
         return self.answer if isinstance(self.answer, Hit) and self.tier is Tier.EXACT else None
@@ -114,7 +114,7 @@ class Answer:
 
     @property
     def sure(self) -> str:
-        """Where it comes from and how sure it is, in a few words."""
+        """Return its source and evidence, in a few words."""
         return f"{self.tier}: {self.evidence if self.transfer is None else self.transfer.speed}"
 
     @property
@@ -126,7 +126,7 @@ class Answer:
 
     @property
     def summary(self) -> str:
-        """What is known, in a line: how well, latencies and how many runs worked, or why there is nothing."""
+        """Return the result in a line: evidence, latencies and how many runs worked, or why there is nothing."""
         found = self.answer
         if self.transfer is not None:
             return f"{self.tier}: {self.transfer}"

@@ -53,7 +53,7 @@ NEAREST = 3
 
 
 def model_folder() -> Path:
-    """Where trained cost models are kept, in the settings' home folder."""
+    """Return the folder of trained cost models, in the settings' home folder."""
     return settings.current().home_path() / "cost_models"
 
 
@@ -165,7 +165,7 @@ def shown_to(progress: Progress | None, callback: Callback | None, *, quiet: boo
 
 
 def builders_for(target: Target, *, allow_oversubscription: bool = False) -> int:
-    """How many processes build candidates; raises UsageError for more threads than usable cores."""
+    """Return the number of processes that build candidates; raises UsageError for more threads than usable cores."""
     if target.group_items:
         return usable_cores()
     check_threads(target.threads, allow_oversubscription=allow_oversubscription)
@@ -326,8 +326,8 @@ def predict(
     max_slowdown: float = MAX_SLOWDOWN,
     finite: bool = False,
 ) -> Prediction:
-    """What :func:`compile` with the same arguments would make, before any machine code is: the latency of the model and
-    of each dispatch with 95 % intervals, and its memory.
+    """Predict the result of :func:`compile` with the same arguments, before any machine code is: the latency of the
+    model and of each dispatch with 95 % intervals, and its memory.
 
     Latencies are those measured, where the database has them, else those that the analytic cost model predicts for this
     machine; what lies between dispatches is exact.
@@ -356,7 +356,8 @@ def _exists(database: DatabaseLike | None) -> bool:
 
 
 def with_database(database: DatabaseLike | None, do: Callable[[Database | None], T]) -> tuple[T, str | None]:
-    """What is done with a database and where it is; without one where none was given and the default does not exist."""
+    """Do something with a database and return where it is; without one where none was given and the
+    default does not exist."""
     if not _exists(database):
         return do(None), None
     with opened(database, read_only=True) as store:

@@ -1,4 +1,4 @@
-"""What a query answers: each workload asked for, followed by the steps that its option makes of it."""
+"""The results of a query: each requested workload, followed by the steps that its option makes of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Entry:
     ranking: Ranking | None = None
 
     def add(self, names: Iterable[str], nodes: Iterable[str]) -> None:
-        """Dispatches that have the workload too."""
+        """Add dispatches that have the workload too."""
         self.names += names
         self.nodes.update(dict.fromkeys(nodes))
 

@@ -1,4 +1,4 @@
-"""How long a job may take, in trials or in time; asked once a turn in every phase."""
+"""The limit of a job, in trials or in time; asked once a turn in every phase."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _time_text(seconds: float) -> str:
 
 
 def process_age() -> float:
-    """Seconds since this process was started: what a user has waited before anything was imported."""
+    """Return seconds since this process was started: what a user has waited before anything was imported."""
     import psutil
 
     return max(0.0, time.time() - float(psutil.Process().create_time()))
@@ -99,7 +99,7 @@ def process_age() -> float:
 
 @dataclass
 class Meter:
-    """What a job has used of its budget; ``trials`` and ``before_s`` come from earlier sessions.
+    """The used part of a job's budget; ``trials`` and ``before_s`` come from earlier sessions.
 
     ``head_s``: seconds that this session took before there was a meter.
     """

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from autotune.runtime.image import ModuleImage
 
 SLOWER_THAN = 0.05
-"""How much slower than when it was locked code may be, unless a user says otherwise."""
+"""The allowed slowdown of code since it was locked, unless a user says otherwise."""
 _ROUNDS = 5
 """In each process: their median passes over what disturbs single ones."""
 _LOSSES = 1
-"""What has become slower may seem not to be in so many processes."""
+"""The number of processes in which slower code may seem not to be."""
 
 Read = Callable[[Sequence["ModuleImage"], Rounds], list[Profile]]
-"""What versions of a model take in turns."""
+"""A function that measures versions of a model, interleaved."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Finding:
     slower: bool
 
     def __str__(self) -> str:
-        """For example ``003_conv_relu: 1.12 (1.10 to 1.15) of the time, slower``."""
+        """Return a line such as ``003_conv_relu: 1.12 (1.10 to 1.15) of the time, slower``."""
         names = ", ".join(self.names[:3]) + (
             f" and {len(self.names) - 3} more" if len(self.names) > 3 else ""
         )
@@ -58,7 +58,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What was found of a lock of so many ``workloads``.
+    """The findings about a lock of so many ``workloads``.
 
     ``findings`` are those with other machine code than when they were locked, and the last is all dispatches together.
     """
@@ -70,7 +70,7 @@ class CheckReport:
 
     @property
     def regressed(self) -> tuple[Finding, ...]:
-        """What is slower by more than is allowed."""
+        """Return the findings that are slower by more than is allowed."""
         return tuple(finding for finding in self.findings if finding.slower)
 
     def __str__(self) -> str:

@@ -40,7 +40,7 @@ from autotune.tuning.turns import Rounds
 from autotune.tuning.whole_model import Code, Options, Profile, Version, Watch, WholeModel
 
 TOP = 2
-"""How many runs are compared with the default: those that were fastest inside the model, each time they were read."""
+"""The number of runs that are compared with the default: those fastest inside the model, at each measurement."""
 ROUNDS = 3
 """In each process: what a process draws once, such as where arrays lie, takes several processes, not rounds."""
 LOSSES = 2
@@ -173,8 +173,8 @@ class Comparing:
         return [(task, runs) for task, runs in found if any(run.confirmed_ns is None for run in runs[1:])]
 
     def _runs_of(self, task: Task, planned: str | None) -> list[Run]:
-        """The default, then what is ``planned``, then what is faster or used, fastest first; nothing if the default
-        never worked."""
+        """Return the default, then what is ``planned``, then what is faster or used, fastest first; nothing if the
+        default never worked."""
         key = task.key
         known = self.database.records(workload=key.workload, target=key.target, space=key.space)
         default = next((run for run in known if run.trace_key == task.default_trace and run.latency), None)
@@ -191,12 +191,13 @@ class Comparing:
         return list({run.id: run for run in (default, *top, *self._smaller(task))}.values())
 
     def _next(self, task: Task, best: Run, by_trace: Mapping[str, Run]) -> list[Run]:
-        """What seems clearly faster than what is used and was never compared, the fastest of these; empty if none."""
+        """Return the run that seems clearly faster than the one in use and was never compared, the
+        fastest; empty if none."""
         fast = (by_trace[trace] for trace in clearly_faster(task.inside, best.trace_key) if trace in by_trace)
         return [run for run in fast if run.confirmed_ns is None and not run.crashed][:1]
 
     def _smaller(self, task: Task) -> Iterator[Run]:
-        """What would be used instead of the fastest for each other goal: a comparison says how much slower it is."""
+        """Yield the runs for each other goal than latency: a comparison says how much slower they are."""
         for goal in self.goals:
             found = self.database.lookup(task.key.workload, task.key.target, task.key.space, goal)
             if isinstance(found, Hit) and found.saving is not None:

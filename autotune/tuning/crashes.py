@@ -1,4 +1,4 @@
-"""Which of the candidates that were in one version of a model ended its process."""
+"""The candidate that ended a process, among those that were in one version of a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compiled parts take on their devices, each measured by itself, and the makespan that is expected of all."""
+"""Times of compiled parts on their devices, each measured by itself, and the expected makespan of all."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ImageTimes:
 
 @dataclass(frozen=True)
 class Expected:
-    """What is expected of a run of a program, in seconds; ``around`` is of the caller before and after it."""
+    """The expected times of a run of a program, in seconds; ``around`` is of the caller before and after it."""
 
     program: DeviceProgram
     tasks: tuple[Task, ...]
@@ -52,8 +52,8 @@ class Expected:
 
 
 def expected_of(program: DeviceProgram, devices: Mapping[str, Device]) -> Expected:
-    """The makespan of a program from its steps, each run on its device while nothing else runs, and the rates of the
-    devices.
+    """Return the makespan of a program from its steps, each run on its device while nothing else runs, and the rates
+    of the devices.
 
     The steps run one after another as in a request, so that each finds its constants where the others leave them.
     """
@@ -100,7 +100,7 @@ def rates_of(devices: Mapping[str, Device], nbytes: int = 0) -> dict[str, Device
 
 
 def around(rates: Mapping[str, DeviceRates]) -> float:
-    """What a request takes of its caller before it submits anything, and after its last step is over."""
+    """Return the time of a request on its caller before it submits anything, and after its last step is over."""
     return max(rate.start_seconds for rate in rates.values()) + max(
         rate.answer_seconds for rate in rates.values()
     )
@@ -160,7 +160,7 @@ class _Bench:
         return [float(seconds) for seconds in np.quantile(rows[_WARM_UP:], _TYPICAL, axis=0)]
 
     def _row(self, recorded: Sequence[CommandBuffer]) -> list[float]:
-        """One run of each; before that its inputs come from another core's caches."""
+        """Return one run of each; before that its inputs come from another core's caches."""
         for array in self._inputs:
             array[...] = array.copy()
         made = []

@@ -1,4 +1,4 @@
-"""What a user's callback hears of a tuning job, and how it ends one."""
+"""Events of a tuning job for a user's callback, and the way to end the job there."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TuningEvent:
 
     @property
     def speedup(self) -> float | None:
-        """How many times faster the model is, as far as that is confirmed; None while nothing is."""
+        """Return the speed-up of the model, as far as that is confirmed; None while nothing is."""
         return None if self.confirmed is None else self.confirmed.speedup
 
 
@@ -68,12 +68,12 @@ class Calls(Progress):
         self._last: Status | None = None
 
     def started(self, status: Status) -> None:
-        """The job begins or goes on."""
+        """Report that the job begins or goes on."""
         self._last = status
         self._call(_event("started", status), status.database)
 
     def measured(self, status: Status, task: Task, run: Run) -> None:
-        """One trial, after it was stored."""
+        """Report one trial, after it was stored."""
         event = _event(
             "measured",
             status,
@@ -86,11 +86,11 @@ class Calls(Progress):
         self._call(event, status.database)
 
     def phase(self, status: Status) -> None:
-        """What comes next."""
+        """Report the next phase."""
         self._call(_event("phase", status), status.database)
 
     def finished(self, report: Report) -> None:
-        """The report; there is nothing left to stop."""
+        """Report the end; there is nothing left to stop."""
         if self._last is not None:
             with suppress(StopTuning):
                 self._call(_event("finished", self._last, report=report), report.database)

@@ -1,4 +1,5 @@
-"""What a change of a whole model gains: two versions take turns, in one fresh process after the other."""
+"""The speed-up of a whole model by a change: an interleaved measurement of two versions, in one fresh
+process after the other."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ class Gain:
     error: float | None = None
 
     def __str__(self) -> str:
-        """For example ``4.84 ms untuned, 4.55 ms tuned (medians of 9 processes): 1.06× (1.04× to 1.08×)``."""
+        """Return a line such as ``4.84 ms untuned, 4.55 ms tuned (medians of 9 processes): 1.06× (1.04× to 1.08×)``."""
         before, after = nanoseconds(self.before.median_ns), nanoseconds(self.after.median_ns)
         exact = "" if self.error is None else f"; {in_words(self.error)}"
         if self.ratio == SAME_CODE:

@@ -1,4 +1,4 @@
-"""How a model's latency fell while it was tuned: the runs of a tuning database in the order of their time."""
+"""The fall of a model's latency while it was tuned: the runs of a tuning database in the order of their time."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class Improvement:
 
 @dataclass(frozen=True)
 class History:
-    """How many runs were measured in how many seconds of all jobs, and every step down."""
+    """The number of runs in the seconds of all jobs, and every step down."""
 
     trials: int
     seconds: float
     steps: tuple[Improvement, ...]
 
     def reached(self, ns: float) -> float | None:
-        """After how many seconds the model first took ``ns`` or less; None if it never did."""
+        """Return the seconds after which the model first took ``ns`` or less; None if it never did."""
         return next((step.seconds for step in self.steps if step.ns <= ns), None)
 
 
 def history(database: Database, subjects: Sequence[Subject], sites: Sequence[Site]) -> History:
-    """What the database's jobs did for a model of these workloads, one job after the other.
+    """Return the history of the database's jobs for a model of these workloads, one job after the other.
 
     A run counts at the time when it was stored, from its job's beginning on: worker processes were
     started before that. The model's latency is the sum over its dispatches of the least latency read, each
@@ -69,7 +69,7 @@ def history(database: Database, subjects: Sequence[Subject], sites: Sequence[Sit
 
 
 def _timed(runs: Iterable[Run], jobs: Iterable[JobRow]) -> list[tuple[float, Run]]:
-    """Each run with the seconds of tuning before it; runs that came from elsewhere have no time and count as 0.
+    """Return each run with the seconds of tuning before it; runs that came from elsewhere have no time and count as 0.
 
     A job that was continued worked for fewer seconds than passed since it began: no run is later than its end.
     """

@@ -37,7 +37,7 @@ class PlanVersion:
 
 @dataclass(frozen=True)
 class Whole:
-    """What a plan took as a whole, over what the untuned model took in the same rounds."""
+    """The latency of a plan as a whole, over that of the untuned model in the same rounds."""
 
     ratio: float
     rounds: int
@@ -45,7 +45,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Found:
-    """What candidates took, and of those that end their process the trace keys with the reasons, by workload key; and
+    """The latencies of candidates, the reasons of those that end their process by trace key, all by workload key; and
     what plans took as a whole, by their numbers."""
 
     readings: dict[str, list[Reading]] = field(default_factory=dict)
@@ -62,13 +62,13 @@ class InModelReader:
 
     @property
     def most(self) -> int:
-        """How many candidates of a workload are read at once."""
+        """Return the number of candidates of a workload that are measured at once."""
         return self.model.most - 1
 
     def read(
         self, candidates: Candidates, late: Callable[[], bool], plans: Sequence[PlanVersion] = ()
     ) -> Found:
-        """What candidates and plans took, and which crash; nothing of those for which there was no time.
+        """Measure candidates and plans, and find those that crash; nothing of those for which there was no time.
 
         A version that ends its process is read again in halves, until it is known which of its candidates does: the
         others have their readings. A candidate alone in its version has crashed when that ends its process again.
@@ -141,8 +141,8 @@ class InModelReader:
     def _read(
         self, groups: Sequence[_Group], late: Callable[[], bool], reasons: dict[int, str]
     ) -> Iterator[tuple[int, _Group, Profile, list[Profile | None]]]:
-        """For each group the number of its first version, and what that one, the untuned model, and the others took, in
-        one process; ``reasons`` gets why versions ended it, by their numbers."""
+        """Yield for each group the number of its first version, and the times of that one, of the untuned model, and
+        of the others, in one process; ``reasons`` gets why versions ended it, by their numbers."""
         versions = [v for group in groups for v in group.versions]
         read = self.model.read(versions, ROUNDS, late, Watch(failed=reasons.__setitem__))
         first = 0
@@ -173,8 +173,8 @@ class _Group:
         return [Version(self.options, {**self.defaults, **code}) for code in ({}, *self.codes)]
 
     def halves(self, number: int) -> list[_Group]:
-        """The candidates of this version of half of the workloads, and of the others; none if it is known which one
-        ends the process."""
+        """Return the candidates of this version of half of the workloads, and of the others; none if it is known
+        which one ends the process."""
         if self.crashes(number):
             return []
         mine = self.codes[number]
@@ -186,20 +186,20 @@ class _Group:
         ]
 
     def crashes(self, number: int) -> list[tuple[str, str]]:
-        """The workload and the trace of the candidate that ended the process of the version with this number, where
-        it was the only one and not for the first time."""
+        """Return the workload and the trace of the candidate that ended the process of the version with this number,
+        where it was the only one and not for the first time."""
         mine = self.codes[number]
         return [(key, one.trace_key) for key, one in mine.items()] if self.again and len(mine) == 1 else []
 
     def readings(self, default: Profile, profiles: Sequence[Profile | None]) -> Iterator[tuple[str, Reading]]:
-        """What candidates took, with their workload keys."""
+        """Yield the latencies of candidates, with their workload keys."""
         for code, profile in zip(self.codes, profiles, strict=False):
             if profile is not None:
                 for key, built in code.items():
                     yield key, _reading(key, built, default, profile)
 
     def wholes(self, untuned: Profile, profiles: Sequence[Profile | None]) -> dict[int, Whole]:
-        """What the plans took."""
+        """Return the latencies of the plans."""
         return {
             number: Whole(float(np.median(profile.whole / untuned.whole)), len(profile.whole))
             for number, profile in zip(self.plans, profiles, strict=False)

@@ -58,9 +58,9 @@ _HEARTBEAT_S = 2.0
 _LOADED_BYTES_PER_S = 60e6
 """Constants of the model for each second that it takes to assemble and load all versions of it."""
 _PROCESS_S = 0.9
-"""What a process takes to start and to read a few versions, without loading their constants."""
+"""Seconds that a process takes to start and to measure a few versions, without loading their constants."""
 _AS_START = 1.5
-"""What follows the search takes as often as long as what came before it, on a busy machine."""
+"""The factor by which what follows the search may exceed what came before it, on a busy machine."""
 _AS_LOADING = 0.6
 """Two models are loaded and timed in this part of the time that starting took."""
 _OPTIONS, _COMPARED, _ALL, _ON_THE_WAY = 0.7, 0.65, 0.85, 0.5
@@ -73,14 +73,14 @@ _SHARE = 20.0
 
 @dataclass(frozen=True)
 class Subject:
-    """What is to be tuned: a workload, the dispatches that have it, and its default schedule."""
+    """The subject of tuning: a workload, the dispatches that have it, and its default schedule."""
 
     names: tuple[str, ...]
     workload: AnyWorkload
     space: Space
     default: Config
     floor_ns: float = 0.0
-    """What no schedule undercuts."""
+    """The latency that no schedule undercuts."""
 
     @property
     def site(self) -> Site:
@@ -90,7 +90,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Options:
-    """How to search. ``batch`` candidates are built together before they are timed one by one.
+    """Options of a search. ``batch`` candidates are built together before they are timed one by one.
 
     ``time_model``: the whole model is timed untuned and tuned at the end. ``objective`` names what the search minimises
     (:func:`autotune.database.goal.searched`). ``transfer``: searches begin with what was found for near workloads.
@@ -261,7 +261,8 @@ class Job:
         )
 
     def _found_near(self, task: Task) -> list[Config]:
-        """What the search of a task begins with; less what earlier sessions have begun it with."""
+        """Return the candidates with which a task's search begins; less those with which earlier sessions
+        have begun it."""
         left = TRIALS - task.tried_near
         if left <= 0 or not self.options.transfer:
             return []
@@ -282,7 +283,8 @@ class Job:
         )
 
     def _reserve_s(self, status: Status) -> float:
-        """What comparing and the whole model's time will take: as usual, more where starting took long too."""
+        """Return the time to reserve for comparing and for the whole model: as usual, more where starting
+        took long too."""
         limit = self.budget.limit_s
         if limit is None or self.whole is None:
             return 0.0
@@ -342,7 +344,7 @@ class Job:
         return limit is not None and limit < _EARLIEST_S
 
     def _rule_out(self, sites: Sites) -> None:
-        """Options that are far behind inside the model get no trials; in a short job all but those in use."""
+        """Stop trials of options that are far behind inside the model; in a short job of all but those in use."""
         rankings = {} if self.whole is None else self.whole.rankings()
         for site in sites.several:
             key = site.workload.key
@@ -421,7 +423,7 @@ class Job:
         return tuple(self._row(task, count, rankings) for task, count in tasks)
 
     def _decisions(self, sites: Sites, rankings: Mapping[str, Ranking]) -> Iterator[str]:
-        """What was measured of the options of workloads with several, a line each, and which of them failed."""
+        """Yield a line for the options of each workload with several: latencies, and which of them failed."""
         for site in sites.several:
             rows = self.database.comparison(site.workload.key, self.target.key, OPTION)
             if rows and site.workload.key in rankings:

@@ -122,7 +122,7 @@ class Notebook(Progress):
         self._update(Screen.of(status))
 
     def finished(self, report: Report) -> None:
-        """The report takes the screen's place."""
+        """Put the report in the screen's place."""
         self._update(str(report))
 
     def _update(self, shown: Screen | str) -> None:

@@ -28,13 +28,13 @@ from autotune.tuning.whole_model import Options
 
 
 class RunStore(Protocol):
-    """Where runs are kept; the database is one."""
+    """The store of runs; the database is one."""
 
     def record(self, run: Run) -> bool:
         """Keep a run; False if this schedule was kept before."""
 
     def records(self, *, workload: str, target: str, space: str, after: int) -> list[Run]:
-        """The runs of a key that were stored after the row ``after``."""
+        """Return the runs of a key that were stored after the row ``after``."""
 
     def read_inside(self, key: Key, readings: Sequence[Reading], inside: str, job: str) -> None:
         """Keep what runs of a key took inside a model."""
@@ -52,7 +52,7 @@ class RunStore(Protocol):
 GENERATION = 8
 """Candidates of a workload that are read inside the model together, at most; those of other workloads beside them."""
 TOGETHER = 16
-"""Where few workloads are open, each may have more: so many in all, because starting a process takes as long as reading
+"""The total of candidates where few workloads are open: starting a process takes as long as measuring
 several."""
 PLANS = 3
 """Plans of the candidates read before that are read with them, in another process."""
@@ -61,7 +61,7 @@ _PROCESS_S, _VERSION_S = 1.5, 0.2
 _PROCESS = 20.0
 """A process takes as long as so many trials, on a busy machine too."""
 _COMPARING = least_processes(TOP) + 2
-"""What comes after the search takes as long as so many processes with the winners: schedules, then a few options."""
+"""The number of processes with the winners that follow the search: schedules, then a few options."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Turn:
 
     @staticmethod
     def of(task: Task, proposal: Proposal, origin: Origin) -> Turn:
-        """What a search has proposed."""
+        """Return the proposals of a search."""
         return Turn(task, proposal.config, proposal, origin)
 
 
@@ -100,7 +100,7 @@ class TuningLoop:
     plan_search: PlanSearch | None = None
     """Proposes whole plans, which are read beside the candidates."""
     warm_start: Callable[[Task], Sequence[Config]] = lambda task: ()
-    """What was found for workloads near that of a task: asked once, when it gets its first turn."""
+    """A function to the schedules of workloads near that of a task: asked once, when it gets its first turn."""
     job: str = ""
     batch: int = 8
     least: int = 0
@@ -236,7 +236,7 @@ class TuningLoop:
         return found
 
     def _tell_plans(self, plans: Sequence[PlanProposal], read: Found) -> None:
-        """Store what plans took as a whole, and tell the search of them."""
+        """Store the latencies of plans as a whole, and tell the search of them."""
         if self.plan_search is None or self.reader is None:
             return
         for number, plan in enumerate(plans):
@@ -255,14 +255,15 @@ class TuningLoop:
 
     @property
     def _most(self) -> int:
-        """How many candidates of a workload may wait."""
+        """Return the number of candidates of a workload that may wait."""
         if self.reader is None:
             return GENERATION
         several = TOGETHER // max(1, len(self.allocator.open_tasks))
         return min(max(GENERATION, several), self.reader.most - PLANS)
 
     def _enough(self) -> float:
-        """How many candidates must wait before they are read: half of those that may wait in all open tasks."""
+        """Return the number of candidates that must wait before they are measured: half of those that may
+        wait in all open tasks."""
         if self.reader is None:
             return 0.0
         return max(1.0, 0.5 * self._most * len(self.allocator.open_tasks))
@@ -302,8 +303,8 @@ class TuningLoop:
         return None
 
     def ask(self, building: Sequence[Turn] = ()) -> list[Turn]:
-        """The batch after that which is ``building``: first every task's default schedule, then what was left unread,
-        then proposals for one task; none when all that are open wait to be read."""
+        """Return the batch after that which is ``building``: first every task's default schedule, then what was left
+        unread, then proposals for one task; none when all that are open wait to be read."""
         count = int(min(self.batch, self.meter.trials_left - len(building)))
         seconds_left = self.meter.seconds_left - len(building) * self._pace_s
         if self._pace_s and seconds_left < count * self._pace_s:

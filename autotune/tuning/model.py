@@ -84,7 +84,7 @@ def subject_of(workload: Workload, target: Target, names: tuple[str, ...]) -> Su
 
 
 def _versions_at_once(nbytes: int) -> int:
-    """How many versions of a model with constants of so many bytes may be in a process."""
+    """Return the number of versions of a model with constants of so many bytes that may be in a process."""
     import psutil
 
     room = _MEMORY * psutil.virtual_memory().available / max(1, _COPIES * nbytes)
@@ -130,7 +130,7 @@ class MeasuredModel:
         out_of_time: Callable[[], bool],
         watch: Watch = UNWATCHED,
     ) -> list[Profile | None]:
-        """What versions took that take turns; None for one that failed."""
+        """Return the times of versions in an interleaved measurement; None for one that failed."""
         none: list[Profile | None] = [None] * len(versions)
         common = _Common(self._parts)
         divided: list[_Divided] = []
@@ -148,7 +148,7 @@ class MeasuredModel:
         return [*found, *none[len(found) :]]
 
     def plan(self) -> Plan:
-        """What a compilation would make of the model now; another job may work on the same one."""
+        """Return the plan that a compilation would make of the model now; another job may work on the same one."""
         workloads = distinct_workloads(self._parts)
         return plan_of(workloads, self._target, self._database, self._preference)
 
@@ -206,7 +206,7 @@ class _Divided:
 
 
 class _Common:
-    """What versions of a model have in common: made once for all of them."""
+    """The common part of versions of a model: made once for all of them."""
 
     def __init__(self, parts: Partition) -> None:
         self._parts = parts

@@ -134,7 +134,7 @@ def _train(
 
 
 def _standard(values: NDArray[Any]) -> NDArray[Any]:
-    """Zero mean and unit spread, so that two models can be added."""
+    """Return it with zero mean and unit spread, so that two models can be added."""
     spread = float(values.std())
     return (values - values.mean()) / spread if spread > 0 else values * 0.0
 

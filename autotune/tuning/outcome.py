@@ -1,4 +1,4 @@
-"""What measuring a candidate gave; the one place that decides its outcome."""
+"""Measurements of candidates; the one place that decides their outcome."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ MARGIN = 0.02
 PLAN_MARGIN = 0.01
 """The same of a whole plan, in the latency of the model: many small changes are worth making together."""
 ERROR_RATE = 0.05
-"""How often, at most, a site changes although no candidate is faster."""
+"""The error rate at which a site changes although no candidate is faster."""
 CONFIDENCE = 0.95
 
 Series = NDArray[np.float64]
@@ -84,7 +84,7 @@ def _median(ratios: Series) -> Ratio:
 
 
 def _at_most(successes: int, count: int) -> float:
-    """How likely so many heads, or fewer, are of ``count`` fair coins."""
+    """Return the probability that so many heads, or fewer, are of ``count`` fair coins."""
     from scipy.special import bdtr  # all of scipy.stats takes a second of processor time to import
 
     return float(bdtr(successes, count, 0.5))
@@ -97,7 +97,7 @@ def _sign_test(ratios: Series) -> float:
 
 
 def fastest(series: Sequence[Series | None], each: int = 1, margin: float = MARGIN) -> int:
-    """Which of several series, read taking turns, is the fastest; 0, the incumbent, unless one is surely faster.
+    """Return the fastest of several interleaved series; 0, the incumbent, unless one is significantly faster.
 
     ``each`` rounds are of one process. A candidate is, if the median of the processes' ratios is below
     1 - ``margin`` and the sign test rejects that the true one is 1: so the interval of a winner's :func:`ratio`
@@ -143,7 +143,7 @@ def hopeless(candidate: Series, incumbent: Series, each: int, losses: int, margi
 
 
 def least_processes(candidates: int, losses: int = 0) -> int:
-    """With fewer processes than these none of so many candidates can win that is slower in ``losses`` of them.
+    """Return the least processes with which one of so many candidates can win that is slower in ``losses`` of them.
 
     >>> least_processes(2), least_processes(2, losses=1), least_processes(2, losses=2)
     (7, 10, 13)

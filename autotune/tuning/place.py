@@ -39,7 +39,7 @@ _PROCESSES = 8
 _EACH = 3
 _ROUNDS = Rounds(most=_PROCESSES * _EACH, least=_PROCESSES * _EACH, processes=_PROCESSES, turn_ns=60e6)
 _PROMISE = 0.99
-"""What is expected to take more than this part of the incumbent's time is not measured."""
+"""The share of the incumbent's time above which, by expectation, a placement is not measured."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class MeasuredPlacement:
 
     @property
     def off(self) -> float | None:
-        """How much more than expected it took, as a part of what it took."""
+        """Return the excess over the expected time, as a part of what it took."""
         if self.measured_seconds is None:
             return None
         return 1.0 - self.expected_seconds / self.measured_seconds
@@ -69,7 +69,7 @@ class MeasuredPlacement:
 
 @dataclass(frozen=True)
 class PlacementReport:
-    """What a search found. ``accepted`` is the number of the measured placement that is used; 0 is the incumbent."""
+    """The result of a search. ``accepted`` is the number of the measured placement that is used; 0 is the incumbent."""
 
     model: str
     devices: tuple[str, ...]
@@ -83,7 +83,7 @@ class PlacementReport:
 
     @property
     def placement(self) -> dict[str, str]:
-        """What to compile with, as patterns and devices."""
+        """Return the patterns and devices to compile with."""
         return self.measured[self.accepted].placement
 
     def to_json(self) -> dict[str, Any]:
@@ -255,8 +255,8 @@ class _Job:
     def _chosen(
         self, found: Sequence[SearchedPlacement], costs: PlacementCosts
     ) -> list[tuple[Placing, float]]:
-        """What is measured, with the seconds that are expected of each: all on the first device, what the database has,
-        and what promises most."""
+        """Return the placements to measure, with the expected seconds of each: all on the first device, what the
+        database has, and what promises most."""
         scores = {each.placing: each.seconds for each in found if math.isfinite(each.seconds)}
         if not scores:
             requests = self.aim.in_flight or IN_FLIGHT
@@ -280,7 +280,7 @@ class _Job:
         return [*expected.items()]
 
     def _kept(self, costs: PlacementCosts) -> Placing | None:
-        """What the database has, if it is of this aim."""
+        """Return the database's placement, if it is of this objective."""
         if self.database is None:
             return None
         found = self.database.placement(self.key)
@@ -329,7 +329,7 @@ class _Job:
         placements: Sequence[dict[str, str]],
         programs: Sequence[DeviceProgram],
     ) -> tuple[tuple[MeasuredPlacement, ...], int]:
-        """Whole runs of all in turns, and which is used."""
+        """Measure whole runs of all, interleaved, and return which is used."""
         series, alone = self._series(placements, programs)
         accepted = fastest(series, _EACH, PLAN_MARGIN)
         incumbent = series[0]
@@ -354,7 +354,8 @@ class _Job:
     def _series(
         self, placements: Sequence[dict[str, str]], programs: Sequence[DeviceProgram]
     ) -> tuple[list[Series | None], Sequence[Series | None]]:
-        """What each takes with as many requests in flight as is asked for; and, of several, one after another."""
+        """Return the times of each with as many requests in flight as is asked for; and, of several, one
+        after another."""
         self.progress(f"measuring {len(programs)} in turns, all on {self.devices[0]} among them")
         versions = [
             program if placement != {"*": WITHOUT} else program.images[0]

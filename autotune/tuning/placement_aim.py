@@ -1,4 +1,4 @@
-"""What a placement is searched for: that one run takes as little as possible, or that as many requests as possible are
+"""The objective of a placement: that one run takes as little as possible, or that as many requests as possible are
 answered in a second."""
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _ALONE = 1e-3
 """Share of what a request takes alone, beside the time between answers: of two placements with the same bottleneck the
 one with less to do is better, and a search sees where that goes down."""
 _SUBMISSION = 0.05
-"""What a further submission has to gain. No part knows what its cut costs: what was fused across it, and caches that
-another core filled. Without this a search trades ever smaller pieces for promises of a percent: eleven parts of
+"""The required gain of a further submission. No part knows what its cut costs: what was fused across it, and caches
+that another core filled. Without this a search trades ever smaller pieces for promises of a percent: eleven parts of
 inception_v1 took a third longer than five, by estimates that differed by a thousandth."""
 
 
@@ -40,14 +40,14 @@ class PlacementAim:
         return hashlib.sha256(f"{placement_key} {self.in_flight} in flight".encode()).hexdigest()
 
     def seconds(self, costs: PlacementCosts, placing: Placing) -> float:
-        """What is expected of a placement: of a run, or from one answer to the next."""
+        """Return the expected seconds of a placement: of a run, or from one result to the next."""
         if not self.in_flight:
             return costs.seconds(placing)
         found = costs.throughput(placing, self.in_flight)
         return math.inf if found is None else found.period
 
     def score(self, costs: PlacementCosts, placing: Placing) -> float:
-        """What a search makes as small as possible."""
+        """Return the value that a search minimises."""
         if not self.in_flight:
             return costs.seconds(placing)
         found = costs.throughput(placing, self.in_flight)
@@ -56,7 +56,7 @@ class PlacementAim:
         return found.period * (1.0 + _SUBMISSION * found.submissions) + _ALONE * found.alone
 
     def starts(self, costs: PlacementCosts) -> list[Placing]:
-        """Where a search begins beside all of the model on each device."""
+        """Return the placements with which a search begins beside all of the model on each device."""
         return [staged(costs)] if self.in_flight else []
 
 

@@ -1,4 +1,4 @@
-"""Which placement a model has on some devices, by the database."""
+"""The placement of a model on some devices, by the database."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PlacementAnswer:
 
     @property
     def placement(self) -> Mapping[str, str]:
-        """What to compile with, as patterns and devices; nothing where no device has to be named."""
+        """Return the patterns and devices to compile with; nothing where no device has to be named."""
         placement = {"*": self.devices[0]} if self.found is None else self.found.placement
         return {} if placement == {"*": WITHOUT} else placement
 
@@ -61,8 +61,8 @@ class PlacementAnswer:
         return f"placement on {among}: on {used}, searched {_day(self.found)}, {gain}{changed}"
 
     def lines(self) -> list[str]:
-        """A line a placement that was searched, the oldest first: where it runs, and what it was expected to take and
-        took."""
+        """Return a line a placement that was searched, the oldest first: where it runs, and what it was expected to
+        take and took."""
         return [
             f"{_day(each)} on {', '.join(dict.fromkeys(each.placement.values()))}: "
             f"expected {nanoseconds(each.expected_ns)}, measured {nanoseconds(each.measured_ns)}"

@@ -1,4 +1,4 @@
-"""What placements of a model are expected to take, by what its dispatches took on each device.
+"""Expected costs of placements of a model, by the times of its dispatches on each device.
 
 A unit is what one dispatch computes: it is not torn apart, so that what is fused stays fused. A placement gives each
 unit a device. The graph is then cut as it would be to be compiled, and the makespan of its segments is the estimate.
@@ -84,7 +84,7 @@ class PlacementCosts:
         return throughput(self._tasks(placing, division), depth)
 
     def _tasks(self, placing: Placing, division: Division) -> list[Task]:
-        """What a request submits."""
+        """Return the tasks that a request submits."""
         numbers = {device.name: number for number, device in enumerate(self.devices)}
         unit_of = self._unit_of()
         floating, counted, durations = floating_values(division.graph), set[int](), list[float]()
@@ -130,8 +130,8 @@ class PlacementCosts:
         return found
 
     def placing(self, placement: Mapping[str, str]) -> Placing | None:
-        """The devices that a placement in patterns gives the units; None where it names a device that is not here, or
-        tears a unit apart."""
+        """Return the devices that a placement in patterns gives the units; None where it names a device that is not
+        here, or tears a unit apart."""
         names = [device.name for device in self.devices]
         if not {*placement.values()} <= {*names}:
             return None
@@ -161,7 +161,7 @@ class PlacementCosts:
 
     @property
     def memory(self) -> dict[str, DeviceMemory]:
-        """What may be used of the memory of each device."""
+        """Return the memory of each device that may be used."""
         return {device.name: DeviceMemory(device.memory_bytes, device.pool) for device in self.devices}
 
     def needs(self, placing: Placing, requests: int = IN_FLIGHT) -> dict[str, MemoryNeed]:
@@ -199,8 +199,8 @@ def measured_costs(
 
 
 def _bound(parts: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """The parts without what several of them name beside something else, such as a Concat of their results in place: it
-    goes where its operands are."""
+    """Return the parts without what several of them name beside something else, such as a Concat of their results in
+    place: it goes where its operands are."""
     times = Counter(name for part in dict.fromkeys(parts) for name in part)
     return [tuple(name for name in part if times[name] == 1) or part for part in parts]
 

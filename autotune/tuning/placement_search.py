@@ -102,7 +102,7 @@ class _Search:
         return [(units, device) for units in dict.fromkeys(self._groups()) for device in range(self.devices)]
 
     def _groups(self) -> Iterator[tuple[int, ...]]:
-        """What moves together: a unit, all of an operator, a first or last stage."""
+        """Yield the units that move together: a unit, all of an operator, a first or last stage."""
         count = len(self.ops)
         yield from ((unit,) for unit in range(count))
         for op in dict.fromkeys(self.ops):

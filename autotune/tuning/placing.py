@@ -48,7 +48,7 @@ def compile_anywhere(
     verify: bool = False,
     **options: Unpack[CompileOptions],
 ) -> tuple[Compilation | PlacedCompilation, str | None]:
-    """What :func:`autotune.tuning.api.compile_with_database` does, for several devices where any are named.
+    """Compile as :func:`autotune.tuning.api.compile_with_database` does, for several devices where any are named.
 
     ``devices`` are those that a placement was searched on: the database has it, else all of the model is on the first.
     Raises PlacementError for devices that contradict each other, are not there, or are named for nothing.
@@ -138,8 +138,8 @@ def by_database(
     *,
     require_hit: bool = False,
 ) -> tuple[Graph, PlacementAnswer]:
-    """The graph of a model without the devices that it names, and its placement on ``devices`` by a database, the
-    default one for None; a warning says that there is none.
+    """Return the graph of a model without the devices that it names, and its placement on ``devices`` by a database,
+    the default one for None; a warning says that there is none.
 
     Raises UsageError for devices that are not there and for a ``placement`` beside them, MissError with
     ``require_hit``.
@@ -160,7 +160,7 @@ def by_database(
 
 
 def where_it_runs(model: Model, shapes: Shapes | None, placement: PlacementMap | None) -> Affinities | None:
-    """Where the parts of a model run and why; None where no device is named. Raises PlacementError."""
+    """Return the devices of the parts of a model with reasons; None where no device is named. Raises PlacementError."""
     from autotune.compiler.dividing import imported
 
     graph: Graph = imported(model, shapes)
@@ -215,7 +215,7 @@ def _read(path: str) -> list[tuple[str, str]]:
 
 
 def target_of(info: DeviceInfo) -> Target:
-    """What to compile for on a device; raises PlacementError where there is no compiler for it."""
+    """Return the target to compile for on a device; raises PlacementError where there is no compiler for it."""
     if info.target is None:
         raise PlacementError(f"there is no compiler for device {info.name} ({info.description}) yet")
     return info.target

@@ -104,7 +104,7 @@ class PlanSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read without 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """Never needed: every part of a plan is in the relative search space."""
+        """Refuse: every part of a plan is in the relative search space."""
         raise UsageError(f"the plan sampler knows no parameter {param_name!r}")
 
 
@@ -160,7 +160,7 @@ class PlanSearch:
         return PlanProposal({key: option.name for key, option in options.items()}, schedules, trial)
 
     def tell(self, proposal: PlanProposal, plan: PlanReading | None) -> None:
-        """What a plan took; None if there was no time for it, or it crashed."""
+        """Record the latency of a plan; None if there was no time for it, or it crashed."""
         if plan is None:
             self._study.tell(proposal.trial, state=optuna.trial.TrialState.FAIL)
         else:

@@ -57,7 +57,7 @@ class TunedSchedule:
 
     @property
     def speedup(self) -> float | None:
-        """How many times faster than the default it is; None where that is not confirmed."""
+        """Return the speed-up over the default; None where that is not confirmed."""
         return None if reads_slower(self.report) else self.report.speedup
 
     @property
@@ -206,7 +206,7 @@ class ProgramAlone:
         self._seed = seed
 
     def rankings(self) -> dict[str, Ranking]:
-        """None: there is one way to compute it."""
+        """Return None: there is one way to compute it."""
         return {}
 
     def read(
@@ -216,7 +216,7 @@ class ProgramAlone:
         out_of_time: Callable[[], bool],
         watch: Watch = UNWATCHED,
     ) -> list[Profile | None]:
-        """What versions took that take turns; None for one that failed."""
+        """Return the times of versions in an interleaved measurement; None for one that failed."""
         with Turns(self._seed) as turns:
             turns.start(rounds.processes)
             for version in versions:

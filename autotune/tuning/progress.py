@@ -30,11 +30,11 @@ class JsonLines(Progress):
         print(json.dumps({"event": event, **fields}), file=self._out, flush=True)
 
     def preparing(self, note: str) -> None:
-        """What takes time before the job begins."""
+        """Report what takes time before the job begins."""
         self._say("preparing", note=note)
 
     def started(self, status: Status) -> None:
-        """Which job, and how many tasks."""
+        """Report the job, and the number of tasks."""
         tasks = [{"name": t.name, "workload": t.workload.key, "weight": t.weight} for t in status.tasks]
         self._say(
             "started",
@@ -48,7 +48,7 @@ class JsonLines(Progress):
         )
 
     def measured(self, status: Status, task: Task, run: Run) -> None:
-        """One run, after it was stored."""
+        """Report one run, after it was stored."""
         self._say(
             "measured",
             task=task.name,
@@ -62,11 +62,11 @@ class JsonLines(Progress):
         )
 
     def phase(self, status: Status) -> None:
-        """What comes next."""
+        """Report the next phase."""
         self._say("phase", **status.to_json())
 
     def finished(self, report: Report) -> None:
-        """The whole report."""
+        """Show the whole report."""
         self._say("finished", **report.to_json())
 
 
@@ -90,17 +90,17 @@ class PlainLines(Progress):
         print(printable(text), file=self._out, flush=True)
 
     def preparing(self, note: str) -> None:
-        """What takes time before the search."""
+        """Report what takes time before the search."""
         self._say(note)
 
     def started(self, status: Status) -> None:
-        """What is tuned, for what, into which database."""
+        """Report what is tuned, for what, into which database."""
         for line in headline(status):
             self._say(line)
         self._best_ns = status.best_ns
 
     def measured(self, status: Status, task: Task, run: Run) -> None:
-        """A line if this was worth one."""
+        """Print a line if this was worth one."""
         kind, best = run.outcome.value, status.best_ns
         if run.outcome is not Outcome.OK and kind not in self._failures:
             self._failures.add(kind)
@@ -115,14 +115,14 @@ class PlainLines(Progress):
             self._say(state_line(status))
 
     def phase(self, status: Status) -> None:
-        """What comes next."""
+        """Report the next phase."""
         text = f"{status.phase} after {status.meter.trials} trials{_note(status)}"
         if text != self._phase:
             self._phase = text
             self._say(text)
 
     def finished(self, report: Report) -> None:
-        """The whole report, or the end of it."""
+        """Show the whole report, or the end of it."""
         for line in summary(report) if self._brief else lines_of(report):
             self._say(line)
 
@@ -142,7 +142,7 @@ def state_line(status: Status) -> str:
 
 
 def gain_line(status: Status) -> str:
-    """What is confirmed, and what single readings promise beside it."""
+    """Return the confirmed speed-up, and what single measurements promise beside it."""
     many = counted(len(status.gains), "workload")
     known = "nothing confirmed" if status.confirmed is None else f"confirmed {status.confirmed} in {many}"
     readings = f"{nanoseconds(status.default_ns)} → {nanoseconds(status.best_ns)}"

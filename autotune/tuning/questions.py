@@ -1,4 +1,4 @@
-"""What a comparison decides: at each site, which of several candidates is the fastest."""
+"""The subject of a comparison: at each site, which of several candidates is the fastest."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Question:
-    """Which candidate is the fastest at a site, the incumbent first; ``failed`` are those that are not to be used.
+    """The candidates of a site, the incumbent first; ``failed`` are those that are not to be used.
 
     ``workload`` and ``target`` are keys; ``kind`` is that of the site, ``names`` are its dispatches, or empty for
     all that have the workload. ``same`` are candidates whose machine code is the incumbent's: they take no turns.
@@ -45,8 +45,8 @@ class Question:
     same: tuple[Comparison, ...] = ()
 
     def without(self, crashed: Mapping[int, str]) -> Question:
-        """The question without the candidates with these numbers, which crashed for these reasons; those of an option's
-        site are said to have failed."""
+        """Return the question without the candidates with these numbers, which crashed for these reasons; those of
+        an option's site are said to have failed."""
         left = tuple(c for number, c in enumerate(self.candidates) if number not in crashed)
         gone = [
             replace(self.candidates[number].row, message=crash_message(crashed[number]))
@@ -57,7 +57,7 @@ class Question:
 
 
 def schedules_of(task: Task, runs: Sequence[Run], code: Sequence[Built]) -> Question:
-    """Which of the runs is the fastest; one that cannot be built any more is not asked for."""
+    """Return the comparison of the runs; one that cannot be built any more is left out."""
     candidates, same = list[Choice](), list[Comparison]()
     for run, built in zip(runs, code, strict=True):
         row = Comparison(run.trace_key, task.key.space, run=run.id)

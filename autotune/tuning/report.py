@@ -1,4 +1,4 @@
-"""What a job achieved: latency before and after, per dispatch and for the whole model."""
+"""The result of a job: latency before and after, per dispatch and for the whole model."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Report:
 
     @property
     def speedup(self) -> float | None:
-        """How many times faster the whole model is; None where the interval does not exclude that nothing changed."""
+        """Return the speed-up of the whole model; None where the interval does not exclude that nothing changed."""
         return None if self.gain is None else self.gain.ratio.speedup
 
     def __str__(self) -> str:

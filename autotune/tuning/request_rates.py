@@ -1,4 +1,4 @@
-"""What requests take of their caller: read on chains of tiny steps, with caches as a model leaves them."""
+"""Costs of requests on their caller: measured on chains of tiny steps, with caches as a model leaves them."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ class RequestRates:
 
 
 def request_rates(devices: Mapping[str, Device], nbytes: int) -> tuple[RequestRates, float]:
-    """Rates of requests of one or two devices, and seconds a submission; ``nbytes`` are those that a run of the model
-    reads and writes, which the caller's caches hold instead of what it needs. Raises as compiling and submitting do.
+    """Return rates of requests of one or two devices, and seconds a submission; ``nbytes`` are those that a run of
+    the model reads and writes, which the caller's caches hold instead of what it needs. Raises as compiling and
+    submitting do.
 
     The time that submitting takes is a line over the number of submissions: two chains give it.
     """
@@ -68,7 +69,8 @@ def _read(
     devices: Mapping[str, Device],
     touched: np.ndarray[tuple[int], np.dtype[np.float64]],
 ) -> tuple[int, float, float]:
-    """How many submissions a request has, and the medians of what submitting them and the answer take."""
+    """Return the number of submissions of a request, and the medians of the time to submit them and to get
+    the result."""
     x = np.ones((1, _ELEMENTS), np.float32)
     submitting, answering = list[int](), list[int]()
     with PlacedModule(program, devices=devices) as module:

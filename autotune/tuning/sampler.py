@@ -113,7 +113,7 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Never needed: every knob is in the relative search space."""
+        """Refuse: every knob is in the relative search space."""
         raise UsageError(f"the guided sampler knows no parameter {param_name!r}")
 
     def _propose(self, study: Study) -> list[Config]:
@@ -154,15 +154,15 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         return np.argsort(-self._worth(pool), kind="stable")
 
     def _apart(self, pool: _Pool) -> NDArray[np.intp]:
-        """The same, but first a batch of the best that are not all alike, while no reading says what the scores are
-        wrong about: later, the best are found sooner among those that are."""
+        """Return the same, but first a batch of the best that are not all alike, while no reading says what the
+        scores are wrong about: later, the best are found sooner among those that are."""
         worth = self._worth(pool)
         order = np.argsort(-worth, kind="stable")
         apart = proposals.first(worth, pool.population.indexes, self._batch)
         return np.concatenate([apart, order[~np.isin(order, apart)]])
 
     def _worth(self, pool: _Pool) -> NDArray[Any]:
-        """What the candidates of a pool are worth, by their scores and what the batch aims at."""
+        """Return the worth of the candidates of a pool, by their scores and the objective of the batch."""
         scores = self._scorer.score(self._space, pool.population, pool.features)
         return self._aim.worth(pool.population, scores)
 
@@ -183,12 +183,12 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         return _Pool(Population.concatenate([pool.population, new]), features)
 
     def _is_near(self, pool: Population, best: Population) -> NDArray[np.bool_]:
-        """Which candidates are neighbours of the few best measured ones."""
+        """Return which candidates are neighbours of the few best measured ones."""
         near = self._space.neighbourhood(best.take(np.arange(min(len(best), 2))))
         return np.isin(pool.codes(), near.codes()) if len(near) else np.zeros(len(pool), np.bool_)
 
     def _aimed(self, done: list[FrozenTrial], objectives: int) -> Aim:
-        """What the next batch aims at, and all that was measured."""
+        """Return the objective of the next batch, and all that was measured."""
         weights = np.ones(1) if objectives == 1 else self._rng.dirichlet(np.ones(objectives))
         timed = [
             t for t in done if t.state == TrialState.COMPLETE and all(v <= 0 for v in t.constraints.values())

@@ -1,4 +1,4 @@
-"""Which sampler a search uses: ours, one of Optuna's by name, or a user's own."""
+"""Samplers of a search: ours, one of Optuna's by name, or a user's own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ study, whose sampler and storage are used."""
 
 
 def factory(sampler: SamplerLike, scorer: Scorer, batch: int, objectives: int = 1) -> SamplerFactory:
-    """What makes the sampler (or the study) of each search.
+    """Return a function that makes the sampler (or the study) of each search.
 
     Raises UsageError for an unknown name, for a study that does not minimise one value, and with several ``objectives``
     for a study and for a sampler of one value.
@@ -74,7 +74,7 @@ def _copied(sampler: BaseSampler) -> BaseSampler:
 
 
 def _made(make: Callable[..., BaseSampler], seed: int) -> BaseSampler:
-    """What a user's function or class makes; it gets the seed if it takes one."""
+    """Return the result of a user's function or class; it gets the seed if it takes one."""
     try:
         takes = inspect.signature(make).parameters
     except (TypeError, ValueError):

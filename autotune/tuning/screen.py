@@ -1,4 +1,4 @@
-"""What a running job looks like on a terminal of any size: its state first, then a row a task."""
+"""The screen of a running job on a terminal of any size: its state first, then a row a task."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Screen:
         return replace(self, elapsed_s=self.elapsed_s + gone, eta_s=left, seen=now)
 
     def lines(self, width: int, height: int, *, ascii_only: bool = False) -> list[Text]:
-        """At most ``height`` lines of at most ``width`` columns."""
+        """Return at most ``height`` lines of at most ``width`` columns."""
         more = "..." if ascii_only else "…"
         head = [*self._head(width, ascii_only=ascii_only), Text("")]
         room = height - len(head) - 1  # the header of the table takes one

@@ -39,7 +39,7 @@ class Proposal:
 
 
 def distribution(knob: Knob) -> optuna.distributions.BaseDistribution:
-    """An ordered knob is the index of its value, so that neighbours stay near; others are choices."""
+    """Return the distribution of a knob: an ordered one is the index of its value, so that neighbours stay near."""
     import optuna
 
     if knob.ordered:
@@ -110,7 +110,7 @@ class Search:
         return text in self._results or text in self._pending
 
     def add(self, config: Config, latency_ns: float | None, footprint: Footprint | None = None) -> None:
-        """A run that was measured before; None for one that failed."""
+        """Add a run that was measured before; None for one that failed."""
         import optuna
 
         if config in self:
@@ -137,7 +137,7 @@ class Search:
         return Proposal(config, trial)
 
     def ask(self, count: int) -> list[Proposal]:
-        """Up to ``count`` new, legal candidates; fewer only when the space is exhausted."""
+        """Propose up to ``count`` new, legal candidates; fewer only when the space is exhausted."""
         proposals = []
         for _ in range(count):
             proposal = self._ask_one()
@@ -166,12 +166,12 @@ class Search:
         return None if config_or_none is None else self.suggest(config_or_none)
 
     def _unseen(self) -> Config | None:
-        """Any legal candidate that was not proposed yet."""
+        """Return any legal candidate that was not proposed yet."""
         population: Population = self.space.population(self._rng, len(self._results) + 64)
         return next((c for c in population if c not in self), None)
 
     def tell(self, proposal: Proposal, latency_ns: float | None, footprint: Footprint | None = None) -> None:
-        """How a proposal ended; None for failed."""
+        """Record the result of a proposal; None for failed."""
         text = config_to_json(proposal.config)
         self._pending.discard(text)
         self._results[text] = latency_ns, footprint

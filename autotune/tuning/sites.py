@@ -16,7 +16,7 @@ RULED_OUT = 1.5
 LOSING, KEPT = 1.15, 2
 """The same by a comparison inside the model, and the most options of a site that get turns after one."""
 UNUSED, BETTER = 0.25, 0.95
-"""What a gain counts in an option that is not used, until it seems to take less than this part of the one that is: it
+"""The weight of a gain in an option that is not used, until it seems to take less than this part of the one that is: it
 changes the model only if the option wins, and options that are left are often twins of the one in use."""
 
 
@@ -60,7 +60,7 @@ class Sites:
 
     @property
     def dispatches(self) -> int:
-        """How many dispatches the model has with all computed directly."""
+        """Return the number of dispatches of the model with all computed directly."""
         return sum(len(site.names) for site in self.all)
 
     def total(self, latency: Callable[[Task], float]) -> float:
@@ -121,7 +121,8 @@ class Sites:
         return used.name != option.name and self.latency(option) >= BETTER * self.latency(used)
 
     def uses(self, options: Mapping[str, Option]) -> dict[str, int]:
-        """How often the model executes a workload, by key, with ``options`` (by workload key; else the default)."""
+        """Return the number of executions of a workload, by key, with ``options`` (by workload key; else
+        the default)."""
         found = Counter[str]()
         for site in self.all:
             for region in options.get(site.workload.key, site.default).regions:

@@ -18,7 +18,7 @@ from autotune.tuning.task import Task
 
 @dataclass
 class Status:
-    """What a job is doing. ``recalled`` counts runs that the database had before this session."""
+    """The state of a job. ``recalled`` counts runs that the database had before this session."""
 
     model: str
     database: str
@@ -31,7 +31,7 @@ class Status:
     recalled: int = 0
     phase: str = "search"
     note: str = ""
-    """What the phase does right now."""
+    """The present work of the phase."""
     session_trials: int = 0
     near_trials: int = 0
     """Those of this session that were found for near workloads."""
@@ -40,9 +40,9 @@ class Status:
     """One message of each kind of failure, the newest."""
 
     gains: Mapping[str, str] = field(default_factory=dict)
-    """What was confirmed inside the model, by workload key."""
+    """The confirmed speed-ups inside the model, by workload key."""
     confirmed: Ratio | None = None
-    """What these make of the sum over the dispatches; None while there are none."""
+    """Their effect on the sum over the dispatches; None while there are none."""
 
     def confirm(self, rows: Sequence[DispatchRow]) -> None:
         """Take the newest comparisons into account; ``rows`` are what a compilation would use now."""
@@ -111,7 +111,7 @@ class Status:
 
 
 def headline(status: Status) -> list[str]:
-    """What is tuned, for what, into which database."""
+    """Return the subject, target and database of tuning."""
     dispatches, ways = status.sites.dispatches, len(status.sites.several)
     more = f" ({ways} with several algorithms)" if ways else ""
     lines = [
@@ -128,7 +128,7 @@ def headline(status: Status) -> list[str]:
 
 
 def share_done(meter: Meter) -> float:
-    """How much of the budget is used, from 0 to 1."""
+    """Return the used share of the budget, from 0 to 1."""
     budget = meter.budget
     shares = [meter.trials / budget.trials if budget.trials else 0.0]
     if budget.limit_s:
@@ -140,19 +140,19 @@ class Progress:
     """Shows a job while it runs: subclasses override what they show, nothing is shown of the rest."""
 
     def preparing(self, note: str) -> None:
-        """What takes time before the job begins."""
+        """Note what takes time before the job begins."""
 
     def started(self, status: Status) -> None:
-        """The job begins or goes on."""
+        """Note that the job begins or goes on."""
 
     def measured(self, status: Status, task: Task, run: Run) -> None:
-        """One run was measured and stored."""
+        """Note that one run was measured and stored."""
 
     def phase(self, status: Status) -> None:
-        """``status.phase`` or its note has changed."""
+        """Note that ``status.phase`` or its note has changed."""
 
     def finished(self, report: Report) -> None:
-        """The job ended or was stopped."""
+        """Note that the job ended or was stopped."""
 
     def close(self) -> None:
         """Give the terminal back; also after an error, and a second time."""

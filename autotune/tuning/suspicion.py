@@ -35,7 +35,7 @@ class Suspicion:
     _left_out: str = ""
 
     def take(self, run: Run, measurement: Measurement) -> list[Run]:
-        """The runs that may be stored now; raises MeasureError when it is the machine."""
+        """Return the runs that may be stored now; raises MeasureError when it is the machine."""
         self.tried += 1
         default = run.origin is Origin.DEFAULT
         self.defaults -= default
@@ -48,12 +48,13 @@ class Suspicion:
         return [*self._cleared(), run]
 
     def leave_out(self, reason: str, *, default: bool) -> None:
-        """A workload whose candidates cannot be checked; ``default``: its default schedule was not tried yet."""
+        """Leave out a workload whose candidates cannot be checked; ``default``: its default schedule was
+        not tried yet."""
         self.defaults -= default
         self._left_out = reason
 
     def rest(self) -> list[Run]:
-        """What was held back, at the end; raises MeasureError when nothing has worked."""
+        """Return the runs that were held back, at the end; raises MeasureError when nothing has worked."""
         if self.proven or self.worked:
             return self._release()
         if self.tried:
@@ -78,7 +79,7 @@ class Suspicion:
             raise MeasureError(self._nothing(what, run, measurement.details))
 
     def _cleared(self) -> list[Run]:
-        """What was held back, once the machine is above suspicion."""
+        """Return the runs that were held back, once the machine is above suspicion."""
         return self._release() if self.defaults <= 0 and self.worked else []
 
     def _release(self) -> list[Run]:

@@ -58,12 +58,12 @@ class Task:
     most: int | None = None
     """No more runs than this, those of earlier jobs included; None for no limit."""
     floor_ns: float = 0.0
-    """What no schedule undercuts."""
+    """The latency that no schedule undercuts."""
     alone: bool = True
     """There is no model to read candidates inside: they count by what they take alone."""
     known: dict[str, Measurement] = field(default_factory=dict)
     footprints: dict[str, Footprint] = field(default_factory=dict)
-    """What code of schedules takes beside time, by trace key, as far as it is known."""
+    """The footprints of schedules, by trace key, as far as they are known."""
     codes: dict[str, str] = field(default_factory=dict)
     """The first schedule that gave some machine code, by the key of the code: its readings are those of all others."""
     inside: dict[str, Estimate] = field(default_factory=dict)
@@ -77,11 +77,11 @@ class Task:
     built: dict[str, Built] = field(default_factory=dict)
     """Code of the default and of the fastest candidates by trace key, so that it is not built again."""
     left: list[Config] = field(default_factory=list)
-    """What an earlier session has checked but not read inside the model."""
+    """The runs that an earlier session has checked but not measured inside the model."""
     near: list[Config] | None = None
-    """What was found for near workloads and is still to be tried; None until somebody has looked."""
+    """The schedules of near workloads that are still to be tried; None until somebody has looked."""
     tried_near: int = 0
-    """How many runs of this kind there are, those of earlier sessions included."""
+    """The number of runs of this kind, those of earlier sessions included."""
 
     @property
     def name(self) -> str:
@@ -91,12 +91,12 @@ class Task:
 
     @property
     def weight(self) -> int:
-        """How often the model executes this workload."""
+        """Return the number of executions of this workload in the model."""
         return len(self.names)
 
     @property
     def key(self) -> Key:
-        """What its runs are stored under."""
+        """Return the key under which its runs are stored."""
         return Key(self.workload.key, self.space.target.key, self.space.key)
 
     @property
@@ -111,7 +111,7 @@ class Task:
 
     @property
     def room(self) -> float:
-        """How many runs it may still have."""
+        """Return the number of runs that it may still have."""
         return float("inf") if self.most is None else max(0, self.most - len(self.curve))
 
     @property
@@ -136,7 +136,7 @@ class Task:
         return runs > PLATEAU and self.best_ns > (1 - _NOISE) * self.curve[-1 - PLATEAU]
 
     def candidate(self, config: Config) -> Candidate:
-        """What the measurer needs to know; the steps themselves where only this process can tell them."""
+        """Return the candidate for the measurer; the steps themselves where only this process can tell them."""
         made = Candidate(self.workload.text, self.space.target.to_json(), config, self.seed)
         if self.space.sketch is None:
             return made
@@ -161,8 +161,8 @@ class Task:
         return measurement.latency_ns > DISCARDED * self.default_alone_ns
 
     def score_ns(self, trace_key: str) -> float:
-        """The latency of a run as far as it is known: inside the model, else no better than the default; infinite
-        for a failure."""
+        """Return the latency of a run as far as it is known: inside the model, else no better than the default;
+        infinite for a failure."""
         found, alone = self.known[trace_key], self.default_alone_ns
         if self.alone or not found.latency or alone == math.inf or self.default_ns is None:
             return found.latency_ns
@@ -170,14 +170,14 @@ class Task:
         return self.default_ns * (estimate.ratio if estimate else max(1.0, found.latency_ns / alone))
 
     def leaders(self, count: int) -> list[str]:
-        """The fastest runs inside the model, fastest first, as far as they seem faster than the default."""
+        """Return the fastest runs inside the model, fastest first, as far as they seem faster than the default."""
         works = {trace for trace, found in self.known.items() if found.latency} - {self.default_trace}
         found = {t: e.ratio for t, e in self.inside.items() if e.ratio < 1 and t in works}
         return sorted(found, key=found.__getitem__)[:count]
 
     def refused(self, built: Built, origin: Origin) -> Measurement | None:
-        """What becomes of a candidate that takes more than its share of scratch memory, whatever its latency; the
-        default may, where nothing takes less."""
+        """Return the measurement of a candidate that takes more than its share of scratch memory, whatever its
+        latency; the default may, where nothing takes less."""
         from cost_models.machine import Machine
         from cost_models.terms.memory import most_scratch
 
@@ -213,15 +213,15 @@ class Task:
             self.default_ns = readings[-1].default_ns
 
     def crashed_inside(self, traces: Mapping[str, str]) -> None:
-        """Candidates that worked alone have ended their process inside the model, for these reasons: they have
-        failed."""
+        """Note that candidates that worked in isolation have ended their process inside the model, for these
+        reasons: they have failed."""
         for trace, reason in traces.items():
             self.known[trace] = Measurement(Outcome.CRASHED, message=crash_message(reason))
             self.built.pop(trace, None)
 
     @property
     def crashes(self) -> list[str]:
-        """How candidates that worked alone have ended their process inside the model."""
+        """Return the reasons why candidates that worked in isolation have ended their process inside the model."""
         return [m.message for m in self.known.values() if m.message.startswith(CRASHED_INSIDE)]
 
     def tell(self, proposal: Proposal, trace_key: str) -> None:
@@ -236,7 +236,7 @@ class Task:
         self.search.tell(proposal, ns if ns < math.inf else None, self.footprints.get(trace_key))
 
     def keep_default(self, built: Built) -> None:
-        """The code of the default schedule, where an earlier session measured it."""
+        """Store the code of the default schedule, where an earlier session measured it."""
         self.default_trace = built.trace_key
         self.built[built.trace_key] = built
         known = self.known.get(built.trace_key)

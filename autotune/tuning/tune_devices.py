@@ -42,7 +42,7 @@ Tuned: TypeAlias = Callable[[Target, Budget], Report]
 
 @dataclass(frozen=True)
 class DevicesReport:
-    """What each search found, in order; ``stopped`` where one was stopped early."""
+    """The result of each search, in order; ``stopped`` where one was stopped early."""
 
     tuned: tuple[Report, ...] = ()
     placed: tuple[PlacementReport, ...] = ()

@@ -41,7 +41,7 @@ _AHEAD = 8
 
 @dataclass(frozen=True)
 class Rounds:
-    """How often versions take turns: up to ``most`` rounds, fewer when time is up, but ``least`` or none.
+    """The number of interleaved rounds: up to ``most``, fewer when time is up, but ``least`` or none.
 
     ``processes``: in so many fresh ones, each time in another order: where arrays happen to lie makes a few percent.
     A turn fills about ``turn_ns``. The first version has a turn at the beginning of a round and after each ``every``
@@ -121,7 +121,7 @@ class FreshProcesses:
         return bool(self._current)
 
     def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
-        """What the process in use answers; raises Died."""
+        """Return the answer of the process in use; raises Died."""
         return self._workers.call(self._current, request, limit_s, str(request["do"]))
 
     def end(self) -> None:
@@ -171,7 +171,7 @@ class Turns:
         self._processes.start(processes)
 
     def add(self, version: ModuleImage | DeviceProgram, in_flight: int = 0) -> None:
-        """One more version; one of several devices can be timed as a whole only.
+        """Add one more version; one of several devices can be timed as a whole only.
 
         With so many requests ``in_flight`` its times are those from one answer to the next. Raises ArtifactError,
         OSError.
@@ -256,7 +256,7 @@ class Turns:
         return self._arrays(taken) if enough else [None] * len(self._paths)
 
     def _arrays(self, taken: Mapping[int, list[NDArray[np.float64]]]) -> list[Readings | None]:
-        """What each version took, as far as it was read."""
+        """Return the latencies of each version, as far as they were measured."""
         numbers = range(len(self._paths))
         return [np.asarray(taken[n], np.float64) if n in taken else None for n in numbers]
 

@@ -47,7 +47,7 @@ def problems_of(database: Database) -> list[str]:
 
 @contextmanager
 def sound_pack(path: Path, key: Path | None = None) -> Iterator[Database]:
-    """What is in a pack, as a temporary database; with a public key, only if its owner signed it.
+    """Yield the contents of a pack, as a temporary database; with a public key, only if its owner signed it.
 
     Raises PackError for a damaged file, and for one in which :func:`problems_of` finds anything.
     """

@@ -1,4 +1,4 @@
-"""What a search begins with: what was found for the nearest workloads, as it is in the space that is searched.
+"""The start of a search: schedules of the nearest workloads, as they are in the space that is searched.
 
 The nearest are the workload itself on compatible targets (other threads, cores, caches), then workloads of the same
 structure in other sizes, then those of the same kind. A schedule for other instructions is never one of them
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from search_spaces.space import Space
 
     class NearStore(Protocol):
-        """Where near workloads are looked up; the database is one."""
+        """The store in which near workloads are looked up; the database is one."""
 
         def near(
             self, workload: WorkloadRow, target: Target, space_key: str, *, with_kin: bool
         ) -> list[Neighbour]:
-            """What is near a key without being it, the nearest first."""
+            """Return the near matches of a key, the nearest first."""
 
         def leaders(self, key: Key, count: int) -> list[tuple[Run, float]]:
-            """The runs of a key that were fastest inside models, with their latencies over the default's."""
+            """Return the runs of a key that were fastest inside models, with their latencies over the default's."""
 
     class Known(Protocol):
-        """What was proposed before; a search is one."""
+        """The record of earlier proposals; a search is one."""
 
         def __contains__(self, config: Config) -> bool:
             """Return whether a configuration was."""
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 TRIALS = 4
 """So many trials of a workload are of what was found elsewhere, at most."""
 FASTER = 0.97
-"""What took more than this part of the default's latency there is not tried."""
+"""The share of the default's latency there above which a schedule is not tried."""
 _SOURCES, _RUNS = 4, 8
 """So many of the nearest workloads that have something faster are drawn on, and so many runs of each."""
 _SEARCHED = 16
@@ -75,7 +75,7 @@ def proposals(
 
 
 def _found(space: Space, store: NearStore) -> Iterator[tuple[Run, float]]:
-    """What was faster than the default for the nearest workloads, with its ratio."""
+    """Yield the runs that were faster than the default for the nearest workloads, with their ratios."""
     asked = WorkloadRow.of(space.workload)
     sources = 0
     for source in store.near(asked, space.target, space.key, with_kin=True):

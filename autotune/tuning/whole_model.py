@@ -33,14 +33,14 @@ class Version:
 
 @dataclass(frozen=True)
 class Profile:
-    """What a version took: ``ns`` [rounds, dispatches], and the name and workload key of each dispatch."""
+    """The times of a version: ``ns`` [rounds, dispatches], and the name and workload key of each dispatch."""
 
     dispatches: Sequence[tuple[str, str]]
     ns: Readings
 
     def series(self, workload: str, names: Sequence[str] = ()) -> Series:
-        """Nanoseconds a round of a dispatch: the mean over those called ``names``, each with all of its steps, or
-        over those that have the workload."""
+        """Return nanoseconds a round of a dispatch: the mean over those called ``names``, each with all of its
+        steps, or over those that have the workload."""
         mine = [
             number
             for number, (name, key) in enumerate(self.dispatches)
@@ -59,7 +59,7 @@ def _none_settled(profiles: Sequence[Profile | None]) -> Collection[int]:
 
 
 def _not_told(version: int, reason: str) -> None:
-    """Nobody asked."""
+    """Tell nobody."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class WholeModel(Protocol):
     nbytes: int
     """Of its constants."""
     most: int
-    """How many versions of it there is memory for at once."""
+    """The number of versions of it for which there is memory at once."""
 
     def rankings(self) -> Mapping[str, Ranking]:
         """Return the options of workloads with several, by workload key: the first of each is what a

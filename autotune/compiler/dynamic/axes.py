@@ -40,7 +40,7 @@ def regrouped(axes: Axes, shape: Sequence[int], sizes: Sizes) -> Axes:
 
 
 def coordinates(of: Axis, symbol: str, sizes: Sizes) -> Array:
-    """Of each index along an axis, int64 [extent], its coordinate along a symbolic factor that the axis has once."""
+    """Return the coordinate of each index, int64 [extent], along a symbolic factor that the axis has once."""
     shape = [size_of(factor, sizes) for factor in of]
     found: Array = np.indices(shape)[of.index(symbol)].reshape(-1)
     return found.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Which sizes a model of open ones is compiled for: buckets, each of which answers requests of up to its sizes."""
+"""Shape buckets of a model with dynamic shapes: each serves requests of up to its sizes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class SizeRange:
 
     @classmethod
     def parse(cls, text: str, what: str = "") -> SizeRange:
-        """``8`` is one size, ``1..32`` has the powers of two as buckets, ``1..32:4,32`` has those. Raises UsageError.
+        """Parse a range: ``8`` is one size, ``1..32`` has the powers of two as buckets, ``1..32:4,32`` has
+        those. Raises UsageError.
 
         >>> SizeRange.parse("1..20").buckets
         (1, 2, 4, 8, 16, 20)

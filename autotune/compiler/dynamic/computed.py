@@ -69,7 +69,7 @@ _LINEAR = (
     "Transpose",
     "Unsqueeze",
 )
-"""What makes linear functions of linear ones, where places do not depend on sizes."""
+"""Operators that make linear functions of linear ones, where places do not depend on sizes."""
 
 
 def as_sum(observed: Observed, value: str) -> Factor | None:

@@ -18,7 +18,7 @@ from autotune.runtime.axes import Axes, Axis, Factor, axis, extent, extents, is_
 
 
 def concat(case: Case) -> Effect:
-    """What stands behind a part that grows begins where the request's part ends."""
+    """Concatenate: the part behind one that grows begins where the request's part ends."""
     place = int_attr(case.node.attrs, "axis") % len(case.axes(0))
     found = list(case.axes(0))
     for axes in case.operands[1:]:
@@ -37,7 +37,7 @@ def concat(case: Case) -> Effect:
     count = extent(found[place], case.sizes)
 
     def write_one_behind(writer: Writer, inputs: Sequence[str]) -> None:
-        """All places of the cache, and one more: nothing is moved."""
+        """Append one element to all places of the cache: nothing is moved."""
         past, new = inputs
         zero = writer.constant("fill", np.zeros((), writer.types[past].dtype))
         within = writer.node("Less", (writer.number(count - 1), writer.size(end)), "is_within")
@@ -129,7 +129,7 @@ def cut(case: Case) -> Effect:
 
 
 def _check_least(case: Case, place: int, start: Factor, result: Axis) -> None:
-    """At the least sizes too there must be as much as is taken."""
+    """Check that at the least sizes too there is as much as is taken."""
     sizes = case.observed.least
     if isinstance(start, int) and extent(case.axes(0)[place], sizes) < start + extent(result, sizes):
         raise case.refuse(
@@ -166,7 +166,7 @@ def _slice_of(node: Node | None, place: int) -> tuple[int, int]:
 
 
 def triangle(case: Case) -> Effect:
-    """Rows and columns are counted from the front, from a diagonal that may depend on sizes."""
+    """Mask a triangle: rows and columns are counted from the front, from a diagonal that may depend on sizes."""
     node = case.node
     diagonal = case.observed.fitted(node, lambda n: int_attr(n.attrs, "k") if n is not None else 0)
     if isinstance(diagonal, int):
@@ -241,7 +241,7 @@ def gather_nd(case: Case) -> Effect:
 
 
 def _check_found(case: Case, indices: Array, along: Axis, axes: Axes) -> None:
-    """Indices must be within an axis at the least sizes too, as far as these have them."""
+    """Check that indices are within an axis at the least sizes too, as far as these have them."""
     least = case.observed.least
     own = indices[tuple(map(slice, extents(axes, least)))]
     if own.size and own.max() >= extent(along, least):

@@ -1,4 +1,4 @@
-"""Which axes of a model's values grow with which symbols: found by importing the model at other sizes of each."""
+"""Axes of a model's values that grow with symbols: found by importing the model at other sizes of each."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Observed:
         return self.traced.types[value]
 
     def check(self) -> None:
-        """The same nodes at every size. Raises PaddingError that says what differs."""
+        """Check that there are the same nodes at every size. Raises PaddingError that says what differs."""
         for twin in self.twins:
             other, where = (
                 twin.traced.graph,
@@ -155,7 +155,7 @@ class Observed:
         return [twin.producers[node.outputs[0]].attrs for twin in self.twins]
 
     def check_axes(self, value: str, axes: Axes) -> None:
-        """Axes must give the shape that the value has at each size: else a rule is wrong."""
+        """Check that axes give the shape that the value has at each size: else a rule is wrong."""
         for sizes, traced in [
             (self.sizes, self.traced),
             *(({**self.sizes, twin.symbol: twin.size}, twin.traced) for twin in self.twins),
@@ -173,7 +173,7 @@ def _check_twins(node: Node, twin: Node, where: str) -> None:
 
 
 def _coordinates(indices: Array, along: Axis, sizes: Sizes) -> Array | None:
-    """Of each index, its coordinates along the factors of an axis; None where one is not in it."""
+    """Return the coordinates of each index along the factors of an axis; None where one is not in it."""
     if indices.size and not 0 <= indices.min() <= indices.max() < extent(along, sizes):
         return None
     return np.stack(np.unravel_index(indices, [size_of(factor, sizes) for factor in along]))

@@ -96,7 +96,7 @@ class _Padding:
                 self.writer.zeros[value] = effect.zeros
 
     def _define(self, value: str) -> None:
-        """Axes of a value; a constant that depends on sizes is computed first."""
+        """Define the axes of a value; a constant that depends on sizes is computed first."""
         if value in self.axes:
             return
         axes = self.observed.constant_axes(value)
@@ -133,7 +133,7 @@ class _Padding:
             ) from error
 
     def _mean(self, node: Node, value: str, effect: Effect) -> None:
-        """A sum over what was masked, divided by how many places the request has."""
+        """Divide a sum over what was masked by the number of places of the request."""
         writer = self.writer
         factors = [factor for place in effect.mean_over for factor in self.axes[node.inputs[0]][place]]
         dtype = writer.types[value].dtype

@@ -1,4 +1,4 @@
-"""What each operator makes of axes with padding: where its results have it, and which operands must be masked first.
+"""Effects of operators on axes with padding: where results have it, and which operands must be masked first.
 
 A result is right at every place that a request has. Beyond, it may be anything, NaN too: so what sums or compares
 along such an axis reads its operand through a mask, and what looks elsewhere than at its own place is refused.
@@ -21,7 +21,7 @@ Rule: TypeAlias = Callable[[Case], Effect]
 
 
 def effect_of(case: Case) -> Effect:
-    """What a node does to padding. Raises PaddingError where its result would depend on it."""
+    """Return the effect of a node on padding. Raises PaddingError where its result would depend on it."""
     node = case.node
     if node.op in _RULES:
         return _RULES[node.op](case)
@@ -77,7 +77,7 @@ def _transpose(case: Case) -> Effect:
 
 
 def _zeros(case: Case) -> frozenset[Factor]:
-    """What only moves elements leaves zeros at padding."""
+    """Return the factors whose padding is zeros: operators that only move elements leave zeros there."""
     return case.writer.zeros.get(case.node.inputs[0], frozenset())
 
 
@@ -154,7 +154,7 @@ def _layer_norm(case: Case) -> Effect:
 
 
 def _leading_axis(case: Case) -> Effect:
-    """The first operand and the results have the batch as their first axis, and what is done to each is the same."""
+    """Check that the first operand and the results have the batch as their first axis, treated alike for each."""
     axes = case.axes(0)
     case.require_plain(0, range(1, len(axes)), "looks beyond single places")
     for index, other in enumerate(case.operands[1:], 1):

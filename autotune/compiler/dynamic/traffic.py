@@ -1,4 +1,4 @@
-"""Which sizes requests have, and how often: from a file, to choose buckets by and to weigh them."""
+"""Sizes of requests with their frequencies: from a file, to choose buckets by and to weigh them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_LINES = 1 << 20
 
 @dataclass(frozen=True)
 class Traffic:
-    """How many requests had which sizes."""
+    """The number of requests by their sizes."""
 
     requests: tuple[tuple[Mapping[str, int], int], ...]
     where: str = "the traffic"
@@ -52,7 +52,7 @@ class Traffic:
         }
 
     def weights(self, ranges: Mapping[str, SizeRange]) -> Counter[tuple[int, ...]]:
-        """How many requests take each bucket, by its sizes in the order of the ranges."""
+        """Return the number of requests that take each bucket, by its sizes in the order of the ranges."""
         found: Counter[tuple[int, ...]] = Counter()
         for sizes, count in self.requests:
             found[tuple(min(b for b in each.buckets if b >= sizes[s]) for s, each in ranges.items())] += count
@@ -78,7 +78,7 @@ class Traffic:
 
 
 def least_padding(counts: Mapping[int, int], most: int) -> tuple[int, ...]:
-    """At most so many buckets, the largest size among them, for which the sizes of requests grow least in all.
+    """Choose at most so many buckets, the largest size among them, for which the sizes of requests grow least in all.
 
     Segments of the ascending sizes by dynamic programming: each is served by its largest.
 

@@ -28,7 +28,7 @@ _SHOWN = 5
 
 
 class Storage(Protocol):
-    """Where a device's blocks come from."""
+    """The source of a device's blocks."""
 
     def allocate(self, nbytes: int) -> Any:
         """Return a block; raises MemoryError, BuildError or DeviceMemoryError where there is none."""
@@ -185,7 +185,7 @@ class Allocator:
 
     @property
     def statistics(self) -> Statistics:
-        """What is in use now, and was at most."""
+        """Return the bytes in use now, and at most."""
         with self._lock:
             self._collect()
             return Statistics(
@@ -266,7 +266,7 @@ class Allocator:
         )
 
     def _held(self) -> str:
-        """Who holds what, the most first; the lock is held."""
+        """Return the holders of memory, the largest first; the lock is held."""
         sums: dict[str, int] = {}
         for label, nbytes in self._holders.values():
             sums[label] = sums.get(label, 0) + nbytes

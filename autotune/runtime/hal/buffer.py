@@ -61,11 +61,11 @@ class Allocation:
         self._settle()
 
     def retain(self) -> None:
-        """A submission uses it."""
+        """Count a submission that uses it."""
         self._users.append(None)
 
     def release(self) -> None:
-        """That submission is over."""
+        """Count a submission that is over."""
         self._users.pop()
         if self._freed:
             self._settle()
@@ -104,7 +104,7 @@ class Buffer:
         return Buffer(self.allocation, self.offset + offset, nbytes)
 
     def host(self) -> NDArray[np.uint8]:
-        """Its bytes, without a copy; the caller sees to it that no submission writes them meanwhile.
+        """Return its bytes, without a copy; the caller sees to it that no submission writes them meanwhile.
 
         The array keeps the memory, unless that is freed explicitly.
 

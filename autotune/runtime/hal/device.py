@@ -30,7 +30,7 @@ _PINNED_SHARE = 4
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """What is known of a device without opening it; sizes in bytes.
+    """The facts of a device that need no opening; sizes in bytes.
 
     ``space`` is its memory space: devices of one space use each other's buffers without a copy. ``cores`` are workers
     of a CPU device or compute units; ``core_ids`` on which cores of this machine it runs, if it has no processors
@@ -50,7 +50,8 @@ class DeviceInfo:
 
     @cached_property
     def target(self) -> Target | None:
-        """What to compile for it; None where nothing can be. A model that is compiled already runs without it."""
+        """Return the target to compile for it; None where nothing can be. A model that is compiled already
+        runs without it."""
         return None if self.find_target is None else self.find_target()
 
 

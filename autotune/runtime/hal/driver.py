@@ -1,4 +1,4 @@
-"""Which devices there are, by driver and name: ``cpu``, ``cpu:0``, ..."""
+"""The devices that there are, by driver and name: ``cpu``, ``cpu:0``, ..."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class Driver(Protocol):
     name: str
 
     def devices(self) -> Sequence[DeviceInfo]:
-        """What there is; raises MissingExtraError without the package that it needs, DeviceError where that fails."""
+        """Return the devices; raises MissingExtraError without the package that it needs, DeviceError
+        where that fails."""
 
     def open(self, name: str) -> Device | None:
         """Return a device by its name or a description that this driver understands; None where it is
@@ -81,7 +82,7 @@ def _found(name: str) -> tuple[Sequence[DeviceInfo], str]:
 
 
 def _lose_all() -> None:
-    """In the child of a fork the devices' threads do not exist."""
+    """Lose all devices in the child of a fork, where their threads do not exist."""
     for device in _opened.values():
         device.lose(
             DeviceLostError(f"{device.name} was opened before this process was forked: open it again")

@@ -1,4 +1,5 @@
-"""What a driver writes for its devices, and what all drivers share: commands one by one, copies between devices."""
+"""The interface that a driver implements, and the common part of drivers: commands one by one, copies
+between devices."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ class Engine(Storage, Protocol):
         """Return code that is ready to run: the handle of an executable. Raises BuildError."""
 
     def prepare(self, commands: Sequence[Command], slots: int) -> Any:
-        """What :meth:`run` needs of recorded commands; made once for all submissions of them."""
+        """Prepare recorded commands for :meth:`run`, once for all submissions of them."""
 
     def run(self, name: str, prepared: Any, table: Sequence[Buffer], stopped: Stopped) -> bool:
         """Run prepared commands with the buffers of a submission; False when they were stopped before the last.
@@ -59,7 +60,7 @@ class Engine(Storage, Protocol):
         """
 
     def enter_thread(self) -> None:
-        """Called first in each thread of a queue."""
+        """Prepare a thread of a queue; called first in each."""
 
     def close(self) -> None:
         """Free code, threads and contexts; nothing runs any more."""

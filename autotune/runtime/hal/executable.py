@@ -29,7 +29,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Code:
-    """What is loaded: object files of a ``format`` (``elf``, ``opencl-c``, ``ptx``), and their entry points."""
+    """Code to load: object files of a ``format`` (``elf``, ``opencl-c``, ``ptx``), and their entry points."""
 
     format: str
     objects: tuple[bytes, ...]

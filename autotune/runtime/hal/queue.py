@@ -84,7 +84,7 @@ class Submission:
 
     @property
     def error(self) -> BaseException | None:
-        """What it failed with."""
+        """Return the error that it failed with."""
         return self._finished.error
 
     def wait(self, timeout: float | None = None) -> None:
@@ -138,7 +138,7 @@ class Queue:
 
     @property
     def pending(self) -> int:
-        """How many submissions are not over."""
+        """Return the number of submissions that are not over."""
         return len(self._open)
 
     def submit(
@@ -254,7 +254,7 @@ class Queue:
             timeline.forget(key)
 
     def _arrived(self, submission: Submission, error: BaseException | None) -> None:
-        """One of the things that it waits for is there, or never will be."""
+        """Note that one of the things that it waits for is there, or never will be."""
         if error is not None:
             self._fail(submission, error)
         with self._lock:
@@ -317,7 +317,7 @@ class Queue:
             self._leave(submission)
 
     def _finish(self, submission: Submission, error: BaseException | None, latest: int) -> int:
-        """It is over, unless it is in a later state than ``latest``: signal, and let the next begin.
+        """Finish it, unless it is in a later state than ``latest``: signal, and let the next begin.
 
         Returns the state that it was in.
         """

@@ -1,4 +1,4 @@
-"""What devices take beside their kernels, measured in some milliseconds: submitting, handing over, and copies.
+"""Costs of devices beside their kernels, measured in some milliseconds: submitting, handing over, and copies.
 
 All as it occurs in a run: the thread of a queue sleeps while another device works, and is woken.
 """
@@ -56,7 +56,7 @@ def measure_rates(device: Device, other: Device | None = None) -> DeviceRates:
 
 
 def _fill(device: Device, open_: ExitStack) -> CommandBuffer:
-    """Some work of a device."""
+    """Record some work of a device."""
     buffer = device.allocate(_FILLED_BYTES, "rates")
     open_.callback(buffer.free)
     recorder = device.record("a fill")

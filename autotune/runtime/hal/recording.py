@@ -34,7 +34,7 @@ class LoadedImage:
     constants: tuple[Buffer, ...]
 
     def record(self, label: str = "") -> CommandBuffer:
-        """One run of the model as commands, with an arena of its own; slots are the inputs, then the outputs.
+        """Record one run of the model as commands, with an arena of its own; slots are the inputs, then the outputs.
 
         Two such may run at the same time; a single one takes turns with itself. Raises DeviceMemoryError.
         """

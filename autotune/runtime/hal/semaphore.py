@@ -43,7 +43,7 @@ class Timeline:
 
     @property
     def error(self) -> BaseException | None:
-        """What it failed with; None while it has not."""
+        """Return the error that it failed with; None while it has not."""
         return self._error
 
     def signal(self, value: int) -> None:
@@ -115,7 +115,7 @@ class Timeline:
 
     @property
     def waiting(self) -> int:
-        """How many wait for a value that is still to come."""
+        """Return the number of waiters for a value that is still to come."""
         return len(self._waiting)
 
     def __repr__(self) -> str:

@@ -10,7 +10,8 @@ from autotune.settings import current, environment_name
 
 
 def slowdown_of(name: str) -> float:
-    """How many times as long a device is to take, by the setting for tests. Raises UsageError for a wrong setting."""
+    """Return the factor by which a device is slowed, by the setting for tests. Raises UsageError for a
+    wrong setting."""
     setting = current().slowdown
     for entry in filter(None, setting.split(",")):
         device, _, text = entry.rpartition("=")

@@ -42,7 +42,7 @@ class Code:
         return NativeValue(name, kind)
 
     def write(self, instruction: str) -> None:
-        """An instruction without a result."""
+        """Write an instruction without a result."""
         self._lines.append(f"  {instruction}")
 
     def variable(self, kind: Kind) -> Variable:
@@ -52,7 +52,7 @@ class Code:
         return Variable(name, kind)
 
     def read(self, variable: Variable) -> NativeValue:
-        """What a variable holds."""
+        """Read the value of a variable."""
         return self.value(f"load {variable.kind}, ptr {variable.name}", variable.kind)
 
     def assign(self, variable: Variable, value: NativeValue) -> None:
@@ -64,7 +64,7 @@ class Code:
         return f"b{self._next()}"
 
     def begin(self, label: str) -> None:
-        """What follows stands in this block, which the one before runs into if it has not ended."""
+        """Begin a block, which the one before runs into if it has not ended."""
         if not self.ended:
             self.jump(label)
         self._lines.append(f"{label}:")
@@ -79,7 +79,7 @@ class Code:
         self.end(f"br i1 {condition.text}, label %{then}, label %{otherwise}")
 
     def end(self, instruction: str) -> None:
-        """The last instruction of a block."""
+        """End a block with its last instruction."""
         self.write(instruction)
         self.ended = True
 

@@ -142,11 +142,11 @@ class PythonExpressions:
         return self._code.value(f"icmp {name} i64 {a.text}, {b.text}", "i1")
 
     def _connection(self, node: ast.BoolOp) -> NativeValue:
-        """``and`` and ``or`` give one of their operands: of integers that would be an integer."""
+        """Translate ``and`` and ``or``, which give one of their operands: of integers that would be an integer."""
         return self._connected(node, lambda operand: self._of(operand, "i1"))
 
     def _connected(self, node: ast.BoolOp, truth_of: Callable[[ast.expr], NativeValue]) -> NativeValue:
-        """The next operand is only looked at when those before have not decided."""
+        """Translate the next operand, which is only looked at when those before have not decided."""
         code = self._code
         result, end = code.variable("i1"), code.label()
         for operand in node.values:

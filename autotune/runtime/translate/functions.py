@@ -44,13 +44,13 @@ class FunctionSource:
 
 @dataclass(frozen=True, eq=False)
 class Callee(Generic[_P, _R]):
-    """What translated code can call: a function with a signature."""
+    """A function that translated code can call, with a signature."""
 
     function: Callable[_P, _R]
 
     @cached_property
     def source(self) -> FunctionSource:
-        """Where it stands."""
+        """Return its source."""
         return FunctionSource(cast("FunctionType", self.function))
 
     @property

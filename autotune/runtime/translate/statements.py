@@ -14,7 +14,7 @@ from autotune.runtime.translate.functions import WORDS, FunctionSource, Kind
 
 @dataclass
 class _Loop:
-    """Where ``continue`` and ``break`` go, and whether a ``break`` was written."""
+    """The destinations of ``continue`` and ``break``, and whether a ``break`` was written."""
 
     again: str
     done: str
@@ -51,7 +51,7 @@ class Statements:
         }
 
     def function(self, definition: ast.FunctionDef, parameters: dict[str, Kind]) -> None:
-        """A whole body; parameters are variables like others."""
+        """Translate a whole body; parameters are variables like others."""
         for name, kind in parameters.items():
             self._assign(definition, name, NativeValue(f"%{name}", kind))
         self._block(definition.body)

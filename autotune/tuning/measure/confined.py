@@ -17,19 +17,19 @@ class Running(Protocol):
     """An image in fenced memory, of this process or of a device."""
 
     def run(self) -> None:
-        """Once, without timing it."""
+        """Run once, without timing it."""
 
     def sample(self, runs: int) -> NDArray[np.float64]:
         """Return nanoseconds of each of some runs."""
 
     def outputs(self) -> Sequence[Array]:
-        """What the last run wrote."""
+        """Return the outputs of the last run."""
 
     def forget(self) -> None:
         """Put a pattern in the place of all that it wrote."""
 
     def harm(self) -> str:
-        """What was written that must not be, or nothing."""
+        """Return what was written that must not be, or nothing."""
 
     def close(self) -> None:
         """Free its memory and code."""
@@ -57,7 +57,7 @@ class Confined:
         self._gaps = [None if gap is None else (gap, output[gap]) for output, gap in found]
 
     def run_again(self) -> None:
-        """Once more, without timing it, after all that runs have left in memory is gone."""
+        """Run once more, without timing it, after all that runs have left in memory is gone."""
         self._running.forget()
         self.run()
 
@@ -66,7 +66,7 @@ class Confined:
         return relative_error(self._shaped(self._running.outputs()), reference)
 
     def harm(self) -> str:
-        """What it wrote that it must not write to, or nothing."""
+        """Return what it wrote that it must not write to, or nothing."""
         outputs: Sequence[Any] = self._running.outputs() if any(self._gaps) else ()
         for output, kept in zip(outputs, self._gaps, strict=False):
             if kept is not None and not _same_bytes(output[kept[0]], kept[1]):

@@ -44,7 +44,7 @@ class DeviceRun:
         self._table = [*(device.upload(array, "inputs") for array in inputs), *self._outputs]
 
     def run(self) -> None:
-        """Once, without timing it."""
+        """Run once, without timing it."""
         self._submit()
 
     def outputs(self) -> list[Array]:

@@ -80,7 +80,7 @@ class FencedRun(DeviceRun):
         self._fenced.forget()
 
     def harm(self) -> str:
-        """What was written beside its memory, or where it must only read; or nothing."""
+        """Return what was written beside its memory, or where it must only read; or nothing."""
         return self._fenced.harm()
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ class FencedModule:
         self._outputs = [self._fences.array(s.shape, s.dtype, "outputs") for s in image.outputs]
 
     def run(self) -> None:
-        """Once, without timing it."""
+        """Run once, without timing it."""
         self._module(*self._inputs, out=self._outputs)
 
     def sample(self, runs: int) -> NDArray[np.float64]:
@@ -39,7 +39,7 @@ class FencedModule:
         self._fences.forget()
 
     def harm(self) -> str:
-        """What was written beside its memory, or where it must only read; or nothing."""
+        """Return what was written beside its memory, or where it must only read; or nothing."""
         return self._fences.harm()
 
     def close(self) -> None:

@@ -33,7 +33,7 @@ class Piece:
     original: NDArray[np.uint8] | None = None
 
     def harm(self) -> str:
-        """What was written here that must not be, or nothing."""
+        """Return what was written here that must not be, or nothing."""
         before = np.flatnonzero(self.whole[:ZONE] != _PATTERN)
         if before.size:
             return f"wrote beside its {self.use}, from {ZONE - int(before[0])} bytes before their begin"

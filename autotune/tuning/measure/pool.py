@@ -23,13 +23,13 @@ WORKER = python_module("autotune.tuning.measure.worker")
 _PACKING_RATE = 50e6
 """Bytes a second at which constants are packed at the very least."""
 _ROOM, _COPIES = 2 << 30, 16
-"""What a candidate may take beside what the worker holds: so many bytes, and its tensors so many times over (an
+"""The memory of a candidate beside what the worker holds: so many bytes, and its tensors so many times over (an
 algorithm by transforms keeps several copies of weights and values)."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one candidate may use: seconds to build, to compute the reference, to run; and bytes.
+    """Limits of one candidate: seconds to build, to compute the reference, to run; and bytes.
 
     ``start_s`` is for a worker to get ready, which no candidate is charged with. ``memory_bytes`` is for a whole
     worker, ``room_bytes`` for a candidate in addition to what the worker holds.
@@ -129,7 +129,7 @@ class ProcessPool:
         return measured
 
     def _replace_if_harmed(self, measured: Measurement) -> None:
-        """A runner in which a candidate wrote where it must not is not trusted with another one."""
+        """Replace a runner in which a candidate wrote where it must not: it is not trusted with another one."""
         if measured.outcome in (Outcome.OUT_OF_BOUNDS, Outcome.WRONG_RESULT):
             self._workers.kill("runner")
 

@@ -1,4 +1,4 @@
-"""How long to time a candidate alone: little, unless it is clearly slower."""
+"""The duration of timing a candidate in isolation: little, unless it is clearly slower."""
 
 from __future__ import annotations
 

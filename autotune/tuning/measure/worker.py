@@ -67,7 +67,7 @@ class Prepared:
 
     @property
     def terms(self) -> int:
-        """How many products an element of the output adds up."""
+        """Return the number of products that an element of the output adds up."""
         elements = sum(reference.size for reference in self.reference)
         return self.workload.flops // max(1, 2 * elements)
 
@@ -78,7 +78,7 @@ def _space(workload: str, target: str) -> Space:
 
 
 _KEPT: OrderedDict[tuple[str, int], Prepared] = OrderedDict()
-"""What was prepared, the latest used last."""
+"""The prepared references, the latest used last."""
 
 
 def _prepared(workload: str, seed: int) -> Prepared:

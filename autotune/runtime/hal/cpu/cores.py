@@ -1,4 +1,4 @@
-"""Which cores a name of a CPU device means: all, a part of them, a NUMA node, or those that it lists."""
+"""Cores that a name of a CPU device means: all, a part of them, a NUMA node, or those that it lists."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def workers_of(cores: tuple[int, ...]) -> int:
 
 
 def described(cores: tuple[int, ...]) -> str:
-    """How many and which.
+    """Return their number and list.
 
     >>> described((0, 1, 2, 5))
     '4 cores: 0-2, 5'
@@ -78,7 +78,7 @@ def described(cores: tuple[int, ...]) -> str:
 
 
 def ranges(cores: Collection[int]) -> str:
-    """Which, in a few words.
+    """Return the list in a few words.
 
     >>> ranges((5, 0, 1, 2))
     '0-2, 5'

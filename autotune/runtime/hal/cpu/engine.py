@@ -49,7 +49,7 @@ class CpuEngine:
         return allocate_pages(nbytes)
 
     def release(self, storage: NDArray[np.uint8]) -> None:
-        """It goes back to the system with its last reference."""
+        """Release it: it goes back to the system with its last reference."""
 
     def host_view(self, storage: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return all of it."""
@@ -99,7 +99,7 @@ class CpuEngine:
         return True
 
     def enter_thread(self) -> None:
-        """A queue's thread is worker 0 of what it runs: it stays on the device's cores."""
+        """Bind a queue's thread, which is worker 0 of what it runs, to the device's cores."""
         stay_on(self._cores)
 
     def close(self) -> None:

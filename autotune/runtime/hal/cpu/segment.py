@@ -35,7 +35,7 @@ class Segment:
 
     @property
     def commands(self) -> tuple[Dispatch | CheckIndices, ...]:
-        """What it runs, in order."""
+        """Return the commands that it runs, in order."""
         return tuple(command for _, command in self._commands)
 
     @property
@@ -49,7 +49,7 @@ class Segment:
         return self._events
 
     def add(self, index: int, command: Dispatch | CheckIndices) -> None:
-        """The next command, which is number ``index`` of all."""
+        """Add the next command, which is number ``index`` of all."""
         self._commands.append((index, command))
         self._after.append(self._fence)
         references = command.bindings if isinstance(command, Dispatch) else (command.indices,)
@@ -58,7 +58,7 @@ class Segment:
                 self._slots.setdefault(each.index, len(self._slots))
 
     def barrier(self) -> None:
-        """What is added from now on waits for all that is there."""
+        """Let what is added from now on wait for all that is there."""
         self._fence = len(self._commands)
 
     def finish(self) -> None:

@@ -82,13 +82,13 @@ class CudaEngine:
         cuda.call("cuMemFree", storage)
 
     def host_view(self, storage: int) -> None:
-        """This process cannot reach it."""
+        """Return None: this process cannot reach it."""
         return
 
     # -- commands --------------------------------------------------------------------------------------------
 
     def load(self, code: Code) -> list[Kernel]:
-        """Kernels; raises BuildError."""
+        """Load kernels; raises BuildError."""
         self._enter()
         starts = [read_starts(each, "ptx") for each in code.objects]
         modules = [self._module(each) for each in code.objects]
@@ -147,7 +147,7 @@ class CudaEngine:
             self.write(whole, target)
 
     def barrier(self) -> None:
-        """Commands of a stream run one after another."""
+        """Do nothing: commands of a stream run one after another."""
 
     def finish(self, name: str) -> None:
         """Wait for the stream; raises CudaError."""
@@ -157,7 +157,7 @@ class CudaEngine:
             raise type(error)(f"{name} failed on {self._name}: {error}", error.code) from error
 
     def enter_thread(self) -> None:
-        """A thread gets its stream with its first command."""
+        """Do nothing: a thread gets its stream with its first command."""
 
     def close(self) -> None:
         """Free the code; the context stays with the device, for others that opened it."""
@@ -167,7 +167,7 @@ class CudaEngine:
         self._modules.clear()
 
     def _enter(self) -> None:
-        """The device's context is that of the calling thread."""
+        """Make the device's context that of the calling thread."""
         cuda.call("cuCtxSetCurrent", self._context)
 
     @property

@@ -24,7 +24,7 @@ class Pages:
 
 
 class PinnedMemory:
-    """Where blocks of pinned memory come from; ``enter`` makes the device's context the calling thread's."""
+    """The source of blocks of pinned memory; ``enter`` makes the device's context the calling thread's."""
 
     def __init__(self, enter: Callable[[], None]) -> None:
         self._enter = enter

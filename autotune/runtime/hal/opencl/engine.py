@@ -80,7 +80,7 @@ class OpenclEngine:
     # -- commands --------------------------------------------------------------------------------------------
 
     def load(self, code: Code) -> list[opencl_code.Kernel]:
-        """Kernels; raises BuildError."""
+        """Load kernels; raises BuildError."""
         return opencl_code.load(self._context, code)
 
     def compile(self, kernels: Sequence[opencl_code.Kernel], tiles: Sequence[int], binding: Buffer) -> None:
@@ -156,7 +156,7 @@ class OpenclEngine:
                 self._cl.enqueue_fill_buffer(self._queue, storage, kind, target.offset, target.nbytes)
 
     def barrier(self) -> None:
-        """Commands of a queue run one after another."""
+        """Do nothing: commands of a queue run one after another."""
 
     def finish(self, name: str) -> None:
         """Wait for the thread's queue; raises DeviceError."""
@@ -164,10 +164,10 @@ class OpenclEngine:
             self._queue.finish()
 
     def enter_thread(self) -> None:
-        """A thread gets its queue with its first command."""
+        """Do nothing: a thread gets its queue with its first command."""
 
     def close(self) -> None:
-        """The context stays with the device, for others that opened it."""
+        """Do nothing: the context stays with the device, for others that opened it."""
 
     @property
     def _queue(self) -> Any:

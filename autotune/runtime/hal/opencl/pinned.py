@@ -23,7 +23,7 @@ class Mapped:
 
 
 class PinnedMemory:
-    """Where blocks of such memory come from, of device ``name``: ``CL_MEM_ALLOC_HOST_PTR``, mapped."""
+    """The source of blocks of such memory, of device ``name``: ``CL_MEM_ALLOC_HOST_PTR``, mapped."""
 
     def __init__(self, name: str, context: Any) -> None:
         self._name = name

@@ -31,7 +31,7 @@ def space_of(number: int) -> str:
 
 
 def own_space(number: int) -> str:
-    """That of memory of its own."""
+    """Return the space of memory of its own."""
     return f"opencl {number}"
 
 

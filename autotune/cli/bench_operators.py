@@ -34,7 +34,7 @@ ABOUT_METASCHEDULE = (
 @side_by_side(threads="2", peers="onnxruntime,openvino", rounds=10, of_what="operator")
 @click.option("--smallest", is_flag=True, help="Only the smallest operator of each family.")
 def command(asked: Asked, names: Sequence[str], smallest: bool) -> None:
-    """The Ansor operator suite beside peers.
+    """Measure the Ansor operator suite, interleaved with peers.
 
     NAMES are families such as C2D (all of them by default) or single operators such as GMM:1,512,512,512.
     Weights are constants for everybody. Our tensors lie channels last, the peers' as they want them.

@@ -193,7 +193,7 @@ def _percent(estimate: ConfidenceInterval) -> str:
 
 
 def _begun(found: SearchComparison) -> list[str]:
-    """How many workloads have a warm start."""
+    """Return the number of workloads that have a warm start."""
     begun = sum(map(bool, found.near))
     many = counted(len(found.near), "workload")
     return [f"warm start: {begun} of {many} begin with candidates of others"] if found.near else []
@@ -213,7 +213,7 @@ def _means(found: SearchComparison, stops: Sequence[int]) -> Table:
 
 
 def _trials(found: SearchComparison) -> Table:
-    """How long until the searches are near the best."""
+    """Return the trials until the searches are near the best."""
     import numpy as np
 
     from autotune.bench.tables import NOTHING, Table
@@ -253,7 +253,7 @@ def _workloads(found: SearchComparison, trials: int) -> Table:
 
 
 def _data(found: SearchComparison, stops: Sequence[int]) -> list[dict[str, object]]:
-    """The means of the methods, and of each the regret by workload."""
+    """Return the means of the methods, and of each the regret by workload."""
     return [
         {
             "sampler": method.name,

@@ -26,7 +26,7 @@ Tables: TypeAlias = "Callable[[str, Sequence[Result], Mapping[str, str]], Sequen
 
 @dataclass(frozen=True)
 class Asked:
-    """What the options say."""
+    """The values of the options."""
 
     output: Output
     threads: Sequence[int]
@@ -116,7 +116,7 @@ def side_by_side(
 def _options(
     threads: str, peers: str, rounds: int, trials: str, of_what: str
 ) -> list[Callable[[Command], Command]]:
-    """In the order of the help."""
+    """Return the options in the order of the help."""
     return [
         shared.threads_option(threads),
         click.option(

@@ -165,7 +165,8 @@ class _Assembly:
         return {root: self.partition.constants[root].nbytes} if root in known else {}
 
     def _codes(self) -> dict[str, DispatchCode]:
-        """What computes constants: the code itself, or of code for a device the same kernels for this machine."""
+        """Return the code that computes constants: itself, or of code for a device the same kernels for this
+        machine."""
         if self.hoisting_target in (None, self.target):
             return {key: built.code for key, built in self.built.items()}
         return {

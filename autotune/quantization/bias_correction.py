@@ -22,7 +22,7 @@ Channels = tuple[str, int]
 
 
 def channels_of(node: Any) -> Channels:
-    """The operand of a product, and the axis of the product's input channels in it."""
+    """Return the operand of a product, and the axis of the product's input channels in it."""
     return str(node.input[0]), 1 if node.op_type == "Conv" else -1
 
 

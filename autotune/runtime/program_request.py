@@ -206,7 +206,7 @@ class _Request:
         self._tables |= {v: host_buffer(inputs[i]) for v, i in memory._inputs.items()}
         self._tables |= {v: host_buffer(outputs[i]) for v, i in memory._outputs.items()}
         self._ready: dict[int, tuple[Point, ...]] = {}
-        """What to wait for before a value is read."""
+        """The waits before a value is read."""
         self._timelines: list[Timeline] = []
         self._refused: BaseException | None = None
 

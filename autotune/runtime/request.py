@@ -50,7 +50,7 @@ class Request(Future[_Result]):
     def __init__(self, name: str = "", deadline: float | None = None) -> None:
         super().__init__()
         self.row: NDArray[np.int64] = np.zeros(layout.REQUEST_SLOTS, np.int64)
-        """What the executor reads, in the layout of :mod:`autotune.runtime.layout`."""
+        """The memory that the executor reads, in the layout of :mod:`autotune.runtime.layout`."""
         self._name = name
         self._deadline = deadline
         # What came first, with setdefault: "begin" is "run" or "cancelled", "end" is "over" or "cancelled".

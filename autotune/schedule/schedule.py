@@ -38,9 +38,9 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
         self._absorbed: dict[Operation, AbsorbedStage] = {}
         self.stages: list[Stage] = []
         self._order: list[Stage] | None = None
-        """What :meth:`order` found, until a stage computes something else."""
+        """The result of :meth:`order`, until a stage computes something else."""
         self.open_outputs: tuple[Operation, ...] = ()
-        """What was scheduled, where a call brings some of its sizes."""
+        """The scheduled program, where a call brings some of its sizes."""
         for op in post_order([op.output(0) for op in outputs]):
             self.add(op)
         for op in outputs:

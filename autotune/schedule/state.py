@@ -50,9 +50,9 @@ class StageState:
         self.attach_stage: Stage | None = None
         self.attach_ivar: IterVar | None = None
         self.awaits_readers = False
-        """Whether readers that are still at the root may follow to where this stage is computed."""
+        """True if readers that are still at the root may follow to where this stage is computed."""
         self.kinds: dict[IterVar, str] = {}
-        """How loops run that are not serial; a bound loop has the tag of its thread axis."""
+        """The kinds of loops that are not serial; a bound loop has the tag of its thread axis."""
         self.pragmas: dict[IterVar, dict[str, Any]] = {}
         self.peeled: dict[IterVar, tuple[int, int]] = {}
         """Iterations at the start and at the end of a loop with code of their own."""

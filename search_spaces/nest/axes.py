@@ -32,7 +32,7 @@ class Axes:
         self._owners: dict[str, Stage] = {}
         self._sizes: dict[str, int] = {}
         self._found: dict[Expr, Terms] = {}
-        """What moves an index, as far as the axes are known."""
+        """The axes that move an index, as far as they are known."""
         for stage in stages:
             self._join(stage)
         for stage in stages:

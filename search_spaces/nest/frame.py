@@ -32,7 +32,7 @@ class Frame:
         self._widths: dict[Split, Value] = {}
         self._kinds: dict[tuple[IterVar, str], Any] = {}
         self.parents: dict[IterVar, Split | Fuse] = {}
-        """What made each loop that is no axis."""
+        """The origin of each loop that is no axis."""
         self.splits: dict[IterVar, Split] = {}
         self._fused: dict[IterVar, Fuse] = {}
         for relation in stage.relations:

@@ -44,9 +44,9 @@ class Writer:
         """For each open scope the place before it, for what does not depend on it."""
         self._depths: dict[str, int] = {}
         self.held: dict[tuple[object, ...], str] = {}
-        """What this block has loaded, until a store may change it."""
+        """Values that this block has loaded, until a store may change them."""
         self._in_slots: dict[str, Value] = {}
-        """What slots are known to hold in this block."""
+        """Known values of slots in this block."""
         self._unstored: dict[str, Value] = {}
         """Those of them that the slot's memory does not have yet."""
 

@@ -36,7 +36,7 @@ class Writer:
         self.size_inputs: dict[str, str] = {}
         self._taken = dict.fromkeys(taken)
         self._made: dict[tuple[object, ...], str] = {}
-        """What is made once, by what it is."""
+        """Values that are made once, by their definition."""
 
     def emit(self, node: Node) -> None:
         """Add a node."""

@@ -68,7 +68,7 @@ class Submission:
         self._state = _WAITING
         self._missing = 1
         self._turn = True
-        """Whether all submissions before it on a queue in order are over."""
+        """True if all submissions before it on a queue in order are over."""
         self._next: Submission | None = None
         self._cancelled = False
         self._deadline_ns = deadline_ns

@@ -8,7 +8,7 @@ from cost_models import analytic
 
 if TYPE_CHECKING:
     from autotune.schedule.knob import Value
-    from search_spaces.automatic import Automatic
+    from search_spaces.programs.automatic import Automatic
     from search_spaces.space import Space
 
 

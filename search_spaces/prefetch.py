@@ -14,7 +14,7 @@ from autotune.schedule.knob import Knob
 from autotune.schedule.knob_value import ceil_div, maximum
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 from search_spaces.analysis import ReadForm, read_forms
-from search_spaces.tile_common import item_bytes
+from search_spaces.tile.common import item_bytes
 
 _DISTANCES = (512, 1024, 2048, 4096)
 

@@ -25,7 +25,7 @@ from autotune.schedule.knob_value import KnobRecord
 from autotune.schedule.trace import Trace
 from autotune.suggest import did_you_mean
 from search_spaces.constraint import Constraint
-from search_spaces.discover import Discovery
+from search_spaces.programs.discover import Discovery
 
 if TYPE_CHECKING:
     from autotune.schedule import Schedule

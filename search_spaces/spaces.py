@@ -8,34 +8,34 @@ from typing import TYPE_CHECKING
 
 from autotune import library
 from autotune.errors import InternalError
-from search_spaces import elementwise
 from search_spaces.analysis import structure
 from search_spaces.device.spaces import device_space_for, runs_groups
+from search_spaces.families import elementwise
 from search_spaces.space import Space
-from search_spaces.tile_shape import tile_shape
+from search_spaces.tile.shape import tile_shape
 
 if TYPE_CHECKING:
     from autotune.graph.region import Workload
     from autotune.target import Target
 
 TILED = {
-    "contraction": "search_spaces.contraction",
-    "convolution": "search_spaces.convolution",
-    "depthwise": "search_spaces.depthwise",
-    "pool": "search_spaces.pooling",
+    "contraction": "search_spaces.families.contraction",
+    "convolution": "search_spaces.families.convolution",
+    "depthwise": "search_spaces.families.depthwise",
+    "pool": "search_spaces.families.pooling",
 }
 """Families that tile an anchor in registers."""
 
 PLAIN = {
-    "attention": "search_spaces.attention",
-    "chain": "search_spaces.chain",
-    "reduction": "search_spaces.reduction",
-    "softmax": "search_spaces.softmax",
-    "normalization": "search_spaces.normalization",
-    "elementwise": "search_spaces.elementwise",
-    "winograd": "search_spaces.winograd",
-    "sequential": "search_spaces.sequential",
-    "strassen": "search_spaces.strassen",
+    "attention": "search_spaces.families.attention",
+    "chain": "search_spaces.families.chain",
+    "reduction": "search_spaces.families.reduction",
+    "softmax": "search_spaces.families.softmax",
+    "normalization": "search_spaces.families.normalization",
+    "elementwise": "search_spaces.families.elementwise",
+    "winograd": "search_spaces.families.winograd",
+    "sequential": "search_spaces.families.sequential",
+    "strassen": "search_spaces.families.strassen",
 }
 """Families that look at the whole region."""
 

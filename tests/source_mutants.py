@@ -39,12 +39,12 @@ from tests.equivalent_mutants import EQUIVALENT
 TARGETS: dict[str, tuple[str, ...]] = {
     "autotune/runtime/executor.py": ("tests/runtime/test_executor.py", "tests/runtime/test_balance.py"),
     "autotune/runtime/hal/allocator.py": ("tests/runtime/hal/test_cpu.py",),
-    "autotune/passes/plan_memory.py": ("tests/passes/test_plan_memory.py",),
+    "autotune/passes/memory/plan_memory.py": ("tests/passes/test_plan_memory.py",),
     "autotune/lower/partition.py": ("tests/lower", "tests/schedule/test_findings.py"),
     "autotune/lower/remainders.py": ("tests/lower", "tests/schedule/test_findings.py"),
     "autotune/tuning/paired.py": ("tests/tuning/test_compare.py",),
     "autotune/compiler/makespan.py": ("tests/compiler/test_makespan.py",),
-    "autotune/passes/affinity.py": ("tests/passes/test_affinity.py",),
+    "autotune/passes/placement/affinity.py": ("tests/passes/test_affinity.py",),
     "autotune/runtime/archive.py": ("tests/runtime/test_artifact.py",),
     "autotune/runtime/contents.py": ("tests/runtime/test_artifact.py",),
 }

@@ -9,8 +9,8 @@ from autotune.suggest import counted
 
 if TYPE_CHECKING:
     from autotune.compiler.placed import PlacedCompilation
-    from autotune.passes.affinity import Affinities
-    from autotune.passes.propagate import Home
+    from autotune.passes.placement.affinity import Affinities
+    from autotune.passes.placement.propagate import Home
     from autotune.tuning.device_times import Expected
 
 

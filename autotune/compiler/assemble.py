@@ -21,10 +21,10 @@ from autotune.compiler.hoist import (
 from autotune.compiler.index_checks import index_checks, indexed_values
 from autotune.compiler.planned import Planned
 from autotune.graph.ir import Array
-from autotune.passes.dispatch_order import extended, in_order
+from autotune.passes.memory.dispatch_order import extended, in_order
+from autotune.passes.memory.plan_memory import Lifetime, MemoryPlan, plan_memory, value_lifetimes
+from autotune.passes.memory.taken_memory import chains, taken_memory, unfolded
 from autotune.passes.partition import Dispatch, Partition
-from autotune.passes.plan_memory import Lifetime, MemoryPlan, plan_memory, value_lifetimes
-from autotune.passes.taken_memory import chains, taken_memory, unfolded
 from autotune.runtime.conflicts import overlapping
 from autotune.runtime.device import Host, scratch_bytes
 from autotune.runtime.image import Binding, Command, DispatchInfo, IndexCheck, ModuleImage, TensorSpec

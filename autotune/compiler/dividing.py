@@ -9,7 +9,7 @@ from typing import TypeAlias
 from autotune.errors import UsageError
 from autotune.foreign import printable
 from autotune.frontends.models import load
-from autotune.frontends.onnx_read import ModelSource
+from autotune.frontends.onnx.read import ModelSource
 from autotune.frontends.sizes import Given
 from autotune.graph.devices import is_annotated, without_devices
 from autotune.graph.ir import Graph

@@ -21,7 +21,7 @@ from autotune.compiler.proof import prove_all
 from autotune.database.goal import MAX_SLOWDOWN, Goal
 from autotune.errors import MissError
 from autotune.garbage import collector_paused
-from autotune.passes.dispatch_order import Aim, in_order
+from autotune.passes.memory.dispatch_order import Aim, in_order
 from autotune.passes.partition import PartitionOptions
 from autotune.passes.pipeline import Observer
 from autotune.passes.preference import TOLERANCE, Preference

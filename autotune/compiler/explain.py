@@ -13,9 +13,9 @@ from autotune.compiler.memory_proof import MemoryProof
 from autotune.compiler.plan import Plan
 from autotune.compiler.proof import ProofReport
 from autotune.frontends.sizes import Given
+from autotune.passes.memory.plan_memory import MemoryPlan
 from autotune.passes.partition import Partition
 from autotune.passes.pipeline import dump_folder
-from autotune.passes.plan_memory import MemoryPlan
 from autotune.runtime.conflicts import done_before
 from autotune.runtime.image import ModuleImage, largest_input
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from autotune.codegen.code import BufferSpec, DispatchCode, Role
 from autotune.database.records import Footprint
-from autotune.passes.plan_memory import align
+from autotune.passes.memory.plan_memory import align
 from autotune.runtime.device import scratch_bytes
 
 

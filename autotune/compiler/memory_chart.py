@@ -9,8 +9,8 @@ from __future__ import annotations
 import html
 
 from autotune.foreign import printable
+from autotune.passes.memory.plan_memory import Lifetime, MemoryPlan
 from autotune.passes.partition import Partition
-from autotune.passes.plan_memory import Lifetime, MemoryPlan
 
 _LEFT, _RIGHT, _ABOVE, _BELOW, _HEIGHT = 80, 20, 40, 40, 480
 _WIDTHS = (640, 1600)  # of the boxes, at least and at most; a step takes 24 between

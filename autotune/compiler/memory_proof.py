@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import InternalError
+from autotune.passes.memory.plan_memory import Lifetime, MemoryPlan
 from autotune.passes.partition import Dispatch, Partition
-from autotune.passes.plan_memory import Lifetime, MemoryPlan
 
 _Units = NDArray[np.int32]
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from autotune.compiler.saving import Footprints, together
 from autotune.database.goal import FASTEST, Goal
 from autotune.database.records import Footprint
+from autotune.passes.memory.plan_memory import Lifetime, lower_bound, value_lifetimes
 from autotune.passes.options import Option
-from autotune.passes.plan_memory import Lifetime, lower_bound, value_lifetimes
 
 if TYPE_CHECKING:
     from autotune.compiler.plan import Plan

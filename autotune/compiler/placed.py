@@ -18,11 +18,11 @@ from autotune.errors import MissError, PlacementError
 from autotune.garbage import collector_paused
 from autotune.graph.ir import Graph
 from autotune.graph.region import Workload
-from autotune.passes.affinity import Affinities, affinities
-from autotune.passes.device_rules import DeviceRules
-from autotune.passes.dispatch_order import in_order
+from autotune.passes.memory.dispatch_order import in_order
 from autotune.passes.partition import OF_A_MODEL, Partition, partition
 from autotune.passes.pipeline import Observer, placed_passes, run_passes
+from autotune.passes.placement.affinity import Affinities, affinities
+from autotune.passes.placement.device_rules import DeviceRules
 from autotune.passes.preference import TOLERANCE, Preference
 from autotune.passes.segments import Division, divide_by_device
 from autotune.runtime.device_program import DeviceProgram

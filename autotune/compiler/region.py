@@ -9,8 +9,8 @@ import numpy as np
 from autotune.errors import InputError
 from autotune.graph.ir import Array, TensorType
 from autotune.graph.region import Workload
+from autotune.passes.layout.views import Placement
 from autotune.passes.partition import Dispatch, Partition
-from autotune.passes.views import Placement
 from autotune.strides import dense_strides
 
 

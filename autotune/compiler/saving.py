@@ -14,8 +14,8 @@ from autotune.compiler.planned import Planned
 from autotune.database.goal import Goal, Saving
 from autotune.database.records import SAME_CODE, Footprint, Ratio
 from autotune.graph.region import Workload
+from autotune.passes.memory.plan_memory import Lifetime, plan_memory, value_lifetimes
 from autotune.passes.options import Option
-from autotune.passes.plan_memory import Lifetime, plan_memory, value_lifetimes
 from autotune.target import Target
 
 Scheduling: TypeAlias = Callable[[Workload, Goal], Planned]

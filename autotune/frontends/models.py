@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from autotune.errors import ModelImportError
-from autotune.frontends import onnx, onnx_read
-from autotune.frontends.onnx_read import BYTES, ZOO_PREFIX, LoadedModel, ModelSource
+from autotune.frontends.onnx import importer as onnx
+from autotune.frontends.onnx import read as onnx_read
+from autotune.frontends.onnx.read import BYTES, ZOO_PREFIX, LoadedModel, ModelSource
 from autotune.frontends.sizes import Declared, Given
 from autotune.frontends.text_model import TextModel
 from autotune.graph.ir import Array, Graph
@@ -51,7 +52,7 @@ def load(
     shapes: Given | None = None,
     values: Mapping[str, Array] | None = None,
 ) -> Graph:
-    """Return the graph of a model; arguments and errors are those of :func:`autotune.frontends.onnx.load`."""
+    """Return the graph of a model; arguments and errors are those of :func:`autotune.frontends.onnx.importer.load`."""
     model = read_model(source)
     if isinstance(model, TextModel):
         return model.graph(shapes or {}, values or {})

@@ -18,10 +18,10 @@ from autotune.errors import GraphError, InternalError
 from autotune.graph.ir import ABSENT, Array, Graph, Node, TensorType, fresh_name
 from autotune.graph.ops.loop import LoopParts, is_loop
 from autotune.graph.region import Region, Workload
+from autotune.passes.layout.views import Placement, is_dense
 from autotune.passes.loop_bodies import bound_body
+from autotune.passes.memory.plan_memory import plan_memory, value_lifetimes
 from autotune.passes.partition import Dispatch, Partition
-from autotune.passes.plan_memory import plan_memory, value_lifetimes
-from autotune.passes.views import Placement, is_dense
 from autotune.strides import dense_strides
 from autotune.suggest import counted
 

@@ -18,25 +18,25 @@ from autotune.graph import evaluate
 from autotune.graph.ir import Array, Graph, Node
 from autotune.graph.ops.common import STORED
 from autotune.graph.region import Workload
-from autotune.passes.apart import Apart
-from autotune.passes.attention_blocks import AttentionBlocks
+from autotune.passes.algorithms.attention_blocks import AttentionBlocks
+from autotune.passes.algorithms.causal_rows import CausalRows
+from autotune.passes.algorithms.columns_apart import ColumnsApart
+from autotune.passes.algorithms.implicit_gemm import ImplicitGemm
+from autotune.passes.algorithms.matrix_product import MatrixProduct
+from autotune.passes.algorithms.row_sums import RowSums
+from autotune.passes.algorithms.separable_pool import SeparablePool
+from autotune.passes.algorithms.separate_attention import SeparateAttention
+from autotune.passes.algorithms.split_sums import SplitSums
+from autotune.passes.algorithms.strassen import Strassen
+from autotune.passes.algorithms.winograd import Winograd
 from autotune.passes.base import PROMISING, Algorithm
-from autotune.passes.causal_rows import CausalRows
-from autotune.passes.chains import LONGEST
-from autotune.passes.columns_apart import ColumnsApart
-from autotune.passes.implicit_gemm import ImplicitGemm
-from autotune.passes.matrix_product import MatrixProduct
+from autotune.passes.fusion.apart import Apart
+from autotune.passes.fusion.chains import LONGEST
+from autotune.passes.fusion.producers_apart import ProducersApart
+from autotune.passes.layout.stored_weights import StoredWeights
+from autotune.passes.layout.views import is_dense
 from autotune.passes.partition import Dispatch, Partition, partition
 from autotune.passes.preference import Preference
-from autotune.passes.producers_apart import ProducersApart
-from autotune.passes.row_sums import RowSums
-from autotune.passes.separable_pool import SeparablePool
-from autotune.passes.separate_attention import SeparateAttention
-from autotune.passes.split_sums import SplitSums
-from autotune.passes.stored_weights import StoredWeights
-from autotune.passes.strassen import Strassen
-from autotune.passes.views import is_dense
-from autotune.passes.winograd import Winograd
 from autotune.suggest import listing
 from autotune.target import Target
 

@@ -10,10 +10,10 @@ from typing import Literal
 from autotune.errors import InternalError
 from autotune.graph.ir import ABSENT, Array, Graph, Node, TensorType, fresh_name
 from autotune.graph.region import Region, Workload
-from autotune.passes.chains import LEAST_BYTES
-from autotune.passes.fuse import FusionOptions, Group, fuse
+from autotune.passes.fusion.chains import LEAST_BYTES
+from autotune.passes.fusion.fuse import FusionOptions, Group, fuse
+from autotune.passes.layout.views import Placement, ViewAnalysis, is_dense, separate_outputs, view_kind
 from autotune.passes.origins import union
-from autotune.passes.views import Placement, ViewAnalysis, is_dense, separate_outputs, view_kind
 from autotune.strides import periodic_runs
 
 

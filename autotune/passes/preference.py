@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from autotune.database.goal import FASTEST, Goal, Objective
 from autotune.errors import UsageError
-from autotune.passes.dispatch_order import Aim
+from autotune.passes.memory.dispatch_order import Aim
 
 TOLERANCE = 1e-4
 """The error that is tolerated unless a user says otherwise, over the largest magnitude of the result."""

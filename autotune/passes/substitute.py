@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from autotune.graph.canonical import canonical_graph
 from autotune.graph.ir import Array, TensorType, fresh_name
+from autotune.passes.layout.views import Placement
 from autotune.passes.options import Option
 from autotune.passes.origins import union
 from autotune.passes.partition import Dispatch, Partition
-from autotune.passes.views import Placement
 
 
 def substitute(parts: Partition, options: Mapping[str, Option]) -> Partition:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autotune.frontends.onnx_read import LoadedModel, ModelSource, read_model
+from autotune.frontends.onnx.read import LoadedModel, ModelSource, read_model
 from autotune.graph.ir import ABSENT, Array, fresh_name
 
 if TYPE_CHECKING:
@@ -29,7 +29,10 @@ class Network:
 
     @classmethod
     def read(cls, source: ModelSource) -> Network:
-        """Read a model as `autotune compile` takes it; raises as :func:`autotune.frontends.onnx.load` does."""
+        """Read a model as `autotune compile` takes it.
+
+        Raises as :func:`autotune.frontends.onnx.importer.load` does.
+        """
         from onnx import numpy_helper
 
         proto = _modern(read_model(source))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autotune.errors import UsageError
-from autotune.frontends.onnx_read import ModelSource, read_model
+from autotune.frontends.onnx.read import ModelSource, read_model
 from autotune.graph.ir import Array
 from autotune.quantization.bias_correction import channels_of, correct
 from autotune.quantization.calibrate import batches, calibrate, open_sizes

@@ -13,7 +13,7 @@ from autotune.compiler.program_memory import IN_FLIGHT, shortage
 from autotune.database.records import PlacementReading, Ratio
 from autotune.errors import PlacementError
 from autotune.machine_lock import Measuring
-from autotune.passes.device_rules import DeviceRules
+from autotune.passes.placement.device_rules import DeviceRules
 from autotune.passes.preference import TOLERANCE
 from autotune.runtime.hal.driver import open_device
 from autotune.tuning.paired import PLAN_MARGIN, Series, fastest, ratio

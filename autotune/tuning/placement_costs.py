@@ -18,9 +18,9 @@ from autotune.compiler.throughput import Throughput, throughput
 from autotune.graph.devices import floating_values
 from autotune.graph.ir import Graph
 from autotune.graph.region import anchors
-from autotune.passes.affinity import PlaceOnDevices
-from autotune.passes.device_rules import DeviceRules, gathered
-from autotune.passes.propagate import propagate
+from autotune.passes.placement.affinity import PlaceOnDevices
+from autotune.passes.placement.device_rules import DeviceRules, gathered
+from autotune.passes.placement.propagate import propagate
 from autotune.passes.segments import Division, GraphSegment, divide_by_device
 from autotune.runtime.device_program import DeviceProgram
 from autotune.runtime.hal.buffer import HOST_SPACE

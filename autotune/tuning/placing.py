@@ -14,8 +14,8 @@ from autotune.foreign import parse_json, printable
 from autotune.garbage import collector_paused
 from autotune.graph.devices import is_annotated
 from autotune.graph.ir import Graph
-from autotune.passes.affinity import Affinities, affinities
-from autotune.passes.device_rules import DeviceRules
+from autotune.passes.placement.affinity import Affinities, affinities
+from autotune.passes.placement.device_rules import DeviceRules
 from autotune.runtime.hal.device import DeviceInfo
 
 if TYPE_CHECKING:

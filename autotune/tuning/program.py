@@ -117,8 +117,8 @@ def tune_schedule(
     from autotune.tuning.online_model import OnlineModel
     from autotune.tuning.samplers import factory
     from cost_models.program_default import program_default
-    from search_spaces.automatic import Automatic
-    from search_spaces.program import space
+    from search_spaces.programs.automatic import Automatic
+    from search_spaces.programs.program import space
     from search_spaces.sketch import Sketch
 
     begun = time.monotonic()

@@ -12,7 +12,7 @@ import numpy as np
 
 from autotune.compiler.placed import compile_placed
 from autotune.graph.build import GraphBuilder
-from autotune.passes.device_rules import DeviceRules
+from autotune.passes.placement.device_rules import DeviceRules
 from autotune.runtime.device_program import DeviceProgram
 from autotune.runtime.hal.buffer import HOST_SPACE
 from autotune.runtime.hal.device import Device

@@ -12,7 +12,7 @@ from autotune.compiler.dynamic.buckets import Bucket, buckets
 from autotune.compiler.dynamic.traffic import Traffic
 from autotune.database.opening import opened
 from autotune.frontends.models import ReadModel, read_model
-from autotune.frontends.onnx_read import ModelSource
+from autotune.frontends.onnx.read import ModelSource
 from autotune.passes.preference import TOLERANCE
 from autotune.target import Target
 from autotune.tuning.api import predict, tune

@@ -13,7 +13,7 @@ from autotune.bench.tables import Table, duration, geometric_mean, ratio
 from autotune.compiler import Compilation, compile_in_detail, divide
 from autotune.database.records import Ratio
 from autotune.graph.ir import Graph
-from autotune.passes.fuse import FusionOptions
+from autotune.passes.fusion.fuse import FusionOptions
 from autotune.passes.partition import OF_A_MODEL, Partition, PartitionOptions
 from autotune.passes.pipeline import optional_passes
 from autotune.runtime.image import ModuleImage

@@ -14,7 +14,7 @@ from autotune import te
 from autotune.schedule.knob import Knob
 from autotune.te.tensor import ComputeOp
 from search_spaces.device.grid import DEVICE_VERSIONS, place
-from search_spaces.row_shape import RowShape
+from search_spaces.rows.shape import RowShape
 from search_spaces.sketch import Choices
 from search_spaces.space import Space
 

@@ -8,9 +8,9 @@ from search_spaces.analysis import structure
 from search_spaces.device.grid import grid_space
 from search_spaces.device.rows import device_rows_space
 from search_spaces.device.tile import device_tile_space
-from search_spaces.row_shape import row_shape
+from search_spaces.rows.shape import row_shape
 from search_spaces.space import Space
-from search_spaces.tile_shape import tile_shape
+from search_spaces.tile.shape import tile_shape
 
 if TYPE_CHECKING:
     from autotune.graph.region import Workload

@@ -22,9 +22,9 @@ from search_spaces.constraint import Constraint
 from search_spaces.device.grid import DEVICE_VERSIONS, place
 from search_spaces.sketch import Choices
 from search_spaces.space import Space
-from search_spaces.tile_common import item_bytes
-from search_spaces.tile_knobs import column
-from search_spaces.tile_shape import TileShape
+from search_spaces.tile.common import item_bytes
+from search_spaces.tile.knobs import column
+from search_spaces.tile.shape import TileShape
 
 if TYPE_CHECKING:
     from autotune.graph.region import Workload

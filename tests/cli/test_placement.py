@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from autotune.cli.main import cli
 from autotune.errors import UsageError
 from autotune.frontends.model_builder import ModelBuilder
-from autotune.frontends.onnx_affinity import KEY
+from autotune.frontends.onnx.affinity import KEY
 from autotune.runtime.hal.cpu.cores import core_ids
 
 pytestmark = pytest.mark.skipif(len(core_ids()) < 2, reason="one core is no two devices")

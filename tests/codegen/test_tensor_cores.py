@@ -16,7 +16,7 @@ from autotune.lower import lower_schedule
 from autotune.schedule import Schedule
 from autotune.target import Target
 from autotune.te.tensor_cores import tensor_core
-from search_spaces.warp_products import WarpTiles, on_tensor_cores
+from search_spaces.programs.warp_products import WarpTiles, on_tensor_cores
 from tests.codegen.test_nvptx import agree, compiled, needs_assembler
 
 DTYPES = ("float16", "bfloat16", "float32")

@@ -21,7 +21,7 @@ from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 from autotune.graph.region import Workload
-from autotune.passes.fuse import FusionOptions
+from autotune.passes.fusion.fuse import FusionOptions
 from autotune.passes.options import DIRECT, RULES
 from autotune.passes.partition import PartitionOptions
 from autotune.runtime.module import Module

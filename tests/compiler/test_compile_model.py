@@ -18,10 +18,10 @@ from autotune.database.store import Database
 from autotune.errors import MissError, ScheduleError, UsageError
 from autotune.frontends import zoo_built
 from autotune.frontends.model_builder import ModelBuilder
-from autotune.frontends.onnx import load
+from autotune.frontends.onnx.importer import load
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
-from autotune.passes.fuse import FusionOptions
+from autotune.passes.fusion.fuse import FusionOptions
 from autotune.passes.partition import PartitionOptions
 from autotune.runtime.module import Module
 from autotune.schedule.trace import Trace

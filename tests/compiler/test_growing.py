@@ -12,7 +12,7 @@ import autotune
 from autotune.cli import main as cli
 from autotune.compiler.dynamic.buckets import SizeRange, buckets
 from autotune.errors import PaddingError, UsageError
-from autotune.frontends.onnx import load
+from autotune.frontends.onnx.importer import load
 from autotune.graph import evaluate
 from autotune.runtime.axes import size_of, sum_of, terms_of
 

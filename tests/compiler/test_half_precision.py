@@ -14,7 +14,7 @@ from autotune import te
 from autotune.codegen.backend import compile_schedule
 from autotune.codegen.llvm import assembly
 from autotune.errors import InputError
-from autotune.frontends import onnx as frontend
+from autotune.frontends.onnx import importer as frontend
 from autotune.graph import evaluate
 from autotune.graph.region import Workload
 from autotune.runtime import artifact

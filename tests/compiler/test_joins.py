@@ -17,8 +17,8 @@ from autotune.errors import ArtifactError, InternalError
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
-from autotune.passes.plan_memory import MemoryPlan
-from autotune.passes.views import Placement
+from autotune.passes.layout.views import Placement
+from autotune.passes.memory.plan_memory import MemoryPlan
 from autotune.runtime import artifact
 from autotune.runtime.module import Module
 from autotune.schedule.trace import Trace

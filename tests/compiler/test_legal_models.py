@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 from autotune.compiler import compile_in_detail
 from autotune.errors import BuildError, ModelImportError
-from autotune.frontends.onnx import load
+from autotune.frontends.onnx.importer import load
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.runtime import device

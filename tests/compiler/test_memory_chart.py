@@ -5,11 +5,11 @@ from xml.etree import ElementTree
 import pytest
 
 from autotune.compiler.memory_chart import memory_svg
-from autotune.frontends.onnx import load
+from autotune.frontends.onnx.importer import load
 from autotune.graph.build import GraphBuilder
+from autotune.passes.memory.plan_memory import plan_memory, value_lifetimes
 from autotune.passes.partition import OF_A_MODEL, partition
 from autotune.passes.pipeline import run_passes, standard_passes
-from autotune.passes.plan_memory import plan_memory, value_lifetimes
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -15,7 +15,7 @@ from autotune.compiler.placed import PlacedCompilation, compile_placed
 from autotune.errors import ArtifactError, PlacementError
 from autotune.graph import Graph
 from autotune.graph.ir import Array
-from autotune.passes.device_rules import DeviceRules
+from autotune.passes.placement.device_rules import DeviceRules
 from autotune.runtime.device_program import DeviceProgram
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.module import Module

@@ -13,7 +13,7 @@ from autotune.cli import main as cli
 from autotune.compiler.dynamic.axes import coordinates, regrouped
 from autotune.compiler.dynamic.buckets import SizeRange, buckets
 from autotune.errors import ArtifactError, InputError, PaddingError, UsageError
-from autotune.frontends.onnx import load
+from autotune.frontends.onnx.importer import load
 from autotune.graph import evaluate
 from autotune.runtime.axes import axis, axis_text, extents, parse_axis, real_part
 from autotune.runtime.sized_module import SizedModule

@@ -17,9 +17,9 @@ from autotune.errors import InternalError
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
+from autotune.passes.memory.plan_memory import Lifetime, align, lower_bound, plan_memory
+from autotune.passes.memory.taken_memory import chains, unfolded
 from autotune.passes.partition import OF_A_MODEL
-from autotune.passes.plan_memory import Lifetime, align, lower_bound, plan_memory
-from autotune.passes.taken_memory import chains, unfolded
 from autotune.runtime.module import Module
 from autotune.schedule.trace import Trace
 from tests.passes.exact_memory import least_bytes

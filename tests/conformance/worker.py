@@ -143,7 +143,7 @@ def _autotune() -> Run:
 
     import autotune
     from autotune.errors import UnknownParameterError
-    from autotune.frontends.onnx import load
+    from autotune.frontends.onnx.importer import load
 
     def compiled(model: Any, given: dict[str, Any]) -> tuple[Any, list[str]]:
         values: dict[str, Any] = {}

@@ -39,7 +39,7 @@ import numpy as np
 
 from autotune.compiler import compile_in_detail
 from autotune.errors import AutotuneError, BuildError, GraphError, ModelImportError, UsageError
-from autotune.frontends.onnx import load
+from autotune.frontends.onnx.importer import load
 from autotune.graph import evaluate
 from autotune.graph.ir import Graph
 from autotune.runtime.module import Module

@@ -16,7 +16,7 @@ from onnx import AttributeProto, helper, numpy_helper
 from autotune.errors import ModelImportError
 from autotune.frontends import zoo_built
 from autotune.frontends.model_builder import ModelBuilder
-from autotune.frontends.onnx import load
+from autotune.frontends.onnx.importer import load
 
 Mutation = Callable[[random.Random, Any], None]
 

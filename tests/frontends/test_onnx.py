@@ -9,7 +9,7 @@ from onnx.reference import ReferenceEvaluator
 from autotune.errors import ModelImportError, UnknownParameterError, UnsupportedOpError, UsageError
 from autotune.frontends import zoo, zoo_built
 from autotune.frontends.model_builder import ModelBuilder
-from autotune.frontends.onnx import load
+from autotune.frontends.onnx.importer import load
 from autotune.graph import evaluate
 from autotune.graph.verify import verify
 

@@ -11,8 +11,8 @@ from onnx import GraphProto, ModelProto, NodeProto
 
 from autotune.errors import ModelImportError, PlacementError
 from autotune.frontends.model_builder import ModelBuilder
-from autotune.frontends.onnx import load
-from autotune.frontends.onnx_affinity import KEY
+from autotune.frontends.onnx.affinity import KEY
+from autotune.frontends.onnx.importer import load
 from autotune.graph import Affinity
 
 

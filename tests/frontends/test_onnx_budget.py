@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from autotune.compiler.dividing import divide
 from autotune.errors import GraphError, ModelImportError
 from autotune.frontends.models import load
-from autotune.frontends.onnx_budget import MAX_EXPANDED
+from autotune.frontends.onnx.budget import MAX_EXPANDED
 from autotune.passes.pipeline import run_passes, standard_passes
 
 HUGE = 2**31

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from autotune.frontends import onnx as frontend
+from autotune.frontends.onnx import importer as frontend
 from autotune.graph import evaluate
 from autotune.graph.verify import verify
 

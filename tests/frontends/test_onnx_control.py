@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 import autotune
 from autotune.errors import ModelImportError, UnknownParameterError, UnsupportedOpError
-from autotune.frontends import onnx as frontend
+from autotune.frontends.onnx import importer as frontend
 from autotune.graph import evaluate
 from autotune.graph.ir import Array, Graph
 from autotune.graph.verify import verify

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import autotune
 from autotune.errors import ModelImportError
-from autotune.frontends import onnx as frontend
+from autotune.frontends.onnx import importer as frontend
 from autotune.graph import evaluate
 
 RNG = np.random.default_rng(3)

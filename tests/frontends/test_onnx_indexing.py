@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from autotune.errors import ModelImportError
-from autotune.frontends import onnx as frontend
+from autotune.frontends.onnx import importer as frontend
 from autotune.graph import evaluate
 from autotune.graph.ir import Graph
 from autotune.graph.verify import verify

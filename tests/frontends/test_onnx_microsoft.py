@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from autotune.errors import ModelImportError
-from autotune.frontends import onnx as frontend
+from autotune.frontends.onnx import importer as frontend
 from autotune.graph import evaluate
 
 STEPS = {"a": (0.02, 120), "b": (0.03, 7), "y": (0.05, 90)}

@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 
 from autotune.errors import AutotuneError, ModelImportError
 from autotune.frontends.model_builder import ModelBuilder
-from autotune.frontends.onnx import load
+from autotune.frontends.onnx.importer import load
 from tests.frontends.fuzz import FINE, _missing, read_record, report, verdict_of
 from tests.frontends.mutants import mutant, small_seeds
 

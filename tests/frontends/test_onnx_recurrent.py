@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 import autotune
 from autotune.compiler.driver import compile_in_detail
 from autotune.errors import ModelImportError
-from autotune.frontends import onnx as frontend
+from autotune.frontends.onnx import importer as frontend
 from autotune.graph import evaluate
 from autotune.graph.ir import Array
 from autotune.graph.verify import verify

@@ -10,7 +10,7 @@ from onnx.reference import ReferenceEvaluator
 
 from autotune.errors import ModelImportError
 from autotune.frontends.model_builder import ModelBuilder
-from autotune.frontends.onnx import load
+from autotune.frontends.onnx.importer import load
 from autotune.graph import evaluate
 
 

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 import autotune
 from autotune import te
 from autotune.errors import GraphError, ModelImportError, UnsupportedOpError, UsageError
-from autotune.frontends.onnx import load
+from autotune.frontends.onnx.importer import load
 from autotune.graph import ops
 from autotune.graph.ops import registry
 from autotune.graph.text import parse_graph, print_graph

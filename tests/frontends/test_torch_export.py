@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autotune.errors import MissingExtraError, ModelImportError, UsageError
-from autotune.frontends import onnx as frontend
+from autotune.frontends.onnx import importer as frontend
 from autotune.frontends.torch_export import export_error, is_exported_program, to_onnx
 
 

@@ -16,7 +16,7 @@ from autotune.runtime.hal.cuda.driver import CudaDriver
 from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.executable import Code, Entry
 from autotune.target import Target
-from search_spaces.warp_products import WarpTiles
+from search_spaces.programs.warp_products import WarpTiles
 from tests.codegen.test_nvptx import numbers, product
 from tests.codegen.test_tensor_cores import DTYPES, scheduled
 from tests.runtime.hal import test_cuda

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from autotune.errors import ModelImportError
-from autotune.frontends import onnx as frontend
+from autotune.frontends.onnx import importer as frontend
 from autotune.graph import Graph, evaluate
 from autotune.graph.verify import verify
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autotune.passes.plan_memory import Lifetime, align, lower_bound
+from autotune.passes.memory.plan_memory import Lifetime, align, lower_bound
 
 
 def least_bytes(values: Sequence[Lifetime]) -> int:

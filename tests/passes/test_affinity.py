@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from autotune.errors import GraphError, InternalError, PlacementError
-from autotune.frontends.onnx import load
+from autotune.frontends.onnx.importer import load
 from autotune.graph import Affinity, Graph, evaluate
 from autotune.graph.devices import check_devices, value_devices, without_devices
 from autotune.graph.text import parse_graph, print_graph
-from autotune.passes.affinity import PlaceOnDevices, affinities
-from autotune.passes.common_subexpressions import CommonSubexpressions
-from autotune.passes.device_rules import DeviceRules
+from autotune.passes.canonical.common_subexpressions import CommonSubexpressions
 from autotune.passes.pipeline import placed_passes, run_passes
+from autotune.passes.placement.affinity import PlaceOnDevices, affinities
+from autotune.passes.placement.device_rules import DeviceRules
 from autotune.passes.segments import divide_by_device
 from tests.graph.graphs import small_convnet
 

@@ -7,11 +7,11 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from autotune.frontends.onnx import load
+from autotune.frontends.onnx.importer import load
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.passes.apply_to_parts import ApplyToParts
-from autotune.passes.nest_concats import NestConcats
+from autotune.passes.canonical.nest_concats import NestConcats
 from autotune.passes.pipeline import run_passes, standard_passes
 from tests.passes.random_joins import random_joins
 from tests.passes.test_partition import all_ops, check, normal

@@ -8,12 +8,12 @@ from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.region import Region, Workload
 from autotune.graph.verify import verify
-from autotune.passes.attention import Attention
-from autotune.passes.attention_blocks import AttentionBlocks
-from autotune.passes.causal_rows import CausalRows
+from autotune.passes.algorithms.attention_blocks import AttentionBlocks
+from autotune.passes.algorithms.causal_rows import CausalRows
+from autotune.passes.algorithms.separate_attention import SeparateAttention
+from autotune.passes.canonical.attention import Attention
 from autotune.passes.options import options_of
 from autotune.passes.pipeline import run_passes, standard_passes
-from autotune.passes.separate_attention import SeparateAttention
 from autotune.runtime.module import Module
 
 ALWAYS = Attention()

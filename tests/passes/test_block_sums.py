@@ -9,7 +9,7 @@ import autotune
 from autotune.graph import Graph, evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.verify import verify
-from autotune.passes.block_sums import BlockSums
+from autotune.passes.algorithms.block_sums import BlockSums
 from search_spaces import spaces
 from tests.search_spaces import workloads as w
 

@@ -8,7 +8,7 @@ import pytest
 from autotune.compiler.driver import compile_in_detail
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
-from autotune.passes.canonical_forms import FORMS, CanonicalForms
+from autotune.passes.canonical.canonical_forms import FORMS, CanonicalForms
 from autotune.passes.pipeline import run_passes, standard_passes
 from autotune.runtime.module import Module
 from tests.passes.test_partition import all_ops, check, normal

@@ -15,7 +15,7 @@ from autotune.database import Comparison, Database, Latency, WorkloadRow
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 from autotune.graph.region import Workload
-from autotune.passes.fuse import FusionOptions
+from autotune.passes.fusion.fuse import FusionOptions
 from autotune.passes.options import TOGETHER, Option, options_of
 from autotune.passes.partition import PartitionOptions, partition
 from autotune.passes.preference import Preference

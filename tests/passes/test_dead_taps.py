@@ -9,7 +9,7 @@ from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 from autotune.graph.verify import verify
-from autotune.passes.dead_taps import DeadTaps
+from autotune.passes.canonical.dead_taps import DeadTaps
 
 RNG = np.random.default_rng(0)
 

@@ -13,9 +13,9 @@ from autotune.compiler.explain import beside
 from autotune.compiler.memory_proof import prove_memory
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
-from autotune.passes.dispatch_order import extended, in_order
+from autotune.passes.memory.dispatch_order import extended, in_order
+from autotune.passes.memory.plan_memory import lower_bound, plan_memory, value_lifetimes
 from autotune.passes.partition import OF_A_MODEL, Partition, partition
-from autotune.passes.plan_memory import lower_bound, plan_memory, value_lifetimes
 from tests.passes.random_joins import random_joins
 
 

@@ -9,27 +9,27 @@ import pytest
 from autotune import passes
 from autotune.errors import InternalError, UsageError
 from autotune.frontends import zoo_built
-from autotune.frontends.onnx import load
+from autotune.frontends.onnx.importer import load
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.verify import verify
+from autotune.passes.algorithms.split_groups import SplitGroups
+from autotune.passes.algorithms.winograd import Winograd
 from autotune.passes.base import GraphPass
-from autotune.passes.common_subexpressions import CommonSubexpressions
-from autotune.passes.convert_layout import ConvertLayout
-from autotune.passes.dead_code import DeadCode
-from autotune.passes.device_rules import NO_RULES
-from autotune.passes.explicit_bias import ExplicitBias
-from autotune.passes.fold_affine import FoldAffine
-from autotune.passes.fold_batch_norm import FoldBatchNorm
-from autotune.passes.fold_constants import FoldConstants
-from autotune.passes.group_axis import GroupAxis
+from autotune.passes.canonical.common_subexpressions import CommonSubexpressions
+from autotune.passes.canonical.dead_code import DeadCode
+from autotune.passes.canonical.explicit_bias import ExplicitBias
+from autotune.passes.canonical.fold_affine import FoldAffine
+from autotune.passes.canonical.fold_batch_norm import FoldBatchNorm
+from autotune.passes.canonical.fold_constants import FoldConstants
+from autotune.passes.canonical.simplify import Simplify
+from autotune.passes.canonical.sink_shuffles import SinkShuffles
+from autotune.passes.layout.convert_layout import ConvertLayout
+from autotune.passes.layout.group_axis import GroupAxis
 from autotune.passes.options import RULES
 from autotune.passes.partition import partition
 from autotune.passes.pipeline import placed_passes, run_passes, standard_passes
-from autotune.passes.simplify import Simplify
-from autotune.passes.sink_shuffles import SinkShuffles
-from autotune.passes.split_groups import SplitGroups
-from autotune.passes.winograd import Winograd
+from autotune.passes.placement.device_rules import NO_RULES
 
 rng = np.random.default_rng(0)
 
@@ -103,10 +103,10 @@ def test_the_pipeline_is_idempotent(name):
 
 def test_every_pass_is_used_and_has_a_file_of_its_name():
     used = (*placed_passes(NO_RULES), *RULES)
-    files = {path.stem: path.read_text(encoding="utf-8") for path in Path(passes.__path__[0]).glob("*.py")}
+    files = {path.stem: path.read_text(encoding="utf-8") for path in Path(passes.__path__[0]).rglob("*.py")}
     defined = {name for name, text in files.items() if re.search(r"class \w+\((GraphPass|Algorithm)\)", text)}
     assert {p.name for p in used} == defined - {"base"}
-    assert all(type(p).__module__ == f"{passes.__name__}.{p.name}" for p in used)
+    assert all(type(p).__module__.rpartition(".")[2] == p.name for p in used)
 
 
 def test_observer_and_dump(tmp_path, monkeypatch):

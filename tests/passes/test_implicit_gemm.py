@@ -11,7 +11,7 @@ from autotune.compiler import divide
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
-from autotune.passes.implicit_gemm import ImplicitGemm
+from autotune.passes.algorithms.implicit_gemm import ImplicitGemm
 from autotune.passes.options import Option, options_of
 
 

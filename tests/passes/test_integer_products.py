@@ -10,11 +10,11 @@ import pytest
 
 import autotune
 from autotune.errors import ModelImportError, UsageError
-from autotune.frontends import onnx as frontend
 from autotune.frontends.model_builder import ModelBuilder
+from autotune.frontends.onnx import importer as frontend
 from autotune.graph import evaluate
-from autotune.passes.integer_products import SIGNS, IntegerProducts
 from autotune.passes.pipeline import run_passes, standard_passes
+from autotune.passes.quantized.integer_products import SIGNS, IntegerProducts
 
 QUANTISED = ("quantize", "qlinear", "integer")
 

@@ -6,9 +6,9 @@ import pytest
 from autotune.compiler.driver import compile_in_detail
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
-from autotune.passes.known_places import lattice
+from autotune.passes.canonical.known_places import lattice
+from autotune.passes.canonical.simplify import Simplify
 from autotune.passes.pipeline import run_passes, standard_passes
-from autotune.passes.simplify import Simplify
 from autotune.runtime.module import Module
 from tests.passes.test_partition import all_ops, check, normal
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
-from autotune.passes.nest_concats import NestConcats
+from autotune.passes.canonical.nest_concats import NestConcats
 from tests.passes.test_partition import all_ops, check, normal
 
 

@@ -10,7 +10,7 @@ import pytest
 from autotune.compiler import compile_in_detail, divide
 from autotune.frontends import zoo, zoo_built
 from autotune.frontends.model_builder import ModelBuilder
-from autotune.frontends.onnx import load
+from autotune.frontends.onnx.importer import load
 from autotune.graph.build import GraphBuilder
 from autotune.passes.origins import with_own_names
 from autotune.passes.partition import Partition

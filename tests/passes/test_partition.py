@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from autotune.errors import UsageError
 from autotune.frontends import zoo_built
-from autotune.frontends.onnx import load
+from autotune.frontends.onnx.importer import load
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.verify import verify
-from autotune.passes.fuse import FusionOptions
+from autotune.passes.fusion.fuse import FusionOptions
+from autotune.passes.layout.views import view_kind
 from autotune.passes.partition import PartitionOptions, partition
 from autotune.passes.pipeline import run_passes, standard_passes
-from autotune.passes.views import view_kind
 
 
 def normal(*shape, seed=0):

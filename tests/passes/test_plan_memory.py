@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autotune.errors import InternalError
-from autotune.passes.plan_memory import ALIGNMENT, Lifetime, align, lower_bound, plan_memory
+from autotune.passes.memory.plan_memory import ALIGNMENT, Lifetime, align, lower_bound, plan_memory
 from tests.passes.exact_memory import least_bytes
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import autotune
-from autotune.frontends import onnx as frontend
 from autotune.frontends.model_builder import ModelBuilder
+from autotune.frontends.onnx import importer as frontend
 from autotune.graph import evaluate
 from autotune.graph.ir import Graph
 from autotune.passes.pipeline import run_passes, standard_passes

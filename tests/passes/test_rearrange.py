@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from autotune.passes.rearrange import fewest
+from autotune.passes.canonical.rearrange import fewest
 
 
 def moved(array, steps):

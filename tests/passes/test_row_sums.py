@@ -13,8 +13,8 @@ from autotune.compiler.plan import rank
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
+from autotune.passes.algorithms.row_sums import RowSums
 from autotune.passes.preference import Preference
-from autotune.passes.row_sums import RowSums
 from autotune.runtime.module import Module
 from tests.passes.named_option import named_option
 from tests.search_spaces import workloads as make

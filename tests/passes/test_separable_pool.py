@@ -13,9 +13,9 @@ from autotune.compiler.plan import rank
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
+from autotune.passes.algorithms.separable_pool import SeparablePool
 from autotune.passes.options import DIRECT
 from autotune.passes.preference import Preference
-from autotune.passes.separable_pool import SeparablePool
 from autotune.runtime.module import Module
 from tests.search_spaces import workloads as make
 from tests.search_spaces.executions import check

@@ -22,11 +22,11 @@ from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 from autotune.graph.region import Workload
 from autotune.lower import lower_schedule
-from autotune.passes import sibling_products
+from autotune.passes.algorithms import sibling_products
+from autotune.passes.algorithms.sibling_products import SiblingProducts
 from autotune.passes.options import Option, options_of
 from autotune.passes.partition import Partition, partition
 from autotune.passes.preference import Preference
-from autotune.passes.sibling_products import SiblingProducts
 from autotune.passes.substitute import substitute
 from autotune.runtime.module import Module
 from autotune.target import Target

@@ -11,7 +11,7 @@ from autotune.compiler import compile_in_detail
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.verify import verify
-from autotune.passes.split_taps import SplitTaps
+from autotune.passes.algorithms.split_taps import SplitTaps
 from autotune.runtime.module import Module
 from tests.passes.test_dead_taps import RNG, convolution
 

@@ -13,11 +13,11 @@ from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 from autotune.graph.ops.common import STORED
-from autotune.passes import stored_weights
+from autotune.passes.algorithms.winograd import Winograd
+from autotune.passes.layout import stored_weights
+from autotune.passes.layout.stored_weights import StoredWeights
 from autotune.passes.options import DIRECT, allowed, options_of
 from autotune.passes.preference import Preference
-from autotune.passes.stored_weights import StoredWeights
-from autotune.passes.winograd import Winograd
 from autotune.runtime.module import Module
 from autotune.target import Target
 

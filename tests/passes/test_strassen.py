@@ -13,9 +13,9 @@ from autotune.compiler.plan import rank
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
+from autotune.passes.algorithms.strassen import Strassen
 from autotune.passes.options import DIRECT
 from autotune.passes.preference import Preference
-from autotune.passes.strassen import Strassen
 from autotune.runtime.module import Module
 from tests.passes.named_option import named_option
 from tests.search_spaces import workloads as make

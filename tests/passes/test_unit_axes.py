@@ -3,8 +3,8 @@
 import pytest
 
 from autotune.graph.build import GraphBuilder
+from autotune.passes.canonical.simplify import Simplify
 from autotune.passes.pipeline import run_passes, standard_passes
-from autotune.passes.simplify import Simplify
 from tests.passes.test_graph_passes import apply, normal, ops_of
 from tests.passes.test_partition import all_ops, check
 

@@ -11,9 +11,9 @@ import pytest
 
 from autotune.cli import main
 from autotune.errors import InputError, UsageError
-from autotune.frontends import onnx as frontend
 from autotune.frontends import zoo
 from autotune.frontends.model_builder import ModelBuilder
+from autotune.frontends.onnx import importer as frontend
 from autotune.graph import evaluate
 from autotune.passes.pipeline import run_passes, standard_passes
 from autotune.quantization.calibrate import batches

@@ -13,7 +13,7 @@ from autotune import te, tir
 from autotune.errors import ScheduleError
 from autotune.graph.program import ProgramWorkload
 from autotune.target import Target
-from search_spaces.program import space
+from search_spaces.programs.program import space
 from search_spaces.sketch import Sketch
 
 Array = np.ndarray[Any, Any]

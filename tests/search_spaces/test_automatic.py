@@ -21,8 +21,8 @@ from autotune.schedule import Schedule
 from autotune.schedule.knob import Value
 from autotune.target import Target
 from cost_models.program_default import program_default
-from search_spaces import program as program_space
-from search_spaces.automatic import Automatic
+from search_spaces.programs import program as program_space
+from search_spaces.programs.automatic import Automatic
 from search_spaces.sketch import Sketch
 from tests.schedule.machine import run_machine_code
 from tests.schedule.random_programs import random_program

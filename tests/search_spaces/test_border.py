@@ -13,8 +13,8 @@ from autotune.te.expr import Expr, Select
 from search_spaces import spaces
 from search_spaces.analysis import structure
 from search_spaces.space import Space
-from search_spaces.tile_border import clean
-from search_spaces.tile_shape import tile_shape
+from search_spaces.tile.border import clean
+from search_spaces.tile.shape import tile_shape
 from tests.search_spaces import workloads as make
 
 

@@ -9,7 +9,7 @@ from autotune.graph.region import Workload
 from autotune.te.tensor import ComputeOp
 from cost_models import analytic
 from search_spaces import spaces
-from search_spaces.tile_order import source_order
+from search_spaces.tile.order import source_order
 from tests.search_spaces import workloads as make
 
 _RNG = np.random.default_rng(7)

@@ -3,7 +3,7 @@
 import pytest
 
 from autotune import te
-from search_spaces.plain import schedule_plain
+from search_spaces.families.plain import schedule_plain
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from autotune.codegen.backend import compile_schedule
 from autotune.graph.build import GraphBuilder
 from autotune.graph.region import Region, Workload
 from autotune.lower import lower_schedule, program_text
-from search_spaces.elementwise import RowsRecipe
+from search_spaces.families.elementwise import RowsRecipe
 from search_spaces.spaces import space_for
 from tests.search_spaces import workloads as make
 

@@ -9,9 +9,9 @@ import pytest
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ops.common import STORED
 from autotune.graph.region import Workload
-from autotune.passes import stored_weights
+from autotune.passes.layout import stored_weights
+from autotune.passes.layout.stored_weights import StoredWeights
 from autotune.passes.options import options_of
-from autotune.passes.stored_weights import StoredWeights
 from tests.schedule.machine import runnable_target
 from tests.search_spaces import workloads as make
 from tests.search_spaces.executions import check

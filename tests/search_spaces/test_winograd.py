@@ -10,8 +10,8 @@ import pytest
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
+from autotune.passes.algorithms.winograd import Winograd
 from autotune.passes.options import options_of
-from autotune.passes.winograd import Winograd
 from tests.schedule.machine import runnable_target
 from tests.search_spaces import workloads as make
 from tests.search_spaces.executions import check

@@ -15,9 +15,9 @@ from autotune.codegen.jit import LoadedCode
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ops.minimal_filtering import Filtering
 from autotune.graph.region import Region, Workload
+from autotune.passes.algorithms.separable_pool import SeparablePool
+from autotune.passes.algorithms.winograd import Winograd
 from autotune.passes.options import options_of
-from autotune.passes.separable_pool import SeparablePool
-from autotune.passes.winograd import Winograd
 from autotune.target import Target
 from search_spaces.space import Space
 from tests.codegen.native import call_kernel

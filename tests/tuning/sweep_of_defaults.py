@@ -24,8 +24,8 @@ from autotune.graph.program import ProgramWorkload
 from autotune.runtime.module import Module
 from autotune.target import Target
 from cost_models.program_default import program_default
-from search_spaces.automatic import Automatic
-from search_spaces.program import space
+from search_spaces.programs.automatic import Automatic
+from search_spaces.programs.program import space
 from search_spaces.sketch import Sketch
 from tests.tuning.sweep_cases import KINDS, Case, case
 

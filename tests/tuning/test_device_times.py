@@ -7,7 +7,7 @@ import pytest
 from autotune.compiler.dividing import imported
 from autotune.compiler.placed import PlacedCompilation, compile_placed
 from autotune.errors import UsageError
-from autotune.passes.device_rules import DeviceRules
+from autotune.passes.placement.device_rules import DeviceRules
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.hal.cpu.driver import open_cores
 from autotune.target import Target

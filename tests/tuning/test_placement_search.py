@@ -16,7 +16,7 @@ from autotune.compiler.placed import compile_placed
 from autotune.compiler.program_memory import shortage
 from autotune.database import Database
 from autotune.errors import UsageError
-from autotune.passes.device_rules import DeviceRules
+from autotune.passes.placement.device_rules import DeviceRules
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.hal.rates import DeviceRates
 from autotune.tuning.place import place

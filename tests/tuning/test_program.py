@@ -20,7 +20,7 @@ from autotune.tuning.online_model import OnlineModel
 from autotune.tuning.program import TunedSchedule, _result, tune_schedule
 from autotune.tuning.verify import problems_of, stale_keys
 from cost_models import analytic, features
-from search_spaces import program as program_space
+from search_spaces.programs import program as program_space
 from search_spaces.sketch import Sketch
 from tests.schedule.printed import run_printed
 

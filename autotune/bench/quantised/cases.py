@@ -71,7 +71,7 @@ def _sources(names: Sequence[str]) -> Iterator[Source]:
 
 def _case(family: str, name: str, source: Source, model: onnx.ModelProto) -> Case:
     def build() -> Problem:
-        from autotune.frontends.onnx import load
+        from autotune.frontends.onnx.importer import load
 
         return Problem(load(model), {source.input: source.held_back[0]}, model)
 

@@ -43,7 +43,7 @@ def model(name: str) -> Case:
 
 
 def _build(name: str) -> Problem:
-    from autotune.frontends import onnx as frontend
+    from autotune.frontends.onnx import importer as frontend
 
     if name.endswith(".onnx"):
         import onnx

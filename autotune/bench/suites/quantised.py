@@ -100,7 +100,7 @@ def convolution(image: Image, family: str) -> Problem:
 
 
 def _problem(m: ModelBuilder, output: str, given: Array) -> Problem:
-    from autotune.frontends.onnx import load
+    from autotune.frontends.onnx.importer import load
 
     model = m.finish([output])
     return Problem(load(model), {"a": given}, model)

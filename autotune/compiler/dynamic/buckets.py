@@ -13,8 +13,8 @@ from autotune.compiler.dynamic.observed import Observed, Twin
 from autotune.compiler.dynamic.padded import Padded, padded
 from autotune.errors import UsageError
 from autotune.frontends.models import ReadModel, load_traced, read_model
-from autotune.frontends.onnx import Traced
-from autotune.frontends.onnx_read import ModelSource
+from autotune.frontends.onnx.importer import Traced
+from autotune.frontends.onnx.read import ModelSource
 from autotune.graph.ir import Graph
 from autotune.runtime.axes import Axes, Factor, Sizes, axis, extents, size_of, sum_of, terms_of
 from autotune.suggest import listing

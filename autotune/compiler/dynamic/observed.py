@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from autotune.errors import PaddingError
-from autotune.frontends.onnx import Traced
+from autotune.frontends.onnx.importer import Traced
 from autotune.graph.ir import Array, Attrs, Graph, Node, TensorType
 from autotune.runtime.axes import Axes, Axis, Factor, Sizes, axis, extent, extents, size_of, sum_of
 

@@ -1,0 +1,487 @@
+"""ONNX models (opset 7 to 28) as graphs.
+
+Initialisers become constants; what depends on shapes only (Shape, Gather of it, Concat of that, ...)
+is evaluated here, so that the graph has parameters as attributes. Model functions are expanded, and
+so are, to any depth, ONNX operators that are unknown here but have a definition in terms of known ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autotune.errors import GraphError, ModelImportError, UsageError
+from autotune.frontends.onnx.affinity import device_in
+from autotune.frontends.onnx.budget import MAX_EVALUATED_BYTES, Expansion
+from autotune.frontends.onnx.composed import COMPOSED, SEVERAL_OUTPUTS
+from autotune.frontends.onnx.constants import SPECIAL, attribute_value, fold_special
+from autotune.frontends.onnx.control import CONTROL, control
+from autotune.frontends.onnx.counted import Counted, carried
+from autotune.frontends.onnx.emit import Emitter
+from autotune.frontends.onnx.functions import Definition, definition_of
+from autotune.frontends.onnx.microsoft import DEFINED, microsoft_definition
+from autotune.frontends.onnx.nodes import OnnxNode, convert
+from autotune.frontends.onnx.old_versions import BROADCASTING, OLD, compose_broadcast, modernise
+from autotune.frontends.onnx.read import (
+    LoadedModel,
+    ModelSource,
+    TensorReader,
+    element_dtype,
+    read_model,
+)
+from autotune.frontends.onnx.schema import check_node, node_name
+from autotune.frontends.onnx.scope import Importing, NodeLists
+from autotune.frontends.onnx.sequences import SEQUENCES, is_of_sequences, sequence_node
+from autotune.frontends.onnx.support import check_supported, is_known, operator_of
+from autotune.frontends.sizes import Given, InputSizes, shape_text
+from autotune.graph import ops
+from autotune.graph.build import complete_node
+from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fresh_name
+from autotune.graph.ops.loop import is_evaluable
+from autotune.suggest import listing
+
+MAX_FOLDED_BYTES = 1 << 16
+"""Results of constant nodes up to this size are evaluated at import; passes do the larger ones."""
+MAX_VALUE_BYTES = 1 << 40
+"""Far beyond the memory of any machine that this is for; sizes and addresses stay far below 2^63."""
+
+
+def load(
+    source: ModelSource | LoadedModel,
+    *,
+    shapes: Given | None = None,
+    values: Mapping[str, Array] | None = None,
+) -> Graph:
+    """Import a model: a path, ``"zoo:NAME"``, the bytes of a file, an ``onnx.ModelProto``, or what was read of one.
+
+    ``shapes`` gives sizes that the model leaves open: of a dimension by its name, or the shape of an input by the
+    input's (:mod:`autotune.frontends.sizes`). ``values`` gives inputs that are
+    constant from here on, such as a shape or axes that decide what is compiled: the graph has no such inputs.
+
+    Raises:
+        UsageError: no such file or zoo model; ``shapes`` or ``values`` name nothing of the model, or do not fit.
+        UnknownParameterError: what is compiled depends on inputs without a value.
+        UnsupportedOpError: operators that are not supported, all listed.
+        ModelImportError: anything else in the model that cannot be imported.
+    """
+    model = source if isinstance(source, LoadedModel) else read_model(source)
+    return _Importer(model, shapes or {}, dict(values or {})).run()
+
+
+@dataclass(frozen=True)
+class Traced:
+    """An imported model, with the nodes that were evaluated: what each constant was made by.
+
+    ``folded`` are nodes of the graph IR by each of their results, and ``Shape``, ``Size`` and ``Range`` as ONNX writes
+    them. ``types`` and ``constants`` are also those that the graph needs no more.
+    """
+
+    graph: Graph
+    folded: Mapping[str, Node]
+    types: Mapping[str, TensorType]
+    constants: Mapping[str, Array]
+
+
+def load_traced(model: LoadedModel, shapes: Given) -> Traced:
+    """Return :func:`load`, which evaluates larger constants too, and says how each came about."""
+    importer = _Importer(model, shapes, {}, MAX_EVALUATED_BYTES)
+    graph = importer.run()
+    return Traced(graph, importer.folded, importer.types, importer.constants)
+
+
+class _Importer:
+    """State of one import. The graph grows node by node, with all types known."""
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        shapes: Given,
+        values: dict[str, Array],
+        most_folded: int = MAX_FOLDED_BYTES,
+    ) -> None:
+        self.most_folded = most_folded
+        self.folded: dict[str, Node] = {}
+        """Evaluated nodes, by their results."""
+        self.origin = model.origin
+        self.opset = model.opset
+        self.node_names = model.node_names
+        self.devices = model.devices
+        self.at = ""
+        self.device = ""
+        self.expansion = Expansion(model.origin)
+        self.proto = model.proto
+        self.read = _names_read(model.proto.graph)
+        self.reader = TensorReader(model.origin, model.folder)
+        self.shapes = shapes
+        self.values = values
+        self.types: dict[str, TensorType] = {}
+        self.constants: dict[str, Array] = {}
+        self.lists = NodeLists()
+        self.sequences: dict[str, list[str] | None] = {}
+        self.counted: dict[str, Counted] = {}
+        """Values of which a part is there."""
+
+    def type_of(self, value: str) -> TensorType:
+        if value not in self.types:
+            raise ModelImportError(f"{self.origin}: value {value!r} is read before anything defines it")
+        return self.types[value]
+
+    def constant_of(self, value: str) -> Array | None:
+        return self.constants.get(value)
+
+    def inputs_behind(self, value: str) -> tuple[str, ...]:
+        made = {output: node for node in self.lists.all() for output in node.outputs}
+        waiting, found = [value], dict[str, None]()
+        while waiting:
+            name = waiting.pop()
+            if name in found or name in self.constants or name == ABSENT:
+                continue
+            found[name] = None
+            waiting += made[name].inputs if name in made else ()
+        given = {value.name for value in self.proto.graph.input}
+        return tuple(sorted(name for name in found if name in given))
+
+    def run(self) -> Graph:
+        graph = self.proto.graph
+        check_supported(graph.node, self.origin, self.opset)
+        for tensor in graph.initializer:
+            if tensor.name in self.types:
+                raise ModelImportError(f"{self.origin}: initialiser {tensor.name!r} is defined twice")
+            self._define_constant(tensor.name, self.reader.read(tensor, f"initialiser {tensor.name!r}"))
+        if graph.sparse_initializer:
+            raise ModelImportError(f"{self.origin} has sparse initialisers: not supported")
+        inputs = self._import_inputs(graph)
+        for proto, origin in zip(graph.node, _origins(graph, self.node_names), strict=True):
+            self.at = origin
+            own = device_in(proto.metadata_props, f"{self.origin}: node {origin!r}")
+            self.device = own or self.devices.nodes.get(origin, "")
+            self._import_node(proto)
+        outputs = [value.name for value in graph.output]
+        for value in graph.output:
+            self._check_declared(value, "output")
+        for output in outputs:
+            if output in self.sequences:
+                raise ModelImportError(
+                    f"{self.origin}: output {output!r} is a sequence or an optional, and modules give tensors\n"
+                    "  end the model before it, or join its elements by ConcatFromSequence"
+                )
+            self.type_of(output)
+        counted = [(n, self.counted[v]) for n, v in enumerate(outputs) if v in self.counted]
+        outputs += dict.fromkeys(found.count for _, found in counted if found.count not in outputs)
+        made = Graph(
+            _graph_name(self.origin, graph.name),
+            inputs,
+            tuple(outputs),
+            tuple(self.lists.current),
+            self.types,
+            self.constants,
+            counted=tuple((n, found.axis, outputs.index(found.count)) for n, found in counted),
+        )
+        return self.devices.apply(made).pruned()
+
+    def _import_inputs(self, graph: Any) -> tuple[str, ...]:
+        values = [value for value in graph.input if value.name not in self.constants]
+        for value in graph.input:
+            self._check_declared(value, "input")
+        twice = [name for name, count in Counter(value.name for value in values).items() if count > 1]
+        if twice:
+            raise ModelImportError(f"{self.origin}: input {twice[0]!r} is declared twice")
+        unknown = sorted({*self.values} - {value.name for value in values})
+        if unknown:
+            raise UsageError(
+                f"{self.origin} has no input {unknown[0]!r}\n"
+                f"  inputs: {listing(unknown[0], [value.name for value in values])}"
+            )
+        for value in values:
+            if not value.type.HasField("tensor_type"):
+                raise ModelImportError(f"{self.origin}: input {value.name!r} is not a tensor")
+        sizes = InputSizes(self.origin, declared_shapes(values), self.shapes)
+        sizes.check_complete(value.name for value in values if value.name not in self.values)
+        for value in values:
+            tensor, shape = value.type.tensor_type, sizes.shape(value.name)
+            dtype = element_dtype(tensor.elem_type, f"{self.origin}: input {value.name!r}")
+            if value.name in self.values:
+                self._define_constant(value.name, self._given_value(value.name, dtype, shape))
+            else:
+                found = TensorType(tuple(int(extent) for extent in shape or ()), dtype)
+                self._check_size(found, f"input {value.name!r}")
+                self.types[value.name] = found
+        return tuple(value.name for value in values if value.name not in self.constants)
+
+    def _check_declared(self, value: Any, what: str) -> None:
+        """Refuse an element type or a rank that is declared otherwise than it is; extents may be stale."""
+        tensor, found = value.type.tensor_type, self.types.get(value.name)
+        if found is None or not value.type.HasField("tensor_type"):
+            return
+        where = f"{self.origin}: {what} {value.name!r}"
+        declared = element_dtype(tensor.elem_type, where) if tensor.elem_type else found.dtype
+        shape = declared_shapes([value])[value.name]
+        if declared != found.dtype or (shape is not None and len(shape) != found.rank):
+            text = shape_text(["?"] if shape is None else shape)
+            raise ModelImportError(
+                f"{where} is declared {declared}{text}, but it is {found}\n"
+                "  correct the declaration, for example by onnx.shape_inference.infer_shapes"
+            )
+
+    def _given_value(self, name: str, dtype: str, declared: list[int | str] | None) -> Array:
+        array = np.asarray(self.values[name])
+        if str(array.dtype) != dtype or not _fits(array.shape, declared):
+            raise UsageError(
+                f"value {TensorType.of(array)} does not fit input {name!r} of {self.origin}, "
+                f"which is {dtype}{shape_text(['?'] if declared is None else declared)}"
+            )
+        return array
+
+    def _import_node(self, proto: Any) -> None:
+        op, name = operator_of(proto), node_name(proto)
+        if self._import_special(op, proto):
+            return
+        if op in DEFINED:
+            self._import_nodes_of(microsoft_definition(proto, self._fresh(f"{name}.")))
+            return
+        if not ops.is_custom(op):
+            check_node(proto, self)
+        if not is_known(op):
+            self._import_definition(proto)
+            return
+        attrs = {a.name: self._attribute(a, name, op) for a in proto.attribute}
+        node = OnnxNode(op, name, list(proto.input), list(proto.output), attrs, self)
+        twice = [output for output in proto.output if output != ABSENT and output in self.types]
+        if twice:
+            raise ModelImportError(f"{self.origin}: {node.fail(f'{twice[0]!r} is defined twice')}")
+        if node.op in SPECIAL and (open_ := [value for value in node.inputs if value in self.counted]):
+            where = f"{open_[0]!r} along axis {self.counted[open_[0]].axis}"
+            reason = f"the extent of {where} is known only when it is computed"
+            raise ModelImportError(f"{self.origin}: {node.fail(reason)}")
+        special = fold_special(node)
+        if special is not None:
+            if op in ("Range", "Shape", "Size"):
+                made = Node(op, tuple(node.inputs), (node.outputs[0],), node.attrs, node.name)
+                self.folded[node.outputs[0]] = made
+            self._define_constant(node.outputs[0], special)
+            return
+        if not ops.is_custom(op):
+            if self.opset < OLD:
+                modernise(node)
+            convert(node)
+            self._cut_outputs(node)
+        try:
+            self._append(node)
+        except GraphError as error:
+            raise ModelImportError(f"{self.origin}: {error}") from error
+
+    def _import_special(self, op: str, proto: Any) -> bool:
+        """Import a node of subgraphs or sequences, of which ONNX's definition says little; False for others."""
+        first = proto.input[0] if proto.input else ABSENT
+        if op not in CONTROL and op not in SEQUENCES and first not in self.sequences:
+            return False
+        name, model = node_name(proto), self._importing()
+        graphs = {a.name: a.g for a in proto.attribute if a.HasField("g")}
+        plain = [a for a in proto.attribute if a.name not in graphs and not a.HasField("tp")]
+        attrs = {a.name: self._attribute(a, name, op) for a in plain}
+        node = OnnxNode(op, name, list(proto.input), list(proto.output), attrs, self)
+        try:
+            if op in CONTROL:
+                control(node, graphs, model)
+            elif is_of_sequences(op, first, model):
+                sequence_node(node, model)
+            else:
+                raise node.fail(f"its input {first!r} is a sequence, which it does not take")
+        except GraphError as error:
+            raise ModelImportError(f"{self.origin}: {error}") from error
+        return True
+
+    def _importing(self) -> Importing:
+        return Importing(
+            self.opset,
+            self.types,
+            self.constants,
+            self.sequences,
+            self.counted,
+            self.read,
+            self._import_node,
+            self._append_plain,
+            self._define_constant,
+            self._fresh,
+            self.type_of,
+            self.reader.read,
+            self.lists.apart,
+            self.expansion,
+            self._on_device,
+        )
+
+    @contextmanager
+    def _on_device(self, device: str) -> Iterator[None]:
+        around, self.device = self.device, device or self.device
+        try:
+            yield
+        finally:
+            self.device = around
+
+    def _import_definition(self, proto: Any) -> None:
+        """Import the nodes that ONNX defines an operator by, in the place of its node."""
+        body = definition_of(proto, self.opset, self.type_of, self._fresh(f"{node_name(proto)}."))
+        assert body is not None, "checked before nodes are imported"
+        check_supported(body.nodes, f"{self.origin}: the definition of {proto.op_type}", body.opset)
+        self._import_nodes_of(body)
+
+    def _import_nodes_of(self, body: Definition) -> None:
+        outer, self.opset = self.opset, body.opset
+        self.read |= body.read
+        for inner in body.nodes:
+            self.expansion.add(self.at)
+            self._import_node(inner)
+        self.opset = outer
+
+    def _attribute(self, proto: Any, node: str, op: str) -> Any:
+        value = attribute_value(
+            proto, lambda t: self.reader.read(t, f"attribute {proto.name!r} of node {node!r}")
+        )
+        if value is None:
+            raise ModelImportError(
+                f"{self.origin}: node {node!r} ({op}): attribute {proto.name!r} is of a kind that "
+                "is not supported"
+            )
+        return value
+
+    def _append(self, node: OnnxNode) -> None:
+        aligned = self.opset < OLD and node.op in BROADCASTING
+        composer = compose_broadcast if aligned else COMPOSED.get(node.op)
+        if composer is not None:
+            append = partial(self._append_plain, name=node.name)
+            composer(node, Emitter(node, append, self._define_constant, self._fresh, self._set_counted))
+            return
+        if node.flatten_to is None:
+            self._append_plain(node.op, node.inputs, node.outputs, node.attrs, node.name)
+            return
+        flat = self._fresh(f"{node.outputs[0]}.flat")
+        self._append_plain("Reshape", node.inputs, [flat], {"shape": node.flatten_to}, flat)
+        result = self._fresh(f"{node.outputs[0]}.flat_result")
+        self._append_plain(node.op, [flat], [result], node.attrs, node.name)
+        shape = {"shape": self.type_of(node.inputs[0]).shape}
+        self._append_plain("Reshape", [result], node.outputs, shape, node.outputs[0])
+
+    def _append_plain(
+        self, op: str, inputs: list[str], outputs: list[str], attrs: Mapping[str, Attr], name: str
+    ) -> None:
+        while inputs and inputs[-1] == ABSENT:
+            inputs = inputs[:-1]
+        given = Node(op, tuple(inputs), tuple(outputs), attrs, name, (self.at,), self.device)
+        node, types = complete_node(given, self.types)
+        arrays = [self.constants.get(v) for v in node.inputs]
+        known = all(a is not None or v == ABSENT for a, v in zip(arrays, node.inputs, strict=True))
+        small = sum(t.nbytes for t in types.values()) <= self.most_folded
+        small = small and is_evaluable(op, node.attrs)
+        if known and small and op != "DequantizeLinear":  # by which a pass knows quantised weights
+            results = ops.get(op).reference(arrays, node.attrs)
+            for output, array in zip(outputs, results, strict=True):
+                self._define_constant(output, array)
+                self.folded[output] = node
+            return
+        for output, found in types.items():
+            self._check_size(found, f"node {name!r} ({op}): its result {output!r}")
+        try:
+            self.counted |= carried(node, {**self.types, **types}, self.counted, self.constants)
+        except ModelImportError as error:
+            raise ModelImportError(f"{self.origin}: {error}") from error
+        self.types.update(types)
+        self.lists.current.append(node)
+
+    def _set_counted(self, value: str, axis: int, count: str) -> None:
+        """Note that the length of a value is another value; nothing for a constant."""
+        if value not in self.constants:
+            self.counted[value] = Counted(axis, count)
+
+    def _check_size(self, found: TensorType, what: str) -> None:
+        if found.nbytes > MAX_VALUE_BYTES:
+            raise ModelImportError(
+                f"{self.origin}: {what} is {found}, {found.nbytes} bytes\n"
+                f"  the most that a value may have are {MAX_VALUE_BYTES}"
+            )
+
+    def _cut_outputs(self, node: OnnxNode) -> None:
+        """Drop optional outputs (Dropout's mask, MaxPool's indices) that nothing reads."""
+        if node.op in SEVERAL_OUTPUTS:
+            return
+        used = sorted({output for output in node.outputs[1:] if output != ABSENT} & self.read)
+        if used:
+            raise ModelImportError(
+                f"{self.origin}: {node.fail(f'its optional output {used[0]!r} is not supported')}"
+            )
+        del node.outputs[1:]
+
+    def _define_constant(self, name: str, array: Array) -> None:
+        array = np.ascontiguousarray(array).reshape(array.shape)
+        self.constants[name] = array
+        self.types[name] = TensorType.of(array)
+
+    def _fresh(self, name: str) -> str:
+        return fresh_name(name, self.types)
+
+
+def _names_read(graph: Any) -> set[str]:
+    """Return the names that nodes of a graph read, and its outputs; those of its subgraphs too."""
+    found = {value.name for value in graph.output}
+    for node in graph.node:
+        found.update(node.input)
+        for attribute in node.attribute:
+            found.update(*(_names_read(inner) for inner in (attribute.g, *attribute.graphs)))
+    return found
+
+
+def _origins(graph: Any, names: Mapping[str, str]) -> list[str]:
+    """Return the node of the file that each node comes from; a function's body stands before what gives its result."""
+    found, origin = [], ""
+    for proto in reversed(graph.node):
+        named = [names[value] for value in proto.output if value in names]
+        origin = named[0] if named else origin or node_name(proto)
+        found.append(origin)
+    return found[::-1]
+
+
+def _fits(shape: Sequence[int], declared: list[int | str] | None) -> bool:
+    """Return whether an input declared so can have a shape."""
+    return declared is None or (
+        len(shape) == len(declared)
+        and all(isinstance(d, str) or d == g for d, g in zip(declared, shape, strict=True))
+    )
+
+
+def inputs_of(model: LoadedModel) -> list[Any]:
+    """Return the inputs of a model, without those that an initialiser gives a value."""
+    stored = {tensor.name for tensor in model.proto.graph.initializer}
+    return [value for value in model.proto.graph.input if value.name not in stored]
+
+
+def declared_shapes(inputs: Iterable[Any]) -> dict[str, list[int | str] | None]:
+    """Return shapes of inputs, with the names of open dimensions, ``INPUT.AXIS`` for one without; None
+    for unknown rank."""
+    return {v.name: _declared_shape(v) for v in inputs if v.type.HasField("tensor_type")}
+
+
+def _declared_shape(value: Any) -> list[int | str] | None:
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        return None
+    fixed = [d.HasField("dim_value") and d.dim_value >= 0 for d in tensor.shape.dim]
+    return [
+        int(d.dim_value) if is_fixed else d.dim_param or f"{value.name}.{axis}"
+        for axis, (d, is_fixed) in enumerate(zip(tensor.shape.dim, fixed, strict=True))
+    ]
+
+
+def _graph_name(origin: str, declared: str) -> str:
+    if origin.startswith("zoo:"):
+        return origin.removeprefix("zoo:")
+    path = Path(origin)
+    return path.stem if path.suffix == ".onnx" else declared or "model"
+
+
+__all__ = ["Traced", "declared_shapes", "inputs_of", "load", "load_traced"]

@@ -1,0 +1,1 @@
+"""The order of dispatches and the plan of their memory."""

@@ -1,0 +1,1 @@
+"""Operators on eight-bit integers, made of quantise and dequantise pairs."""

@@ -1,0 +1,1 @@
+"""Spaces of users' own programs, discovered from their structure."""

@@ -1,0 +1,1 @@
+"""The space of kernels that go along rows: reductions, softmax, normalisation."""

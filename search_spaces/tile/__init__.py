@@ -1,0 +1,1 @@
+"""The space of register-tiled kernels: products, convolutions, pools."""

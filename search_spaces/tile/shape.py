@@ -1,0 +1,176 @@
+"""Axes of an anchor that a register-tiled recipe tiles, vectorises, reduces and packs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from autotune.te.tensor import ComputeOp, PlaceholderOp
+from search_spaces.analysis import ReadForm, Structure, is_constant, is_view, read_forms
+from search_spaces.tile.dot import dot_of
+from search_spaces.tile.patches import is_packing, packed_sources
+
+if TYPE_CHECKING:
+    from autotune.target import Target
+    from autotune.te.dot_products import DotProduct
+
+
+@dataclass(frozen=True)
+class TileShape:
+    """The roles of an anchor's axes, by name.
+
+    ``vector`` is the last data axis; ``spatial`` are one or two axes whose steps reuse a vector operand, so
+    that a register tile spans them (outermost first); ``batch`` are the other data axes. ``main`` is the
+    innermost reduce axis, ``window`` the others. ``weights`` is the read that a packed layout helps.
+    """
+
+    structure: Structure
+    extents: dict[str, int]
+    batch: tuple[str, ...]
+    spatial: tuple[str, ...]
+    vector: str
+    window: tuple[str, ...]
+    main: str
+    lanes: int
+    weights: ReadForm | None
+    staged: tuple[str, ...]
+    dot: DotProduct | None = None
+    """The instruction that adds up products of neighbouring steps of ``main``, where one fits."""
+
+    @property
+    def group(self) -> int:
+        """Steps of the innermost reduction that one instruction takes."""
+        return 1 if self.dot is None else self.dot.group
+
+    @cached_property
+    def reads(self) -> tuple[ReadForm, ...]:
+        """The reads of the anchor."""
+        return read_forms(self.structure.anchor)
+
+    @cached_property
+    def whole(self) -> frozenset[str]:
+        """The staged producers that are stored whole whatever the schedule: others are copied from them."""
+        return packed_sources(self.structure.producers, self.structure.anchor)
+
+    @property
+    def weights_constant(self) -> bool:
+        """Return whether the packed operand is known at compile time, so that packing it is free."""
+        if self.weights is None:
+            return False
+        op, constants = self.weights.tensor.op, self.structure.program.constants
+        if isinstance(op, ComputeOp):
+            return is_constant(op, constants)
+        return op.name in constants
+
+    @property
+    def elements(self) -> int:
+        """Elements of the anchor's output."""
+        return math.prod(self.structure.anchor.shape)
+
+    @property
+    def reduction(self) -> int:
+        """Steps of the reduction for one element."""
+        return math.prod(self.extents[axis] for axis in (*self.window, self.main))
+
+
+def tile_shape(structure: Structure, target: Target, vector: str | None = None) -> TileShape | None:
+    """Return the roles of the axes, or None where the anchor is not a plain reduction with data axes.
+
+    ``vector`` is the last data axis, or another one behind which there is one element only.
+    """
+    anchor = structure.anchor
+    if not anchor.axis or not anchor.reduce_axis or len(anchor.body) != 1:
+        return None
+    if any(axis.start for axis in anchor.reduce_axis) or 0 in (*anchor.shape,):
+        return None
+    every = (*anchor.axis, *anchor.reduce_axis)
+    extents = {axis.name: axis.extent for axis in every}
+    if len(extents) != len(every) or 0 in extents.values():
+        return None
+    vector = vector or anchor.axis[-1].name
+    data = [*(axis.name for axis in anchor.axis if axis.name != vector), vector]
+    reads = read_forms(anchor)
+    spatial = _spatial(data, extents, reads)
+    reduce_names = [axis.name for axis in anchor.reduce_axis]
+    main = _main(reduce_names, extents)
+    dtype = anchor.body[0].dtype
+    shape = TileShape(
+        structure=structure,
+        extents=extents,
+        batch=tuple(axis for axis in data[:-1] if axis not in spatial),
+        spatial=spatial,
+        vector=vector,
+        window=tuple(axis for axis in reduce_names if axis != main),
+        main=main,
+        lanes=max(1, min(target.lanes(dtype), extents[vector])),
+        weights=_weights(reads, data, spatial) if extents[vector] > 1 else None,
+        staged=_staged(structure),
+    )
+    dot = dot_of(shape, target)
+    return shape if dot is None else replace(shape, dot=dot, lanes=dot.lanes)
+
+
+def _spatial(data: list[str], extents: dict[str, int], reads: Sequence[ReadForm]) -> tuple[str, ...]:
+    """Return up to two innermost axes that leave some operand of the vector axis in place."""
+    vector = data[-1]
+    vectors = [read for read in reads if vector in read.axes]
+    reuse = [
+        axis
+        for axis in data[:-1]
+        if extents[axis] > 1 and (not vectors or any(axis not in read.axes for read in vectors))
+    ]
+    if reuse:
+        return tuple(reuse[-2:])
+    wide = [axis for axis in data[:-1] if extents[axis] > 1]
+    return tuple(wide[-1:] or data[-2:-1])
+
+
+def _main(reduce_names: list[str], extents: dict[str, int]) -> str:
+    """Return the innermost reduce axis with more than one step."""
+    return next((axis for axis in reversed(reduce_names) if extents[axis] > 1), reduce_names[-1])
+
+
+def _weights(reads: Sequence[ReadForm], data: list[str], spatial: tuple[str, ...]) -> ReadForm | None:
+    """Return the read that every step of the spatial axes repeats, if each dimension is one axis of its own."""
+    vector = data[-1]
+    if len(reads) < 2:
+        return None
+    for read in reads:
+        singles = [read.single(dim) for dim in range(len(read.dims))]
+        plain = all(
+            axis is not None or (not terms and size == 1)
+            for axis, terms, size in zip(singles, read.dims, read.tensor.shape, strict=True)
+        )
+        named = [axis for axis in singles if axis is not None]
+        if (
+            read.affine
+            and plain
+            and vector in named
+            and len(set(named)) == len(named)
+            and not set(spatial) & set(named)
+            and isinstance(read.tensor.op, PlaceholderOp)
+        ):
+            return read
+    return None
+
+
+def _staged(structure: Structure) -> tuple[str, ...]:
+    """Return the elementwise stages (padding, a prologue) that the anchor or patches read and that are
+    worth storing."""
+    anchor, constants = structure.anchor, structure.program.constants
+    packed = packed_sources(structure.producers, anchor)
+    read = packed.union(tensor.op.name for tensor in anchor.input_tensors)
+    return tuple(
+        op.name
+        for op in structure.producers
+        if op.name in read
+        and op.reduction is None
+        and (not is_view(op) or is_packing(op, anchor) or op.name in packed)
+        and not is_constant(op, constants)
+    )
+
+
+__all__ = ["TileShape", "tile_shape"]

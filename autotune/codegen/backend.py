@@ -45,6 +45,10 @@ class Backend(Protocol):
         loaded together.
         """
 
+    def fenced(self, program: LoopProgram, target: Target, code: DispatchCode) -> DispatchCode | None:
+        """Return ``code``, which :meth:`compile` made, once more as a build that finds what it writes beside its local
+        memory; None where it has none, or where that is not looked at."""
+
     def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
         """Return the manifest of :meth:`compile` without code: its entry points and buffers, and no text."""
 

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
+from typing import Final
 
 _LIBRARIES = ("libm.so.6", "libgcc_s.so.1")
 """Looked into where the process itself does not show a name: mathematics, and conversions of half precision."""
+
+LOCAL_HARM: Final = "autotune_local_harm"
+"""What code that was built to be checked calls the word below."""
+local_harm = ctypes.c_int64()
+"""Not 0 where such code wrote beside its local memory: see :mod:`autotune.codegen.llvm.local_fences`."""
 
 
 @cache
 def process_address(name: str) -> int:
     """Return the address of a function of the process; 0 where it has none of this name."""
+    if name == LOCAL_HARM:
+        return ctypes.addressof(local_harm)
     for library in (None, *_LIBRARIES):
         handle = _opened(library)
         try:
@@ -31,4 +39,4 @@ def _opened(library: str | None) -> ctypes.CDLL | None:
         return None
 
 
-__all__ = ["process_address"]
+__all__ = ["LOCAL_HARM", "local_harm", "process_address"]

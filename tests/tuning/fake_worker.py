@@ -28,6 +28,7 @@ def build(request: dict[str, Any]) -> dict[str, Any]:
         "trace_key": trace,
         "trace_json": trace,
         "footprint": {"memory_bytes": 0, "artifact_bytes": 1},
+        "fenced": None,
         "payload": {"config": config},
     }
 

@@ -11,8 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autotune import library
+from autotune import library, te
+from autotune.codegen.backend import backend_for
 from autotune.database import Outcome
+from autotune.function import image_of
+from autotune.lower.ir import LoopProgram, Store, walk
+from autotune.lower.program import lower_schedule
 from autotune.target import Target
 from autotune.tuning.measure import worker
 from autotune.tuning.measure.fenced_module import FencedModule
@@ -179,6 +183,66 @@ def test_an_element_past_a_workers_share_of_scratch_memory_is_found(
     harm = "wrote beside its scratch memory, up to 8 bytes behind their end" if elements_past else ""
     assert running.harm() == harm
     running.close()
+
+
+def _with_local(threads: int, nbytes: int, shift: int) -> tuple[LoopProgram, Target]:
+    """y = 2 (x + 1) by rows, each through a local block of so many bytes, whose stores are ``shift`` elements off."""
+    x = te.placeholder((8, nbytes // 4), name="x", dtype="int32")
+    t = te.compute(x.shape, lambda i, j: x[i, j] + 1, name="t")
+    y = te.compute(x.shape, lambda i, j: t[i, j] * 2, name="y")
+    s = te.create_schedule(y.op)
+    s[t].compute_at(s[y], s[y].op.axis[0])
+    s[y].parallel(s[y].op.axis[0])
+    program = lower_schedule(s, [x, y])
+    for kernel in program.kernels:
+        for store in walk(kernel.body):
+            if isinstance(store, Store) and store.buffer.name == "t":
+                store.indices = (*store.indices[:-1], store.indices[-1] + shift)
+    return program, replace(TARGET, threads=threads)
+
+
+@pytest.mark.parametrize("shift", [0, -1, 1])
+@pytest.mark.parametrize(("threads", "nbytes"), [*SHARED, (2, 1 << 15)])
+def test_an_element_past_a_block_of_local_memory_is_found(threads: int, nbytes: int, shift: int) -> None:
+    program, target = _with_local(threads, nbytes, shift)
+    backend = backend_for(target.arch)
+    code = backend.compile(program, target)
+    fenced = backend.fenced(program, target, code)
+    assert fenced is not None
+    running = FencedModule(image_of(fenced, target, "program"), [np.zeros((8, nbytes // 4), np.int32)])
+    running.run()
+    assert running.harm() == ("wrote beside a block of its local memory" if shift else "")
+    running.close()
+
+
+def test_a_candidate_that_writes_an_element_past_its_local_memory_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lower, shift = lower_schedule, [0]
+
+    def moved(*args: Any, **options: Any) -> LoopProgram:
+        program = lower(*args, **options)
+        for kernel in program.kernels if shift[0] else ():
+            for node in walk(kernel.body):
+                if isinstance(node, Store) and node.buffer.scope == "local":
+                    node.indices = (*node.indices[:-1], node.indices[-1] + shift[0])
+        return program
+
+    monkeypatch.setattr("autotune.lower.program.lower_schedule", moved)
+    space = space_for(make.matmul(64, 96, 80, relu=True), TARGET)
+    asked = {"workload": space.workload.text, "target": TARGET.to_json(), "seed": 0}
+    ends = []
+    for config in space.random(np.random.default_rng(0), 4):
+        shift[0] = 0
+        right = worker.build({**asked, "config": config})["payload"]
+        for shift[0] in (-1, 1):
+            made = worker.build({**asked, "config": config})
+            if made["payload"] != right:  # else what was changed is what an instruction of its own stands for
+                payloads = {"payloads": [made["payload"]], "fenced": made["fenced"]}
+                end = worker.measure({**asked, **payloads, "default_ns": None})
+                ends.append((end["outcome"], end["message"]))
+    assert len(ends) > 3
+    assert {*ends} == {("out_of_bounds", "wrote beside a block of its local memory")}
 
 
 def test_memory_between_fences_is_as_it_was_asked_for() -> None:

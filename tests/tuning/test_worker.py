@@ -104,7 +104,7 @@ def test_every_exception_of_building_is_an_outcome(
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr("autotune.codegen.backend.compile_schedule", fail)
+    monkeypatch.setattr("autotune.lower.program.lower_schedule", fail)
     answer = worker.build(request(space, analytic.default_config(space)))
     assert answer["failed"]["outcome"] == outcome
     assert words in answer["failed"]["message"]

@@ -41,6 +41,9 @@ class InterpreterBackend:
         code = with_manifest(program, entries, text.encode(), text)
         return InterpretedCode(code.object_code, code.kernels, code.buffers, text, program=program)
 
+    def fenced(self, program: LoopProgram, target: Target, code: DispatchCode) -> None:
+        """Return none: the interpreter finds that in all that it runs."""
+
     def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
         """Return the manifest; its kernels need no scratch memory."""
         return with_manifest(program, [Entry(kernel, "") for kernel in program.kernels], b"", "")

@@ -34,6 +34,14 @@ class LlvmBackend:
             entries = [e._replace(symbol=e.symbol.replace(_UNNAMED, name)) for e in entries]
         return with_manifest(program, entries, compile_ir(ir, target), ir, pairs)
 
+    def fenced(self, program: LoopProgram, target: Target, code: DispatchCode) -> DispatchCode | None:
+        """Return the same code with zones around its blocks on the stack and in scratch memory."""
+        if " = alloca [" not in code.ir and not any(kernel.scratch_bytes for kernel in code.kernels):
+            return None
+        name, pairs = code.kernels[0].symbol.rpartition("_")[0], overwriting(program)
+        ir, entries = emit_program(program, target, name, pairs, fenced=True)
+        return with_manifest(program, entries, compile_ir(ir, target), ir, pairs)
+
     def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
         """Return the manifest of the text that would be compiled: it says what lives in registers, and
         what in scratch memory."""
@@ -44,11 +52,16 @@ class LlvmBackend:
 
 @walks_deep
 def emit_program(
-    program: LoopProgram, target: Target, name: str, overwriting: Sequence[tuple[Buffer, Buffer]] = ()
+    program: LoopProgram,
+    target: Target,
+    name: str,
+    overwriting: Sequence[tuple[Buffer, Buffer]] = (),
+    *,
+    fenced: bool = False,
 ) -> tuple[str, list[Entry]]:
     """Return LLVM IR text of a loop program, and its entry points; pairs of buffers that are
     ``overwriting`` may be one."""
-    module = ModuleText(target)
+    module = ModuleText(target, fenced)
     shared = frozenset(buffer for pair in overwriting for buffer in pair)
     kernels = [replace(kernel, body=_by_one_thread(kernel.body)) for kernel in program.kernels]
     entries = [emit_kernel(module, kernel, f"{name}_{n}", shared) for n, kernel in enumerate(kernels)]

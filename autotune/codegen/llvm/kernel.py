@@ -127,7 +127,8 @@ class KernelEmitter:
         else:
             self.statement(body)
         self.streams.end()
-        return self.code.entry + self.code.flat_lines()
+        end = () if self.places.fences is None else self.places.fences.told()
+        return [*self.code.entry, *self.code.flat_lines(), *end]
 
     def close(self) -> None:
         """Free the parts, which refer to each other: the collector of such garbage is paused while models compile."""

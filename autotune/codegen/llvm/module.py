@@ -10,10 +10,14 @@ from autotune.target import Target
 
 
 class ModuleText:
-    """Collects the parts of one LLVM module for a target."""
+    """Collects the parts of one LLVM module for a target.
 
-    def __init__(self, target: Target) -> None:
+    Where it is ``fenced``, local memory of its functions is: see :mod:`autotune.codegen.llvm.local_fences`.
+    """
+
+    def __init__(self, target: Target, fenced: bool = False) -> None:
         self.target = target
+        self.fenced = fenced
         self._declarations: dict[str, None] = {}
         self._library: dict[str, str] = {}
         self._functions: list[str] = []

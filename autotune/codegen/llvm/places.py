@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from autotune.codegen.llvm.addresses import Addresses
 from autotune.codegen.llvm.block import ThreadBlock
+from autotune.codegen.llvm.local_fences import ZONE, LocalFences
 from autotune.codegen.llvm.locals import Chunk, chunks, slots_of
 from autotune.codegen.llvm.types import memory_type, scalar_type, vector
 from autotune.codegen.llvm.writer import Writer
@@ -37,6 +38,7 @@ class BufferPlaces:
         self.in_lanes = False
         self.masks_rests = False
         self.scratch_bytes = 0
+        self.fences = LocalFences(code.module) if code.module.fenced else None
         self._stack_bytes = 0
         self._scratch_top = 0
         # All vectorized loops have the lanes of the widest type that the kernel stores.
@@ -67,7 +69,8 @@ class BufferPlaces:
             top = self._scratch_top
             self.pointers[buffer] = self._local_memory(buffer)
             yield
-            self._scratch_top = top
+            if self.fences is None:
+                self._scratch_top = top
             return
         self.slots[buffer] = self._local_slots(buffer, slots)
         if self.in_lanes:
@@ -95,14 +98,20 @@ class BufferPlaces:
         elements = max(buffer.elements, 1)
         size = elements * ITEM_BYTES[buffer.dtype]
         name = "%" + self.code.fresh("mem")
+        zones = 0 if self.fences is None else 2 * ZONE
         if self._stack_bytes + size <= self.block.stack_bytes:
             self._stack_bytes += size
-            where = f"alloca [{elements} x {memory_type(buffer.dtype)}], align 64"
+            what = f"{size + zones} x i8" if zones else f"{elements} x {memory_type(buffer.dtype)}"
+            where = f"alloca [{what}], align 64"
         else:
             where = f"getelementptr i8, ptr %scratch, i64 {self._scratch_top}"
-            self._scratch_top += round_up(size, 64)
+            self._scratch_top += round_up(size + zones, 64)
             self.scratch_bytes = max(self.scratch_bytes, self._scratch_top)
-        self.code.entry.append(f"  {name} = {where}")
+        if self.fences is None:
+            self.code.entry.append(f"  {name} = {where}")
+        else:
+            base = f"{name}.fenced"
+            self.code.entry += [f"  {base} = {where}", *self.fences.around(base, size, name)]
         self.code.available(name, 0)
         return name
 

@@ -34,6 +34,9 @@ class NvptxBackend:
         starts = {e.symbol: Start(e.launch, len(e.kernel.buffers)) for e in entries if e.launch}
         return with_manifest(program, entries, with_starts("ptx", starts, assembly(ir, target)), ir)
 
+    def fenced(self, program: LoopProgram, target: Target, code: DispatchCode) -> None:
+        """Return none: local memory is the driver's."""
+
     def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
         """Return launches, without code."""
         _, entries = emit_program(program, target, _UNNAMED)

@@ -33,6 +33,9 @@ class OpenclBackend:
             entries = [e._replace(symbol=e.symbol.replace(_UNNAMED, name)) for e in entries]
         return with_manifest(program, entries, code, code.decode())
 
+    def fenced(self, program: LoopProgram, target: Target, code: DispatchCode) -> None:
+        """Return none: local memory is the driver's."""
+
     def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
         """Return the manifest; its entry points need no scratch memory."""
         return with_manifest(program, [Entry(part, "") for part in _parts(program)], b"", "")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.codegen.process_symbols import local_harm
 from autotune.graph.ir import Array
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.module import Module
@@ -17,6 +18,7 @@ class FencedModule:
     """A module on fenced inputs and outputs (see :class:`autotune.tuning.measure.confined.Running`)."""
 
     def __init__(self, image: ModuleImage, inputs: Sequence[Array]) -> None:
+        local_harm.value = 0
         self._fences = Fences()
         self._module = Module(image, image.target.threads, memory=self._fences)
         self._inputs = [self._fences.copy(array, "inputs") for array in inputs]
@@ -40,7 +42,7 @@ class FencedModule:
 
     def harm(self) -> str:
         """Return what was written beside its memory, or where it must only read; or nothing."""
-        return self._fences.harm()
+        return self._fences.harm() or ("wrote beside a block of its local memory" if local_harm.value else "")
 
     def close(self) -> None:
         """Free its memory and code."""

@@ -37,7 +37,8 @@ class Built:
     """A candidate after building: code to run, or the outcome that ended it (``failed``).
 
     ``trace_key`` identifies the schedule, also of a candidate that failed; ``payload`` is what the
-    measurer itself needs to run it; ``footprint`` is None where that is not known.
+    measurer itself needs to run it, ``fenced`` the same of a build that is checked and not timed, if there is one;
+    ``footprint`` is None where that is not known.
     """
 
     candidate: Candidate
@@ -46,6 +47,7 @@ class Built:
     failed: Measurement | None = None
     payload: Mapping[str, Any] = field(default_factory=dict)
     footprint: Footprint | None = None
+    fenced: Mapping[str, Any] | None = None
 
     @cached_property
     def code_key(self) -> str:

@@ -106,6 +106,7 @@ class ProcessPool:
             answer["trace_json"],
             payload=answer["payload"],
             footprint=footprint,
+            fenced=answer["fenced"],
         )
 
     def measure(self, built: Built, default_ns: float) -> Measurement:
@@ -116,6 +117,7 @@ class ProcessPool:
             "do": "measure",
             **vars(built.candidate),
             "payloads": [dict(built.payload)],
+            "fenced": built.fenced,
             "default_ns": default_ns if default_ns < float("inf") else None,
         }
         try:

@@ -112,25 +112,23 @@ def build(request: Request) -> Answer:
     """Return code of one candidate, or why there is none."""
     trace_json = trace_key = ""
     try:
-        from autotune.codegen.backend import compile_schedule
+        from autotune.codegen.backend import backend_for
         from autotune.compiler.footprint import footprint_of
+        from autotune.lower.program import lower_schedule
 
         workload, program, schedule = _scheduled(request)
         trace_json, trace_key = schedule.trace.to_json(), schedule.trace.key
         target = Target.from_json(request["target"])
-        code = compile_schedule(
-            schedule,
-            program.args,
-            target,
-            name=workload.symbol,
-            constants=program.constants,
-            strides=program.strides,
-        )
+        loops = lower_schedule(schedule, program.args, constants=program.constants, strides=program.strides)
+        backend = backend_for(target.arch)
+        code = backend.compile(loops, target, workload.symbol)
+        checked = backend.fenced(loops, target, code)
         if target.group_items:
             from autotune.tuning.measure.driver_build import driver_build
 
             driver_build(code, target)
         payload = _payload(workload, schedule, code, target)
+        fenced = None if checked is None else _payload(workload, schedule, checked, target)
     except Exception as error:  # noqa: BLE001 - whatever a candidate raises is its outcome
         return {
             "failed": _outcome(of_exception(error, running=False)),
@@ -142,6 +140,7 @@ def build(request: Request) -> Answer:
         "trace_key": trace_key,
         "trace_json": trace_json,
         "payload": payload,
+        "fenced": fenced,
         "footprint": takes,
     }
 
@@ -184,7 +183,7 @@ def measure(request: Request) -> Answer:
     reference, allowed = prepared.reference, _allowed(prepared)
     try:
         payloads = {prepared.workload.key: request["payloads"][0]}
-        if (end := _same_sign(prepared, request["target"], payloads))["outcome"] != Outcome.OK:
+        if (end := _first_run(prepared, request, payloads))["outcome"] != Outcome.OK:
             return end
         with closing(_confined(prepared, request["target"], payloads)) as confined:
             confined.run()
@@ -200,16 +199,21 @@ def measure(request: Request) -> Answer:
     return {**end, "latency": latency} if end["outcome"] == Outcome.OK else end
 
 
-def _same_sign(prepared: Prepared, target: str, payloads: Mapping[str, Request]) -> Answer:
-    """Return the outcome of one run with inputs of one sign, where there are any."""
-    again = prepared.same_sign
-    if again is None:
+def _first_run(prepared: Prepared, request: Request, payloads: Mapping[str, Request]) -> Answer:
+    """Return the outcome of one run that is not timed: of the build with fences in its local memory, where there is
+    one, and with inputs of one sign, where these show more. None is needed without either."""
+    fenced, again = request.get("fenced"), prepared.same_sign
+    if fenced is None and again is None:
         return {"outcome": Outcome.OK.value}
-    allowed = max(same_sign_tolerance(str(r.dtype), prepared.terms) for r in again.reference)
-    with closing(_confined(again, target, payloads)) as confined:
+    built = payloads if fenced is None else {prepared.workload.key: fenced}
+    allowed = _allowed(prepared)
+    if again is not None:
+        allowed = max(same_sign_tolerance(str(r.dtype), prepared.terms) for r in again.reference)
+    given = again or prepared
+    with closing(_confined(given, request["target"], built)) as confined:
         confined.run()
-        end = _judged(confined, again.reference, allowed)
-    if end["outcome"] == Outcome.WRONG_RESULT:
+        end = _judged(confined, given.reference, allowed)
+    if end["outcome"] == Outcome.WRONG_RESULT and again is not None:
         end["message"] += " for inputs of one sign: its sums lose precision"
     return end
 

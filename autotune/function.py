@@ -24,11 +24,17 @@ if TYPE_CHECKING:
 INTERPRETER = "interpreter"
 """The target of :func:`build` that compiles nothing."""
 
-_SOURCES = {"nvptx64": ".ptx", "opencl": ".cl"}
+NUMBA = "numba"
+"""The target of :func:`build` that numba compiles."""
+
+_SOURCES = {"nvptx64": ".ptx", "opencl": ".cl", NUMBA: ".py"}
 """Suffix of a file of source, by architecture."""
 
 _ELSEWHERE = (*_SOURCES, INTERPRETER)
 """Architectures of code that is not the processor's own."""
+
+_IN_PROCESS = {INTERPRETER: "the interpreter", NUMBA: "numba"}
+"""Architectures of code that Python runs: there is no module of it, and no artifact."""
 
 
 class Function:
@@ -47,7 +53,7 @@ class Function:
         self._image = image
         self._runner = runner
         self.ir = code.ir
-        """The text that was compiled: LLVM IR, OpenCL C, or the loops that the interpreter runs."""
+        """The text that was compiled: LLVM IR, OpenCL C, Python, or the loops that the interpreter runs."""
 
     @property
     def target(self) -> Target:
@@ -63,24 +69,25 @@ class Function:
     def module(self) -> CompiledModel:
         """The module behind it, which takes inputs and returns outputs, and can be timed.
 
-        Raises UsageError for the interpreter, TargetError where there is no device to run it.
+        Raises UsageError for numba and the interpreter, TargetError where there is no device to run it.
         """
         return self._runner.model
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an artifact, which :func:`autotune.load` makes a module of on a machine that can run it.
 
-        With the suffix ".ptx" or ".cl" the source is written. Raises UsageError for a suffix that is another target's
-        and for code of the interpreter, and ArtifactError.
+        With the suffix ".ptx", ".cl" or ".py" the source is written. Raises UsageError for a suffix that is another
+        target's, for artifacts of numba and the interpreter, and ArtifactError.
         """
-        from autotune.runtime import artifact
-
         suffix = Path(path).suffix
-        if self.target.arch == INTERPRETER:
-            raise UsageError(
-                f"{self._image.name!r} was built for the interpreter: only code of a machine is saved"
-            )
         if suffix not in _SOURCES.values():
+            if self.target.arch in _IN_PROCESS:
+                where = _IN_PROCESS[self.target.arch]
+                raise UsageError(
+                    f"{self._image.name!r} was built for {where}: only code of a machine is saved"
+                )
+            from autotune.runtime import artifact
+
             artifact.save(self._image, path)
         elif _SOURCES.get(self.target.arch) != suffix:
             raise UsageError(
@@ -133,16 +140,17 @@ def build(
     ``args``.
 
     ``target`` is a CPU that this machine can stand in for, an OpenCL device ("opencl", "opencl:1"), a GPU of NVIDIA
-    ("cuda:sm_90"), or "interpreter": the reference that every other target is compared with, which runs any schedule,
-    threads and barriers included, and finds accesses outside of a buffer. Code for a device that is not here can be
-    read and saved, not called. Raises TargetError, LoweringError, BuildError.
+    ("cuda:sm_90"), "numba", which runs on every system that numba has, or "interpreter": the reference that every other
+    target is compared with, which runs any schedule, threads and barriers included, and finds accesses outside of a
+    buffer. Code for a device that is not here can be read and saved, not called. Raises TargetError, LoweringError,
+    BuildError.
     """
     from autotune.codegen.backend import compile_schedule
 
     chosen = _target(target, threads)
 
     def compiled(schedule: Schedule, args: Sequence[Tensor]) -> Function:
-        code = compile_schedule(schedule, args, chosen)
+        code = compile_schedule(schedule, args, chosen, name=name if chosen.arch == NUMBA else "")
         lookups = placed_lookups(schedule, code)
         image = image_of(code, chosen, name, lookups)
         return Function(code, image, _runner(code, image, lookups))
@@ -160,6 +168,13 @@ def _target(target: Target | str, threads: int | None) -> Target:
 
     if target == INTERPRETER:
         return Target(INTERPRETER, INTERPRETER, (), 128, cores=1, threads=1)
+    if target == NUMBA:
+        from autotune.codegen.numba.threads import available
+
+        cores = available()
+        if threads is not None and threads > cores:
+            raise TargetError(f"numba has {cores} threads here (NUMBA_NUM_THREADS), got threads={threads}")
+        return Target(NUMBA, NUMBA, (), 128, cores, cores).with_threads(threads)
     chosen, host = Target.parse(target, threads), Target.detect()
     if chosen.arch in _ELSEWHERE:
         return chosen
@@ -171,13 +186,14 @@ def _target(target: Target | str, threads: int | None) -> Target:
 
 def _runner(code: DispatchCode, image: ModuleImage, lookups: Sequence[PlacedLookup]) -> Runner:
     """Return the runner of the code, on this machine or one of its devices."""
-    from autotune.codegen.interpreter.backend import InterpretedCode
-    from autotune.function_runners import InterpreterRunner, MissingDevice, ModelRunner
+    from autotune.function_runners import InProcess, MissingDevice, ModelRunner
+
+    if image.target.arch in _IN_PROCESS:
+        return InProcess(code, image, lookups, _IN_PROCESS[image.target.arch])
+
     from autotune.runtime.device_module import device_for, on_device
     from autotune.runtime.module import Module
 
-    if isinstance(code, InterpretedCode):
-        return InterpreterRunner(code, image, lookups)
     if not image.target.group_items:
         return ModelRunner(Module(image))
     return ModelRunner(on_device(image)) if device_for(image.target) is not None else MissingDevice(image)

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
-from autotune.codegen.interpreter.machine import poisoned
 from autotune.errors import TargetError, UsageError
 from autotune.runtime.arguments import Signature
 
 if TYPE_CHECKING:
-    from autotune.codegen.interpreter.backend import InterpretedCode
+    from autotune.codegen.code import BufferSpec, Kernel
     from autotune.function_indices import PlacedLookup
     from autotune.runtime.compiled_model import CompiledModel
     from autotune.runtime.image import ModuleImage
@@ -26,7 +25,7 @@ class Runner(Protocol):
 
     @property
     def model(self) -> CompiledModel:
-        """The module behind it; raises UsageError or TargetError where there is none."""
+        """Return the module behind it; raises UsageError or TargetError where there is none."""
 
     def call(self, inputs: Arrays, outputs: Arrays) -> None:
         """Run once; raises InputError for arrays that do not fit, and for indices out of range."""
@@ -77,12 +76,28 @@ class MissingDevice:
         self._refuse()
 
 
-class InterpreterRunner:
-    """A loop program that the reference interpreter runs."""
+class RunnableCode(Protocol):
+    """Code that runs on arrays of this process: the interpreter's, and numba's."""
 
-    def __init__(self, code: InterpretedCode, image: ModuleImage, lookups: Sequence[PlacedLookup]) -> None:
+    buffers: Sequence[BufferSpec]
+    kernels: Sequence[Kernel]
+
+    def run(self, number: int, arrays: Arrays, begin: int, end: int) -> None:
+        """Run some tiles of a kernel; ``arrays`` are those of its buffers, in their shapes."""
+
+    def workspaces(self) -> list[Any]:
+        """Return fresh memory for the buffers behind the arguments."""
+
+
+class InProcess:
+    """Code of a loop program that Python runs."""
+
+    def __init__(
+        self, code: RunnableCode, image: ModuleImage, lookups: Sequence[PlacedLookup], runner: str
+    ) -> None:
         self._code = code
         self._name = image.name
+        self._runner = runner
         self._lookups = lookups
         self._signature = Signature(image.name, image.inputs, image.outputs)
 
@@ -90,18 +105,17 @@ class InterpreterRunner:
     def model(self) -> NoReturn:
         """Raise UsageError."""
         raise UsageError(
-            f"{self._name!r} was built for the interpreter, which runs no module: call the function, or build it for "
+            f"{self._name!r} was built for {self._runner}, which runs no module: call the function, or build it for "
             "another target"
         )
 
     def call(self, inputs: Arrays, outputs: Arrays) -> None:
-        """Run all kernels, one tile after another."""
+        """Run all kernels in order."""
         given = self._signature.inputs(inputs)
         results, _ = self._signature.given_outputs([*outputs], given)
         arguments = {"input": iter(given[0]), "output": iter(results)}
-        program = self._code.program
-        memory = [next(arguments[spec.role]) for spec in self._code.buffers[: len(program.arguments)]]
-        memory += [poisoned(buffer) for buffer in program.workspaces]
+        memory = [next(arguments[spec.role]) for spec in self._code.buffers if spec.role in arguments]
+        memory += self._code.workspaces()
         for number, kernel in enumerate(self._code.kernels):
             for placed in self._lookups:
                 if placed.kernel == number:
@@ -109,14 +123,14 @@ class InterpreterRunner:
             self._code.run(number, [memory[n] for n in kernel.buffers], 0, kernel.tiles)
 
     def time(self, inputs: Arrays, repeat: int) -> Any:
-        """Refuse to time the interpreter: nothing is learnt from it about other targets."""
+        """Return the times of calls, after one that is not counted; the interpreter's say nothing of other targets."""
         outputs = self._signature.fresh_outputs()[0]
         times = []
-        for _ in range(repeat):
+        for _ in range(repeat + 1):
             begin = time.perf_counter_ns()
             self.call(inputs, outputs)
             times.append(time.perf_counter_ns() - begin)
-        return np.asarray(times, np.int64)
+        return np.asarray(times[1:], np.int64)
 
 
-__all__ = ["InterpreterRunner", "MissingDevice", "ModelRunner", "Runner"]
+__all__ = ["InProcess", "MissingDevice", "ModelRunner", "Runner"]

@@ -58,6 +58,7 @@ BACKENDS: Mapping[str, str] = {
     "aarch64": "autotune.codegen.llvm.backend:LlvmBackend",
     "opencl": "autotune.codegen.opencl.backend:OpenclBackend",
     "nvptx64": "autotune.codegen.nvptx.backend:NvptxBackend",
+    "numba": "autotune.codegen.numba.backend:NumbaBackend",
     "interpreter": "autotune.codegen.interpreter.backend:InterpreterBackend",
 }
 """Module and class of the backend by the architecture of a target."""

@@ -14,6 +14,7 @@ from dataclasses import replace
 from autotune.errors import BuildError
 from autotune.lower.ir import (
     Allocate,
+    Barrier,
     Buffer,
     For,
     If,
@@ -26,6 +27,8 @@ from autotune.lower.ir import (
     While,
     expressions,
     has_load,
+    is_block_axis,
+    is_thread_axis,
     nodes,
     sequence,
     sub_statements,
@@ -54,8 +57,17 @@ def in_turns(
     return _Threads(stmt, meets, kind, innermost=innermost).apart(stmt.body, ())
 
 
+def by_one_thread(stmt: Stmt) -> Stmt:
+    """Return the statement with the threads of each block one after another, from barrier to barrier."""
+    return in_turns(stmt, _is_thread, lambda part: isinstance(part, Barrier), "serial", innermost=False)
+
+
+def _is_thread(loop: For) -> bool:
+    return is_thread_axis(loop.kind) and not is_block_axis(loop.kind)
+
+
 class _Threads:
-    """The iterations of one loop; ``differing`` are variables and local buffers of which each has its own."""
+    """Return the iterations of one loop; ``differing`` are variables and local buffers of which each has its own."""
 
     def __init__(self, loop: For, meets: Callable[[Stmt], bool], kind: str, *, innermost: bool) -> None:
         self.loop = loop
@@ -160,4 +172,4 @@ class _Threads:
         return stored or any(self._differs(expr) for part in walk(stmt) for expr in expressions(part))
 
 
-__all__ = ["in_turns"]
+__all__ = ["by_one_thread", "in_turns"]

@@ -198,6 +198,16 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
             unique, number = f"{name}{number}", number + 1
         return unique
 
+    def to_numba(self, args: Sequence[Tensor] | None = None, name: str = "main") -> str:
+        """Return the scheduled loops as a module of Python that numba compiles, to read, change and paste.
+
+        Its function ``name`` takes NumPy arrays for ``args``, by default the inputs and then the outputs, which it
+        stores in place. Raises LoweringError, and BuildError for what numba has no code for.
+        """
+        from autotune.codegen.numba.printed import printed  # a look ahead, made when it is called
+
+        return printed(self, args, name)
+
     def __repr__(self) -> str:
         return f"Schedule({', '.join(s.op.name for s in self.stages)})"
 

@@ -11,7 +11,7 @@ from autotune import te
 from autotune.codegen import interpreter
 from autotune.lower import lower_schedule
 from tests.codegen.opencl_device import installed, run_on_device
-from tests.schedule.machine import run_machine_code, runnable_target
+from tests.schedule.machine import numba_target, run_machine_code, runnable_target
 
 LANES = 64
 """Vectors of several registers, and a rest that is none."""
@@ -35,6 +35,8 @@ def everywhere(arrays: Sequence[Any], element: Callable[..., te.Expr]) -> Any:
                 schedule[c].vectorize(inner)
             found = run_machine_code(schedule, [*inputs, c], named, target=target)["C"]
             same(found, expected, f"{target.cpu}, {lanes or 1} lanes")
+    by_numba = run_machine_code(te.create_schedule(c), [*inputs, c], named, target=numba_target())
+    same(by_numba["C"], expected, "numba")
     if installed():
         schedule = te.create_schedule(c)
         _, inner = schedule[c].split(schedule[c].op.axis[0], LANES)

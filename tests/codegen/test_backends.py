@@ -13,6 +13,7 @@ from autotune.codegen.backend import BACKENDS, backend_for, compile_schedule
 from autotune.codegen.code import DispatchCode, Kernel
 from autotune.codegen.interpreter.backend import InterpretedCode
 from autotune.codegen.jit import LoadedCode
+from autotune.codegen.numba.backend import NumbaCode
 from autotune.errors import TargetError
 from autotune.target import Target
 from tests.codegen.conformance import Conformance, Entry
@@ -38,7 +39,17 @@ class TestInterpreter(Conformance):
 
     @pytest.fixture
     def load(self) -> Callable[[DispatchCode], Entry]:
-        return _interpreted
+        return _in_process
+
+
+class TestNumba(Conformance):
+    @pytest.fixture
+    def target(self) -> Target:
+        return replace(host(), arch="numba")
+
+    @pytest.fixture
+    def load(self) -> Callable[[DispatchCode], Entry]:
+        return _in_process
 
 
 @needs_opencl
@@ -62,8 +73,8 @@ def _loaded(code: DispatchCode) -> Entry:
     return entry
 
 
-def _interpreted(code: DispatchCode) -> Entry:
-    assert isinstance(code, InterpretedCode)
+def _in_process(code: DispatchCode) -> Entry:
+    assert isinstance(code, InterpretedCode | NumbaCode)
     return lambda kernel, arrays, begin, end: code.run(code.kernels.index(kernel), arrays, begin, end)
 
 
@@ -86,6 +97,7 @@ def test_a_target_without_a_backend_is_refused() -> None:
     a = te.placeholder((4,), name="A")
     c = te.compute((4,), lambda i: a[i], name="C")
     with pytest.raises(
-        TargetError, match="no code generator for z80; known: x86_64, aarch64, opencl, nvptx64, interpreter"
+        TargetError,
+        match="no code generator for z80; known: x86_64, aarch64, opencl, nvptx64, numba, interpreter",
     ):
         compile_schedule(te.create_schedule(c), [a, c], replace(host(), arch="z80"))

@@ -35,7 +35,8 @@ THREADS_EVERY = 8
 REFERENCE_EVERY = 5
 """One program in so many runs in the shipped interpreter too, which is slow."""
 
-
+NUMBA_EVERY = 25
+"""One program in so many is compiled by numba too, which takes most of a second."""
 DEVICE_EVERY = 16
 """One program in so many runs on an OpenCL device too, where there is one."""
 
@@ -89,7 +90,8 @@ def run_block(first: int, count: int, *, prove_every: int) -> Tally:
         tally.language.update(set(re.findall(r"\bte\.(\w+)\(", case.program.source)))
         try:
             on_device = installed() and seed % DEVICE_EVERY in (0, 1)  # threads, and none
-            check(case, seed, with_reference=seed % REFERENCE_EVERY == 0, with_device=on_device)
+            options = {"with_device": on_device, "with_numba": seed % NUMBA_EVERY == 0}
+            check(case, seed, with_reference=seed % REFERENCE_EVERY == 0, **options)
         except Exception as error:  # noqa: BLE001  # whatever went wrong is reported with its program
             small = minimised(case, error)
             tally.findings.append(f"seed {seed}: {type(error).__name__}: {error}\n\n{describe(small)}")

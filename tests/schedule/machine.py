@@ -1,4 +1,4 @@
-"""Runs machine code of a schedule with a fence around every buffer, tiles one at a time, backwards."""
+"""Runs code of a schedule with a fence around every buffer, tiles one at a time, backwards."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from autotune.codegen.backend import compile_schedule
 from autotune.codegen.code import BufferSpec, DispatchCode
 from autotune.codegen.jit import LoadedCode
+from autotune.codegen.numba.backend import NumbaCode
 from autotune.schedule import Schedule
 from autotune.target import Target
 from autotune.te.tensor import Tensor
@@ -30,6 +31,12 @@ class FenceError(AssertionError):
 def host() -> Target:
     """The target of the tests: this machine, one thread."""
     return Target.detect(threads=1)
+
+
+@cache
+def numba_target() -> Target:
+    """Code for numba, run by one of its threads."""
+    return Target("numba", "numba", (), 128, cores=1, threads=1)
 
 
 @cache
@@ -78,7 +85,10 @@ def run_machine_code(
         if spec.role == "input":
             view[...] = arrays[spec.name]
         before.append(block.bytes.copy())
-    _run(code, memory)
+    if isinstance(code, NumbaCode):
+        _run_numba(code, views)
+    else:
+        _run(code, memory)
     result = {}
     for spec, block, view, old in zip(code.buffers, memory, views, before, strict=True):
         block.check(spec.name)
@@ -105,6 +115,12 @@ def _run(code: DispatchCode, memory: list[_Fenced]) -> None:
             scratch.check(f"the scratch of {kernel.symbol}")
     finally:
         loaded.close()
+
+
+def _run_numba(code: NumbaCode, views: list[Any]) -> None:
+    for number, kernel in enumerate(code.kernels):
+        for tile in reversed(range(kernel.tiles)):
+            code.run(number, [views[b] for b in kernel.buffers], tile, tile + 1)
 
 
 def _view(spec: BufferSpec, block: _Fenced, strides: tuple[int, ...] | None) -> Any:

@@ -19,7 +19,7 @@ from autotune.lower.ir import For, Stmt, Store, sub_statements
 from autotune.schedule import Schedule, Trace
 from tests.codegen.opencl_device import run_on_device
 from tests.schedule import loop_interpreter
-from tests.schedule.machine import run_machine_code
+from tests.schedule.machine import numba_target, run_machine_code
 from tests.schedule.random_programs import Program, random_program
 from tests.schedule.random_steps import apply_random_steps
 
@@ -152,10 +152,17 @@ def _stores(stmt: Stmt) -> int:
     return stmt.extent * inside if isinstance(stmt, For) else inside
 
 
-def check(case: Case, seed: int = 0, *, with_reference: bool = False, with_device: bool = False) -> None:
+def check(
+    case: Case,
+    seed: int = 0,
+    *,
+    with_reference: bool = False,
+    with_device: bool = False,
+    with_numba: bool = False,
+) -> None:
     """Raise Mismatch, or whatever the compiler raises, when the executions disagree.
 
-    ``with_reference`` runs the shipped interpreter too, which is slow, ``with_device`` OpenCL.
+    ``with_reference`` runs the shipped interpreter too, which is slow, ``with_device`` OpenCL, ``with_numba`` numba.
     """
     program = case.lowered()
     text = program_text(program)
@@ -174,6 +181,8 @@ def check(case: Case, seed: int = 0, *, with_reference: bool = False, with_devic
     tolerance = case.program.tolerance
     if with_device:
         _check_device(case, named, wanted)
+    if with_numba:
+        _check_numba(case, named, wanted)
     if any(step.primitive == "bind" for step in case.trace.steps):
         outer = {t.name: np.zeros(t.shape, t.dtype) for t in outputs}
         interpreter.run_program(program, {**named, **outer})
@@ -203,6 +212,19 @@ def _check_device(case: Case, named: dict[str, Any], wanted: dict[str, Any]) -> 
             raise
         return
     _compare("OpenCL", computed, wanted, case.program.tolerance)
+
+
+def _check_numba(case: Case, named: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Run the printed module; threads that are not taken apart at barriers are refused with a reason."""
+    schedule, args = case.schedule()
+    options: dict[str, Any] = {"constants": case.constants, "strides": dict(case.strides)}
+    try:
+        computed = run_machine_code(schedule, args, named, target=numba_target(), **options)
+    except BuildError as error:
+        if not any(reason in str(error) for reason in _REFUSED):
+            raise
+        return
+    _compare("numba", computed, wanted, case.program.tolerance)
 
 
 def _compare(who: str, got: dict[str, Any], wanted: dict[str, Any], tolerance: float) -> None:

@@ -14,7 +14,7 @@ from autotune.target import ITEM_BYTES
 from autotune.te.dtypes import STORAGE_DTYPES
 from autotune.te.narrow import NARROW, NARROW_FLOATS, NARROW_INTEGERS
 from tests.codegen.executions import same
-from tests.schedule.machine import run_machine_code
+from tests.schedule.machine import numba_target, run_machine_code
 
 
 def cast_everywhere(x: Any, to: str) -> Any:
@@ -29,6 +29,7 @@ def cast_everywhere(x: Any, to: str) -> Any:
         if lanes:
             s[c].vectorize(s[c].split(c.op.axis[0], 8)[1])
         same(run_machine_code(s, [a, c], {"A": x})["C"], expected, f"lanes: {lanes}")
+    same(run_machine_code(s, [a, c], {"A": x}, target=numba_target())["C"], expected, "numba")
     return expected
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from autotune.codegen.code import DispatchCode
-from autotune.codegen.interpreter.machine import Array, run_kernel
+from autotune.codegen.interpreter.machine import Array, poisoned, run_kernel
 from autotune.codegen.manifest import Entry, with_manifest
 from autotune.lower.ir import LoopProgram
 from autotune.lower.printer import program_text
@@ -28,6 +28,10 @@ class InterpretedCode(DispatchCode):
         kernel = self.program.kernels[number]
         memory = dict(zip(kernel.buffers, arrays, strict=True))
         run_kernel(kernel, memory, range(begin, end))
+
+    def workspaces(self) -> list[Array]:
+        """Return memory in which shows what is read before it is stored."""
+        return [poisoned(buffer) for buffer in self.program.workspaces]
 
 
 class InterpreterBackend:

@@ -10,9 +10,9 @@ from autotune.codegen.code import DispatchCode
 from autotune.codegen.llvm.kernel import emit_kernel
 from autotune.codegen.llvm.module import ModuleText
 from autotune.codegen.llvm.objects import compile_ir
-from autotune.codegen.lockstep import in_turns
+from autotune.codegen.lockstep import by_one_thread
 from autotune.codegen.manifest import Entry, with_manifest
-from autotune.lower.ir import Barrier, Buffer, For, LoopProgram, Stmt, is_block_axis, is_thread_axis
+from autotune.lower.ir import Buffer, LoopProgram
 from autotune.lower.overwriting import overwriting
 from autotune.target import Target
 from autotune.te.depth import walks_deep
@@ -63,18 +63,9 @@ def emit_program(
     ``overwriting`` may be one."""
     module = ModuleText(target, fenced)
     shared = frozenset(buffer for pair in overwriting for buffer in pair)
-    kernels = [replace(kernel, body=_by_one_thread(kernel.body)) for kernel in program.kernels]
+    kernels = [replace(kernel, body=by_one_thread(kernel.body)) for kernel in program.kernels]
     entries = [emit_kernel(module, kernel, f"{name}_{n}", shared) for n, kernel in enumerate(kernels)]
     return module.text(), entries
-
-
-def _by_one_thread(stmt: Stmt) -> Stmt:
-    """Return the statement with the threads of each block one after another, from barrier to barrier."""
-    return in_turns(stmt, _is_thread, lambda part: isinstance(part, Barrier), "serial", innermost=False)
-
-
-def _is_thread(loop: For) -> bool:
-    return is_thread_axis(loop.kind) and not is_block_axis(loop.kind)
 
 
 __all__ = ["LlvmBackend", "emit_program"]

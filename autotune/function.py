@@ -186,9 +186,10 @@ def _target(target: Target | str, threads: int | None) -> Target:
 
 def _runner(code: DispatchCode, image: ModuleImage, lookups: Sequence[PlacedLookup]) -> Runner:
     """Return the runner of the code, on this machine or one of its devices."""
+    from autotune.codegen.code import RunnableCode
     from autotune.function_runners import InProcess, MissingDevice, ModelRunner
 
-    if image.target.arch in _IN_PROCESS:
+    if isinstance(code, RunnableCode):
         return InProcess(code, image, lookups, _IN_PROCESS[image.target.arch])
 
     from autotune.runtime.device_module import device_for, on_device

@@ -12,7 +12,7 @@ from autotune.errors import TargetError, UsageError
 from autotune.runtime.arguments import Signature
 
 if TYPE_CHECKING:
-    from autotune.codegen.code import BufferSpec, Kernel
+    from autotune.codegen.code import RunnableCode
     from autotune.function_indices import PlacedLookup
     from autotune.runtime.compiled_model import CompiledModel
     from autotune.runtime.image import ModuleImage
@@ -74,19 +74,6 @@ class MissingDevice:
     def time(self, inputs: Arrays, repeat: int) -> NoReturn:
         """Raise TargetError."""
         self._refuse()
-
-
-class RunnableCode(Protocol):
-    """Code that runs on arrays of this process: the interpreter's, and numba's."""
-
-    buffers: Sequence[BufferSpec]
-    kernels: Sequence[Kernel]
-
-    def run(self, number: int, arrays: Arrays, begin: int, end: int) -> None:
-        """Run some tiles of a kernel; ``arrays`` are those of its buffers, in their shapes."""
-
-    def workspaces(self) -> list[Any]:
-        """Return fresh memory for the buffers behind the arguments."""
 
 
 class InProcess:

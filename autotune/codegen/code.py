@@ -15,8 +15,15 @@ multiple of 16 bytes, and nothing else; one of OpenCL C memory and an offset in 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
 
 Size = tuple[int, int, int]
 """Along x, y and z."""
@@ -92,4 +99,16 @@ class DispatchCode:
     overwriting: tuple[tuple[int, int], ...] = ()
 
 
-__all__ = ["BufferSpec", "DispatchCode", "Kernel", "Launch", "Role", "Size"]
+class RunnableCode(DispatchCode, ABC):
+    """Code that runs on arrays of the process that made it: the interpreter's, and numba's."""
+
+    @abstractmethod
+    def run(self, number: int, arrays: Sequence[Array], begin: int, end: int) -> None:
+        """Run some tiles of a kernel; ``arrays`` are those of its buffers, in their shapes."""
+
+    @abstractmethod
+    def workspaces(self) -> list[Array]:
+        """Return fresh memory for the buffers behind the arguments."""
+
+
+__all__ = ["BufferSpec", "DispatchCode", "Kernel", "Launch", "Role", "RunnableCode", "Size"]

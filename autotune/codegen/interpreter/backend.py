@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from autotune.codegen.code import DispatchCode
+from autotune.codegen.code import DispatchCode, RunnableCode
 from autotune.codegen.interpreter.machine import Array, poisoned, run_kernel
 from autotune.codegen.manifest import Entry, with_manifest
 from autotune.lower.ir import LoopProgram
@@ -15,7 +15,7 @@ from autotune.target import Target
 
 
 @dataclass(frozen=True)
-class InterpretedCode(DispatchCode):
+class InterpretedCode(RunnableCode):
     """A program to be interpreted, in the process that made it: its object code is the text of the program."""
 
     program: LoopProgram = field(kw_only=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.codegen.code import DispatchCode
+from autotune.codegen.code import DispatchCode, RunnableCode
 from autotune.codegen.manifest import Entry, with_manifest
 from autotune.codegen.numba.module import module_text
 from autotune.codegen.numba.threads import at_a_time
@@ -25,7 +25,7 @@ _UNNAMED = "unnamed_kernel"
 
 
 @dataclass(frozen=True)
-class NumbaCode(DispatchCode):
+class NumbaCode(RunnableCode):
     """Code whose object code is the text of a module; numba compiles a kernel when it is first run."""
 
     threads: int = field(kw_only=True)

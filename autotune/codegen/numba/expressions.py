@@ -220,7 +220,7 @@ class Expressions:
             return self._bitcast(args[0], node.dtype)
         if node.name in _BITS:
             sign, level = _BITS[node.name]
-            value = self._infix(sign, level, *args, node.dtype)
+            value = self._infix(sign, level, args[0], args[1], node.dtype)
             return value if node.dtype in ("int64", "uint64") else typed(node.dtype, value.text, depth)
         text = ", ".join(a.text for a in args)
         if node.name in ("left_shift", "right_shift"):

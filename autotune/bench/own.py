@@ -11,6 +11,7 @@ from autotune.bench.problem import Problem, write_inputs
 from autotune.bench.side_by_side import Competitor
 from autotune.bench.systems import OURS
 from autotune.compiler import compile_in_detail, divide
+from autotune.compiler.request import CompileRequest
 from autotune.database import State
 from autotune.database.opening import opened
 from autotune.errors import UsageError
@@ -53,14 +54,16 @@ def enter(problem: Problem, folder: Path, threads: int, database: str | None) ->
     """
     inputs = write_inputs(problem, folder / "inputs", peer=False)
     begin = time.perf_counter()
-    plain = compile_in_detail(problem.graph, target="host", threads=threads)
+    plain = compile_in_detail(CompileRequest(problem.graph, target="host", threads=threads))
     compile_s = time.perf_counter() - begin
     path = folder / "default.atm"
     artifact.save(plain.image, path)
     entries = [Competitor(UNTUNED_NAME, OURS, str(path), inputs)]
     hits, gain = 0, None
     if database is not None:
-        done = compile_in_detail(problem.graph, target="host", threads=threads, database=database)
+        done = compile_in_detail(
+            CompileRequest(problem.graph, target="host", threads=threads, database=database)
+        )
         hits = sum(State(dispatch.schedule_source).tuned for dispatch in done.image.dispatches)
         if not done.image.same_code(plain.image):
             tuned = folder / "tuned.atm"

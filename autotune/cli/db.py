@@ -12,7 +12,7 @@ import click
 
 from autotune.cli.echo import echo
 from autotune.cli.groups import SuggestingGroup
-from autotune.cli.options import EPILOG_DATABASE, database_option, json_option, print_json
+from autotune.cli.options import EPILOG_DATABASE, FLAGS, json_option, print_json
 
 if TYPE_CHECKING:
     from autotune.database import Database
@@ -28,7 +28,7 @@ def command() -> None:
 
 
 @command.command(epilog="Example: autotune db stats --db tuning.db, or autotune db stats --by model")
-@database_option
+@FLAGS["database"]
 @click.option(
     "--by", type=click.Choice(["model", "family", "target"]), help="Count workloads, runs and gains by this."
 )
@@ -49,7 +49,7 @@ def stats(database: str | None, by: str | None, everything: bool, as_json: bool)
 
 
 @command.command(epilog="Example: autotune db upgrade --db tuning.db")
-@database_option
+@FLAGS["database"]
 def upgrade(database: str | None) -> None:
     """Bring a database that an older autotune made up to date; nothing that was measured is lost."""
     from autotune.database.opening import opened
@@ -86,7 +86,7 @@ prefer_option = click.option(
 @click.option(
     "--sign", type=click.Path(path_type=Path), metavar="PEM", help="Sign a pack by this private key."
 )
-@database_option
+@FLAGS["database"]
 def export(file: Path | None, output: Path | None, sign: Path | None, database: str | None) -> None:
     """Write every run to FILE, a table: .parquet, .csv or .jsonl (an object a line); or all there is: .pack."""
     from autotune.database import pack
@@ -134,7 +134,7 @@ def _source(where: str, key: Path | None) -> Iterator[Database]:
 
 @command.command("import", epilog="Example: autotune db import zoo.pack --db tuning.db --key team.pub")
 @click.argument("pack", metavar="PACK", type=click.Path(path_type=Path))
-@database_option
+@FLAGS["database"]
 @key_option
 @prefer_option
 @json_option
@@ -171,7 +171,7 @@ def _print_conflicts(conflicts: Sequence[Conflict]) -> None:
 
 @command.command(epilog="Example: autotune db diff other.db --db tuning.db")
 @click.argument("other", metavar="FILE|URL|PACK")
-@database_option
+@FLAGS["database"]
 @key_option
 @json_option
 def diff(other: str, database: str | None, key: Path | None, as_json: bool) -> None:
@@ -192,7 +192,7 @@ def diff(other: str, database: str | None, key: Path | None, as_json: bool) -> N
 
 @command.command(epilog="Example: autotune db verify --db tuning.db, or autotune db verify zoo.pack")
 @click.argument("pack", metavar="[PACK]", required=False, type=click.Path(path_type=Path))
-@database_option
+@FLAGS["database"]
 @key_option
 @json_option
 def verify(pack: Path | None, database: str | None, key: Path | None, as_json: bool) -> int:
@@ -216,7 +216,7 @@ def verify(pack: Path | None, database: str | None, key: Path | None, as_json: b
 
 @command.command(epilog="Example: autotune db merge other.db --db tuning.db")
 @click.argument("other", metavar="FILE|URL")
-@database_option
+@FLAGS["database"]
 @prefer_option
 @json_option
 def merge(other: str, database: str | None, prefer: str, as_json: bool) -> None:
@@ -226,7 +226,7 @@ def merge(other: str, database: str | None, prefer: str, as_json: bool) -> None:
 
 
 @command.command(epilog="Example: autotune db prune --db tuning.db --dry-run")
-@database_option
+@FLAGS["database"]
 @click.option("--dry-run", is_flag=True, help="Say what would go, and keep it.")
 @json_option
 def prune(database: str | None, dry_run: bool, as_json: bool) -> None:

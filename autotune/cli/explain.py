@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -12,42 +13,33 @@ from autotune.cli.echo import echo
 from autotune.cli.options import (
     EPILOG_DATABASE,
     announce,
+    check_for_artifact,
     compilation_json,
-    compile_options,
-    database_option,
-    devices_option,
     json_option,
     model_argument,
-    objective_options,
-    placement_option,
     print_compilation,
     print_json,
-    verify_option,
+    request_flags,
 )
+from autotune.compiler.request import CompileOptions, CompileRequest
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
-    from autotune.compiler.dividing import Model, Shapes
-    from autotune.compiler.driver import CompileOptions
     from autotune.compiler.explain import Compilation
+    from autotune.graph.ir import Graph
     from autotune.passes.partition import InPlace
     from autotune.passes.pipeline import PassRecord
 
 
 @click.command(epilog=f"Example: autotune explain zoo:squeezenet --db tuning.db. {EPILOG_DATABASE}")
 @model_argument
-@database_option
-@compile_options
-@objective_options
-@verify_option
+@request_flags(CompileOptions)
 @click.option(
     "--predict",
     "only_predicted",
     is_flag=True,
     help="Only say what the model would take: no machine code is made.",
 )
-@placement_option
-@devices_option
 @click.option(
     "--affinity",
     "only_affinity",
@@ -70,11 +62,7 @@ if TYPE_CHECKING:
 @json_option
 def command(
     model: str,
-    database: str | None,
-    verify: bool,
     only_predicted: bool,
-    placement: dict[str, str] | None,
-    devices: tuple[str, ...],
     only_affinity: bool,
     text: str | None,
     picture: str | None,
@@ -91,13 +79,17 @@ def command(
     from autotune.cli.affinity_lines import affinity_json, affinity_lines
     from autotune.cli.artifact_lines import artifact_json, artifact_lines, examined
     from autotune.cli.prediction_lines import lines_of
+    from autotune.compiler.dividing import imported
     from autotune.compiler.explain import beside
     from autotune.runtime.archive import is_archive
     from autotune.tuning.accuracy import checked
-    from autotune.tuning.api import compile_with_database, predict
-    from autotune.tuning.placing import by_database, where_it_runs
+    from autotune.tuning.api import compile_with_database, predicted
+    from autotune.tuning.placing import by_database, placed_by, where_it_runs
 
-    if text is not None and (is_archive(model) or only_predicted or only_affinity or picture or devices):
+    records: list[PassRecord] = []
+    request = CompileRequest(model, **options, observer=lambda record, graph: records.append(record))
+    other = only_predicted or only_affinity or picture or request.devices
+    if text is not None and (is_archive(model) or other):
         raise UsageError(
             "--text only writes a model as text; it was given with something else, or for an artifact"
         )
@@ -106,24 +98,24 @@ def command(
             "--memory draws the plan of a model that is compiled for it; it was given for something else"
         )
     if is_archive(model):
-        if devices:
-            raise UsageError(f"--devices was given for {model}, which is compiled already; it is for models")
+        check_for_artifact(request, "observer")
         held = examined(model)
         if as_json:
             print_json(artifact_json(model, held))
         else:
             echo("\n".join(artifact_lines(model, held)))
         return
-    if text is not None:
-        _write_text(model, options["shapes"], text)
+    request.checked()
+    graph = None if request.lock is not None else imported(request.model, request.shapes)
+    if text is not None and graph is not None:
+        _write_text(graph, text)
         return
-    what: Model = model
-    if devices:
-        what, searched = by_database(model, options["shapes"], devices, database, placement)
-        placement, options["shapes"] = dict(searched.placement), None
+    if request.devices:
+        graph, searched = by_database(request)
+        request = placed_by(request, searched)
         if not as_json:
             echo(str(searched))
-    placed = where_it_runs(what, options["shapes"], placement)
+    placed = None if graph is None else where_it_runs(graph, request.placement)
     if only_affinity:
         if as_json:
             print_json(None if placed is None else affinity_json(placed))
@@ -135,26 +127,20 @@ def command(
     if placed is not None:
         if picture is not None:
             raise UsageError("--memory draws the plan of one device; this model runs on several")
-        _explain_placed(model, what, database, placement, verify, as_json, options)
+        assert graph is not None  # it was asked
+        _explain_placed(request, graph, records, as_json=as_json)
         return
     announce(f"predicting {model}")
-    predicted = predict(what, database=database, **options)
+    prediction = predicted(replace(request, observer=None), graph)
     if only_predicted:
         if as_json:
-            print_json(predicted.to_json())
+            print_json(prediction.to_json())
         else:
-            echo("\n".join(lines_of(predicted)))
+            echo("\n".join(lines_of(prediction)))
         return
     announce(f"compiling {model}")
-    records: list[PassRecord] = []
-    done, where = compile_with_database(
-        what,
-        database=database,
-        observer=lambda record, graph: records.append(record),
-        verify=verify,
-        **options,
-    )
-    done = checked(done, what)
+    done, where = compile_with_database(request, graph)
+    done = checked(done, model)
     if picture is not None:
         _draw(done, picture)
     if as_json:
@@ -165,11 +151,11 @@ def command(
                 "in_place": [_in_place_json(item) for item in done.partition.in_place],
                 "arena_bytes": done.image.arena_bytes,
                 "beside": beside(done.image),
-                "prediction": predicted.to_json(),
+                "prediction": prediction.to_json(),
             }
         )
         return
-    echo("\n".join(lines_of(predicted)))
+    echo("\n".join(lines_of(prediction)))
     for record in records:
         echo(str(record))
     echo(str(done.partition))
@@ -179,12 +165,10 @@ def command(
     echo(done.memory_plan.render())
 
 
-def _write_text(model: str, shapes: Shapes | None, path: str) -> None:
+def _write_text(graph: Graph, path: str) -> None:
     """Write the model as text."""
-    from autotune.compiler.dividing import imported
     from autotune.graph.text_file import write_file
 
-    graph = imported(model, shapes)
     try:
         write_file(graph, Path(path))
     except OSError as error:
@@ -204,13 +188,7 @@ def _draw(done: Compilation, path: str) -> None:
 
 
 def _explain_placed(
-    model: str,
-    what: Model,
-    database: str | None,
-    placement: dict[str, str] | None,
-    verify: bool,
-    as_json: bool,
-    options: CompileOptions,
+    request: CompileRequest, graph: Graph, records: Sequence[PassRecord], *, as_json: bool
 ) -> None:
     """Explain a model on several devices: passes, devices, steps, the dispatches of every part, and the
     makespan that runs of its parts promise."""
@@ -226,16 +204,8 @@ def _explain_placed(
     from autotune.tuning.device_times import expected_of
     from autotune.tuning.placing import compile_anywhere
 
-    announce(f"compiling {model}")
-    records: list[PassRecord] = []
-    done, where = compile_anywhere(
-        what,
-        database=database,
-        placement=placement,
-        observer=lambda record, graph: records.append(record),
-        verify=verify,
-        **options,
-    )
+    announce(f"compiling {request.model}")
+    done, where = compile_anywhere(request, graph)
     assert isinstance(done, PlacedCompilation)
     expected = expected_of(done.program, {name: open_device(name) for name in done.program.devices})
     if as_json:

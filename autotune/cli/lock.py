@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 import click
 
 from autotune.cli.echo import echo
 from autotune.cli.options import (
     EPILOG_DATABASE,
+    FLAGS,
     announce,
-    compile_options,
-    database_option,
     json_option,
     model_argument,
-    objective_options,
     print_json,
+    request_flags,
 )
-
-if TYPE_CHECKING:
-    from autotune.compiler.driver import CompileOptions
+from autotune.compiler.request import ChoiceOptions, CompileRequest
 
 
 @click.command(
@@ -29,26 +26,17 @@ if TYPE_CHECKING:
 )
 @model_argument
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The lock to write.")
-@database_option
-@compile_options
-@objective_options
-@click.option(
-    "--require-hit", is_flag=True, help="Fail unless candidates were measured beside every default."
-)
+@request_flags(ChoiceOptions)
+@FLAGS["require_hit"]
 @json_option
 def command(
-    model: str,
-    output: Path,
-    database: str | None,
-    require_hit: bool,
-    as_json: bool,
-    **options: Unpack[CompileOptions],
+    model: str, output: Path, require_hit: bool, as_json: bool, **options: Unpack[ChoiceOptions]
 ) -> None:
     """Pin the options and schedules that MODEL is compiled with, as text for version control."""
     announce(f"compiling {model}")
     from autotune.tuning.locking import lock
 
-    made, done, where = lock(model, output, database=database, require_hit=require_hit, **options)
+    made, done, where = lock(CompileRequest(model, require_hit=require_hit, **options), output)
     if as_json:
         facts = {"lock": str(output), "database": where, "target": made.target.name}
         print_json(facts | {"sites": len(made.sites), "schedules": len(made.schedules)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from autotune.cli.echo import echo
-from autotune.database.goal import MAX_SLOWDOWN, Objective
+from autotune.compiler.request import CompileRequest
 from autotune.errors import UsageError
 from autotune.passes.preference import TOLERANCE
 from autotune.suggest import counted
 
 if TYPE_CHECKING:
-    from autotune.compiler.dividing import Shapes
     from autotune.compiler.explain import Compilation
     from autotune.compiler.proof import ProofReport
+    from autotune.frontends.sizes import Given
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,16 +46,6 @@ seed_option = click.option(
 )
 
 
-def database_option(command: F) -> F:
-    """Return ``--db``: a file or a URL."""
-    return click.option(
-        "--db",
-        "database",
-        metavar="FILE|URL",
-        help="The tuning database. [default: tuning.db in AUTOTUNE_HOME, or the user's data folder]",
-    )(command)
-
-
 def runs_options(command: F) -> F:
     """Return ``--db`` and ``--recordings`` of what learns from measured runs: arrive as ``databases``
     and ``recordings``."""
@@ -76,46 +66,50 @@ def runs_options(command: F) -> F:
     )(command)
 
 
-def machine_options(command: F) -> F:
-    """Return ``--target`` and ``--threads``."""
-    return click.option(
+def _one_or_several(_context: click.Context, _option: click.Parameter, names: Sequence[str]) -> Any:
+    return names[0] if len(names) == 1 else tuple(names)
+
+
+def _shapes(_context: click.Context, _option: click.Parameter, texts: Sequence[str]) -> dict[str, Any] | None:
+    return parse_shapes(texts)
+
+
+def _devices(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[str, ...]:
+    return parse_devices(text)
+
+
+def _placement(
+    _context: click.Context, _option: click.Parameter, texts: Sequence[str]
+) -> dict[str, str] | None:
+    from autotune.tuning.placing import parse_placement
+
+    return parse_placement(tuple(texts))
+
+
+FLAGS: dict[str, Callable[[Any], Any]] = {
+    "database": click.option(
+        "--db",
+        "database",
+        metavar="FILE|URL",
+        help="The tuning database. [default: tuning.db in AUTOTUNE_HOME, or the user's data folder]",
+    ),
+    "target": click.option(
         "--target",
-        default="host",
-        show_default=True,
-        metavar="NAME",
-        help="host, or a level such as x86-64-v3. AUTOTUNE_HOST=x86-64-v3 makes the host count as that level.",
-    )(threads_option(command))
-
-
-threads_option = click.option(
-    "--threads", type=int, metavar="N", help="Workers a model uses. [default: all usable cores]"
-)
-
-
-def targets_option(command: F) -> F:
-    """Return ``--target``, any number of times: arrives as ``targets``."""
-    return click.option(
-        "--target",
-        "targets",
         multiple=True,
         default=("host",),
         show_default=True,
         metavar="NAME",
-        help="host, a level such as x86-64-v3, or a device such as cuda:sm_90; once for each that the artifact is for: "
-        "loading takes the one that fits best.",
-    )(command)
-
-
-oversubscription_option = click.option(
-    "--allow-oversubscription",
-    is_flag=True,
-    help="Do not refuse more --threads than the cores that this process may use.",
-)
-
-
-def tolerance_option(command: F) -> F:
-    """Return ``--tolerance``."""
-    return click.option(
+        callback=_one_or_several,
+        help="host, a level such as x86-64-v3, or a device such as cuda:sm_90; `autotune compile` takes several: an "
+        "artifact for all of them. AUTOTUNE_HOST=x86-64-v3 makes the host count as that level.",
+    ),
+    "threads": click.option(
+        "--threads",
+        type=int,
+        metavar="N",
+        help="Workers a model uses. [default: all usable cores; those that an artifact is for]",
+    ),
+    "tolerance": click.option(
         "--tolerance",
         type=click.FloatRange(min=0),
         default=TOLERANCE,
@@ -123,103 +117,117 @@ def tolerance_option(command: F) -> F:
         metavar="X",
         help="Largest declared error of an algorithm, relative to the largest result; 0: exact ones only. 1e-3 allows "
         "weights stored as float16, 1e-2 as bfloat16, 5e-2 as int8; the error from end to end is then shown.",
-    )(command)
-
-
-def finite_option(command: F) -> F:
-    """Return ``--finite``."""
-    return click.option(
+    ),
+    "finite": click.option(
         "--finite",
         is_flag=True,
         help="Leave out algorithms that overflow before the result does, or spread NaN and infinities to other "
         "results: Winograd's and Strassen's.",
-    )(command)
-
-
-def ranges_option(command: F) -> F:
-    """Return ``--shape`` that takes ranges too: arrives as ``shapes``; None without any."""
-    return _shapes(
-        command,
-        f"{_SHAPES}; or for requests of many sizes a range of a dimension: batch=1..32, or with its buckets "
-        "seq=1..512:64,512. Once for each.",
-    )
-
-
-def traffic_options(command: F) -> F:
-    """Return ``--traffic`` and ``--buckets``: arrive as ``traffic``, a path or None, and ``most_buckets``."""
-    command = click.option(
-        "--buckets",
-        "most_buckets",
-        type=click.IntRange(min=1),
-        default=4,
-        show_default=True,
-        metavar="N",
-        help="The most buckets that --traffic chooses for a range without named ones.",
-    )(command)
-    return click.option(
+    ),
+    "shapes": click.option(
+        "--shape",
+        "shapes",
+        multiple=True,
+        metavar="NAME=1x3x224x224",
+        callback=_shapes,
+        help="A size that the model leaves open, by the name of the dimension (batch=1; x.0 for the first of input x "
+        "where it has no name), or the shape of an input; compile, run and tune take a range of a dimension, too, for "
+        "requests of many sizes: batch=1..32, or with its buckets seq=1..512:64,512. Once for each.",
+    ),
+    "traffic": click.option(
         "--traffic",
         type=click.Path(dir_okay=False),
         metavar="FILE",
         help='How often requests have which sizes, JSON lines such as {"sizes": {"seq": 17}, "count": 120}: chooses '
         "the buckets of ranges that name none, and weighs them in tuning.",
-    )(command)
-
-
-def shape_option(command: F) -> F:
-    """Return ``--shape``: arrives as ``shapes``, sizes by the name of a dimension or an input; None without any."""
-    return _shapes(command, f"{_SHAPES}. Once for each.")
-
-
-_SHAPES = (
-    "A size that the model leaves open, by the name of the dimension (batch=1; x.0 for the first of input x where it "
-    "has no name), or the shape of an input"
-)
-
-
-def _shapes(command: F, text: str) -> F:
-    return click.option(
-        "--shape",
-        "shapes",
-        multiple=True,
-        metavar="NAME=1x3x224x224",
-        callback=lambda context, parameter, texts: parse_shapes(texts),
-        help=text,
-    )(command)
-
-
-def placement_option(command: F) -> F:
-    """Return ``--place``: arrives as ``placement``, devices by pattern; None without any."""
-    return click.option(
+    ),
+    "most_buckets": click.option(
+        "--buckets",
+        "most_buckets",
+        type=click.IntRange(min=1),
+        default=CompileRequest.most_buckets,
+        show_default=True,
+        metavar="N",
+        help="The most buckets that --traffic chooses for a range without named ones.",
+    ),
+    "objective": click.option(
+        "--objective",
+        default=CompileRequest.objective,
+        show_default=True,
+        metavar="NAME",
+        help="What schedules are chosen for: latency, memory, or size (of the artifact).",
+    ),
+    "max_slowdown": click.option(
+        "--max-slowdown",
+        type=click.FloatRange(min=1),
+        default=CompileRequest.max_slowdown,
+        show_default=True,
+        metavar="X",
+        help="How much longer than its fastest a dispatch may take for memory or size.",
+    ),
+    "allow_oversubscription": click.option(
+        "--allow-oversubscription",
+        is_flag=True,
+        help="Do not refuse more --threads than the cores that this process may use.",
+    ),
+    "require_hit": click.option(
+        "--require-hit", is_flag=True, help="Fail unless candidates were measured alongside every default."
+    ),
+    "lock": click.option(
+        "--lock",
+        type=click.Path(path_type=Path),
+        help="Make exactly the code that a lock pins, for its target; no database is read.",
+    ),
+    "placement": click.option(
         "--place",
         "placement",
         multiple=True,
         metavar="PATTERN=DEVICE",
-        callback=lambda context, parameter, texts: _placement(texts),
+        callback=_placement,
         help="Put values, nodes or operators on a device, such as Conv=cpu:1 or 'layer1*=cpu:0'; any number of times; "
         "or @FILE that `autotune place` wrote. `autotune devices` lists the devices.",
-    )(command)
-
-
-def devices_option(command: F) -> F:
-    """Return ``--devices``: arrives as ``devices``, a tuple of names; empty without it."""
-    return click.option(
+    ),
+    "devices": click.option(
         "--devices",
         metavar="A,B,...",
-        callback=lambda context, parameter, text: parse_devices(text),
+        callback=_devices,
         help="Use the placement on these devices that the database has (`autotune place`, `autotune tune --devices`); "
         "without one all of the model is on the first.",
-    )(command)
+    ),
+    "verify": click.option(
+        "--verify",
+        is_flag=True,
+        help="Prove by isl that the schedules used compute what the model says, and that the memory plan keeps every "
+        "value until it is read (extra 'verify').",
+    ),
+}
+"""The flag of each keyword of :class:`autotune.compiler.request.CompileRequest`, in the order of a command's help."""
+
+
+def request_flags(options: type, without: Collection[str] = ()) -> Callable[[F], F]:
+    """Give a command the flags of the options that a typed dictionary names."""
+
+    def decorate(command: F) -> F:
+        for name in reversed(FLAGS):
+            if name in options.__annotations__ and name not in without:
+                command = FLAGS[name](command)
+        return command
+
+    return decorate
+
+
+def check_for_artifact(request: CompileRequest, *besides: str) -> None:
+    """Raise UsageError for options that say how to compile what is an artifact."""
+    names = [name for name in request.given() if name not in ("database", *besides)]
+    if names:
+        raise UsageError(
+            f"{', '.join(names)} given for {request.model}, which is compiled already; such options are for models"
+        )
 
 
 def parse_devices(text: str | None) -> tuple[str, ...]:
     """Return names of devices that commas separate; none for None."""
     return tuple(name for name in (text or "").split(",") if name)
-
-
-def _placement(texts: Sequence[str]) -> dict[str, str] | None:
-    from autotune.tuning.placing import parse_placement
-
-    return parse_placement(tuple(texts))
 
 
 def parse_shapes(texts: Sequence[str]) -> dict[str, Any] | None:
@@ -243,7 +251,7 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, Any] | None:
     return shapes or None
 
 
-def shape_options(shapes: Shapes | None) -> str:
+def shape_options(shapes: Given | None) -> str:
     """Return the same as options of a command that is advised, each with a space before it.
 
     >>> shape_options({"batch": (1,), "past + 1": (4,), "x": (1, 3)})
@@ -252,39 +260,6 @@ def shape_options(shapes: Shapes | None) -> str:
     from autotune.frontends.sizes import as_shape, option
 
     return "".join(f" {option(name, 'x'.join(map(str, as_shape(s))))}" for name, s in (shapes or {}).items())
-
-
-def compile_options(command: F) -> F:
-    """Return ``--target``, ``--threads``, ``--tolerance``, ``--finite`` and ``--shape``, as
-    ``autotune.compiler.driver.CompileOptions`` has them."""
-    return machine_options(tolerance_option(finite_option(shape_option(command))))
-
-
-def objective_options(command: F) -> F:
-    """Return ``--objective`` and ``--max-slowdown`` of what chooses schedules."""
-    command = click.option(
-        "--max-slowdown",
-        type=click.FloatRange(min=1),
-        default=MAX_SLOWDOWN,
-        show_default=True,
-        metavar="X",
-        help="How much longer than its fastest a dispatch may take for memory or size.",
-    )(command)
-    return click.option(
-        "--objective",
-        default=Objective.LATENCY.value,
-        show_default=True,
-        metavar="NAME",
-        help="What schedules are chosen for: latency, memory, or size (of the artifact).",
-    )(command)
-
-
-verify_option = click.option(
-    "--verify",
-    is_flag=True,
-    help="Prove by isl that the schedules used compute what the model says, and that the memory plan keeps every "
-    "value until it is read (extra 'verify').",
-)
 
 
 def announce(text: str) -> None:
@@ -372,34 +347,22 @@ def print_proofs(done: Compilation, *, details: bool = True) -> None:
 
 __all__ = [
     "EPILOG_DATABASE",
+    "FLAGS",
     "announce",
+    "check_for_artifact",
     "compilation_json",
-    "compile_options",
-    "database_option",
-    "devices_option",
-    "finite_option",
     "json_option",
-    "machine_options",
     "memory_json",
     "memory_line",
     "model_argument",
-    "objective_options",
-    "oversubscription_option",
     "parse_devices",
     "parse_shapes",
-    "placement_option",
     "print_compilation",
     "print_json",
     "print_proofs",
     "proofs_json",
-    "ranges_option",
+    "request_flags",
     "runs_options",
     "seed_option",
-    "shape_option",
     "shape_options",
-    "targets_option",
-    "threads_option",
-    "tolerance_option",
-    "traffic_options",
-    "verify_option",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -13,15 +13,14 @@ from autotune.cli.long_job import long_job
 from autotune.cli.options import (
     EPILOG_DATABASE,
     announce,
-    database_option,
     json_option,
     model_argument,
     parse_devices,
     print_json,
+    request_flags,
     seed_option,
-    shape_option,
-    tolerance_option,
 )
+from autotune.compiler.request import ModelOptions
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -57,9 +56,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the placement as JSON, too, for --place @FILE.",
 )
-@database_option
-@tolerance_option
-@shape_option
+@request_flags(ModelOptions, without=("target", "threads", "traffic", "most_buckets"))
 @seed_option
 @json_option
 @long_job
@@ -69,11 +66,9 @@ def command(
     aim: str,
     in_flight: int | None,
     output: Path | None,
-    database: str | None,
-    tolerance: float,
-    shapes: dict[str, tuple[int, ...]] | None,
     seed: int,
     as_json: bool,
+    **options: Unpack[ModelOptions],
 ) -> None:
     """Search on which devices the parts of MODEL run.
 
@@ -86,13 +81,11 @@ def command(
     report = place(
         model,
         parse_devices(devices),
-        database=database,
-        tolerance=tolerance,
-        shapes=shapes,
         aim=aim,
         in_flight=in_flight,
         seed=seed,
         progress=announce,
+        **options,
     )
     if output is not None:
         try:

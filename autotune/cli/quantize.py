@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from autotune.cli.echo import echo
-from autotune.cli.options import announce, json_option, model_argument, oversubscription_option, print_json
+from autotune.cli.options import FLAGS, announce, json_option, model_argument, print_json
 from autotune.errors import InputError, UsageError
 
 
@@ -53,7 +53,7 @@ from autotune.errors import InputError, UsageError
 )
 @click.option("--check/--no-check", default=True, show_default=True, help="Run both models on the samples.")
 @click.option("--threads", type=int, metavar="N", help="Workers. [default: those of the target]")
-@oversubscription_option
+@FLAGS["allow_oversubscription"]
 @json_option
 def command(
     model: str,
@@ -71,10 +71,11 @@ def command(
     """Quantise MODEL to eight bits: weights by output channel, activations as samples say; writes a QDQ model."""
     import onnx
 
+    from autotune.hardware import check_threads
     from autotune.quantization.quantize import agreement, quantize
-    from autotune.tuning.api import check_threads_here
 
-    check_threads_here("host", threads, allow_oversubscription=allow_oversubscription)
+    if threads is not None:
+        check_threads(threads, allow_oversubscription=allow_oversubscription)
     samples = _samples(data)
     if not output.absolute().parent.is_dir():
         raise UsageError(f"there is no folder {str(output.absolute().parent)!r} to write {output.name} to")

@@ -12,28 +12,23 @@ import click
 from autotune.cli.echo import echo
 from autotune.cli.options import (
     EPILOG_DATABASE,
+    FLAGS,
     announce,
-    compile_options,
-    database_option,
-    devices_option,
     json_option,
-    objective_options,
     print_json,
+    request_flags,
     shape_options,
 )
+from autotune.compiler.request import ChoiceOptions, CompileRequest
 
 if TYPE_CHECKING:
-    from autotune.compiler.dividing import Shapes
-    from autotune.compiler.driver import CompileOptions
     from autotune.target import Target
     from autotune.tuning.api import Answer
 
 
 @click.command(epilog=f"Example: autotune query zoo:squeezenet --db tuning.db. {EPILOG_DATABASE}")
 @click.argument("what", metavar="MODEL|WORKLOAD")
-@database_option
-@compile_options
-@objective_options
+@request_flags(ChoiceOptions)
 @click.option(
     "--top",
     type=click.IntRange(1),
@@ -53,18 +48,17 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Show the workload, its search space, what is near where nothing was measured, and the schedule.",
 )
-@devices_option
+@FLAGS["devices"]
 @json_option
 def command(
     what: str,
-    database: str | None,
     top: int,
     with_front: bool,
     only: str | None,
     explain: bool,
     devices: tuple[str, ...],
     as_json: bool,
-    **options: Unpack[CompileOptions],
+    **options: Unpack[ChoiceOptions],
 ) -> None:
     """Show the best schedule for each workload of a MODEL, or for a WORKLOAD by its key.
 
@@ -76,26 +70,22 @@ def command(
     announce(f"looking up {what}")
     from autotune.cli import answer_lines
     from autotune.cli.answer_json import to_json
-    from autotune.target import Target
     from autotune.tuning.api import is_key, query
 
+    request = CompileRequest(what, devices=devices, **options).checked()
     if devices:
-        _placement(what, devices, database, options["shapes"], as_json=as_json)
+        _placement(request, as_json=as_json)
         return
     details = explain or with_front or top > 1 or is_key(what)
-    found = query(
-        what, database=database, top=top, with_front=with_front, with_near=details, only=only, **options
-    )
-    target, threads = options["target"], options["threads"]
-    chosen = Target.parse(target, threads)
-    sizes = shape_options(options["shapes"])
-    answers = [_advised(answer, chosen, target, threads, sizes) for answer in found]
+    found = query(what, top=top, with_front=with_front, with_near=details, only=only, **options)
+    chosen = request.one_target()
+    answers = [_advised(answer, chosen, request) for answer in found]
     if as_json:
         print_json([to_json(answer, explain=explain) for answer in answers])
         return
     lines = []
     if not is_key(what):
-        lines = [*answer_lines.table(answers, chosen), *_missing(answers, what, database, details=details)]
+        lines = [*answer_lines.table(answers, chosen), *_missing(answers, request, details=details)]
     for answer in answers if details else ():
         lines += answer_lines.lines_of(answer, top)
         lines += [f"  {line}" for line in answer_lines.front_lines(answer)] if with_front else []
@@ -104,13 +94,11 @@ def command(
         echo(line)
 
 
-def _placement(
-    model: str, devices: tuple[str, ...], database: str | None, shapes: Shapes | None, *, as_json: bool
-) -> None:
-    """Print the placement of a model on devices, and what was searched beside it."""
+def _placement(request: CompileRequest, *, as_json: bool) -> None:
+    """Return the placement of a model on devices, and what was searched beside it."""
     from autotune.tuning.placing import by_database
 
-    _, answer = by_database(model, shapes, devices, database)
+    _, answer = by_database(request)
     if as_json:
         print_json(answer.to_json())
         return
@@ -119,8 +107,8 @@ def _placement(
         echo(f"  {line}")
 
 
-def _missing(answers: Sequence[Answer], what: str, database: str | None, *, details: bool) -> list[str]:
-    """Return the number of dispatches not measured here, and the command that measures them."""
+def _missing(answers: Sequence[Answer], request: CompileRequest, *, details: bool) -> list[str]:
+    """Return how much was not measured here, and the command that measures it."""
     from autotune.database import Miss
     from autotune.suggest import counted
     from autotune.tuning.api import NEAREST
@@ -128,16 +116,18 @@ def _missing(answers: Sequence[Answer], what: str, database: str | None, *, deta
     missing = [(a, a.answer) for a in answers if isinstance(a.answer, Miss) and not a.divided]
     if not missing:
         return []
-    where = "" if database is None else f" --db {shlex.quote(database)}"
-    advice = missing[0][1].advice.replace("`autotune tune", f"`autotune tune {shlex.quote(what)}{where}", 1)
+    command = f"`autotune tune {shlex.quote(str(request.model))}"
+    if request.database is not None:
+        command += f" --db {shlex.quote(str(request.database))}"
+    advice = missing[0][1].advice.replace("`autotune tune", command, 1)
     advice = advice.replace(" with this model and this --db", "")
     number = sum(len(answer.names) for answer, _ in missing)
     more = "" if details else f"; --explain has the {NEAREST} nearest of each"
     return [f"{counted(number, 'dispatch')} not measured for this target: {advice}{more}"]
 
 
-def _advised(answer: Answer, chosen: Target, target: Target | str, threads: int | None, sizes: str) -> Answer:
-    """Return a miss advises to tune for the target that was asked for, not for the default one."""
+def _advised(answer: Answer, chosen: Target, request: CompileRequest) -> Answer:
+    """Advise of a miss to tune for the target that was asked for, not for the default one."""
     from autotune.database import Miss
     from autotune.errors import UsageError
     from autotune.tuning.api import runnable
@@ -145,9 +135,9 @@ def _advised(answer: Answer, chosen: Target, target: Target | str, threads: int 
     miss = answer.answer
     if not isinstance(miss, Miss):
         return answer
-    options = "" if target == "host" else f" --target {target}"
-    options += "" if threads is None else f" --threads {threads}"
-    options += sizes
+    options = "" if request.target == "host" else f" --target {request.target}"
+    options += "" if request.threads is None else f" --threads {request.threads}"
+    options += shape_options(request.shapes)
     advice = miss.advice.replace("`autotune tune`", f"`autotune tune{options}`")
     try:
         runnable(chosen)

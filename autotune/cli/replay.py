@@ -12,7 +12,7 @@ import click
 from autotune.cli import options_bench as shared
 from autotune.cli.echo import echo
 from autotune.cli.groups import SuggestingGroup
-from autotune.cli.options import machine_options, model_argument, seed_option
+from autotune.cli.options import FLAGS, model_argument, seed_option
 from autotune.errors import UsageError
 from autotune.suggest import counted
 
@@ -70,7 +70,8 @@ def command() -> None:
     help="So many of them, the fastest alone, are read inside the model too.",
 )
 @shared.number_option("--processes", 2, "That those are read in.")
-@machine_options
+@FLAGS["target"]
+@FLAGS["threads"]
 @seed_option
 def record(
     model: str,
@@ -94,11 +95,11 @@ def record(
     from autotune.bench.replay.choice import models
     from autotune.bench.replay.record import Effort
     from autotune.bench.replay.record import record as measure
-    from autotune.target import Target
+    from autotune.compiler.request import CompileRequest
     from autotune.tuning.api import runnable
 
     effort = Effort(candidates, turns, inside, processes, seed, workloads)
-    chosen = runnable(Target.parse(target, threads))
+    chosen = runnable(CompileRequest(model, target=target, threads=threads).one_target())
     for one in models(model):
         for recording in measure(one, names, chosen, effort, shared.say):
             echo(f"{recording.write(output)}: {counted(len(recording.table), 'candidate')}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
@@ -13,23 +13,23 @@ from autotune.cli.echo import echo
 from autotune.cli.options import (
     EPILOG_DATABASE,
     announce,
-    database_option,
-    devices_option,
+    check_for_artifact,
     json_option,
     model_argument,
-    oversubscription_option,
-    placement_option,
     print_json,
-    ranges_option,
+    request_flags,
     seed_option,
 )
+from autotune.compiler.request import CompileOptions, CompileRequest
 from autotune.errors import InputError, UsageError
 from autotune.foreign import file_name
+from autotune.frontends.sizes import as_shape
 from autotune.suggest import listing
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from autotune.frontends.sizes import Given
     from autotune.runtime.compiled_model import CompiledModel
     from autotune.runtime.image import TensorSpec
     from autotune.runtime.sized_module import SizedModule
@@ -68,12 +68,7 @@ _PROFILED = 20
     metavar="N",
     help="Show N requests in the trace, one more at a time than the model has devices.",
 )
-@database_option
-@ranges_option
-@click.option("--threads", type=int, metavar="N", help="Workers. [default: those of the target]")
-@oversubscription_option
-@placement_option
-@devices_option
+@request_flags(CompileOptions)
 @seed_option
 @json_option
 def command(
@@ -85,20 +80,15 @@ def command(
     profiled: bool,
     trace: Path | None,
     requests: int | None,
-    database: str | None,
-    shapes: dict[str, Any] | None,
-    threads: int | None,
-    allow_oversubscription: bool,
-    placement: dict[str, str] | None,
-    devices: tuple[str, ...],
     seed: int,
     as_json: bool,
+    **options: Unpack[CompileOptions],
 ) -> None:
     """Run MODEL, or an artifact that `autotune compile` wrote, and print its outputs and latency."""
     given = _given(inputs)
     if requests is not None and trace is None:
         raise UsageError("--requests is for --trace, which is not given")
-    module, shapes = _module(model, database, shapes, threads, placement, devices, allow_oversubscription)
+    module, shapes = _module(CompileRequest(model, **options), options)
     arrays = _inputs(_specs(module, shapes), given, random, seed)
     outputs = module.run(arrays)
     facts: dict[str, Any] = {
@@ -126,68 +116,35 @@ def command(
         echo(str(found))
 
 
-def _module(
-    model: str,
-    database: str | None,
-    shapes: dict[str, Any] | None,
-    threads: int | None,
-    placement: dict[str, str] | None,
-    devices: tuple[str, ...],
-    allow_oversubscription: bool,
-) -> tuple[AnyModule, dict[str, Any] | None]:
+def _module(request: CompileRequest, options: CompileOptions) -> tuple[AnyModule, Given | None]:
     """Return the module, and sizes of the request to run where the module takes requests of several."""
     from autotune.runtime.archive import is_archive
 
+    model = str(request.model)
     if is_archive(model):
         from autotune.runtime.module import load
 
-        module = load(model, threads, allow_oversubscription=allow_oversubscription)
-        fixed = None if hasattr(module, "sizes") else shapes
-        for option, value in (("--shape", fixed), ("--place", placement), ("--devices", devices)):
-            if value:
-                raise UsageError(
-                    f"{option} was given for {model}, which is compiled already; it is for models"
-                )
-        return module, shapes
+        module = load(model, request.threads, allow_oversubscription=request.allow_oversubscription)
+        sized = ("shapes",) if hasattr(module, "sizes") else ()
+        check_for_artifact(request, "threads", "allow_oversubscription", *sized)
+        return module, request.shapes
     announce(f"compiling {model}")
-    from autotune.tuning.sized import compile_for_sizes, has_ranges
-
-    if has_ranges(shapes):
-        if placement or devices:
-            raise UsageError("ranges of sizes were given: leave out --place and --devices")
-        sized = compile_for_sizes(
-            model,
-            shapes or {},
-            database=database,
-            threads=threads,
-            allow_oversubscription=allow_oversubscription,
-        )
-        return sized, None
     from autotune.tuning.api import compile
 
-    made = compile(
-        model,
-        database=database,
-        threads=threads,
-        shapes=shapes,
-        placement=placement,
-        devices=devices,
-        allow_oversubscription=allow_oversubscription,
-    )
-    return made, None
+    return compile(model, **options), None
 
 
-def _specs(module: AnyModule, shapes: dict[str, Any] | None) -> tuple[TensorSpec, ...]:
+def _specs(module: AnyModule, shapes: Given | None) -> tuple[TensorSpec, ...]:
     """Return the inputs of a request: of the sizes that were asked for, or the largest, where there are several."""
     from autotune.runtime.sized_module import SizedModule
 
     if not isinstance(module, SizedModule):
         return module.inputs
     for name, sizes in (shapes or {}).items():
-        if name not in module.sizes or isinstance(sizes, str) or len(sizes) != 1:
+        if name not in module.sizes or isinstance(sizes, str) or len(as_shape(sizes)) != 1:
             known = ", ".join(f"{symbol}={compiled[-1]}" for symbol, compiled in module.sizes.items())
             raise UsageError(f"--shape {name}: this artifact has sizes such as {known}")
-    return module.specs({name: sizes[0] for name, sizes in (shapes or {}).items()})
+    return module.specs({name: as_shape(sizes)[0] for name, sizes in (shapes or {}).items()})
 
 
 def _of_one_size(module: AnyModule) -> CompiledModel:

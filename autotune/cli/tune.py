@@ -14,25 +14,19 @@ from autotune.cli.echo import echo
 from autotune.cli.long_job import long_job
 from autotune.cli.options import (
     EPILOG_DATABASE,
-    database_option,
-    finite_option,
+    FLAGS,
     json_option,
-    machine_options,
     model_argument,
-    oversubscription_option,
     parse_devices,
     print_proofs,
     proofs_json,
-    ranges_option,
+    request_flags,
     seed_option,
-    tolerance_option,
-    traffic_options,
-    verify_option,
 )
+from autotune.compiler.request import CompileRequest, MachineOptions
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
-    from autotune.compiler.driver import ModelOptions
     from autotune.tuning.budget import Budget
 
 DEFAULT_BUDGET = "10m"
@@ -42,13 +36,7 @@ DEFAULT_BUDGET = "10m"
 @model_argument
 @click.option("--budget", metavar="TIME", help=f"Time, such as 90s, 10m or 8h. [default: {DEFAULT_BUDGET}]")
 @click.option("--trials", type=int, metavar="N", help="Candidates to measure, instead of or beside a time.")
-@database_option
-@machine_options
-@tolerance_option
-@finite_option
-@ranges_option
-@traffic_options
-@oversubscription_option
+@request_flags(MachineOptions)
 @seed_option
 @click.option(
     "--sampler",
@@ -75,25 +63,21 @@ DEFAULT_BUDGET = "10m"
     callback=lambda context, parameter, text: parse_devices(text),
     help="Search schedules for all of these devices, and where the parts of the model run, in turns.",
 )
-@verify_option
+@FLAGS["verify"]
 @json_option
 @long_job
 def command(
     model: str,
     budget: str | None,
     trials: int | None,
-    database: str | None,
-    allow_oversubscription: bool,
     seed: int,
     sampler: str,
     objective: str,
     no_transfer: bool,
     devices: tuple[str, ...],
     verify: bool,
-    traffic: str | None,
-    most_buckets: int,
     as_json: bool,
-    **options: Unpack[ModelOptions],
+    **options: Unpack[MachineOptions],
 ) -> int:
     """Search faster schedules for all workloads of MODEL.
 
@@ -111,65 +95,24 @@ def command(
         load_isl()  # missing is noticed before the search, not after it
     if budget is None and trials is None:
         budget = DEFAULT_BUDGET
-    from autotune.tuning.sized import has_ranges
-
-    shapes: Mapping[str, Any] | None = options["shapes"]
-    if has_ranges(shapes):
-        if devices or verify:
-            raise UsageError("ranges of sizes were given: leave out --devices and --verify")
-        return _tune_for_sizes(
-            model,
-            shapes or {},
-            as_json=as_json,
-            traffic=traffic,
-            most_buckets=most_buckets,
-            budget=Budget(budget, trials),
-            database=database,
-            seed=seed,
-            sampler=sampler,
-            objective=objective,
-            transfer=not no_transfer,
-            allow_oversubscription=allow_oversubscription,
-            begun=time.monotonic() - process_age(),
-            target=options["target"],
-            threads=options["threads"],
-            tolerance=options["tolerance"],
-            finite=options.get("finite", False),
-        )
-    if traffic:
-        raise UsageError("--traffic was given without a range of sizes: --shape seq=1..512")
+    request = CompileRequest(model, devices=devices, verify=verify, **options).checked()
+    limit, begun = Budget(budget, trials), time.monotonic() - process_age()
     if devices:
-        others = {
-            "--target": options["target"] != "host",
-            "--threads": options["threads"] is not None,
-            "--objective": objective != "latency",
-            "--no-transfer": no_transfer,
-            "--finite": options.get("finite", False),
-            "--verify": verify,
-        }
-        refuse_beside_devices(others)
-        return _tune_on_devices(
-            model, devices, Budget(budget, trials), database, seed, sampler, as_json, options
-        )
-    report = tune(
-        model,
-        budget=Budget(budget, trials),
-        database=database,
-        seed=seed,
-        sampler=sampler,
-        objective=objective,
-        transfer=not no_transfer,
-        allow_oversubscription=allow_oversubscription,
-        progress=display(sys.stdout, as_json=as_json),
-        begun=time.monotonic() - process_age(),
-        **options,
-    )
+        refuse_beside_devices({"--objective": objective != "latency", "--no-transfer": no_transfer})
+        return _tune_on_devices(model, devices, limit, seed, sampler, as_json, options)
+    search: dict[str, Any] = {"seed": seed, "sampler": sampler, "objective": objective, "begun": begun}
+    search["transfer"] = not no_transfer
+    if request.has_ranges:
+        return _tune_for_sizes(model, limit, as_json, search, options)
+    report = tune(model, budget=limit, progress=display(sys.stdout, as_json=as_json), **search, **options)
     if verify:
-        _verify_winners(model, database, as_json, options)
+        _verify_winners(request, as_json)
     return INTERRUPTED if report.stopped else 0
 
 
-def _tune_for_sizes(model: str, ranges: Mapping[str, Any], *, as_json: bool, **options: Any) -> int:
+def _tune_for_sizes(
+    model: str, budget: Budget, as_json: bool, search: Mapping[str, Any], options: MachineOptions
+) -> int:
     from autotune.cli.main import INTERRUPTED
     from autotune.tuning.progress import display
     from autotune.tuning.tune_sizes import tune_for_sizes
@@ -177,14 +120,21 @@ def _tune_for_sizes(model: str, ranges: Mapping[str, Any], *, as_json: bool, **o
     def say(text: str) -> None:
         echo(json.dumps({"event": "bucket", "text": text}) if as_json else text)
 
+    ranges = options.pop("shapes") or {}
     done = tune_for_sizes(
-        model, ranges, progress=lambda: display(sys.stdout, as_json=as_json), say=say, **options
+        model,
+        ranges,
+        budget=budget,
+        progress=lambda: display(sys.stdout, as_json=as_json),
+        say=say,
+        **search,
+        **options,
     )
     return INTERRUPTED if any(each.report is not None and each.report.stopped for each in done) else 0
 
 
 def refuse_beside_devices(given: Mapping[str, bool]) -> None:
-    """Raise UsageError for options that are given beside --devices although they mean one device."""
+    """Raise UsageError for options of a search that are given beside --devices although they mean one device."""
     names = [name for name, there in given.items() if there]
     if names:
         raise UsageError(
@@ -196,11 +146,10 @@ def _tune_on_devices(
     model: str,
     devices: tuple[str, ...],
     budget: Budget,
-    database: str | None,
     seed: int,
     sampler: str,
     as_json: bool,
-    options: ModelOptions,
+    options: MachineOptions,
 ) -> int:
     from autotune.cli.main import INTERRUPTED
     from autotune.cli.place import report_lines
@@ -215,13 +164,11 @@ def _tune_on_devices(
         model,
         devices,
         budget=budget,
-        database=database,
         seed=seed,
         sampler=sampler,
-        tolerance=options["tolerance"],
-        shapes=options["shapes"],
         progress=lambda: display(sys.stdout, as_json=as_json),
         say=say,
+        **options,
     )
     for placed in report.placed:
         if as_json:
@@ -231,11 +178,11 @@ def _tune_on_devices(
     return INTERRUPTED if report.stopped else 0
 
 
-def _verify_winners(model: str, database: str | None, as_json: bool, options: ModelOptions) -> None:
+def _verify_winners(request: CompileRequest, as_json: bool) -> None:
     """Prove the schedules that a compilation takes now, and say so."""
     from autotune.tuning.api import compile_with_database
 
-    done, _ = compile_with_database(model, database=database, verify=True, **options)
+    done, _ = compile_with_database(request)
     if as_json:
         echo(json.dumps({"event": "proofs", "proofs": proofs_json(done.proofs)}))
     else:

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from autotune.compiler.coverage import CoverageReport, DispatchCoverage
     from autotune.compiler.dividing import distinct_workloads, divide
-    from autotune.compiler.driver import compile_in_detail, compile_locked, predict_in_detail
+    from autotune.compiler.driver import compile_in_detail, predict_in_detail
     from autotune.compiler.explain import Compilation
     from autotune.compiler.forecast import Prediction
     from autotune.compiler.region import region_inputs, region_outputs
+    from autotune.compiler.request import CompileRequest
 
 _WHERE = {
     "Compilation": "explain",
+    "CompileRequest": "request",
     "CoverageReport": "coverage",
     "DispatchCoverage": "coverage",
     "Prediction": "forecast",
     "compile_in_detail": "driver",
-    "compile_locked": "driver",
     "distinct_workloads": "dividing",
     "divide": "dividing",
     "predict_in_detail": "driver",
@@ -40,11 +41,11 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "Compilation",
+    "CompileRequest",
     "CoverageReport",
     "DispatchCoverage",
     "Prediction",
     "compile_in_detail",
-    "compile_locked",
     "distinct_workloads",
     "divide",
     "predict_in_detail",

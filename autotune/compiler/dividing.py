@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from autotune.errors import UsageError
 from autotune.foreign import printable
-from autotune.frontends.models import load
+from autotune.frontends.models import ReadModel, load
 from autotune.frontends.onnx.read import ModelSource
 from autotune.frontends.sizes import Given
 from autotune.graph.devices import is_annotated, without_devices
@@ -20,8 +20,7 @@ from autotune.passes.pipeline import Observer, run_passes, standard_passes
 
 _LOG = logging.getLogger("autotune.compiler")
 
-Model: TypeAlias = "ModelSource | Graph"
-Shapes: TypeAlias = Given
+Model: TypeAlias = "ModelSource | ReadModel | Graph"
 
 
 def divide(
@@ -29,7 +28,7 @@ def divide(
     *,
     layout: str = "NHWC",
     activations: str = "uint8",
-    shapes: Shapes | None = None,
+    shapes: Given | None = None,
     options: PartitionOptions | None = None,
     observer: Observer | None = None,
     without: Collection[str] = (),
@@ -45,7 +44,7 @@ def divide(
     return partition(run_passes(graph, passes, observer), options or OF_A_MODEL)
 
 
-def imported(model: Model, shapes: Shapes | None) -> Graph:
+def imported(model: Model, shapes: Given | None) -> Graph:
     """Return the graph of a model before any pass; ``shapes`` gives sizes that the model leaves open."""
     if not isinstance(model, Graph):
         return load(model, shapes=shapes)
@@ -69,4 +68,4 @@ def distinct_workloads(parts: Partition) -> list[Workload]:
     return list({d.workload.key: d.workload for d in parts.dispatches}.values())
 
 
-__all__ = ["Model", "Shapes", "distinct_workloads", "divide", "imported", "on_one_device"]
+__all__ = ["Model", "distinct_workloads", "divide", "imported", "on_one_device"]

@@ -13,17 +13,17 @@ from autotune.compiler.coverage import CoverageReport, coverage
 from autotune.compiler.explain import Compilation, dump
 from autotune.compiler.plan import Plan, plan_of
 from autotune.compiler.program_steps import program_of
-from autotune.database.goal import MAX_SLOWDOWN, Goal
+from autotune.compiler.request import CompileRequest
+from autotune.database.opening import opened_if_given
 from autotune.errors import MissError, PlacementError
 from autotune.garbage import collector_paused
 from autotune.graph.ir import Graph
 from autotune.graph.region import Workload
 from autotune.passes.memory.dispatch_order import in_order
 from autotune.passes.partition import OF_A_MODEL, Partition, partition
-from autotune.passes.pipeline import Observer, placed_passes, run_passes
+from autotune.passes.pipeline import placed_passes, run_passes
 from autotune.passes.placement.affinity import Affinities, affinities
 from autotune.passes.placement.device_rules import DeviceRules
-from autotune.passes.preference import TOLERANCE, Preference
 from autotune.passes.segments import Division, divide_by_device
 from autotune.runtime.device_program import DeviceProgram
 from autotune.suggest import counted
@@ -60,23 +60,26 @@ def compile_placed(
     graph: Graph,
     rules: DeviceRules,
     target_of: Callable[[str], Target],
-    *,
-    database: Database | None = None,
-    layout: str = "NHWC",
-    tolerance: float = TOLERANCE,
-    objective: str = "latency",
-    max_slowdown: float = MAX_SLOWDOWN,
-    finite: bool = False,
-    require_hit: bool = False,
-    observer: Observer | None = None,
+    request: CompileRequest | None = None,
 ) -> PlacedCompilation:
-    """Compile an imported graph of which some parts are put on devices, by its own annotations or the ``rules``.
+    """Compile a model whose parts are on several devices, each of which is compiled for as ``target_of`` says.
 
-    ``target_of`` gives what to compile for on each device that is named. The rest is as for
-    :func:`autotune.compiler.compile_in_detail`.
+    Algorithms and schedules are chosen as the ``request`` says (by default with nothing but the model).
 
     Raises PlacementError for devices that contradict one another or are not there, MissError with ``require_hit``.
     """
+    request = request or CompileRequest(graph)
+    with opened_if_given(request.database) as store:
+        return _compile_placed(graph, rules, target_of, request, store)
+
+
+def _compile_placed(
+    graph: Graph,
+    rules: DeviceRules,
+    target_of: Callable[[str], Target],
+    request: CompileRequest,
+    database: Database | None,
+) -> PlacedCompilation:
     found = affinities(graph, rules)
     if found is None:
         raise PlacementError(f"nothing of {graph.name!r} is put on any device")
@@ -85,11 +88,15 @@ def compile_placed(
             f"output {graph.outputs[graph.counted[0][0]]!r} of {graph.name!r} is as long as its data say, which "
             f"programs of several devices do not do\n  compile the model for one device"
         )
-    division = divide_by_device(_prepared(graph, rules, found, target_of, layout, observer))
+    division = divide_by_device(_prepared(graph, rules, found, target_of, request))
     parts = [partition(segment.graph, OF_A_MODEL) for segment in division.segments]
     targets = [target_of(segment.device) for segment in division.segments]
-    preference = Preference(tolerance, goal=Goal.of(objective, max_slowdown), finite=finite)
-    metadata = {"layout": layout, "tolerance": str(tolerance), "objective": objective}
+    preference = request.preference
+    metadata = {
+        "layout": request.layout,
+        "tolerance": str(request.tolerance),
+        "objective": request.objective,
+    }
     with BuildWorkers.of(len(_workloads(parts))) as workers:
         segments = list[Compilation | None]([None] * len(parts))
         for target in dict.fromkeys(targets):
@@ -101,7 +108,7 @@ def compile_placed(
                 segments[number] = _compiled(parts[number], plan, built, target, metadata)
     compiled = tuple(segment for segment in segments if segment is not None)
     missed = [dispatch for segment in compiled for dispatch in segment.coverage.missed]
-    if require_hit and missed:
+    if request.require_hit and missed:
         raise MissError(
             f"nothing was searched for {counted(len(missed), 'dispatch')} of {graph.name!r}\n"
             "  compile without requiring hits"
@@ -135,13 +142,12 @@ def _prepared(
     rules: DeviceRules,
     found: Affinities,
     target_of: Callable[[str], Target],
-    layout: str,
-    observer: Observer | None,
+    request: CompileRequest,
 ) -> Graph:
     """Return the graph after all passes; types of activations are those that every device takes."""
     devices = {home.device for home in (*found.homes.nodes.values(), *found.homes.inputs.values())}
     activations = sorted({target_of(device).activations for device in devices})
-    return run_passes(graph, placed_passes(rules, layout, activations[0]), observer)
+    return run_passes(graph, placed_passes(rules, request.layout, activations[0]), request.observer)
 
 
 def _workloads(parts: Iterable[Partition]) -> list[Workload]:

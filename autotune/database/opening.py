@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Union
 
@@ -36,6 +36,11 @@ def opened(database: DatabaseLike | None, *, read_only: bool = False) -> Iterato
         yield mine
 
 
+def opened_if_given(database: DatabaseLike | None) -> AbstractContextManager[Database | None]:
+    """Return the same to read from; None where none is given."""
+    return nullcontext() if database is None else opened(database, read_only=True)
+
+
 def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -43,4 +48,4 @@ def _make_folder(folder: Path) -> None:
         raise UsageError(f"cannot make the folder {folder}: {error.strerror}; give a --db") from error
 
 
-__all__ = ["DatabaseLike", "default_database", "opened"]
+__all__ = ["DatabaseLike", "default_database", "opened", "opened_if_given"]

@@ -16,8 +16,8 @@ from autotune.suggest import listing
 
 Declared: TypeAlias = Mapping[str, Sequence[int | str] | None]
 """Shapes of inputs as a model declares them, a text for an open size; None for unknown rank."""
-Given: TypeAlias = Mapping[str, Sequence[int] | int]
-"""Sizes by the name of a dimension, shapes by the name of an input."""
+Given: TypeAlias = Mapping[str, str | Sequence[int] | int]
+"""Sizes by the name of a dimension, shapes by the name of an input; a text is a range, which one graph cannot have."""
 
 _BATCH_NAMES = ("n", "b", "bs", "batch", "batch_size", "batchsize")
 
@@ -54,7 +54,7 @@ def is_dimension(name: str, numbers: int, declared: Declared) -> bool:
     return shape is not None and len(shape) != 1
 
 
-def as_shape(given: Sequence[int] | int) -> tuple[int, ...]:
+def as_shape(given: Any) -> tuple[int, ...]:
     """Return a size or a shape as a tuple.
 
     >>> as_shape(3), as_shape([1, 3])

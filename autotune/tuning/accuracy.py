@@ -14,8 +14,9 @@ from autotune.tuning.measure.check import relative_error
 from autotune.tuning.random_inputs import random_inputs
 
 if TYPE_CHECKING:
-    from autotune.compiler.dividing import Model, Shapes
+    from autotune.compiler.dividing import Model
     from autotune.compiler.explain import Compilation
+    from autotune.frontends.sizes import Given
     from autotune.runtime.image import ModuleImage
 
 
@@ -24,12 +25,12 @@ class EndToEnd:
     """A check of images of ``model`` against the model as it is, in NumPy."""
 
     model: Model
-    shapes: Shapes | None = None
+    shapes: Given | None = None
     seed: int = 0
 
     @classmethod
     def wanted(
-        cls, tolerance: float, model: Model, shapes: Shapes | None = None, seed: int = 0
+        cls, tolerance: float, model: Model, shapes: Given | None = None, seed: int = 0
     ) -> EndToEnd | None:
         """Return the check, where more error is tolerated than by default; the rest is about as exact as float32."""
         return cls(model, shapes, seed) if tolerance > TOLERANCE else None

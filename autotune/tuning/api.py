@@ -1,4 +1,4 @@
-"""The public functions: tune, compile, query and retrain."""
+"""The public functions: tune, compile, predict, query and retrain."""
 
 from __future__ import annotations
 
@@ -7,18 +7,25 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from autotune import settings
+from autotune.compiler.request import (
+    ChoiceOptions,
+    CompileOptions,
+    CompileRequest,
+    MachineOptions,
+    keywords_of,
+)
 from autotune.database import Key, Miss, WorkloadRow
-from autotune.database.goal import MAX_SLOWDOWN, Goal, searched
+from autotune.database.goal import searched
 from autotune.database.opening import DatabaseLike, default_database, opened
 from autotune.errors import MissError, UsageError
 from autotune.files import scratch_folder
 from autotune.garbage import collector_paused
 from autotune.hardware import check_threads, usable_cores
-from autotune.passes.preference import TOLERANCE, Preference
 from autotune.target import Target
 from autotune.tuning.answer import Answer
 from autotune.tuning.asked import Asked, entries
@@ -28,16 +35,18 @@ from autotune.tuning.report import Report
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from autotune.compiler.dividing import Model, Shapes
-    from autotune.compiler.driver import Compilation, CompileOptions
+    from autotune.compiler.dividing import Model
+    from autotune.compiler.explain import Compilation
     from autotune.compiler.forecast import Prediction
     from autotune.compiler.plan import Ranking
     from autotune.database.store import Database
+    from autotune.frontends.sizes import Given
+    from autotune.graph.ir import Graph
     from autotune.graph.program import AnyWorkload
     from autotune.passes.partition import Partition
-    from autotune.passes.pipeline import Observer
     from autotune.runtime.module import Module
     from autotune.runtime.placed_module import PlacedModule
+    from autotune.runtime.sized_module import SizedModule
     from autotune.tuning.events import Callback
     from autotune.tuning.measure.interface import Measurer
     from autotune.tuning.samplers import SamplerLike
@@ -65,39 +74,32 @@ def cost_model_registry() -> Registry:
     return Registry(model_folder(), SHIPPED)
 
 
+@keywords_of(MachineOptions)
 def tune(
     model: Model,
     *,
     budget: Budget | str,
-    database: DatabaseLike | None = None,
-    target: Target | str = "host",
-    threads: int | None = None,
     seed: int = 0,
     sampler: SamplerLike = "guided",
     objective: str = "latency",
     transfer: bool = True,
-    tolerance: float = TOLERANCE,
-    shapes: Shapes | None = None,
     quiet: bool = False,
     callback: Callback | None = None,
     progress: Progress | None = None,
     time_model: bool = True,
-    allow_oversubscription: bool = False,
     begun: float | None = None,
     measurer: Callable[[int], Measurer] | None = None,
-    finite: bool = False,
+    **options: Unpack[MachineOptions],
 ) -> Report:
     """Search faster schedules for all workloads of a model; every measured run goes to the database.
 
     ``budget`` is a Budget or a time such as ``"8h"``. ``sampler`` is a name (``guided`` or one of Optuna's), an
     Optuna sampler, what makes one of a ``seed``, or a study, whose sampler and storage are used. ``objective`` is
     latency, or what is searched beside it: memory, size (of the artifact), or front for all three. ``transfer``: each
-    search begins with what the database has of near workloads (other shapes, other threads). Algorithms of
-    a declared error above ``tolerance`` are left out, with ``finite`` also those that :func:`compile` then leaves out;
-    above the default tolerance the report has the error of the whole model from end to end. ``shapes`` gives sizes that
-    the model leaves open: of a dimension by its name, or the shape of an input by the input's. ``time_model``: the
+    search begins with what the database has of near workloads (other shapes, other threads). ``time_model``: the
     report has the whole model's latency. A time budget is for all of it, from ``begun`` (by ``time.monotonic``; the
-    call, if not given) to the report.
+    call, if not given) to the report. The ``options`` are those of :class:`~autotune.compiler.request.CompileRequest`
+    that change workloads; above the default tolerance the report has the error of the whole model from end to end.
 
     Unless ``quiet`` the job shows itself on standard output; ``progress`` is another display. ``callback`` is
     called with a TuningEvent at the start, after each trial, at each phase and at the end. It may raise
@@ -121,19 +123,20 @@ def tune(
 
     begun = time.monotonic() if begun is None else begun
     limit = Budget.of(budget)
-    options = Options(
+    search = Options(
         sampler, checked_seed(seed), time_model=time_model, objective=objective, transfer=transfer
     )
+    request = CompileRequest(model, **options).checked()
     # An unknown sampler or objective is noticed before workers start.
-    factory(sampler, OnlineModel(None), options.batch, len(searched(objective)))
-    chosen = runnable(Target.parse(target, threads))
-    builders = builders_for(chosen, allow_oversubscription=allow_oversubscription)
+    factory(sampler, OnlineModel(None), search.batch, len(searched(objective)))
+    chosen = runnable(request.one_target())
+    builders = builders_for(chosen, allow_oversubscription=request.allow_oversubscription)
     shown = shown_to(progress, callback, quiet=quiet)
-    parts = divide(model, activations=chosen.activations, shapes=shapes)
-    preference = Preference(tolerance, finite=finite)
-    check = EndToEnd.wanted(tolerance, model, shapes, seed)
+    parts = divide(model, activations=chosen.activations, shapes=request.shapes)
+    preference = request.preference
+    check = EndToEnd.wanted(request.tolerance, model, request.shapes, seed)
     ensure(chosen, shown.preparing)
-    with opened(database) as store, closing((measurer or ProcessPool.started)(builders)) as pool:
+    with opened(request.database) as store, closing((measurer or ProcessPool.started)(builders)) as pool:
         shown.preparing(f"choosing default schedules for {len(parts.dispatches)} dispatches")
         subjects, sites = work_of(parts, chosen, preference)
         job = Job(
@@ -145,7 +148,7 @@ def tune(
             database=store,
             measurer=pool,
             progress=shown,
-            options=options,
+            options=search,
             prior=_prior(chosen),
             whole=MeasuredModel(parts, sites, chosen, store, preference, seed, check),
             origins={dispatch.name: dispatch.origins for dispatch in parts.dispatches},
@@ -204,150 +207,83 @@ def _prior(target: Target) -> Ranker | None:
     return found.ranker if found else None
 
 
-def compile(
-    model: Model,
-    *,
-    database: DatabaseLike | None = None,
-    target: Target | str = "host",
-    threads: int | None = None,
-    tolerance: float = TOLERANCE,
-    shapes: Shapes | None = None,
-    require_hit: bool = False,
-    objective: str = "latency",
-    max_slowdown: float = MAX_SLOWDOWN,
-    allow_oversubscription: bool = False,
-    lock: str | Path | None = None,
-    placement: Mapping[str, str] | None = None,
-    devices: Sequence[str] = (),
-    finite: bool = False,
-) -> Module | PlacedModule:
+@keywords_of(CompileOptions)
+def compile(model: Model, **options: Unpack[CompileOptions]) -> Module | PlacedModule | SizedModule:
     """Compile a model with the best schedules known; workloads without one get the default schedule.
 
-    Without ``database`` the default one is used if it exists. Algorithms of a declared error above
-    ``tolerance`` are not used. ``shapes`` gives sizes that the model leaves open: of a dimension by its name, or the
-    shape of an input by the input's. With the ``objective`` "memory" or "size" (of the artifact) the smallest
-    algorithms and schedules are used that take up to ``max_slowdown`` times as long as the fastest (docs/objectives.md
-    says what is promised).
-    With ``finite`` only algorithms are used that neither enlarge the range of what is computed nor spread NaN and
-    infinities beyond the results that they are part of: without Winograd's and Strassen's (docs/arithmetic.md).
-    ``lock`` is a file that `autotune lock` wrote: exactly the code that it pins is made, for its target, no database is
-    read, and none of the other arguments is given (docs/locks.md).
-    ``placement`` names devices for parts of the model: patterns of values, nodes or operators, and names such as
-    "cpu:1". ``devices`` are those that :func:`autotune.place` searched a placement on: the database has it, else all of
-    the model is on the first of them. With either, or where the model itself names devices, the result is a
-    PlacedModule, which runs on all of them (docs/placement.md); the devices say for what and for how many threads to
-    compile. So is what is compiled for the ``target`` "opencl", a device as a whole (docs/opencl.md).
+    The ``options`` are those of :class:`~autotune.compiler.request.CompileRequest`. For devices that are named, by a
+    ``placement``, by ``devices`` or by the model itself, and for the ``target`` "opencl", a device as a whole
+    (docs/opencl.md), the result is a PlacedModule, which runs on all of them; for ranges of sizes among the ``shapes``
+    it is a SizedModule, as of :func:`autotune.compile_for_sizes`.
 
-    Raises PlacementError for devices that contradict one another or are not there, LockError for a lock that does not
-    fit, MissError with ``require_hit`` when nothing was searched for a workload (there is a choice, but no candidate
-    was measured beside the default), and UsageError for more threads than usable cores without
-    ``allow_oversubscription``.
+    Raises UsageError for what does not go together and for more threads than usable cores without
+    ``allow_oversubscription``, PlacementError for devices that contradict one another or are not there, LockError for a
+    lock that does not fit, and MissError with ``require_hit`` when nothing was searched for a workload (there is a
+    choice, but no candidate was measured alongside the default).
     """
     from autotune.compiler.placed import PlacedCompilation
     from autotune.runtime.module import Module
     from autotune.runtime.placed_module import PlacedModule
     from autotune.tuning.placing import compile_anywhere
+    from autotune.tuning.sized import module_of_sizes
 
-    check_threads_here(target, threads, allow_oversubscription=allow_oversubscription)
-    done, _ = compile_anywhere(
-        model,
-        database=database,
-        lock=lock,
-        placement=placement,
-        devices=devices,
-        target=target,
-        threads=threads,
-        tolerance=tolerance,
-        shapes=shapes,
-        require_hit=require_hit,
-        objective=objective,
-        max_slowdown=max_slowdown,
-        finite=finite,
-    )
+    request = CompileRequest(model, **options).checked()
+    if request.has_ranges:
+        return module_of_sizes(request)
+    request.one_target()
+    check_cores(request)
+    done, _ = compile_anywhere(request)
     if isinstance(done, PlacedCompilation):
         return PlacedModule(done.program)
     if done.image.target.group_items:
         from autotune.runtime.device_module import on_device
 
         return on_device(done.image)
-    return Module(done.image, threads if allow_oversubscription else None)
+    return Module(done.image, request.threads if request.allow_oversubscription else None)
 
 
-def check_threads_here(
-    target: Target | str, threads: int | None, *, allow_oversubscription: bool = False
-) -> None:
+def check_cores(request: CompileRequest) -> None:
     """Refuse more threads than cores for a target that is this machine: a named level is another's."""
-    if threads is not None and (target == "host" or isinstance(target, Target)):
-        check_threads(threads, allow_oversubscription=allow_oversubscription)
+    if request.threads is not None and any(t == "host" or isinstance(t, Target) for t in request.targets):
+        check_threads(request.threads, allow_oversubscription=request.allow_oversubscription)
 
 
 def compile_with_database(
-    model: Model,
-    *,
-    database: DatabaseLike | None,
-    lock: str | Path | None = None,
-    require_hit: bool = False,
-    observer: Observer | None = None,
-    verify: bool = False,
-    **options: Unpack[CompileOptions],
+    request: CompileRequest, graph: Graph | None = None
 ) -> tuple[Compilation, str | None]:
-    """Return :func:`compile` with everything that explains the result, and where the schedules came from.
+    """Compile a model for one device, and say where the schedules came from.
 
-    With ``verify`` every schedule is proved by isl first.
-    The second value is None when no database was given and the default one does not exist.
+    ``graph`` is the model where it was imported already. The second value is None when no database was given and the
+    default one does not exist.
     """
-    from autotune.compiler import compile_in_detail, compile_locked
-    from autotune.compiler.lock import Lock
-    from autotune.tuning.locking import check_alone
+    from autotune.compiler import compile_in_detail
 
-    if lock is not None:
-        check_alone(lock, {"database": database, "require_hit": require_hit, **options})
-        return compile_locked(model, Lock.read(Path(lock)), observer=observer, verify=verify), str(lock)
-
-    def compiled(store: Database | None) -> Compilation:
-        return compile_in_detail(
-            model, database=store, require_hit=require_hit, observer=observer, verify=verify, **options
-        )
-
-    if require_hit and not _exists(database):
+    request.checked()
+    if request.lock is not None:
+        return compile_in_detail(request), request.lock_name
+    if request.require_hit and not _exists(request.database):
         raise MissError(f"there is no database {default_database()}; run `autotune tune` first")
-    return with_database(database, compiled)
+    return with_database(request, lambda own: compile_in_detail(own, graph))
 
 
-def predict(
-    model: Model,
-    *,
-    database: DatabaseLike | None = None,
-    target: Target | str = "host",
-    threads: int | None = None,
-    tolerance: float = TOLERANCE,
-    shapes: Shapes | None = None,
-    objective: str = "latency",
-    max_slowdown: float = MAX_SLOWDOWN,
-    finite: bool = False,
-) -> Prediction:
-    """Predict the result of :func:`compile` with the same arguments, before any machine code is: the latency of the
+@keywords_of(ChoiceOptions)
+def predict(model: Model, **options: Unpack[ChoiceOptions]) -> Prediction:
+    """Return what :func:`compile` with the same options would make, before any machine code is: the latency of the
     model and of each dispatch with 95 % intervals, and its memory.
 
     Latencies are those measured, where the database has them, else those that the analytic cost model predicts for this
     machine; what lies between dispatches is exact.
     """
+    return predicted(CompileRequest(model, **options))
+
+
+def predicted(request: CompileRequest, graph: Graph | None = None) -> Prediction:
+    """:func:`predict` of a request; ``graph`` is the model where it was imported already."""
     from autotune.compiler import predict_in_detail
 
-    def predicted(store: Database | None) -> Prediction:
-        return predict_in_detail(
-            model,
-            database=store,
-            target=target,
-            threads=threads,
-            tolerance=tolerance,
-            shapes=shapes,
-            objective=objective,
-            max_slowdown=max_slowdown,
-            finite=finite,
-        )
-
-    return with_database(database, predicted)[0]
+    if request.lock is not None:
+        return predict_in_detail(request)
+    return with_database(request, lambda own: predict_in_detail(own, graph))[0]
 
 
 def _exists(database: DatabaseLike | None) -> bool:
@@ -355,35 +291,31 @@ def _exists(database: DatabaseLike | None) -> bool:
     return database is not None or os.path.exists(default_database())  # nor where this user may not look
 
 
-def with_database(database: DatabaseLike | None, do: Callable[[Database | None], T]) -> tuple[T, str | None]:
-    """Do something with a database and return where it is; without one where none was given and the
-    default does not exist."""
-    if not _exists(database):
-        return do(None), None
-    with opened(database, read_only=True) as store:
-        return do(store), store.where
+def with_database(request: CompileRequest, do: Callable[[CompileRequest], T]) -> tuple[T, str | None]:
+    """Do something with a request whose database is open, and say where that is.
+
+    Without one where none was given and the default does not exist.
+    """
+    if not _exists(request.database):
+        return do(request), None
+    with opened(request.database, read_only=True) as store:
+        return do(replace(request, database=store)), store.where
 
 
 @collector_paused()
+@keywords_of(ChoiceOptions)
 def query(
     what: Model,
     *,
-    database: DatabaseLike | None = None,
-    target: Target | str = "host",
-    threads: int | None = None,
-    tolerance: float = TOLERANCE,
-    shapes: Shapes | None = None,
     top: int = 1,
     with_front: bool = False,
     with_near: bool = False,
     only: str | None = None,
-    objective: str = "latency",
-    max_slowdown: float = MAX_SLOWDOWN,
-    finite: bool = False,
+    **options: Unpack[ChoiceOptions],
 ) -> list[Answer]:
     """Return the best schedule known for each workload of a model, or of one workload by its key.
 
-    ``objective`` and ``max_slowdown`` are those of :func:`compile`, which uses what this answers.
+    The ``options`` are those of :func:`compile`, which uses what this answers.
     Where another algorithm than the direct one is used, the workloads that it makes of one follow it, each once.
     A workload is given by its key or the beginning of it (at least 6 hex digits). Raises UsageError
     for an unknown one, and for a database that does not exist. ``top``: answers have so many of the fastest runs, if
@@ -396,10 +328,10 @@ def query(
     from cost_models import analytic
     from search_spaces.spaces import space_for
 
-    chosen = Target.parse(target, threads)
-    preference = Preference(tolerance, goal=Goal.of(objective, max_slowdown), finite=finite)
-    with opened(database, read_only=True) as store:
-        asked, parts = _workloads(what, store, chosen, shapes)
+    request = CompileRequest(what, **options).checked()
+    chosen, preference = request.one_target(), request.preference
+    with opened(request.database, read_only=True) as store:
+        asked, parts = _workloads(what, store, chosen, request.shapes)
         if only is not None and preference.goal.is_latency:  # what is small enough depends on the whole model
             asked = [one for one in asked if _named(only, one[1], one[2])] or asked
         workloads = [workload for workload, _, _ in asked if isinstance(workload, Workload)]
@@ -469,7 +401,7 @@ def _spaces(store: Database, workload: AnyWorkload, target: Target) -> list[str]
 
 
 def _workloads(
-    what: Model, store: Database, target: Target, shapes: Shapes | None
+    what: Model, store: Database, target: Target, shapes: Given | None
 ) -> tuple[list[Asked], Partition | None]:
     """Return each workload with its dispatches and the model's nodes that they come from; the model in
     parts, if it is one."""
@@ -558,12 +490,14 @@ def _remembered() -> list[str]:
 __all__ = [
     "Answer",
     "builders_for",
+    "check_cores",
     "compile",
     "compile_with_database",
     "cost_model_registry",
     "is_key",
     "model_folder",
     "predict",
+    "predicted",
     "query",
     "retrain",
     "runnable",

@@ -118,9 +118,9 @@ def check(
     That is an artifact of then (`autotune compile --lock`); it is not needed where the machine code is the same.
     Raises LockError for a lock or a reference that does not fit, ArtifactError, and MeasureError.
     """
-    from autotune.compiler import compile_locked
+    from autotune.compiler import CompileRequest, compile_in_detail
 
-    done = compile_locked(model, lock, same_code=False)
+    done = compile_in_detail(CompileRequest(model, lock=lock, same_code=False))
     changed = changed_code(lock, done)
     if not changed:
         return CheckReport(len(lock.schedules), slower_than)

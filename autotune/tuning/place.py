@@ -4,32 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from autotune.compiler.program_memory import IN_FLIGHT, shortage
+from autotune.compiler.request import CompileRequest, MachineOptions, keywords_of
 from autotune.database.records import PlacementReading, Ratio
 from autotune.errors import PlacementError
 from autotune.machine_lock import Measuring
 from autotune.passes.placement.device_rules import DeviceRules
-from autotune.passes.preference import TOLERANCE
 from autotune.runtime.hal.driver import open_device
 from autotune.tuning.paired import PLAN_MARGIN, Series, fastest, ratio
 from autotune.tuning.placement_aim import PlacementAim, aim_of
 from autotune.tuning.placement_answer import WITHOUT, checked_devices, code_of, code_of_image, placement_key
 from autotune.tuning.placement_costs import PlacementCosts, Placing, measured_costs
 from autotune.tuning.placement_search import SearchedPlacement, search_placements
-from autotune.tuning.placing import known_devices, target_of
+from autotune.tuning.placing import known_devices, open_database, target_of
 from autotune.tuning.turns import Rounds, Turns
 
 if TYPE_CHECKING:
-    from autotune.compiler.dividing import Model, Shapes
+    from autotune.compiler.dividing import Model
     from autotune.compiler.throughput import Throughput
-    from autotune.database.opening import DatabaseLike
     from autotune.database.store import Database
-    from autotune.graph.ir import Graph
     from autotune.runtime.device_program import DeviceProgram
     from autotune.runtime.hal.device import DeviceInfo
 
@@ -100,45 +98,39 @@ class Proposal:
     expected: Throughput
 
 
+@keywords_of(MachineOptions)
 def propose(
     model: Model,
     devices: Sequence[str],
     in_flight: int,
     *,
-    database: DatabaseLike | None = None,
-    tolerance: float = TOLERANCE,
     seed: int = 0,
+    **options: Unpack[MachineOptions],
 ) -> Proposal | None:
     """Return the stages of a pipeline, for so many requests in flight; None where all on one device is
     expected to be better.
 
     Raises as :func:`place` does.
     """
-    from autotune.compiler.dividing import imported, on_one_device
     from autotune.tuning.api import with_database
 
-    infos = known_devices()
-    names = _checked(devices, infos)
-    aim, graph = aim_of("throughput", in_flight, len(devices)), on_one_device(imported(model, None))
+    request = CompileRequest(model, devices=devices, **options).checked()
+    aim = aim_of("throughput", in_flight, len(devices))
 
-    def run(store: Database | None) -> Proposal | None:
-        return _Job(graph, names, infos, aim, store, "", tolerance, seed, lambda text: None).propose()
-
-    return with_database(database, run)[0]
+    return with_database(request, lambda own: _Job(own, aim, seed).propose())[0]
 
 
+@keywords_of(MachineOptions)
 def place(
     model: Model,
     devices: Sequence[str],
     *,
-    database: DatabaseLike | None = None,
-    tolerance: float = TOLERANCE,
-    shapes: Shapes | None = None,
     aim: str = "latency",
     in_flight: int | None = None,
     seed: int = 0,
     progress: Callable[[str], None] = lambda text: None,
     job: str = "",
+    **options: Unpack[MachineOptions],
 ) -> PlacementReport:
     """Search a placement of a model on devices, of which the first is what it runs on without one.
 
@@ -152,16 +144,12 @@ def place(
     Raises UsageError for devices that are not there, fewer than two, or one twice, and for another aim, PlacementError
     where no placement fits into their memory; and what compiling and the devices raise.
     """
-    from autotune.compiler.dividing import imported, on_one_device
     from autotune.database.opening import opened
 
+    request = CompileRequest(model, devices=devices, **options).checked()
     wanted = aim_of(aim, in_flight, len(devices))
-    infos = known_devices()
-    names = _checked(devices, infos)
-    graph = on_one_device(imported(model, shapes))
-
-    with opened(database) as store:
-        return _Job(graph, names, infos, wanted, store, job, tolerance, seed, progress).run()
+    with opened(request.database) as store:
+        return _Job(replace(request, database=store), wanted, seed, job, progress).run()
 
 
 def _checked(devices: Sequence[str], infos: Mapping[str, DeviceInfo]) -> tuple[str, ...]:
@@ -174,24 +162,22 @@ def _checked(devices: Sequence[str], infos: Mapping[str, DeviceInfo]) -> tuple[s
 class _Job:
     def __init__(
         self,
-        graph: Graph,
-        devices: tuple[str, ...],
-        infos: Mapping[str, DeviceInfo],
+        request: CompileRequest,
         aim: PlacementAim,
-        database: Database | None,
-        job: str,
-        tolerance: float,
         seed: int,
-        progress: Callable[[str], None],
+        job: str = "",
+        progress: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self.graph = graph
-        self.devices = devices
-        self.infos = infos
+        from autotune.compiler.dividing import imported, on_one_device
+
+        self.request = request
+        self.infos = known_devices()
+        self.devices = _checked(request.devices, self.infos)
+        self.graph = on_one_device(imported(request.model, request.shapes))
         self.aim = aim
-        self.database = database
+        self.database = open_database(request)
         self.job = job
-        self.key = aim.key(placement_key(graph, devices, infos))
-        self.tolerance = tolerance
+        self.key = aim.key(placement_key(self.graph, self.devices, self.infos))
         self.seed = seed
         self.progress = progress
 
@@ -318,8 +304,7 @@ class _Job:
             self.graph,
             DeviceRules(placement, tuple(self.infos)),
             lambda name: target_of(self.infos[name]),
-            database=self.database,
-            tolerance=self.tolerance,
+            self.request,
         )
         return done.program
 

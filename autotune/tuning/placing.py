@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
-from autotune.database.goal import MAX_SLOWDOWN
 from autotune.errors import PlacementError, UsageError
 from autotune.foreign import parse_json, printable
 from autotune.garbage import collector_paused
@@ -19,101 +18,57 @@ from autotune.passes.placement.device_rules import DeviceRules
 from autotune.runtime.hal.device import DeviceInfo
 
 if TYPE_CHECKING:
-    from autotune.compiler.dividing import Model, Shapes
-    from autotune.compiler.driver import CompileOptions
     from autotune.compiler.explain import Compilation
     from autotune.compiler.placed import PlacedCompilation
-    from autotune.database.opening import DatabaseLike
+    from autotune.compiler.request import CompileRequest
     from autotune.database.store import Database
-    from autotune.passes.pipeline import Observer
     from autotune.target import Target
     from autotune.tuning.placement_answer import PlacementAnswer
 
 _LOG = logging.getLogger("autotune.tuning")
 
-PlacementMap = Mapping[str, str]
-"""Patterns of values, nodes or operators, and names of devices."""
-
 
 @collector_paused()
 def compile_anywhere(
-    model: Model,
-    *,
-    database: DatabaseLike | None,
-    lock: str | Path | None = None,
-    placement: PlacementMap | None = None,
-    devices: Sequence[str] = (),
-    require_hit: bool = False,
-    observer: Observer | None = None,
-    verify: bool = False,
-    **options: Unpack[CompileOptions],
+    request: CompileRequest, graph: Graph | None = None
 ) -> tuple[Compilation | PlacedCompilation, str | None]:
-    """Compile as :func:`autotune.tuning.api.compile_with_database` does, for several devices where any are named.
+    """Compile a model for one device, or for several where any are named, and say where the schedules came from.
 
-    ``devices`` are those that a placement was searched on: the database has it, else all of the model is on the first.
+    ``graph`` is the model where it was imported already.
+
     Raises PlacementError for devices that contradict each other, are not there, or are named for nothing.
     """
     from autotune.compiler.dividing import imported
+    from autotune.tuning.api import compile_with_database
+
+    if request.checked().lock is not None:
+        return compile_with_database(request)
+    if request.devices:
+        graph, answer = by_database(request)
+        done, where = _compile_placed(placed_by(request, answer), graph)
+        return _answered(done, answer), where
+    return _compile_placed(request, imported(request.model, request.shapes) if graph is None else graph)
+
+
+def placed_by(request: CompileRequest, answer: PlacementAnswer) -> CompileRequest:
+    """Return the request with the placement that was looked up for its devices."""
+    return replace(request, devices=(), placement=answer.placement)
+
+
+def _compile_placed(
+    request: CompileRequest, graph: Graph
+) -> tuple[Compilation | PlacedCompilation, str | None]:
+    from autotune.compiler.placed import compile_placed
     from autotune.tuning.api import compile_with_database, with_database
 
-    if lock is not None:
-        if placement or devices:
-            raise UsageError(f"the lock {lock} pins code for one device: leave out the placement")
-        return compile_with_database(
-            model,
-            database=database,
-            lock=lock,
-            require_hit=require_hit,
-            observer=observer,
-            verify=verify,
-            **options,
-        )
-    graph, shapes = imported(model, options["shapes"]), options["shapes"]
-    if devices:
-        graph, answer = by_database(graph, None, devices, database, placement, require_hit=require_hit)
-        done, where = compile_anywhere(
-            graph,
-            database=database,
-            placement=answer.placement,
-            require_hit=require_hit,
-            observer=observer,
-            verify=verify,
-            **(options | {"shapes": None}),
-        )
-        return _answered(done, answer), where
-    if not placement and not is_annotated(graph):
-        options["shapes"] = None
-        done, where = compile_with_database(
-            graph, database=database, require_hit=require_hit, observer=observer, verify=verify, **options
-        )
-        return replace(done, shapes=shapes), where
-    if verify:
-        raise UsageError("schedules of models on several devices cannot be proved yet: leave out verify")
-    if options["target"] != "host" or options["threads"] is not None:
-        raise UsageError(
-            f"{graph.name!r} runs on the devices that are named for it: they say for what and for how many threads "
-            "to compile\n  leave out target and threads"
-        )
-    from autotune.compiler.placed import compile_placed
-
+    if not request.placement and not is_annotated(graph):
+        return compile_with_database(request, graph)
+    request.checked(on_devices=True)
     infos = known_devices()
-    rules = DeviceRules(dict(placement or {}), tuple(infos))
-
-    def compiled(store: Database | None) -> PlacedCompilation:
-        return compile_placed(
-            graph,
-            rules,
-            lambda name: target_of(infos[name]),
-            database=store,
-            tolerance=options["tolerance"],
-            objective=options.get("objective", "latency"),
-            max_slowdown=options.get("max_slowdown", MAX_SLOWDOWN),
-            finite=options.get("finite", False),
-            require_hit=require_hit,
-            observer=observer,
-        )
-
-    return with_database(database, compiled)
+    rules = DeviceRules(dict(request.placement or {}), tuple(infos))
+    return with_database(
+        request, lambda own: compile_placed(graph, rules, lambda name: target_of(infos[name]), own)
+    )
 
 
 def _answered(
@@ -129,41 +84,38 @@ def _answered(
     return replace(done, coverage=replace(done.coverage, placement=said))
 
 
-def by_database(
-    model: Model,
-    shapes: Shapes | None,
-    devices: Sequence[str],
-    database: DatabaseLike | None,
-    placement: PlacementMap | None = None,
-    *,
-    require_hit: bool = False,
-) -> tuple[Graph, PlacementAnswer]:
-    """Return the graph of a model without the devices that it names, and its placement on ``devices`` by a database,
-    the default one for None; a warning says that there is none.
+def by_database(request: CompileRequest) -> tuple[Graph, PlacementAnswer]:
+    """Return the graph of a model without the devices that it names, and its placement on the requested devices.
 
-    Raises UsageError for devices that are not there and for a ``placement`` beside them, MissError with
-    ``require_hit``.
+    The placement is a database's; a warning says that there is none.
+
+    Raises UsageError for devices that are not there, MissError with ``require_hit``.
     """
     from autotune.compiler.dividing import imported, on_one_device
     from autotune.tuning.api import with_database
     from autotune.tuning.placement_answer import placement_for
 
-    if placement:
-        raise UsageError("a placement and devices to look one up for were given\n  leave out one of them")
-    graph, infos = on_one_device(imported(model, shapes)), known_devices()
+    request.checked()
+    graph, infos = on_one_device(imported(request.model, request.shapes)), known_devices()
     answer, _ = with_database(
-        database, lambda store: placement_for(graph, devices, infos, store, require_hit=require_hit)
+        request,
+        lambda own: placement_for(graph, own.devices, infos, open_database(own), require_hit=own.require_hit),
     )
     if answer.found is None:
         _LOG.warning("%s: %s", printable(graph.name), answer)
     return graph, answer
 
 
-def where_it_runs(model: Model, shapes: Shapes | None, placement: PlacementMap | None) -> Affinities | None:
-    """Return the devices of the parts of a model with reasons; None where no device is named. Raises PlacementError."""
-    from autotune.compiler.dividing import imported
+def open_database(request: CompileRequest) -> Database | None:
+    """Return the database of a request that :func:`autotune.tuning.api.with_database` gave."""
+    from autotune.database.store import Database
 
-    graph: Graph = imported(model, shapes)
+    assert request.database is None or isinstance(request.database, Database)
+    return request.database
+
+
+def where_it_runs(graph: Graph, placement: Mapping[str, str] | None) -> Affinities | None:
+    """Return where the parts of a model run and why; None where no device is named. Raises PlacementError."""
     if not placement and not is_annotated(graph):
         return None
     return affinities(graph, DeviceRules(dict(placement or {}), tuple(known_devices())))
@@ -222,11 +174,12 @@ def target_of(info: DeviceInfo) -> Target:
 
 
 __all__ = [
-    "PlacementMap",
     "by_database",
     "compile_anywhere",
     "known_devices",
+    "open_database",
     "parse_placement",
+    "placed_by",
     "target_of",
     "where_it_runs",
 ]

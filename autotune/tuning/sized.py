@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Unpack
 
 from autotune.compiler.dynamic.buckets import Bucket, SizeRange, buckets
 from autotune.compiler.dynamic.declared import by_dimension, declared_axes
 from autotune.compiler.dynamic.traffic import Traffic
-from autotune.database.goal import MAX_SLOWDOWN
+from autotune.compiler.request import CompileOptions, CompileRequest, keywords_of
 from autotune.errors import UsageError
 from autotune.frontends.models import ReadModel, load, read_model
 from autotune.graph.ir import Graph
-from autotune.passes.preference import TOLERANCE
 from autotune.runtime.axes import Axes, axis, axis_text, extents
 from autotune.runtime.sized_model import SizeBucket, SizedModel, SizedTensor, with_shared_constants
 from autotune.runtime.sized_module import SizedModule
-from autotune.target import Target
-from autotune.tuning.api import check_threads_here, compile_with_database
+from autotune.tuning.api import check_cores, compile_with_database
 
 if TYPE_CHECKING:
     from autotune.compiler.dividing import Model
-    from autotune.compiler.driver import CompileOptions
     from autotune.compiler.explain import Compilation
-    from autotune.database.opening import DatabaseLike
+    from autotune.database.store import Database
+    from autotune.frontends.sizes import Given
     from autotune.runtime.image import ModuleImage
-
-Ranges = Mapping[str, str | Sequence[int] | int]
-"""Ranges and single sizes by the names of dimensions; shapes by the names of inputs."""
-BUCKETS = 4
-"""As many are chosen by traffic for a range whose buckets are not named."""
 
 
 @dataclass(frozen=True)
@@ -43,32 +35,20 @@ class SizedCompilation:
     where: str | None
 
 
+@keywords_of(CompileOptions, without=("shapes",))
 def compile_for_sizes(
     model: Model,
-    sizes: Ranges,
+    sizes: Given,
     *,
-    database: DatabaseLike | None = None,
-    target: Target | str = "host",
-    threads: int | None = None,
-    tolerance: float = TOLERANCE,
-    require_hit: bool = False,
-    objective: str = "latency",
-    max_slowdown: float = MAX_SLOWDOWN,
-    allow_oversubscription: bool = False,
     on_miss: str = "error",
     kept: int = 4,
-    traffic: Traffic | str | Path | None = None,
-    most_buckets: int = BUCKETS,
-    finite: bool = False,
+    **options: Unpack[CompileOptions],
 ) -> SizedModule:
     """Compile a model for requests of many sizes: each takes the smallest bucket that it fits in.
 
     ``sizes`` are by the names of the dimensions that the model leaves open (``INPUT.AXIS`` for one without a name):
     "1..32" has the powers of two as buckets, "1..32:8,32" has those, and 8 is one size; the shape of an input may be
-    given by its name, ``(1, 128)``. With ``traffic`` (a file of
-    JSON lines such as ``{"sizes": {"seq": 17}, "count": 120}``) the former has at most ``most_buckets``, which pad
-    least. The other arguments are those
-    of :func:`autotune.compile`.
+    given by its name, ``(1, 128)``. The ``options`` are those of :func:`autotune.compile`.
 
     With ``on_miss="compile"`` a request out of the ranges is compiled for its exact sizes when it comes, which is
     logged as a warning; the last ``kept`` of such are kept, with constants of their own.
@@ -76,42 +56,38 @@ def compile_for_sizes(
     Raises UsageError for other dimensions than the model's, PaddingError where a request's answer would depend on what
     lies beyond its sizes, and what :func:`autotune.compile` raises.
     """
-    check_threads_here(target, threads, allow_oversubscription=allow_oversubscription)
+    return module_of_sizes(replace(CompileRequest(model, **options), shapes=sizes), on_miss, kept)
+
+
+def module_of_sizes(request: CompileRequest, on_miss: str = "error", kept: int = 4) -> SizedModule:
+    """:func:`compile_for_sizes` of a request."""
+    check_cores(request)
     if on_miss not in ("error", "compile"):
         raise UsageError(f"on_miss is error or compile, not {on_miss!r}")
     if kept < 1:
         raise UsageError(f"at least 1 module is kept of those that are compiled on a miss, got {kept}")
-    options: CompileOptions = {
-        "target": target,
-        "threads": threads,
-        "tolerance": tolerance,
-        "shapes": None,
-        "objective": objective,
-        "max_slowdown": max_slowdown,
-        "finite": finite,
-    }
-    source = model if isinstance(model, Graph) else read_model(model)
-    done = compile_sizes_in_detail(
-        source,
-        sizes,
-        database=database,
-        require_hit=require_hit,
-        traffic=traffic,
-        most_buckets=most_buckets,
-        **options,
-    )
+    request.checked(open_sizes=True)
+    source = read_model(request.model)
+    done = compile_sizes_in_detail(replace(request, model=source))
 
     def exactly(real: Mapping[str, int]) -> ModuleImage:
-        assert not isinstance(source, Graph)  # or it had been refused
-        axes = declared_axes(source, split(source, sizes)[1])
+        axes = declared_axes(source, split(source, request.shapes or {})[1])
         graph = load(source, shapes={name: extents(each, real) for name, each in axes.items()})
-        return compile_with_database(graph, database=database, require_hit=require_hit, **options)[0].image
+        return compile_with_database(of_one_size(request, graph))[0].image
 
-    workers = threads if allow_oversubscription else None
+    workers = request.threads if request.allow_oversubscription else None
     return SizedModule(done.model, workers, on_miss=exactly if on_miss == "compile" else None, kept=kept)
 
 
-def split(model: ReadModel, sizes: Ranges) -> tuple[dict[str, SizeRange], dict[str, str]]:
+def of_one_size(request: CompileRequest, graph: Graph, store: Database | None = None) -> CompileRequest:
+    """Return the request of a graph that was imported for one of the sizes.
+
+    ``store`` is the database where it is open.
+    """
+    return replace(request, model=graph, shapes=None, traffic=None, database=store or request.database)
+
+
+def split(model: ReadModel, sizes: Given) -> tuple[dict[str, SizeRange], dict[str, str]]:
     """Return ranges, and dimensions that are sums of others; raises UsageError."""
     texts = by_dimension(model, sizes)
     sums = {name: given for name, given in texts.items() if given[:1] and not given[0].isdecimal()}
@@ -119,49 +95,38 @@ def split(model: ReadModel, sizes: Ranges) -> tuple[dict[str, SizeRange], dict[s
     return ranges, sums
 
 
-def with_traffic(
-    ranges: dict[str, SizeRange], traffic: Traffic | None, most_buckets: int
-) -> dict[str, SizeRange]:
-    """Return the ranges with buckets chosen by traffic, if there is any; raises UsageError."""
-    if most_buckets < 1:
-        raise UsageError(f"there is at least 1 bucket, got {most_buckets}")
-    return ranges if traffic is None else traffic.ranges(ranges, most_buckets)
+def buckets_of(request: CompileRequest, source: ReadModel) -> tuple[dict[str, SizeRange], list[Bucket]]:
+    """Return the ranges of a request, with buckets chosen by its traffic, and the model for each bucket.
+
+    Raises UsageError.
+    """
+    ranges, sums = split(source, request.shapes or {})
+    if (traffic := traffic_of(request)) is not None:
+        ranges = traffic.ranges(ranges, request.most_buckets)
+    return ranges, list(buckets(source, ranges, sums))
 
 
-def has_ranges(shapes: Mapping[str, Any] | None) -> bool:
-    """Return whether any of the sizes is a range."""
-    return any(isinstance(given, str) for given in (shapes or {}).values())
+def traffic_of(request: CompileRequest) -> Traffic | None:
+    """Return how often requests have which sizes, if it was given."""
+    given = request.traffic
+    return given if isinstance(given, Traffic | None) else Traffic.read(given)
 
 
 def compile_sizes_in_detail(
-    model: Model | ReadModel,
-    sizes: Ranges,
-    *,
-    database: DatabaseLike | None,
-    require_hit: bool = False,
-    traffic: Traffic | str | Path | None = None,
-    most_buckets: int = BUCKETS,
-    say: Callable[[str], None] = lambda _: None,
-    **options: Unpack[CompileOptions],
+    request: CompileRequest, say: Callable[[str], None] = lambda _: None
 ) -> SizedCompilation:
-    """Return :func:`compile_for_sizes` with all that explains the result; it says what it is compiling for."""
-    if isinstance(model, Graph):
-        raise UsageError("ranges of sizes were given for a graph, which has fixed ones; they are for models")
-    source = read_model(model)
-    ranges, sums = split(source, sizes)
-    requests = traffic if isinstance(traffic, Traffic | None) else Traffic.read(traffic)
-    ranges = with_traffic(ranges, requests, most_buckets)
-    declared = declared_axes(source, sums)
+    """:func:`compile_for_sizes` with all that explains the result; it says what it is compiling for."""
+    source = read_model(request.checked(open_sizes=True).model)
+    declared = declared_axes(source, split(source, request.shapes or {})[1])
     made: list[tuple[Bucket, Compilation]] = []
     where = None
-    for bucket in buckets(source, ranges, sums):
+    ranges, found = buckets_of(request, source)
+    for bucket in found:
         say(f"compiling for {', '.join(f'{symbol} = {size}' for symbol, size in bucket.sizes.items())}")
-        done, where = compile_with_database(
-            bucket.graph, database=database, require_hit=require_hit, **options
-        )
+        done, where = compile_with_database(of_one_size(request, bucket.graph))
         made.append((bucket, done))
-    found = _model(made, declared, {symbol: each.least for symbol, each in ranges.items()})
-    return SizedCompilation(found, tuple(done for _, done in made), where)
+    model = _model(made, declared, {symbol: each.least for symbol, each in ranges.items()})
+    return SizedCompilation(model, tuple(done for _, done in made), where)
 
 
 def _model(
@@ -197,11 +162,12 @@ def _model(
 
 
 __all__ = [
-    "BUCKETS",
     "SizedCompilation",
+    "buckets_of",
     "compile_for_sizes",
     "compile_sizes_in_detail",
-    "has_ranges",
+    "module_of_sizes",
+    "of_one_size",
     "split",
-    "with_traffic",
+    "traffic_of",
 ]

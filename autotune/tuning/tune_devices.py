@@ -14,10 +14,10 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, Unpack
 
+from autotune.compiler.request import CompileRequest, MachineOptions, keywords_of
 from autotune.database.records import JobRow
-from autotune.passes.preference import TOLERANCE
 from autotune.target import Target
 from autotune.tuning.budget import Budget
 from autotune.tuning.job import alive, owner
@@ -28,8 +28,7 @@ from autotune.tuning.report import Report
 from autotune.tuning.samplers import GUIDED, SamplerLike, name_of
 
 if TYPE_CHECKING:
-    from autotune.compiler.dividing import Model, Shapes
-    from autotune.database.opening import DatabaseLike
+    from autotune.compiler.dividing import Model
     from autotune.database.store import Database
     from autotune.tuning.status import Progress
 
@@ -51,19 +50,18 @@ class DevicesReport:
     """Searches that an earlier session of this job had finished."""
 
 
+@keywords_of(MachineOptions)
 def tune_on_devices(
     model: Model,
     devices: Sequence[str],
     *,
     budget: Budget | str,
-    database: DatabaseLike | None = None,
     seed: int = 0,
     sampler: SamplerLike = GUIDED,
-    tolerance: float = TOLERANCE,
-    shapes: Shapes | None = None,
     quiet: bool = False,
     progress: Callable[[], Progress | None] = lambda: None,
     say: Callable[[str], None] = lambda text: None,
+    **options: Unpack[MachineOptions],
 ) -> DevicesReport:
     """Tune a model for devices: schedules for each of their targets, a placement, schedules for the targets that it
     uses, and a placement again.
@@ -76,33 +74,32 @@ def tune_on_devices(
     from autotune.database.opening import opened
     from autotune.tuning.api import tune
 
+    request = CompileRequest(model, devices=devices, **options).checked()
     infos = known_devices()
     names = checked_devices(devices, infos)
     targets = {name: target_of(infos[name]) for name in names}
-    graph = on_one_device(imported(model, shapes))
+    graph = on_one_device(imported(model, request.shapes))
 
     def tuned(target: Target, share: Budget) -> Report:
+        own: MachineOptions = {**here, "target": target}
         return tune(
             graph,
             budget=share,
-            database=store,
-            target=target,
             seed=seed,
             sampler=sampler,
-            tolerance=tolerance,
             quiet=quiet,
             progress=progress(),
             time_model=False,
+            **own,
         )
 
-    with opened(database) as store:
+    with opened(request.database) as store:
+        here: MachineOptions = {**options, "shapes": None, "database": store}
         job = _Job(graph.name, store, targets, Budget.of(budget), say)
         job.claim([placement_key(graph, names, infos), name_of(sampler), seed])
         return job.run(
             tuned,
-            lambda: place(
-                graph, names, database=store, tolerance=tolerance, seed=seed, progress=say, job=job.id
-            ),
+            lambda: place(graph, names, seed=seed, progress=say, job=job.id, **here),
         )
 
 

@@ -5,22 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autotune.compiler.dynamic.buckets import Bucket, buckets
-from autotune.compiler.dynamic.traffic import Traffic
+from autotune.compiler.dynamic.buckets import Bucket
+from autotune.compiler.request import CompileRequest, MachineOptions
 from autotune.database.opening import opened
 from autotune.frontends.models import ReadModel, read_model
 from autotune.frontends.onnx.read import ModelSource
-from autotune.passes.preference import TOLERANCE
-from autotune.target import Target
-from autotune.tuning.api import predict, tune
+from autotune.tuning.api import predicted, tune
 from autotune.tuning.budget import Budget
-from autotune.tuning.sized import BUCKETS, Ranges, split, with_traffic
+from autotune.tuning.sized import buckets_of, of_one_size, traffic_of
 
 if TYPE_CHECKING:
-    from autotune.database.opening import DatabaseLike
+    from autotune.frontends.sizes import Given
     from autotune.tuning.report import Report
     from autotune.tuning.status import Progress
 
@@ -41,15 +38,9 @@ class TunedBucket:
 
 def tune_for_sizes(
     model: ModelSource | ReadModel,
-    sizes: Ranges,
+    sizes: Given,
     *,
     budget: Budget | str,
-    traffic: Traffic | str | Path | None = None,
-    most_buckets: int = BUCKETS,
-    database: DatabaseLike | None = None,
-    target: Target | str = "host",
-    threads: int | None = None,
-    tolerance: float = TOLERANCE,
     progress: Callable[[], Progress | None] = lambda: None,
     say: Callable[[str], None] = lambda _: None,
     begun: float | None = None,
@@ -60,7 +51,7 @@ def tune_for_sizes(
     The budget is divided by frequency times the predicted time of a bucket; ``traffic`` (a file of JSON lines such as
     ``{"sizes": {"seq": 17}, "count": 120}``) says how often requests have which sizes, and without it all buckets are
     as frequent. Ranges without named buckets get at most ``most_buckets`` by it, those that pad least. A bucket that
-    no request takes is not tuned. The other arguments are those of :func:`autotune.tune`; a job of each bucket
+    no request takes is not tuned. The other ``options`` are those of :func:`autotune.tune`; a job of each bucket
     goes on when the same call is made again. Stops after a bucket whose report says ``stopped``.
 
     Raises UsageError for the ranges and the traffic, PaddingError, and what :func:`autotune.tune` raises.
@@ -68,21 +59,18 @@ def tune_for_sizes(
     begun = time.monotonic() if begun is None else begun
     limit = Budget.of(budget)
     source = read_model(model)
-    ranges, sums = split(source, sizes)
-    requests = traffic if isinstance(traffic, Traffic | None) else Traffic.read(traffic)
-    ranges = with_traffic(ranges, requests, most_buckets)
-    made = list(buckets(source, ranges, sums))
-    counts = requests.weights(ranges) if requests else None
+    asked = {name: value for name, value in options.items() if name in MachineOptions.__annotations__}
+    request = CompileRequest(source, shapes=sizes, **asked).checked(open_sizes=True)
+    options = {n: v for n, v in options.items() if n not in ("database", "traffic", "most_buckets")}
+    ranges, made = buckets_of(request, source)
+    traffic = traffic_of(request)
+    counts = traffic.weights(ranges) if traffic else None
     done: list[TunedBucket] = []
-    with opened(database) as store:
+    with opened(request.database) as store:
         weights = []
         for bucket in made:
             frequency = 1 if counts is None else counts[tuple(bucket.sizes[symbol] for symbol in ranges)]
-            found = (
-                predict(bucket.graph, database=store, target=target, threads=threads, tolerance=tolerance)
-                if frequency
-                else None
-            )
+            found = predicted(of_one_size(request, bucket.graph, store)) if frequency else None
             weights.append(frequency * found.latency_ns if found else 0.0)
         for bucket, share, part in _divided(made, weights, limit, begun):
             tuned = TunedBucket(bucket.sizes, share, None)
@@ -91,16 +79,8 @@ def tune_for_sizes(
                 done.append(tuned)
                 continue
             say(f"tuning for {tuned.label}: {100 * share:.0f} % of the budget, {part}")
-            report = tune(
-                bucket.graph.replace(name=f"{source.origin} ({tuned.label})"),
-                budget=part,
-                database=store,
-                target=target,
-                threads=threads,
-                tolerance=tolerance,
-                progress=progress(),
-                **options,
-            )
+            graph = bucket.graph.replace(name=f"{source.origin} ({tuned.label})")
+            report = tune(graph, budget=part, database=store, progress=progress(), **options)
             done.append(replace(tuned, report=report))
             if report.stopped:
                 break

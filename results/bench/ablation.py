@@ -11,6 +11,7 @@ import numpy as np
 from autotune.bench.suites import models
 from autotune.bench.tables import Table, duration, geometric_mean, ratio
 from autotune.compiler import Compilation, compile_in_detail, divide
+from autotune.compiler.request import CompileRequest
 from autotune.database.records import Ratio
 from autotune.graph.ir import Graph
 from autotune.passes.fusion.fuse import FusionOptions
@@ -134,7 +135,7 @@ def _model(
     processes: int,
     say: Callable[[str], None],
 ) -> Ablation:
-    whole = compile_in_detail(graph, threads=threads)
+    whole = compile_in_detail(CompileRequest(graph, threads=threads))
     target, divided = whole.image.target, _divided(graph, Switch("", ""), whole.image.target)
     work, images, found = Work.of(divided, whole), [whole.image], list[Without]()
     for switch in switches:
@@ -144,7 +145,9 @@ def _model(
             continue
         say(f"{name} without {switch.name}")
         other = compile_in_detail(
-            graph, threads=threads, layout=switch.layout, options=switch.options, without=switch.passes
+            CompileRequest(
+                graph, threads=threads, layout=switch.layout, partition=switch.options, without=switch.passes
+            )
         )
         if other.image.same_code(whole.image):
             found.append(Without(switch.name, work, same=True))

@@ -12,6 +12,7 @@ from autotune.bench.problem import Case
 from autotune.bench.tables import Table, duration, geometric_mean, ratio
 from autotune.codegen.jit import LoadedCode
 from autotune.compiler import compile_in_detail
+from autotune.compiler.request import CompileRequest
 from autotune.runtime import layout
 from autotune.runtime.arguments import Signature
 from autotune.runtime.balance import TILES_OF_A_WINDOW
@@ -60,7 +61,7 @@ def measure(
     for case in cases:
         say(f"{case.name}: {len(factors)} factors, {rounds} rounds")
         problem = case.build()
-        image = compile_in_detail(problem.graph, threads=workers).image
+        image = compile_in_detail(CompileRequest(problem.graph, threads=workers)).image
         subject = _Subject(image, problem.inputs, workers)
         turns = {factor: list[tuple[_Turn, _Turn]]() for factor in factors}
         for number in range(rounds):

@@ -17,6 +17,7 @@ from autotune.bench.problem import Case, Problem, write_inputs, write_onnx
 from autotune.bench.systems import System
 from autotune.bench.tables import Table, duration, geometric_mean, ratio
 from autotune.compiler import compile_in_detail
+from autotune.compiler.request import CompileRequest
 from autotune.errors import MeasureError
 from autotune.runtime import artifact
 
@@ -95,9 +96,9 @@ def _commands(
     problem: Problem, peers: Sequence[System], threads: int, folder: Path
 ) -> dict[str, tuple[str, ...]]:
     """By system, the command of one life; everything that it reads is in the folder afterwards."""
-    fast = compile_in_detail(problem.graph, threads=threads).image
+    fast = compile_in_detail(CompileRequest(problem.graph, threads=threads)).image
     small = compile_in_detail(
-        problem.graph, threads=threads, objective="size", max_slowdown=MAX_SLOWDOWN
+        CompileRequest(problem.graph, threads=threads, objective="size", max_slowdown=MAX_SLOWDOWN)
     ).image
     artifact.save(fast, folder / "model.atm")
     artifact.save(small, folder / "small.atm")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from autotune.bench.suites import models
 from autotune.bench.tables import Table, duration, ratio
 from autotune.compiler import compile_in_detail
+from autotune.compiler.request import CompileRequest
 from autotune.runtime.conflicts import done_before
 from autotune.runtime.image import ModuleImage
 from autotune.tuning.gain import Gain, gain_of
@@ -34,8 +35,8 @@ def measure(names: Sequence[str], threads: int, processes: int, say: Callable[[s
     for case in models.models(names):
         say(f"{case.name}: with and without overlap, in {processes} processes")
         graph = case.build().graph
-        after = compile_in_detail(graph, threads=threads).image
-        before = without(compile_in_detail(graph, threads=threads, order="memory").image)
+        after = compile_in_detail(CompileRequest(graph, threads=threads)).image
+        before = without(compile_in_detail(CompileRequest(graph, threads=threads, order="memory")).image)
         beside = [number - done for number, done in enumerate(done_before(after.commands))]
         gain = gain_of(before, after, 0, lambda: False, processes, patience_s=float("inf"))
         found.append(

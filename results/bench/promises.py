@@ -15,6 +15,7 @@ from autotune.bench.problem import Case
 from autotune.bench.suites import models, operators
 from autotune.bench.tables import NOTHING, Table, duration, geometric_mean, ratio
 from autotune.compiler import compile_in_detail
+from autotune.compiler.request import CompileRequest
 from autotune.errors import UsageError
 from autotune.files import scratch_folder
 from autotune.frontends import zoo
@@ -143,7 +144,7 @@ class _Job:
         )
         seconds, again = time.perf_counter() - begin, None
         if report.gain is not None:
-            untuned = compile_in_detail(graph, target="host", threads=self.threads).image
+            untuned = compile_in_detail(CompileRequest(graph, target="host", threads=self.threads)).image
             again = _read(untuned, self.winner(), self.seed, processes)
         return Promise(self.name, report.session_trials, seconds, report.gain, again)
 
@@ -158,7 +159,9 @@ class _Job:
     def winner(self) -> ModuleImage:
         """The model as its database has it compiled."""
         graph = self.case.build().graph
-        return compile_in_detail(graph, target="host", threads=self.threads, database=self.database).image
+        return compile_in_detail(
+            CompileRequest(graph, target="host", threads=self.threads, database=self.database)
+        ).image
 
 
 def _between(jobs: Sequence[_Job], processes: int) -> Gain | None:

@@ -14,6 +14,7 @@ from autotune.bench.problem import Case, Problem, write_inputs, write_onnx
 from autotune.bench.systems import System
 from autotune.bench.tables import Table, duration, ratio
 from autotune.compiler import compile_in_detail
+from autotune.compiler.request import CompileRequest
 from autotune.errors import MeasureError
 from autotune.runtime import artifact
 from autotune.suggest import counted
@@ -107,7 +108,9 @@ def _entries(
     problem: Problem, peers: Sequence[System], threads: int, ways: Sequence[str], folder: Path
 ) -> list[_Entry]:
     """Everybody; ways to ask one system share its process."""
-    artifact.save(compile_in_detail(problem.graph, threads=threads).image, folder / "model.atm")
+    artifact.save(
+        compile_in_detail(CompileRequest(problem.graph, threads=threads)).image, folder / "model.atm"
+    )
     paths = write_inputs(problem, folder / "mine", peer=False).values()
     root = str(Path(autotune.__file__).parents[1])
     ours = _worker(sys.executable, "autotune", root, folder / "model.atm", threads, paths)

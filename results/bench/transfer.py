@@ -17,6 +17,7 @@ import numpy as np
 
 from autotune.bench.tables import NOTHING, Table, duration
 from autotune.compiler import Compilation, compile_in_detail, divide
+from autotune.compiler.request import CompileRequest
 from autotune.compiler.tiers import ERRORS, LATENCY_ERRORS, Tier
 from autotune.database.records import SAME_CODE, Ratio
 from autotune.errors import MeasureError
@@ -132,7 +133,9 @@ def _measured(
     for graph, database in zip((model(family, [p.known for p in pairs]), asked), databases, strict=True):
         budget = Budget(trials=trials * len(pairs), per_workload=trials)
         tune(graph, budget=budget, database=database, threads=threads, quiet=True, time_model=False)
-    versions = [compile_in_detail(asked, database=d, threads=threads) for d in (None, *databases)]
+    versions = [
+        compile_in_detail(CompileRequest(asked, threads=threads, database=d)) for d in (None, *databases)
+    ]
     profiles = _profiles(versions, processes)
     parts = divide(asked, activations=Target.detect().activations)
     workload_of = {output: d.workload.key for d in parts.dispatches for output in d.outputs}

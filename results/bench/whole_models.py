@@ -13,6 +13,7 @@ from autotune.bench.side_by_side import Competitor, Pace, SideBySide
 from autotune.bench.suites import models
 from autotune.bench.systems import OURS
 from autotune.compiler import compile_in_detail, predict_in_detail
+from autotune.compiler.request import CompileRequest
 from autotune.errors import MeasureError
 from autotune.runtime import artifact
 
@@ -57,8 +58,8 @@ def foresee(names: Sequence[str], threads: int, pace: Pace, say: Callable[[str],
     for case in models.models(names):
         say(f"{case.name}: predicted, compiled and timed with {threads}")
         problem = case.build()
-        said = predict_in_detail(problem.graph, threads=threads)
-        image = compile_in_detail(problem.graph, threads=threads).image
+        said = predict_in_detail(CompileRequest(problem.graph, threads=threads))
+        image = compile_in_detail(CompileRequest(problem.graph, threads=threads)).image
         with tempfile.TemporaryDirectory() as folder, SideBySide(threads, Path(folder), pace) as running:
             path = Path(folder) / "default.atm"
             artifact.save(image, path)

@@ -25,6 +25,7 @@ import numpy as np
 
 from autotune.compiler import compile_in_detail
 from autotune.compiler.memory_proof import prove_memory
+from autotune.compiler.request import CompileRequest
 from autotune.errors import GraphError
 from autotune.frontends.models import load
 from autotune.graph import ops
@@ -86,13 +87,15 @@ def check(given: Problem) -> None:
     algorithm = None if given.exact else way.algorithm
     with schedules_chosen(way):
         done = compile_in_detail(
-            graph,
-            layout=way.layout,
-            algorithm=algorithm,
-            tolerance=0 if given.exact else 1e-3,
-            threads=way.threads,
-            options=way.options,
-            without=given.without,
+            CompileRequest(
+                graph,
+                layout=way.layout,
+                algorithm=algorithm,
+                tolerance=0 if given.exact else 1e-3,
+                threads=way.threads,
+                partition=way.options,
+                without=given.without,
+            )
         )
     prove_memory(done.partition, done.memory_plan)
     with Module(done.image) as module:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from autotune.compiler import compile_in_detail, plan
 from autotune.compiler.memory_proof import prove_memory
 from autotune.compiler.planned import GIVEN, Planned
+from autotune.compiler.request import CompileRequest
 from autotune.errors import GraphError
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
@@ -424,7 +425,9 @@ def check_model(graph: Graph, way: Way) -> None:
     expected = evaluate.run(graph, inputs)
     with schedules_chosen(way):
         done = compile_in_detail(
-            graph, layout=way.layout, algorithm=way.algorithm, threads=way.threads, options=way.options
+            CompileRequest(
+                graph, layout=way.layout, algorithm=way.algorithm, threads=way.threads, partition=way.options
+            )
         )
     prove_memory(done.partition, done.memory_plan)
     with Module(done.image) as module:

@@ -12,6 +12,7 @@ import pytest
 
 from autotune.compiler import build_workers, compile_in_detail
 from autotune.compiler.build_workers import BuildWorkers, builders
+from autotune.compiler.request import CompileRequest
 from autotune.errors import BuildError, InternalError, UsageError
 from autotune.graph.build import GraphBuilder
 
@@ -122,10 +123,10 @@ def model():
 
 
 def test_a_worker_changes_nothing_of_a_model(monkeypatch):
-    alone = compile_in_detail(model())
+    alone = compile_in_detail(CompileRequest(model()))
     monkeypatch.setattr(build_workers, "WORTH", 1)
     monkeypatch.setenv("AUTOTUNE_BUILDERS", "2")
-    together = compile_in_detail(model())
+    together = compile_in_detail(CompileRequest(model()))
     assert together.image.objects == alone.image.objects
     assert together.image.dispatches == alone.image.dispatches
     assert str(together.coverage) == str(alone.coverage)

@@ -8,11 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from autotune.compiler import (
-    compile_in_detail,
-    distinct_workloads,
-    divide,
-)
+from autotune.compiler import compile_in_detail, distinct_workloads, divide
+from autotune.compiler.request import CompileRequest
 from autotune.database.records import Origin, Reading
 from autotune.database.store import Database
 from autotune.errors import MissError, ScheduleError, UsageError
@@ -45,7 +42,7 @@ def random_inputs(graph):
 
 def check(graph, **options):
     """Compile and run a graph; compare with NumPy."""
-    compilation = compile_in_detail(graph, **options)
+    compilation = compile_in_detail(CompileRequest(graph, **options))
     inputs = random_inputs(graph)
     expected = dict(evaluate.run(graph, inputs))
     with Module(compilation.image) as module:
@@ -85,7 +82,7 @@ def test_convolutions_by_winograd():
     direct = check(graph, tolerance=0.0)
     assert not any("winograd" in d.name for d in direct.image.dispatches)
     with pytest.raises(UsageError, match="unknown algorithm 'fft'"):
-        compile_in_detail(graph, algorithm="fft")
+        compile_in_detail(CompileRequest(graph, algorithm="fft"))
 
 
 @pytest.mark.parametrize("stride", [1, 2])
@@ -103,7 +100,7 @@ def test_one_and_two_threads_compute_the_same():
     inputs = random_inputs(graph)
     results = []
     for threads in (1, 2):
-        image = compile_in_detail(graph, threads=threads).image
+        image = compile_in_detail(CompileRequest(graph, threads=threads)).image
         assert image.target.threads == threads
         with Module(image, threads=threads) as module:
             results.append(module.run(inputs))
@@ -112,7 +109,10 @@ def test_one_and_two_threads_compute_the_same():
 
 def test_compiling_is_deterministic():
     graph = load(MODELS["mlp"]())
-    first, second = compile_in_detail(graph).image, compile_in_detail(graph).image
+    first, second = (
+        compile_in_detail(CompileRequest(graph)).image,
+        compile_in_detail(CompileRequest(graph)).image,
+    )
     assert (first.objects, first.commands, first.dispatches) == (
         second.objects,
         second.commands,
@@ -122,7 +122,7 @@ def test_compiling_is_deterministic():
 
 def test_equal_dispatches_share_code():
     graph = load(zoo_built.mlp(batch=2, sizes=(16, 16, 16, 16, 16)))
-    compilation = compile_in_detail(graph)
+    compilation = compile_in_detail(CompileRequest(graph))
     assert len(compilation.image.dispatches) == 4
     assert len(compilation.image.objects) == 2
     assert {c.object_index for c in compilation.image.commands} == {0, 1}
@@ -144,7 +144,7 @@ def test_a_given_schedule_that_does_not_apply():
     workload = distinct_workloads(divide(graph))[0]
     trace = Trace.from_json('{"version":1,"steps":[["compute_inline","no_such_stage",[]]]}')
     with pytest.raises(ScheduleError, match="no_such_stage"):
-        compile_in_detail(graph, schedules={workload.key: trace})
+        compile_in_detail(CompileRequest(graph, schedules={workload.key: trace}))
 
 
 def test_the_database_is_looked_up(tmp_path):
@@ -178,24 +178,26 @@ def test_only_what_was_confirmed_counts_as_tuned(tmp_path):
     with Database(tmp_path / "tuning.db") as database:
         for workload in (first, second):
             record(database, workload, target, Trace().to_json(), 2000.0, "d", Origin.DEFAULT)
-        report = compile_in_detail(graph, database=database, target=target).coverage
+        report = compile_in_detail(CompileRequest(graph, target=target, database=database)).coverage
         assert (
             str(report) == "0 of 2 dispatches tuned, 0 % of FLOPs; 2 default not searched; schedules: 2 exact"
         )
         with pytest.raises(MissError, match=r"for 2 of 2 dispatches .*\n.*: default, not searched\n"):
-            compile_in_detail(graph, database=database, target=target, require_hit=True)
+            compile_in_detail(CompileRequest(graph, target=target, require_hit=True, database=database))
         record(database, first, target, Trace().to_json(), 1000.0)
         record(database, second, target, Trace().to_json(), 990.0)
         (fast,) = (run for run in database.records(workload=first.key) if run.origin is not Origin.DEFAULT)
         # Inside a model, in two processes; the second workload's candidate was read alone only.
         for _ in range(2):
             database.read_inside(fast.key, [Reading(fast.trace_key, 0.5, 3, 2000.0)], "net")
-        report = compile_in_detail(graph, database=database, target=target, require_hit=True).coverage
+        report = compile_in_detail(
+            CompileRequest(graph, target=target, require_hit=True, database=database)
+        ).coverage
         assert [str(d.evidence) for d in report.dispatches] == ["unconfirmed, 1 trial", "default, 1 trial"]
         default, other = database.records(workload=second.key)
         rows = schedules((default, 2000.0), (other, 1990.0), won=default.trace_key)
         database.compared(second.key, target.key, "schedule", rows, "net")
-        report = compile_in_detail(graph, database=database, target=target).coverage
+        report = compile_in_detail(CompileRequest(graph, target=target, database=database)).coverage
     assert (
         str(report)
         == "0 of 2 dispatches tuned, 0 % of FLOPs; 1 unconfirmed, 1 default confirmed; schedules: 2 exact"
@@ -215,7 +217,7 @@ def test_a_stored_schedule_that_does_not_apply_is_a_miss(tmp_path):
 
 def test_requiring_hits():
     with pytest.raises(MissError) as error:
-        compile_in_detail(load(MODELS["mlp"]()), require_hit=True)
+        compile_in_detail(CompileRequest(load(MODELS["mlp"]()), require_hit=True))
     assert str(error.value) == (
         "nothing was searched for 2 of 2 dispatches of 'mlp':\n"
         "  000_matmul_add_relu (contraction): no database was given\n"
@@ -228,16 +230,16 @@ def test_symbolic_sizes_are_given_by_name():
     b = ModelBuilder("open", seed=1)
     b.node("MatMul", [b.input("x", ("batch", 8)), b.normal("w", (8, 4), 1.0)], "y")
     model = b.finish(["y"])
-    image = compile_in_detail(model, shapes={"x": (3, 8)}).image
+    image = compile_in_detail(CompileRequest(model, shapes={"x": (3, 8)})).image
     assert image.outputs[0].shape == (3, 4)
     with pytest.raises(UsageError, match="shapes were given for a graph"):
-        compile_in_detail(load(model, shapes={"x": (3, 8)}), shapes={"x": (3, 8)})
+        compile_in_detail(CompileRequest(load(model, shapes={"x": (3, 8)}), shapes={"x": (3, 8)}))
 
 
 def test_dumps(tmp_path, monkeypatch):
     monkeypatch.setenv("AUTOTUNE_DUMP", str(tmp_path))
     graph = load(MODELS["mlp"]())
-    compile_in_detail(graph, schedules=plain_schedules(graph))
+    compile_in_detail(CompileRequest(graph, schedules=plain_schedules(graph)))
     folder = tmp_path / "mlp"
     assert "matmul_add_relu" in (folder / "dispatches.txt").read_text()
     assert (folder / "memory_plan.txt").read_text().startswith("arena ")
@@ -251,7 +253,7 @@ def test_dumps(tmp_path, monkeypatch):
 
 def test_weights_are_in_the_image_once():
     graph = load(MODELS["mlp"]())
-    image = compile_in_detail(graph).image
+    image = compile_in_detail(CompileRequest(graph)).image
     weights = sum(array.nbytes for array in graph.constants.values())
     stored = sum(array.nbytes for array in image.constants)
     assert weights <= stored < 2 * weights  # packed with padding, but not kept twice
@@ -298,7 +300,7 @@ def test_another_architecture_packs_at_run_time():
     workload = distinct_workloads(divide(graph))[0]
     target = Target.parse("aarch64")
     trace = packing_trace(workload)
-    image = compile_in_detail(graph, target=target, schedules={workload.key: trace}).image
+    image = compile_in_detail(CompileRequest(graph, target=target, schedules={workload.key: trace})).image
     assert len(image.commands) == 2
     assert image.arena_bytes >= 16 * 16 * 4
 

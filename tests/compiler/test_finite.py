@@ -11,6 +11,7 @@ import pytest
 import autotune
 from autotune.cli import main as cli
 from autotune.compiler.driver import compile_in_detail
+from autotune.compiler.request import CompileRequest
 from autotune.errors import LockError, UsageError
 from autotune.frontends.model_builder import ModelBuilder
 from autotune.passes.options import RULES, allowed
@@ -51,7 +52,7 @@ def test_finite_forms_cover_large_inputs_and_keep_one_nan_apart() -> None:
 def test_winograds_form_does_neither() -> None:
     """Why there is the option: what is promised without it."""
     large, one = inputs()
-    done = compile_in_detail(convolution(), threads=1, algorithm="winograd F(4x4)")
+    done = compile_in_detail(CompileRequest(convolution(), threads=1, algorithm="winograd F(4x4)"))
     assert done.image.metadata["growth"] == "100"
     with Module(done.image) as module:
         assert not np.isfinite(module(large)[0]).all()
@@ -61,7 +62,8 @@ def test_winograds_form_does_neither() -> None:
 
 def test_the_preference_leaves_out_all_that_enlarges() -> None:
     workloads = {
-        d.workload.key: d.workload for d in compile_in_detail(convolution(), threads=1).partition.dispatches
+        d.workload.key: d.workload
+        for d in compile_in_detail(CompileRequest(convolution(), threads=1)).partition.dispatches
     }
     assert any(rule.growth > 1 for rule in RULES)
     for rule in RULES:
@@ -71,7 +73,9 @@ def test_the_preference_leaves_out_all_that_enlarges() -> None:
         every, finite = (allowed(workload, Preference(finite=f), speculative=True) for f in (False, True))
         assert [o.name for o in finite] == [o.name for o in every if o.growth == 1]
         seen += len(every) > len(finite)
-    forced = compile_in_detail(convolution(), threads=1, algorithm="winograd F(4x4)", finite=True)
+    forced = compile_in_detail(
+        CompileRequest(convolution(), threads=1, algorithm="winograd F(4x4)", finite=True)
+    )
     assert forced.image.metadata["growth"] == "1"
 
 
@@ -94,11 +98,11 @@ def test_commands_take_it_and_say_the_range(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_the_range_is_said_where_it_is_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    done = compile_in_detail(convolution(), threads=1, algorithm="winograd F(4x4)")
+    done = compile_in_detail(CompileRequest(convolution(), threads=1, algorithm="winograd F(4x4)"))
     artifact.save(done.image, tmp_path / "c.atm")
     assert cli.run(["explain", str(tmp_path / "c.atm")]) == 0
     assert ", for magnitudes up to 3e+36; " in capsys.readouterr().out
     assert done.range_line.startswith(
         "good for magnitudes up to 3e+36 of what convolutions and products read"
     )
-    assert compile_in_detail(convolution(), threads=1, finite=True).range_line == ""
+    assert compile_in_detail(CompileRequest(convolution(), threads=1, finite=True)).range_line == ""

@@ -15,6 +15,7 @@ from autotune.compiler.build import BuildTask
 from autotune.compiler.footprint import footprint_of
 from autotune.compiler.planned import GIVEN, Planned
 from autotune.compiler.region import region_partition
+from autotune.compiler.request import CompileRequest
 from autotune.graph.region import Workload
 from autotune.runtime import artifact
 from autotune.runtime.device import Memory, allocate
@@ -54,7 +55,7 @@ class Watched(Memory):
 
 
 def test_a_compilation_says_what_its_module_allocates_and_its_artifact_holds(tmp_path: Path) -> None:
-    done = compile_in_detail("zoo:tiny_cnn", target=TARGET)
+    done = compile_in_detail(CompileRequest("zoo:tiny_cnn", target=TARGET))
     said, memory = memory_json(done), Watched()
     with Module(done.image, memory=memory):
         pass

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from autotune.compiler import compile_in_detail
+from autotune.compiler.request import CompileRequest
 from autotune.errors import ArtifactError, GraphError, InputError
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
@@ -28,7 +29,7 @@ def lookup(indices: Callable[[GraphBuilder], str]) -> Graph:
 
 
 def image_of(graph: Graph, threads: int = 1) -> ModuleImage:
-    return compile_in_detail(graph, target="host", threads=threads).image
+    return compile_in_detail(CompileRequest(graph, target="host", threads=threads)).image
 
 
 def message(call: Callable[[], Any]) -> str:

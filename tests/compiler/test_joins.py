@@ -13,6 +13,7 @@ from autotune.compiler import compile_in_detail
 from autotune.compiler.dividing import distinct_workloads, divide
 from autotune.compiler.explain import Compilation
 from autotune.compiler.memory_proof import prove_memory
+from autotune.compiler.request import CompileRequest
 from autotune.errors import ArtifactError, InternalError
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
@@ -28,7 +29,7 @@ from tests.passes.random_joins import random_joins
 def compiled(graph: Graph, threads: int, plain: bool) -> Compilation:
     """Compiled with the default schedules, or without any."""
     schedules = {w.key: Trace() for w in distinct_workloads(divide(graph))} if plain else {}
-    return compile_in_detail(graph, threads=threads, schedules=schedules)
+    return compile_in_detail(CompileRequest(graph, threads=threads, schedules=schedules))
 
 
 @pytest.mark.parametrize("block", range(6))

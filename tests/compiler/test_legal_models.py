@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from autotune.compiler import compile_in_detail
+from autotune.compiler.request import CompileRequest
 from autotune.errors import BuildError, ModelImportError
 from autotune.frontends.onnx.importer import load
 from autotune.graph import evaluate
@@ -43,7 +44,7 @@ def check(model: Any, expected: Sequence[Any] | None = None) -> None:
     if expected is None:
         expected = ReferenceEvaluator(model).run(None, feed)
     reference = evaluate.run(graph, feed)
-    with Module(compile_in_detail(graph, target="host", threads=2).image) as module:
+    with Module(compile_in_detail(CompileRequest(graph, target="host", threads=2)).image) as module:
         assert [spec.name for spec in module.outputs] == [value.name for value in model.graph.output]
         found = module(*feed.values())
         by_name = module.run(feed)
@@ -78,7 +79,7 @@ def test_outputs_may_be_inputs_constants_and_copies(nodes: Sequence[Any], output
 
 def test_an_output_may_be_declared_twice() -> None:
     model = model_of([RELU], {"x": (2, 3)}, ["y", "y"], {})
-    with Module(compile_in_detail(model, target="host", threads=1).image) as module:
+    with Module(compile_in_detail(CompileRequest(model, target="host", threads=1)).image) as module:
         found = module(np.ones((2, 3), np.float32))
     assert [a.tolist() for a in found] == [np.ones((2, 3)).tolist()] * 2
 
@@ -156,5 +157,5 @@ def test_the_largest_of_integers_is_found() -> None:
     b = GraphBuilder("largest")
     graph = b.graph(b.node("ArgMax", b.input("x", (3, 8), "int64"), axis=-1, name="y"))
     x = np.random.default_rng(0).integers(0, 9, (3, 8))
-    with Module(compile_in_detail(graph, target="host", threads=1).image) as module:
+    with Module(compile_in_detail(CompileRequest(graph, target="host", threads=1)).image) as module:
         np.testing.assert_array_equal(module(x)[0], x.argmax(axis=1, keepdims=True))

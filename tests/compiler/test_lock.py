@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autotune.compiler import compile_in_detail, compile_locked
+from autotune.compiler import compile_in_detail
 from autotune.compiler.explain import Compilation
 from autotune.compiler.lock import Lock
 from autotune.compiler.locked import changed_code, lock_of
+from autotune.compiler.request import CompileRequest
 from autotune.errors import LockError
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
@@ -34,12 +35,14 @@ def graph(channels: int = 8) -> Graph:
 @pytest.fixture(scope="module")
 def done() -> Compilation:
     """An algorithm and schedules that nobody would choose."""
-    first = compile_in_detail(graph(), target=TARGET, algorithm="implicit GEMM")
+    first = compile_in_detail(CompileRequest(graph(), target=TARGET, algorithm="implicit GEMM"))
     rng, schedules = np.random.default_rng(1), {}
     for key, planned in first.plan.schedules.items():
         space = space_for(planned.workload, TARGET)
         schedules[key] = space.schedule(space.random(rng, 1)[0]).trace
-    return compile_in_detail(graph(), target=TARGET, algorithm="implicit GEMM", schedules=schedules)
+    return compile_in_detail(
+        CompileRequest(graph(), target=TARGET, algorithm="implicit GEMM", schedules=schedules)
+    )
 
 
 @pytest.fixture
@@ -49,9 +52,9 @@ def lock(done: Compilation) -> Lock:
 
 def test_a_lock_makes_the_same_code(done: Compilation, lock: Lock) -> None:
     assert "implicit GEMM" in lock.sites.values()
-    plain = compile_in_detail(graph(), target=TARGET)
+    plain = compile_in_detail(CompileRequest(graph(), target=TARGET))
     assert not plain.image.same_code(done.image)
-    again = compile_locked(graph(), Lock.from_json(lock.to_json()))
+    again = compile_in_detail(CompileRequest(graph(), lock=Lock.from_json(lock.to_json())))
     assert again.image.same_code(done.image)
     assert changed_code(lock, again) == []
     assert {(d.evidence.state, d.tier) for d in again.coverage.dispatches} == {("locked", "locked")}
@@ -70,7 +73,7 @@ def test_its_text_reads_back_as_it_was_written(lock: Lock, tmp_path: Path) -> No
 
 def refused(text: str) -> str:
     with pytest.raises(LockError) as caught:
-        compile_locked(graph(), Lock.from_json(text))
+        compile_in_detail(CompileRequest(graph(), lock=Lock.from_json(text)))
     return str(caught.value)
 
 
@@ -115,7 +118,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_a_lock_of_another_model_says_what_differs(lock: Lock) -> None:
     with pytest.raises(LockError) as caught:
-        compile_locked(graph(channels=16), lock)
+        compile_in_detail(CompileRequest(graph(channels=16), lock=lock))
     lines = str(caught.value).splitlines()
     assert lines[0] == "the lock of 'two' does not fit this model, or this autotune divides it otherwise"
     assert lines[1] == "  in the model and not in the lock: 3 of 3 workloads"
@@ -152,4 +155,4 @@ def test_other_machine_code_is_refused_and_named(lock: Lock) -> None:
     )
     assert other.names[0] in message
     assert "locked by autotune 0.0.1; this is autotune" in message
-    assert compile_locked(graph(), lock, same_code=False).image.objects
+    assert compile_in_detail(CompileRequest(graph(), lock=lock, same_code=False)).image.objects

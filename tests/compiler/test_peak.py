@@ -13,6 +13,7 @@ from autotune.compiler.build_workers import BuildWorkers
 from autotune.compiler.peak import least_peak
 from autotune.compiler.plan import Plan
 from autotune.compiler.planned import GIVEN, Planned
+from autotune.compiler.request import CompileRequest
 from autotune.compiler.saving import Footprints
 from autotune.database import Footprint
 from autotune.database.goal import Goal, Objective
@@ -76,7 +77,9 @@ def test_less_scratch_memory_is_tried_until_there_is_no_way_with_less() -> None:
 @pytest.mark.parametrize("slowdown", [1.0, 100.0])
 def test_a_compilation_for_memory_takes_no_more_than_the_fastest(slowdown: float) -> None:
     fastest, least = (
-        compile_in_detail("zoo:tiny_cnn", target=TARGET, objective=objective, max_slowdown=slowdown)
+        compile_in_detail(
+            CompileRequest("zoo:tiny_cnn", target=TARGET, objective=objective, max_slowdown=slowdown)
+        )
         for objective in ("latency", "memory")
     )
     peaks = [done.image.arena_bytes + done.image.scratch_bytes(2) for done in (fastest, least)]

@@ -12,6 +12,7 @@ import autotune
 from autotune.compiler import compile_in_detail
 from autotune.compiler.dividing import imported
 from autotune.compiler.placed import PlacedCompilation, compile_placed
+from autotune.compiler.request import CompileRequest
 from autotune.errors import ArtifactError, PlacementError
 from autotune.graph import Graph
 from autotune.graph.ir import Array
@@ -32,7 +33,9 @@ def target_of(device: str) -> Target:
 
 
 def compiled(model: Graph, rules: dict[str, str], **options: bool) -> PlacedCompilation:
-    done = compile_placed(imported(model, None), DeviceRules(rules, DEVICES), target_of, **options)
+    done = compile_placed(
+        imported(model, None), DeviceRules(rules, DEVICES), target_of, CompileRequest(model, **options)
+    )
     verify_program(done.program)
     return done
 
@@ -62,7 +65,7 @@ def test_a_program_computes_what_the_model_does(rules):
     model = small_convnet()
     x = np.random.default_rng(0).standard_normal((1, 3, 8, 8)).astype(np.float32)
     program = compiled(model, rules).program
-    with Module(compile_in_detail(model, threads=1).image) as module:
+    with Module(compile_in_detail(CompileRequest(model, threads=1)).image) as module:
         np.testing.assert_allclose(in_turn(program, [x])[0], module(x)[0], 1e-5, 1e-6)
     assert [spec.name for spec in program.inputs] == ["x/0:0"]
     assert [spec.name for spec in program.outputs] == ["y"]

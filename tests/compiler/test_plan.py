@@ -9,6 +9,7 @@ import pytest
 from autotune.compiler import compile_in_detail, divide
 from autotune.compiler.estimate import TimeSource
 from autotune.compiler.plan import OPTION, Ranking, option_key, plan_of, rank
+from autotune.compiler.request import CompileRequest
 from autotune.database.evidence import State
 from autotune.database.goal import Goal, Objective
 from autotune.database.records import Comparison, Key, Latency, Outcome, Ratio, Run, WorkloadRow
@@ -177,7 +178,9 @@ def test_a_smaller_option_within_the_slowdown_is_used_and_its_schedules_get_the_
     assert str(evidence) in str(found)
     assert reason.startswith("as an algorithm")
     direct_code, four_code = (
-        compile_in_detail(graph(), target=TARGET, database=database, objective="size", max_slowdown=slowdown)
+        compile_in_detail(
+            CompileRequest(graph(), target=TARGET, objective="size", max_slowdown=slowdown, database=database)
+        )
         for slowdown in (1.3, 1.1)
     )
     assert direct_code.image.stored_bytes < four_code.image.stored_bytes
@@ -201,11 +204,11 @@ def test_estimates_choose_a_smaller_option_where_nothing_was_compared():
 def test_the_compiler_follows_and_says_so(database, workload):
     direct, _, four, *_ = options_of(workload)
     compared(database, workload, row(direct, 3e5), row(four, 2e5, won=True))
-    done = compile_in_detail(graph(), target=TARGET, database=database)
+    done = compile_in_detail(CompileRequest(graph(), target=TARGET, database=database))
     assert (
         "winograd F(4x4): 200.0 µs measured (inputs to 3e+36), direct: 300.0 µs measured"
         in done.coverage.details()
     )
     assert len(done.partition.dispatches) == len(four.regions) + 1  # the result is transposed
-    exact = compile_in_detail(graph(), target=TARGET, database=database, tolerance=0.0)
+    exact = compile_in_detail(CompileRequest(graph(), target=TARGET, tolerance=0.0, database=database))
     assert len(exact.partition.dispatches) == 2

@@ -14,6 +14,7 @@ from autotune.compiler import compile_in_detail, divide, proof
 from autotune.compiler.dividing import distinct_workloads
 from autotune.compiler.planned import schedule_for
 from autotune.compiler.proof import prove_all
+from autotune.compiler.request import CompileRequest
 from autotune.errors import LoweringError
 from autotune.lower.verify_isl import Verified
 from autotune.target import Target
@@ -23,7 +24,7 @@ HOST = Target.detect(threads=2)
 
 
 def test_every_schedule_of_a_model_is_proved() -> None:
-    done = compile_in_detail("zoo:tiny_cnn", target=HOST, verify=True)
+    done = compile_in_detail(CompileRequest("zoo:tiny_cnn", target=HOST, verify=True))
     assert done.proofs is not None
     assert {proof.verdict.status for proof in done.proofs.proofs} == {"proven"}
     names = [name for proof in done.proofs.proofs for name in proof.names]

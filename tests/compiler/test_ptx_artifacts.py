@@ -13,6 +13,7 @@ from autotune import cuda
 from autotune.codegen.gpu.starts import read_starts
 from autotune.codegen.nvptx.assembler import assembled, find_assembler
 from autotune.compiler.driver import compile_in_detail
+from autotune.compiler.request import CompileRequest
 from autotune.errors import ArtifactError, AutotuneError, BuildError
 from autotune.runtime import artifact
 from autotune.runtime.image import ModuleImage
@@ -22,7 +23,7 @@ from autotune.runtime.verify import verify
 
 @pytest.fixture(scope="module")
 def image() -> ModuleImage:
-    return compile_in_detail("zoo:mlp", target="cuda:sm_90").image
+    return compile_in_detail(CompileRequest("zoo:mlp", target="cuda:sm_90")).image
 
 
 def test_an_artifact_comes_back(image: ModuleImage, tmp_path: Path) -> None:

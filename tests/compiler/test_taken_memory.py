@@ -13,6 +13,7 @@ from autotune.compiler.dividing import distinct_workloads, divide
 from autotune.compiler.explain import Compilation
 from autotune.compiler.memory_chart import memory_svg
 from autotune.compiler.memory_proof import prove_memory
+from autotune.compiler.request import CompileRequest
 from autotune.errors import InternalError
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
@@ -39,7 +40,7 @@ def softmaxes(count: int = 4) -> Graph:
 def plainly(graph: Graph, threads: int = 1) -> Compilation:
     """Compiled without any schedule: the same loops on each machine."""
     schedules = {w.key: Trace() for w in distinct_workloads(divide(graph))}
-    return compile_in_detail(graph, threads=threads, schedules=schedules)
+    return compile_in_detail(CompileRequest(graph, threads=threads, schedules=schedules))
 
 
 def run_twice(done: Compilation, graph: Graph) -> None:
@@ -71,7 +72,9 @@ def test_softmaxes_after_each_other_hold_one_buffer(threads: int) -> None:
 
 def test_results_take_no_memory_where_that_is_switched_off() -> None:
     graph = softmaxes()
-    done = compile_in_detail(graph, threads=1, options=replace(OF_A_MODEL, overwriting=False))
+    done = compile_in_detail(
+        CompileRequest(graph, threads=1, partition=replace(OF_A_MODEL, overwriting=False))
+    )
     assert done.memory_plan.arena_bytes == done.memory_plan.lower_bound == 2 * NBYTES
     assert not done.memory_plan.taken
 
@@ -124,7 +127,11 @@ def test_random_chains_compute_their_reference(seed: int) -> None:
         else:
             values.append(b.node("Relu", last))
     graph = b.graph(b.node("Softmax", values[-1], axis=1))
-    done = plainly(graph, 1 + seed % 2) if seed % 4 < 2 else compile_in_detail(graph, threads=1 + seed % 2)
+    done = (
+        plainly(graph, 1 + seed % 2)
+        if seed % 4 < 2
+        else compile_in_detail(CompileRequest(graph, threads=1 + seed % 2))
+    )
     prove_memory(done.partition, done.memory_plan)
     run_twice(done, graph)
 

@@ -13,6 +13,7 @@ import pytest
 
 from autotune.compiler import compile_in_detail
 from autotune.compiler.planned import Planned, schedule_for
+from autotune.compiler.request import CompileRequest
 from autotune.compiler.tiers import Tier
 from autotune.database import (
     Comparison,
@@ -128,7 +129,7 @@ def test_compile_and_query_resolve_alike_and_say_from_which_tier(database: Datab
     workload = workload_of(64, 64, 64)
     tuned(database, workload, TWO, 0.5)
     model = product(64, 64, 64)
-    compilation = compile_in_detail(model, target=ONE, database=database)
+    compilation = compile_in_detail(CompileRequest(model, target=ONE, database=database))
     (answer,) = query(model, target=ONE, database=database)
     assert str(compilation.coverage) == (
         "0 of 1 dispatches tuned, 0 % of FLOPs; 1 transferred; schedules: 1 compatible target"
@@ -145,7 +146,9 @@ def test_compile_and_query_resolve_alike_and_say_from_which_tier(database: Datab
 def test_requiring_hits_refuses_what_was_not_searched_here(database: Database) -> None:
     tuned(database, workload_of(64, 64, 64), TWO, 0.5)
     with pytest.raises(MissError, match="nothing was searched for 1 of 1 dispatches"):
-        compile_in_detail(product(64, 64, 64), target=ONE, database=database, require_hit=True)
+        compile_in_detail(
+            CompileRequest(product(64, 64, 64), target=ONE, require_hit=True, database=database)
+        )
 
 
 def test_a_schedule_that_is_expected_to_be_slower_is_not_used(database: Database) -> None:

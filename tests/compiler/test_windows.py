@@ -9,6 +9,7 @@ import pytest
 
 import autotune
 from autotune.compiler import compile_in_detail, distinct_workloads, divide
+from autotune.compiler.request import CompileRequest
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
@@ -57,7 +58,7 @@ def test_as_products_of_patches(seed: int) -> None:
     rng = np.random.default_rng(seed)
     given = {v: rng.standard_normal(graph.type_of(v).shape, dtype=np.float32) for v in graph.inputs}
     (expected,) = evaluate.run(graph, given).values()
-    with Module(compile_in_detail(graph, algorithm="implicit GEMM").image) as module:
+    with Module(compile_in_detail(CompileRequest(graph, algorithm="implicit GEMM")).image) as module:
         (found,) = module.run(given).values()
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 

@@ -38,6 +38,7 @@ from typing import Any
 import numpy as np
 
 from autotune.compiler import compile_in_detail
+from autotune.compiler.request import CompileRequest
 from autotune.errors import AutotuneError, BuildError, GraphError, ModelImportError, UsageError
 from autotune.frontends.onnx.importer import load
 from autotune.graph import evaluate
@@ -73,7 +74,9 @@ def feed_of(graph: Graph, seed: int) -> Arrays:
 
 def ours(graph: Graph, feed: Arrays) -> Arrays:
     """The compiled model's outputs."""
-    with Module(compile_in_detail(graph, target="host", threads=2).image, threads=2) as module:
+    with Module(
+        compile_in_detail(CompileRequest(graph, target="host", threads=2)).image, threads=2
+    ) as module:
         return module.run(feed)
 
 

@@ -9,6 +9,7 @@ from onnx.reference import ReferenceEvaluator
 
 from autotune.compiler.dividing import divide
 from autotune.compiler.driver import compile_in_detail
+from autotune.compiler.request import CompileRequest
 from autotune.runtime.module import Module
 
 
@@ -54,7 +55,7 @@ def test_it_computes_what_the_reference_does(
     names = ["q", "k", "v", "mask"]
     inputs = {n: rng.standard_normal(s).astype(np.float32) for n, s in zip(names, shapes, strict=False)}
     (expected,) = ReferenceEvaluator(proto).run(None, inputs)
-    with Module(compile_in_detail(proto, threads=1).image) as module:
+    with Module(compile_in_detail(CompileRequest(proto, threads=1)).image) as module:
         np.testing.assert_allclose(module.run(inputs)["y"], expected, rtol=1e-4, atol=1e-5)
 
 
@@ -69,7 +70,7 @@ def test_a_row_of_which_a_mask_keeps_nothing_gives_zeros(flags: bool) -> None:
     kept[2] = False
     inputs["mask"] = kept if flags else np.where(kept, 0, -np.inf).astype(np.float32)
     (expected,) = ReferenceEvaluator(proto).run(None, inputs)
-    compiled = compile_in_detail(proto, threads=1).image
+    compiled = compile_in_detail(CompileRequest(proto, threads=1)).image
     assert [d.kind for d in compiled.dispatches] == ["attention"]
     with Module(compiled) as module:
         result = module.run(inputs)["y"]

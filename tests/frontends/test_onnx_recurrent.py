@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import autotune
 from autotune.compiler.driver import compile_in_detail
+from autotune.compiler.request import CompileRequest
 from autotune.errors import ModelImportError
 from autotune.frontends.onnx import importer as frontend
 from autotune.graph import evaluate
@@ -214,7 +215,7 @@ def test_weights_are_packed_once_for_all_steps() -> None:
         [numpy_helper.from_array(w, "w"), numpy_helper.from_array(r, "r")],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)])
-    image = compile_in_detail(model, target="x86-64-v3", threads=1).image
+    image = compile_in_detail(CompileRequest(model, target="x86-64-v3", threads=1)).image
     products = [c for c in image.commands if "matmul" in image.dispatches[c.dispatch].name]
     assert len(products) == 1 + 20
     assert len(image.commands) - len(products) < 3 * 20  # one dispatch for each of what is carried

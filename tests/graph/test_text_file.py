@@ -11,6 +11,7 @@ import pytest
 
 import autotune
 from autotune.compiler import compile_in_detail
+from autotune.compiler.request import CompileRequest
 from autotune.errors import ModelImportError, UsageError
 from autotune.frontends.models import load, open_shapes, read_model
 from autotune.graph import Graph, TensorType
@@ -95,7 +96,7 @@ graph several on cpu:0 {
 def test_a_model_compiles_from_its_text_and_from_that_of_every_pass(tmp_path: Path, monkeypatch) -> None:
     graph = small_convnet()
     x = np.random.default_rng(1).standard_normal((1, 3, 8, 8)).astype(np.float32)
-    with Module(compile_in_detail(graph).image) as module:
+    with Module(compile_in_detail(CompileRequest(graph)).image) as module:
         (wanted,) = module(x)
     monkeypatch.setenv("AUTOTUNE_DUMP", str(tmp_path))
     run_passes(graph, standard_passes())

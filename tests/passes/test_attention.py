@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from autotune.compiler.driver import compile_in_detail
+from autotune.compiler.request import CompileRequest
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.region import Region, Workload
@@ -266,7 +267,7 @@ def test_causal_rows_of_heads_that_lie_interleaved():
     y = b.node("Transpose", b.node("Attention", *map(split, "qkv"), causal=1), perm=(1, 0, 2))
     graph = b.graph(b.node("Reshape", y, shape=(rows, heads * width)))
     inputs = {v: normal(rows, heads * width) for v in graph.inputs}
-    image = compile_in_detail(graph, threads=1, algorithm=CausalRows().label).image
+    image = compile_in_detail(CompileRequest(graph, threads=1, algorithm=CausalRows().label)).image
     assert [d.kind for d in image.dispatches].count("attention") == 2
     with Module(image) as module:
         (result,) = module(*inputs.values())
@@ -390,5 +391,5 @@ def test_heads_that_share_keys_by_machine_code(algorithm, parallel):
     inputs = {name: normal(*graph.types[name].shape) for name in graph.inputs}
     want = evaluate.run(graph, inputs)["y"]
     np.testing.assert_allclose(evaluate.run(changed, inputs)["y"], want, rtol=1e-4, atol=1e-5)
-    with Module(compile_in_detail(changed, threads=parallel).image) as module:
+    with Module(compile_in_detail(CompileRequest(changed, threads=parallel)).image) as module:
         np.testing.assert_allclose(module(*inputs.values())[0], want, rtol=1e-4, atol=1e-5)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from autotune.compiler.driver import compile_in_detail
+from autotune.compiler.request import CompileRequest
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.passes.canonical.canonical_forms import FORMS, CanonicalForms
@@ -115,7 +116,7 @@ def test_by_machine_code():
     y = b.node("Add", affine(b, softmax(b, x)), scaled(b, rms_norm(b, x), ()))
     graph = b.graph(y)
     x = 2 + normal(*SHAPE)
-    with Module(compile_in_detail(graph, threads=1).image) as module:
+    with Module(compile_in_detail(CompileRequest(graph, threads=1)).image) as module:
         (got,) = module(x)
     np.testing.assert_allclose(got, evaluate.run(graph, {"x": x})[y], rtol=1e-4, atol=1e-5)
 
@@ -201,7 +202,7 @@ def test_a_group_norm_is_one_dispatch_with_what_comes_after(name):
     (want,) = evaluate.run(graph, {"x": x}).values()
     (computed,) = evaluate.run(result, {"x": x}).values()
     np.testing.assert_allclose(computed, want, rtol=1e-4, atol=1e-4)
-    with Module(compile_in_detail(graph, threads=1).image) as module:
+    with Module(compile_in_detail(CompileRequest(graph, threads=1)).image) as module:
         np.testing.assert_allclose(module(x)[0], want, rtol=1e-4, atol=1e-4)
     normed = ["GroupNormalization", "Sigmoid", "Mul"]
     assert all_ops(check(result)) == [["Transpose", "Conv"], normed, ["Conv"], ["Transpose"]]

@@ -11,6 +11,7 @@ from autotune.compiler.build import Building
 from autotune.compiler.plan import OPTION, option_key, plan_of, rank
 from autotune.compiler.planned import schedule_for
 from autotune.compiler.region import region_partition
+from autotune.compiler.request import CompileRequest
 from autotune.database import Comparison, Database, Latency, WorkloadRow
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
@@ -90,7 +91,9 @@ def test_nothing_is_computed_together_before_it_was_compared(tmp_path) -> None:
         store.compared(workload.key, target.key, OPTION, [row], "net")
         plan = plan_of([workload], target, store, Preference())
         assert plan.options[workload.key].name == TOGETHER
-        done = compile_in_detail(separable(), target=target, database=store, options=CHAINED)
+        done = compile_in_detail(
+            CompileRequest(separable(), target=target, partition=CHAINED, database=store)
+        )
     assert [d.workload.kind for d in done.partition.dispatches] == ["chain"]
 
 
@@ -153,8 +156,8 @@ def test_little_between_two_anchors_stays_in_a_cache_by_itself() -> None:
 def test_a_model_computes_the_same_by_any(name: str) -> None:
     graph, target = separable(), Target.detect(1)
     inputs = {"x": normal(1, 9, 11, 6), "r": normal(1, 9, 11, 5)}
-    plain = compile_in_detail(graph, target=target, options=CHAINED, algorithm="apart")
-    other = compile_in_detail(graph, target=target, options=CHAINED, algorithm=name)
+    plain = compile_in_detail(CompileRequest(graph, target=target, partition=CHAINED, algorithm="apart"))
+    other = compile_in_detail(CompileRequest(graph, target=target, partition=CHAINED, algorithm=name))
     assert len(other.partition.dispatches) == (1 if name == "together" else 2)
     one, two = (Module(done.image).run(inputs)["z"] for done in (plain, other))
     np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-5)

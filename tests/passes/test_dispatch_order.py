@@ -11,6 +11,7 @@ import autotune
 from autotune.compiler import compile_in_detail
 from autotune.compiler.explain import beside
 from autotune.compiler.memory_proof import prove_memory
+from autotune.compiler.request import CompileRequest
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 from autotune.passes.memory.dispatch_order import extended, in_order
@@ -75,7 +76,7 @@ def test_random_graphs_stay_in_an_order_that_can_run(seed: int) -> None:
 @pytest.mark.parametrize("joined", [False, True])
 def test_what_runs_beside_what_is_right_and_explained(joined: bool) -> None:
     graph, x = branches(joined), np.random.default_rng(0).standard_normal((32, 48)).astype(np.float32)
-    done = compile_in_detail(graph, threads=2, verify=True)
+    done = compile_in_detail(CompileRequest(graph, threads=2, verify=True))
     found = beside(done.image)
     assert any(
         name.split("_")[0] != other.split("_")[0] for name, others in found.items() for other in others
@@ -88,6 +89,6 @@ def test_what_runs_beside_what_is_right_and_explained(joined: bool) -> None:
 
 def test_the_goal_memory_takes_the_models_order() -> None:
     graph = branches(False)
-    least = compile_in_detail(graph, threads=2, objective="memory")
+    least = compile_in_detail(CompileRequest(graph, threads=2, objective="memory"))
     assert least.partition.order == "memory"
-    assert least.image.arena_bytes <= compile_in_detail(graph, threads=2).image.arena_bytes
+    assert least.image.arena_bytes <= compile_in_detail(CompileRequest(graph, threads=2)).image.arena_bytes

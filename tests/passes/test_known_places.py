@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from autotune.compiler.driver import compile_in_detail
+from autotune.compiler.request import CompileRequest
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.passes.canonical.known_places import lattice
@@ -49,7 +50,7 @@ def test_what_becomes_of_it(name):
     x = normal(*SHAPE)
     want = np.maximum(np.take(x, indices, axis), 0)
     np.testing.assert_array_equal(next(iter(evaluate.run(result, {"x": x}).values())), want)
-    with Module(compile_in_detail(graph, threads=1).image) as module:
+    with Module(compile_in_detail(CompileRequest(graph, threads=1)).image) as module:
         np.testing.assert_array_equal(module(x)[0], want)
 
 

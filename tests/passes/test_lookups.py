@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from autotune.compiler.driver import compile_in_detail
+from autotune.compiler.request import CompileRequest
 from autotune.errors import AutotuneError
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
@@ -109,7 +110,7 @@ def test_what_is_one_dispatch(case):
     graph = graph.replace(inputs=tuple(v for v in graph.inputs if graph.consumers()[v]))
     assert all_ops(partition(graph)) == CASES[case]
     inputs = given(graph)
-    with Module(compile_in_detail(graph, threads=1).image) as module:
+    with Module(compile_in_detail(CompileRequest(graph, threads=1)).image) as module:
         (got,) = module.run(inputs).values()
     np.testing.assert_allclose(got, *evaluate.run(graph, inputs).values(), rtol=1e-5, atol=1e-5)
 
@@ -120,7 +121,7 @@ def test_indices_are_checked_as_they_are_alone(case):
     graph = b.graph(case(b))
     graph = graph.replace(inputs=tuple(v for v in graph.inputs if graph.consumers()[v]))
     with (
-        Module(compile_in_detail(graph, threads=1).image) as module,
+        Module(compile_in_detail(CompileRequest(graph, threads=1)).image) as module,
         pytest.raises(AutotuneError, match=r"index 6 .*out of range"),
     ):
         module.run(given(graph, wrong=True))

@@ -10,6 +10,7 @@ import pytest
 
 from autotune.compiler.driver import compile_in_detail
 from autotune.compiler.memory_proof import prove_memory
+from autotune.compiler.request import CompileRequest
 from autotune.errors import GraphError, InternalError
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
@@ -73,7 +74,7 @@ def test_one_workload_serves_all_steps() -> None:
 
 
 def test_what_lives_within_a_step_has_one_place_for_all() -> None:
-    done = [compile_in_detail(_wide(trips), threads=1) for trips in (3, 30)]
+    done = [compile_in_detail(CompileRequest(_wide(trips), threads=1)) for trips in (3, 30)]
     assert done[0].memory_plan.arena_bytes == done[1].memory_plan.arena_bytes
 
 
@@ -216,7 +217,7 @@ def test_parts_of_a_loop() -> None:
 
 
 def test_the_memory_proof_knows_steps() -> None:
-    done = compile_in_detail(_wide(4), threads=1)
+    done = compile_in_detail(CompileRequest(_wide(4), threads=1))
     parts = done.partition
     assert prove_memory(parts, done.memory_plan)
     first, later = (
@@ -243,7 +244,9 @@ def test_a_constant_to_begin_with_is_kept_where_options_divide_dispatches() -> N
     node = loop_node(["start", "keys"], ["end"], body.graph(new), carried=1, scanned=1, trips=3)
     b.nodes(node.op, node.inputs, node.outputs, **node.attrs)
     graph = b.graph("end")
-    divided = compile_in_detail(graph, threads=1, algorithm="row sums")  # which not every machine chooses
+    divided = compile_in_detail(
+        CompileRequest(graph, threads=1, algorithm="row sums")
+    )  # which not every machine chooses
     assert any(name.count("/") > 1 for name in (d.name for d in divided.partition.dispatches))
     prove_memory(divided.partition, divided.memory_plan)
     keys = np.random.default_rng(0).standard_normal((3, 2, 4, 8)).astype(np.float32)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from autotune.compiler import compile_in_detail, divide
+from autotune.compiler.request import CompileRequest
 from autotune.frontends import zoo, zoo_built
 from autotune.frontends.model_builder import ModelBuilder
 from autotune.frontends.onnx.importer import load
@@ -112,7 +113,9 @@ def test_steps_of_an_algorithm_are_named_like_their_dispatch() -> None:
     x = b.node(
         "Conv", [b.input("x", (1, 32, 28, 28)), b.normal("w", (32, 32, 3, 3), 0.1)], "conv", pads=[1] * 4
     )
-    done = compile_in_detail(b.finish([x]), target="x86-64-v3", threads=1, algorithm="winograd F(4x4)")
+    done = compile_in_detail(
+        CompileRequest(b.finish([x]), target="x86-64-v3", threads=1, algorithm="winograd F(4x4)")
+    )
     assert len(done.image.dispatches) > 1
     assert all(dispatch.nodes for dispatch in done.image.dispatches)
     assert [row.nodes for row in done.coverage.dispatches] == [d.nodes for d in done.image.dispatches]

@@ -4,6 +4,7 @@ import numpy as np
 
 from autotune.compiler import compile_in_detail, distinct_workloads, divide
 from autotune.compiler.plan import OPTION, option_key, rank
+from autotune.compiler.request import CompileRequest
 from autotune.database import Comparison, Database, Latency, WorkloadRow
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
@@ -56,7 +57,10 @@ def test_what_is_not_fused_has_no_edges():
 def test_a_model_computes_the_same():
     graph, target = preactivated(), Target.detect(1)
     inputs = {"x": normal(1, 9, 11, 6), "r": normal(1, 9, 11, 5)}
-    plain, cut = (compile_in_detail(graph, target=target, algorithm=a) for a in (None, "producers apart"))
+    plain, cut = (
+        compile_in_detail(CompileRequest(graph, target=target, algorithm=a))
+        for a in (None, "producers apart")
+    )
     assert len(cut.partition.dispatches) == len(plain.partition.dispatches) + 1
     one, other = (Module(done.image).run(inputs)["y"] for done in (plain, cut))
     np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
@@ -73,6 +77,6 @@ def test_edges_are_cut_where_a_comparison_says_so(tmp_path):
         (option,) = apart(workload)
         row = Comparison(option.name, option_key(option, target), Latency(5, 1e4, 1e4, 0.0), won=True)
         store.compared(workload.key, target.key, OPTION, [row], "net")
-        done = compile_in_detail(preactivated(), target=target, database=store, tolerance=0.0)
+        done = compile_in_detail(CompileRequest(preactivated(), target=target, tolerance=0.0, database=store))
     assert [d.workload.kind for d in done.partition.dispatches] == ["elementwise", "convolution"]
     assert [str(ranking) for ranking in done.coverage.rankings] == ["producers apart: 10.0 µs measured"]

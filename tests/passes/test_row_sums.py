@@ -10,6 +10,7 @@ import pytest
 
 from autotune.compiler import compile_in_detail, divide
 from autotune.compiler.plan import rank
+from autotune.compiler.request import CompileRequest
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
@@ -50,7 +51,7 @@ def test_it_computes_the_product(name: str) -> None:
     ((expected,), (found,)) = (evaluate.run(g, inputs).values() for g in (graph, RowSums().apply(graph)))
     # Roundings of 1000 terms, added up in any order, most of which cancel out.
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
-    module = Module(compile_in_detail(graph, algorithm=NAME).image)
+    module = Module(compile_in_detail(CompileRequest(graph, algorithm=NAME)).image)
     (compiled,) = module(*(inputs[v] for v in graph.inputs))
     np.testing.assert_allclose(compiled, expected, rtol=1e-5, atol=1e-4)
 

@@ -10,6 +10,7 @@ import pytest
 
 from autotune.compiler import compile_in_detail, divide
 from autotune.compiler.plan import rank
+from autotune.compiler.request import CompileRequest
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
@@ -44,7 +45,7 @@ def test_it_computes_the_maxima(name: str) -> None:
         evaluate.run(g, {"x": x}).values() for g in (graph, SeparablePool().apply(graph))
     )
     np.testing.assert_array_equal(found, expected)
-    module = Module(compile_in_detail(graph, algorithm=NAME).image)
+    module = Module(compile_in_detail(CompileRequest(graph, algorithm=NAME)).image)
     assert [dispatch.kind for dispatch in module.dispatches] == ["chain"]
     np.testing.assert_array_equal(module(x)[0], expected)
 

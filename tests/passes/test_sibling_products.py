@@ -15,6 +15,7 @@ from autotune.compiler.build import Building
 from autotune.compiler.plan import OPTION, option_key, rank
 from autotune.compiler.planned import schedule_for
 from autotune.compiler.region import region_partition
+from autotune.compiler.request import CompileRequest
 from autotune.database import Comparison, Database, Latency, WorkloadRow
 from autotune.errors import GraphError
 from autotune.graph import evaluate
@@ -194,7 +195,7 @@ def test_they_are_apart_where_a_comparison_says_so(tmp_path: Path) -> None:
         assert rank([workload], target, store, Preference()) == {}
         row = Comparison(found.name, option_key(found, target), Latency(5, 1e4, 1e4, 0.0), won=True)
         store.compared(workload.key, target.key, OPTION, [row], "net")
-        done = compile_in_detail(graph, target=target, database=store)
+        done = compile_in_detail(CompileRequest(graph, target=target, database=store))
     assert [d.workload.kind for d in done.partition.dispatches] == ["contraction"] * 2 + ["reduction"] * 2
 
 
@@ -254,6 +255,6 @@ def test_numpy_loops_and_machine_code_agree(seed: int) -> None:
         interpreted(workload)
     arrays = {v: whole_numbers(*graph.type_of(v).shape) for v in graph.inputs}
     for algorithm in (None, "columns apart"):
-        done = compile_in_detail(graph, target=Target.detect(1), algorithm=algorithm)
+        done = compile_in_detail(CompileRequest(graph, target=Target.detect(1), algorithm=algorithm))
         for name, found in Module(done.image).run(arrays).items():
             np.testing.assert_array_equal(found, evaluate.run(graph, arrays)[name], err_msg=str(algorithm))

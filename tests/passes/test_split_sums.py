@@ -10,6 +10,7 @@ import pytest
 
 from autotune.compiler import compile_in_detail, divide
 from autotune.compiler.plan import rank
+from autotune.compiler.request import CompileRequest
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
@@ -58,7 +59,7 @@ def test_parts_compute_the_same(name: str) -> None:
     inputs = {v: normal(*graph.type_of(v).shape, seed=1) for v in graph.inputs}
     ((expected,), (found,)) = (evaluate.run(g, inputs).values() for g in (graph, SplitSums().apply(graph)))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-5)
-    module = Module(compile_in_detail(graph, algorithm=NAME).image)
+    module = Module(compile_in_detail(CompileRequest(graph, algorithm=NAME)).image)
     (compiled,) = module(*(inputs[v] for v in graph.inputs))
     np.testing.assert_allclose(compiled, expected, rtol=1e-5, atol=2e-5)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from autotune.compiler import compile_in_detail
+from autotune.compiler.request import CompileRequest
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.verify import verify
@@ -64,7 +65,7 @@ def test_machine_code_of_a_pyramid() -> None:
     y = build.node("Conv", x, w, bias, name="y", dilations=(12, 12), pads=(12, 12, 12, 12))
     build.node("Relu", y, name="z")
     graph = build.graph("z")
-    done = compile_in_detail(graph)
+    done = compile_in_detail(CompileRequest(graph))
     assert sum("conv" in dispatch.name for dispatch in done.partition.dispatches) == 9
     feed = {"x": RNG.standard_normal((1, 128, 14, 14)).astype(np.float32)}
     with Module(done.image) as module:

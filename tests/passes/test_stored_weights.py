@@ -9,6 +9,7 @@ import pytest
 
 from autotune.compiler import compile_in_detail, divide
 from autotune.compiler.plan import rank
+from autotune.compiler.request import CompileRequest
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
@@ -135,7 +136,7 @@ def test_what_is_not_finite_stays_in_its_channel(dtype: str, odd: float) -> None
 @pytest.mark.parametrize("dtype", STORED)
 def test_the_compiled_model_holds_them_in_that_type(dtype: str) -> None:
     graph, x = layer(normal(600, 450)), normal(2, 600)
-    done = compile_in_detail(graph, algorithm=f"{dtype} weights", tolerance=1.0)
+    done = compile_in_detail(CompileRequest(graph, algorithm=f"{dtype} weights", tolerance=1.0))
     widest = max(done.image.constants, key=lambda array: array.nbytes)
     assert widest.dtype == dtype
     # panels of a register tile's columns, the last one filled up

@@ -10,6 +10,7 @@ import pytest
 
 from autotune.compiler import compile_in_detail, divide
 from autotune.compiler.plan import rank
+from autotune.compiler.request import CompileRequest
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
@@ -63,7 +64,7 @@ def test_it_computes_the_product(name: str) -> None:
 def test_compiled_it_computes_the_same_each_time(name: str) -> None:
     graph = GRAPHS[name]()
     inputs = [normal(*graph.type_of(v).shape, seed=1) for v in graph.inputs]
-    module = Module(compile_in_detail(graph, algorithm=NAME).image)
+    module = Module(compile_in_detail(CompileRequest(graph, algorithm=NAME)).image)
     kinds = ["strasseninput", "matmul", "strassenoutput"]
     assert [sum(kind in d.name.split("/")[-1] for d in module.dispatches) for kind in kinds] == [1, 1, 1]
     exact = evaluate.run(graph, dict(zip(graph.inputs, inputs, strict=True)))["y"]

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from autotune.compiler import compile_in_detail
+from autotune.compiler.request import CompileRequest
 from autotune.runtime.folder import FolderReader, FolderWriter
 
 
 def test_images_come_back_and_share_contents(tmp_path: Path) -> None:
-    image = compile_in_detail("zoo:tiny_cnn", threads=1).image
+    image = compile_in_detail(CompileRequest("zoo:tiny_cnn", threads=1)).image
     changed = (image.constants[0] + 1, *image.constants[1:])
     writer, reader = FolderWriter(tmp_path), FolderReader()
     paths = [writer.add(image), writer.add(replace(image, constants=changed)), writer.add(image)]

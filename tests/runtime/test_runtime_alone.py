@@ -14,6 +14,7 @@ import pytest
 
 import autotune
 from autotune.compiler import compile_in_detail
+from autotune.compiler.request import CompileRequest
 from autotune.hardware import architecture, usable_cores
 from autotune.runtime import variants
 from autotune.target import Target
@@ -69,7 +70,9 @@ def placed(path: Path) -> None:
 
 def of_several_targets(path: Path) -> None:
     targets = [Target.parse(name, 1) for name in ("x86-64", "host")]
-    images = [compile_in_detail(model(path.parent, 2), target=target).image for target in targets]
+    images = [
+        compile_in_detail(CompileRequest(model(path.parent, 2), target=target)).image for target in targets
+    ]
     variants.save(images, path)
 
 

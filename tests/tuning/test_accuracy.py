@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from autotune.compiler import compile_in_detail
+from autotune.compiler.request import CompileRequest
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 from autotune.passes.preference import TOLERANCE
@@ -28,16 +29,16 @@ def graph() -> Graph:
 def test_it_is_asked_for_by_a_tolerance_above_the_default() -> None:
     model = graph()
     assert EndToEnd.wanted(TOLERANCE, model) is None
-    usual = compile_in_detail(model)
+    usual = compile_in_detail(CompileRequest(model))
     assert checked(usual, model) is usual
-    assert checked(compile_in_detail(model, tolerance=2 * TOLERANCE), model).error < 1e-5
+    assert checked(compile_in_detail(CompileRequest(model, tolerance=2 * TOLERANCE)), model).error < 1e-5
 
 
 def test_shorter_weights_show_in_it() -> None:
     model = graph()
     errors = []
     for dtype in ("float16", "bfloat16", "int8"):
-        done = compile_in_detail(model, algorithm=f"{dtype} weights", tolerance=1.0)
+        done = compile_in_detail(CompileRequest(model, algorithm=f"{dtype} weights", tolerance=1.0))
         errors.append(checked(done, model).error)
     assert errors == sorted(errors)
     assert 1e-5 < errors[0] < 1e-3 < errors[2] < 5e-2
@@ -45,7 +46,7 @@ def test_shorter_weights_show_in_it() -> None:
 
 def test_nothing_is_said_of_code_for_other_machines() -> None:
     model = graph()
-    done = compile_in_detail(model)
+    done = compile_in_detail(CompileRequest(model))
     other = replace(done.image, target=Target.parse("aarch64"))
     assert EndToEnd(model).error(other) is None
 

@@ -13,6 +13,7 @@ from autotune.cli import main as cli
 from autotune.compiler import compile_in_detail
 from autotune.compiler.lock import Lock
 from autotune.compiler.locked import lock_of
+from autotune.compiler.request import CompileRequest
 from autotune.database.records import Ratio
 from autotune.errors import LockError
 from autotune.graph.build import GraphBuilder
@@ -37,7 +38,10 @@ def graph() -> Graph:
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lock, Path]:
     """A lock and the artifact that was made by it."""
-    done, path = compile_in_detail(graph(), target=TARGET), tmp_path_factory.mktemp("check") / "then.atm"
+    done, path = (
+        compile_in_detail(CompileRequest(graph(), target=TARGET)),
+        tmp_path_factory.mktemp("check") / "then.atm",
+    )
     artifact.save(done.image, path)
     return lock_of(done), path
 
@@ -79,7 +83,7 @@ def test_other_code_takes_a_reference(locked: tuple[Lock, Path], tmp_path: Path)
     with pytest.raises(LockError, match="make other machine code now for 1 of 2 workloads"):
         check(graph(), other(lock), read=never)
     wrong = tmp_path / "wrong.atm"
-    artifact.save(compile_in_detail(graph(), target=TARGET.with_threads(2)).image, wrong)
+    artifact.save(compile_in_detail(CompileRequest(graph(), target=TARGET.with_threads(2))).image, wrong)
     values = json.loads(other(lock).to_json())
     values["schedules"][1]["code"] = "0" * 64
     with pytest.raises(LockError, match=r"the reference .*wrong.atm is not of this lock: the code of"):

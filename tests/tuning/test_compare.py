@@ -16,6 +16,7 @@ from scipy.stats import binomtest, quantile_test
 
 from autotune.compiler import compile_in_detail, divide
 from autotune.compiler.plan import OPTION, rank
+from autotune.compiler.request import CompileRequest
 from autotune.database import Database, Latency, Outcome, Ratio
 from autotune.database.records import SAME_CODE
 from autotune.errors import MeasureError
@@ -335,7 +336,7 @@ def test_options_that_are_far_behind_are_ruled_out_even_without_time_for_a_winne
 
 @pytest.fixture(scope="module")
 def image() -> ModuleImage:
-    return compile_in_detail("zoo:tiny_cnn", threads=1).image
+    return compile_in_detail(CompileRequest("zoo:tiny_cnn", threads=1)).image
 
 
 @contextmanager

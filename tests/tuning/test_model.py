@@ -13,6 +13,7 @@ from autotune.codegen.llvm import compile_ir
 from autotune.compiler import compile_in_detail, distinct_workloads, divide
 from autotune.compiler.plan import OPTION, option_key, rank
 from autotune.compiler.planned import schedule_for
+from autotune.compiler.request import CompileRequest
 from autotune.database import Comparison, Database, Latency, Origin, WorkloadRow
 from autotune.database.records import SAME_CODE
 from autotune.passes.preference import Preference
@@ -36,7 +37,7 @@ def test_a_job_ends_with_the_model_that_a_compilation_makes(tmp_path: Path) -> N
         keys = [subject.workload.key for subject in subjects]
         code = dict(zip(keys, pool.build(defaults), strict=True))
     with Database(tmp_path / "tuning.db") as database:
-        untuned = compile_in_detail("zoo:tiny_cnn", target=target).image
+        untuned = compile_in_detail(CompileRequest("zoo:tiny_cnn", target=target)).image
         model = MeasuredModel(parts, sites, target, database, Preference(), 0)
         assert model.plan().options == {
             site.workload.key: site.default for site in sites if site.workload.key in model.plan().options
@@ -51,7 +52,7 @@ def test_a_job_ends_with_the_model_that_a_compilation_makes(tmp_path: Path) -> N
         record(database, first, target, Trace().to_json(), 50.0)
         both = schedules(*zip(database.records(), (100.0, 50.0), strict=True), won=64 * "t")
         database.compared(first.key, target.key, "schedule", both, "net")
-        tuned = compile_in_detail("zoo:tiny_cnn", target=target, database=database).image
+        tuned = compile_in_detail(CompileRequest("zoo:tiny_cnn", target=target, database=database)).image
         assert model._planned(model.plan(), code).same_code(tuned)
         assert not tuned.same_code(untuned)
 

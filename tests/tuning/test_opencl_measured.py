@@ -15,6 +15,7 @@ import pytest
 
 import autotune
 from autotune.compiler import compile_in_detail, distinct_workloads, divide
+from autotune.compiler.request import CompileRequest
 from autotune.database import Database, Outcome
 from autotune.errors import UsageError
 from autotune.graph.region import Workload
@@ -129,7 +130,7 @@ def test_a_kernel_that_hangs_is_one_timeout_and_the_next_is_measured(
 
 
 def test_readings_of_a_model_have_a_row_a_run_and_a_column_a_dispatch() -> None:
-    image = compile_in_detail("zoo:mlp", target="opencl").image
+    image = compile_in_detail(CompileRequest("zoo:mlp", target="opencl")).image
     x = np.random.default_rng(0).standard_normal((32, 784), dtype=np.float32)
     run = DeviceRun(image, device_of(image.target), [x])
     assert run.profiles(3).shape == (3, len(image.dispatches))

@@ -96,9 +96,9 @@ def test_a_job_whose_process_is_gone_goes_on(tmp_path):
 
 
 def test_options_of_one_device_are_refused_beside_several():
-    refuse_beside_devices({"--threads": False})
+    refuse_beside_devices({"--objective": False})
     with pytest.raises(UsageError) as caught:
-        refuse_beside_devices({"--threads": True, "--verify": True, "--target": False})
+        refuse_beside_devices({"--objective": True, "--no-transfer": True})
     assert str(caught.value) == (
-        "--threads, --verify given beside --devices\n  the devices say for what is tuned: leave out one of them"
+        "--objective, --no-transfer given beside --devices\n  the devices say for what is tuned: leave out one of them"
     )

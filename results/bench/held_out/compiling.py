@@ -87,11 +87,12 @@ def _share(pid: int) -> int:
 
 def _compile(model: str, threads: int, tolerance: float, path: str) -> Compiled:
     from autotune.compiler import compile_in_detail
+    from autotune.compiler.request import CompileRequest
     from autotune.runtime import artifact
 
     begin = time.perf_counter()
     try:
-        image = compile_in_detail(model, threads=threads, tolerance=tolerance).image
+        image = compile_in_detail(CompileRequest(model, threads=threads, tolerance=tolerance)).image
     except AutotuneError as error:
         return Compiled(failure=f"{type(error).__name__}: {error}")
     except Exception as error:  # noqa: BLE001 - a fault of ours: it is what the table is to show

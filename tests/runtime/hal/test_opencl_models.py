@@ -11,6 +11,7 @@ import pytest
 import autotune
 from autotune.codegen.gpu.starts import language_of
 from autotune.compiler import compile_in_detail
+from autotune.compiler.request import CompileRequest
 from autotune.errors import ArtifactError, UsageError
 from autotune.runtime.device_module import on_device
 from autotune.runtime.image import ModuleImage
@@ -30,7 +31,7 @@ def wanted() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def image() -> ModuleImage:
-    return compile_in_detail("zoo:mlp", target="opencl").image
+    return compile_in_detail(CompileRequest("zoo:mlp", target="opencl")).image
 
 
 def test_a_model_has_the_answers_of_the_cpu(image: ModuleImage, wanted: np.ndarray, tmp_path: Path) -> None:
@@ -48,14 +49,14 @@ def test_a_model_has_the_answers_of_the_cpu(image: ModuleImage, wanted: np.ndarr
 
 
 def test_schedules_of_gpus_have_the_same_answers(wanted: np.ndarray) -> None:
-    image = compile_in_detail("zoo:mlp", target="opencl-generic").image
+    image = compile_in_detail(CompileRequest("zoo:mlp", target="opencl-generic")).image
     assert any(b"barrier(" in code for code in image.objects)
     with on_device(image) as module:
         np.testing.assert_allclose(module(X)[0], wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_code_is_deterministic(image: ModuleImage) -> None:
-    assert compile_in_detail("zoo:mlp", target="opencl").image.same_code(image)
+    assert compile_in_detail(CompileRequest("zoo:mlp", target="opencl")).image.same_code(image)
 
 
 def test_code_that_reads_files_is_refused(image: ModuleImage) -> None:

@@ -32,7 +32,7 @@ def check_threads(threads: int, *, allow_oversubscription: bool) -> None:
     if threads > cores and not allow_oversubscription:
         raise UsageError(
             f"{threads} threads were asked for, but this process may use {counted(cores, 'core')}\n"
-            f"  threads that take turns on a core wait for each other: use at most {cores}, or allow it by "
+            f"  threads that share a core wait for each other: use at most {cores}, or allow it by "
             "--allow-oversubscription (in Python allow_oversubscription=True)"
         )
 

@@ -44,10 +44,10 @@ def verdict(new: Judgement, serving: Judgement, name: str) -> Verdict:
         f"top-1 {new.of('top1').mean():.3f} against {serving.of('top1').mean():.3f}"
     )
     if gain.low <= 0:
-        return Verdict(False, f"no gain beyond doubt: {facts}", gain)
+        return Verdict(False, f"no statistically significant gain: {facts}", gain)
     if first < 0:
         return Verdict(False, f"its first choice is worse: {facts}", gain)
-    return Verdict(True, f"better beyond doubt: {facts}", gain)
+    return Verdict(True, f"significantly better: {facts}", gain)
 
 
 __all__ = ["CONFIDENCE", "WORKLOADS", "Verdict", "verdict"]

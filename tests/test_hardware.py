@@ -25,7 +25,7 @@ def test_more_threads_than_cores_are_refused(monkeypatch: pytest.MonkeyPatch) ->
         hardware.check_threads(99, allow_oversubscription=False)
     assert str(caught.value) == (
         "99 threads were asked for, but this process may use 2 cores\n"
-        "  threads that take turns on a core wait for each other: use at most 2, or allow it by "
+        "  threads that share a core wait for each other: use at most 2, or allow it by "
         "--allow-oversubscription (in Python allow_oversubscription=True)"
     )
 

@@ -28,7 +28,7 @@ def table(answers: Sequence[Answer], target: Target) -> list[str]:
     used = [answer for answer in answers if not answer.divided]
     tiers = listed_tiers(answer.tier for answer in used for _ in answer.names)
     lines = [f"{target.name}; dispatches by where their schedules come from: {tiers}"]
-    lines.append(f"{'latency':>10} {'default':>10} {'roofline':>10}  dispatch (nodes)  how sure")
+    lines.append(f"{'latency':>10} {'default':>10} {'roofline':>10}  dispatch (nodes)  evidence")
     for answer in used:
         figures = " ".join(_figure(answer, ns) for ns in (answer.latency_ns, answer.default_ns))
         nodes = f" ({listed(answer.nodes)})" if answer.nodes else ""
@@ -109,7 +109,7 @@ def _line(run: Run) -> str:
 
     known = run.confirmed_ns is not None
     latency = nanoseconds(run.confirmed_ns if known else run.latency_ns)
-    where = "inside a model" if known else f"alone, {run.crashed}" if run.crashed else "alone"
+    where = "in a model" if known else f"isolated, {run.crashed}" if run.crashed else "isolated"
     return f"    {latency:>10} {where:<14}  {run.config_json}"
 
 

@@ -39,7 +39,7 @@ def _share(_context: click.Context, _option: click.Parameter, text: str) -> floa
     show_default=True,
     callback=_share,
     metavar="X%",
-    help="How much slower than then a dispatch, or all together, may be.",
+    help="The allowed slowdown of a dispatch, and of all of them.",
 )
 @json_option
 def command(model: str, lock: Path, reference: Path | None, slower_than: float, as_json: bool) -> int:

@@ -30,7 +30,9 @@ def command() -> None:
 @command.command(epilog="Example: autotune db stats --db tuning.db, or autotune db stats --by model")
 @FLAGS["database"]
 @click.option(
-    "--by", type=click.Choice(["model", "family", "target"]), help="Count workloads, runs and gains by this."
+    "--by",
+    type=click.Choice(["model", "family", "target"]),
+    help="Count workloads, runs and speed-ups by this.",
 )
 @click.option("--all", "everything", is_flag=True, help=f"List all workloads, not only {SHOWN} of them.")
 @json_option
@@ -73,7 +75,7 @@ prefer_option = click.option(
     type=click.Choice(["mine", "theirs", "newer"]),
     default="mine",
     show_default=True,
-    help="Whose reading of a run is kept where the intervals of both do not overlap.",
+    help="Whose measurement of a run stays where the intervals of both do not overlap.",
 )
 
 

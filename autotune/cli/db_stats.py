@@ -106,7 +106,7 @@ def lines_of(facts: dict[str, Any], shown: int | None, by: str | None = None) ->
 
 def _table_of_groups(groups: Sequence[dict[str, Any]], by: str) -> Iterator[str]:
     width = max([len(by), *(len(group["name"]) for group in groups)])
-    yield f"  {by:<{width}} {'workloads':>10} {'runs':>8} {'faster':>7}  gain of those"
+    yield f"  {by:<{width}} {'workloads':>10} {'runs':>8} {'faster':>7}  their speed-up"
     for group in groups:
         gain = f"{group['gain']:.2f}×" if group["gain"] else "-"
         counts = f"{group['workloads']:>10} {group['runs']:>8} {group['confirmed_faster']:>7}"
@@ -116,7 +116,7 @@ def _table_of_groups(groups: Sequence[dict[str, Any]], by: str) -> Iterator[str]
 def _table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     from autotune.tuning.units import nanoseconds
 
-    numbers = f"{'runs':>5} {'default':>10} {'best read':>10} {'GFLOP/s':>8} {'confirmed':>22}"
+    numbers = f"{'runs':>5} {'default':>10} {'best':>10} {'GFLOP/s':>8} {'confirmed':>22}"
     yield f"  {'workload':<12}  {'kind':<14}{numbers}  shapes"
     for row in rows:
         speed = f"{row['gflops']:.1f}" if row["gflops"] else "-"

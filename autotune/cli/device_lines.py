@@ -60,7 +60,11 @@ def _notes(infos: list[DeviceInfo]) -> list[str]:
     sharing = [
         info.name for info in infos if any(_share(info, other) for other in infos if other is not info)
     ]
-    found = [f"{', '.join(sharing)} take turns on the cores that they share"] if sharing else []
+    found = (
+        [f"{', '.join(sharing)} share cores: only one of them computes on a core at a time"]
+        if sharing
+        else []
+    )
     if any(_bandwidth(info) != (None, False) and not _bandwidth(info)[1] for info in infos):
         found.append("bandwidth in brackets is the table's: autotune devices --calibrate measures it")
     return found

@@ -30,7 +30,7 @@ ABOUT = (
     type=click.Choice(["alone", "inside"]),
     default="inside",
     show_default=True,
-    help="Readings of recordings: alone, or inside the model where they were read there.",
+    help="Measurements of recordings: isolated ones, or in-model ones where there are any.",
 )
 @click.option(
     "--rankings",

@@ -108,9 +108,11 @@ def report_lines(report: PlacementReport) -> list[str]:
     alone = ", ".join(f"{name} {time(seconds)}" for name, seconds in report.alone_seconds.items())
     lines = [f"{report.model}: {report.units} parts; expected of all on one device: {alone}"]
     if report.in_flight:
-        lines.append(f"with {report.in_flight} requests in flight; times are from one answer to the next")
+        lines.append(f"with {report.in_flight} requests in flight; times are from one result to the next")
     if len(report.measured) == 1:
-        lines.append(f"none of {report.evaluated} placements promises to be faster than {report.devices[0]}")
+        lines.append(
+            f"none of {report.evaluated} placements is expected to be faster than {report.devices[0]}"
+        )
     for number, each in enumerate(report.measured):
         off = "" if each.off is None else f", {abs(each.off):.0%} {'more' if each.off > 0 else 'less'}"
         gain = f"; {each.ratio}" if each.ratio is not None else ""
@@ -123,7 +125,7 @@ def report_lines(report: PlacementReport) -> list[str]:
     if report.accepted:
         lines += [f"--place '{pattern}={device}'" for pattern, device in report.placement.items()]
     else:
-        lines.append(f"stays on {report.devices[0]}: nothing was surely faster")
+        lines.append(f"stays on {report.devices[0]}: nothing was significantly faster")
     return lines
 
 

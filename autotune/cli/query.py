@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1),
     default=1,
     metavar="K",
-    help="The K fastest runs of each, those read inside a model first.",
+    help="The K fastest runs of each, those measured in a model first.",
 )
 @click.option(
     "--front",

@@ -67,9 +67,9 @@ def command() -> None:
     default=1 / 3,
     show_default="a third",
     metavar="SHARE",
-    help="So many of them, the fastest alone, are read inside the model too.",
+    help="The share of them, the fastest in isolation, that is measured in the model too.",
 )
-@shared.number_option("--processes", 2, "That those are read in.")
+@shared.number_option("--processes", 2, "Of the measurements in the model.")
 @FLAGS["target"]
 @FLAGS["threads"]
 @seed_option
@@ -143,7 +143,7 @@ def _listed(_context: click.Context, _option: click.Parameter, text: str) -> lis
     type=click.Choice(["alone", "inside"]),
     default="alone",
     show_default=True,
-    help="Readings alone, or as a job scores them: inside the model where they were read there.",
+    help="Isolated measurements, or as a job scores them: in-model ones where there are any.",
 )
 @click.option("--processes", type=click.IntRange(1), metavar="N", help="That search. [default: one a core]")
 @shared.with_output

@@ -36,7 +36,7 @@ def command(
 ) -> None:
     """Train the cost model on all measured runs.
 
-    It is compared on held-out workloads with the one in use, and replaces it only if it is better beyond doubt.
+    It is compared on held-out workloads with the one in use, and replaces it only for a statistically significant gain.
     """
     from autotune.tuning.api import model_folder, retrain
 

@@ -61,7 +61,7 @@ DEFAULT_BUDGET = "10m"
     "--devices",
     metavar="A,B,...",
     callback=lambda context, parameter, text: parse_devices(text),
-    help="Search schedules for all of these devices, and where the parts of the model run, in turns.",
+    help="Search schedules for all of these devices and a placement of the model's parts, alternately.",
 )
 @FLAGS["verify"]
 @json_option

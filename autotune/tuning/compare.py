@@ -96,7 +96,7 @@ class Comparing:
         if winners is None:
             return False
         changed = sum(winner > 0 for winner in winners)
-        self.say(f"another algorithm is faster inside the model for {changed} of {len(winners)} workloads")
+        self.say(f"another algorithm is faster in the model for {changed} of {len(winners)} workloads")
         return True
 
     def _open_options(self, site: Site) -> list[Option]:
@@ -160,7 +160,7 @@ class Comparing:
             return False
         faster = sum(winner > 0 for winner in winners)
         kept = len(winners) - faster
-        self.say(f"{faster} workloads faster inside the model, {kept} keep the default")
+        self.say(f"{faster} workloads faster in the model, {kept} keep the default")
         return True
 
     def _runs(self, tasks: Sequence[Task], plan: Mapping[str, str]) -> list[tuple[Task, list[Run]]]:
@@ -216,7 +216,7 @@ class Comparing:
         reasons: dict[Position, str] = {}
         profiles = self._take_turns(questions, base, late, reasons)
         if suspects := suspects_of(questions, profiles):
-            self.say(f"{len(suspects)} versions crashed: reading them in halves, then the others again")
+            self.say(f"{len(suspects)} versions crashed: measuring them in halves, then the others again")
             crashed = self._crashing(questions, suspects, base, late, reasons)
             questions = self._leave_out(
                 questions, {position: reasons.get(position, "") for position in crashed}
@@ -273,8 +273,8 @@ class Comparing:
         count = max(len(question.candidates) for question in questions)
         fewest, processes = (least_processes(count - 1, n) if count > 1 else 1 for n in (0, LOSSES))
         self.say(
-            f"reading {len(questions)} workloads inside the model: the default and {count - 1} candidates take "
-            f"turns in up to {processes} fresh processes"
+            f"measuring {len(questions)} workloads in the model: the default and {count - 1} candidates, "
+            f"interleaved in up to {processes} fresh processes"
         )
         # Too few processes for a winner still say which options are far behind, and these get no trials.
         least = 1 if all(question.kind == OPTION for question in questions) else fewest

@@ -359,7 +359,7 @@ class Job:
     def _compare(self, status: Status, share: float) -> None:
         """Compare within a share of the time that is left."""
         options_late, late = status.meter.over(_OPTIONS * share), status.meter.over(share)
-        self._say(status, "compare", "whole algorithms inside the model")
+        self._say(status, "compare", "whole algorithms in the model")
         if self.whole is None:
             return
         say = partial(self._say, status, "compare")
@@ -387,7 +387,9 @@ class Job:
             self._say(status, "whole model", "not timed: the budget is over before that")
             return None
         out_of_time = status.meter.over(_ALL)
-        self._say(status, "whole model", f"untuned and tuned take turns in up to {PROCESSES} fresh processes")
+        self._say(
+            status, "whole model", f"untuned and tuned, interleaved in up to {PROCESSES} fresh processes"
+        )
         tuned = code_in_use(status.tasks, self.database, self.measurer)
         self.measurer.close()  # nothing else may run while the model is timed
         untuned = {task.workload.key: task.default_code for task in status.tasks if task.default_code}

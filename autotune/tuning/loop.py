@@ -202,7 +202,7 @@ class TuningLoop:
         for turn, built in waiting:
             entries.setdefault(turn.task.workload.key, []).append(built)
         plans = self._plans(self.reader.options())
-        self.say(f"reading {len(waiting)} candidates of {len(entries)} workloads inside the model")
+        self.say(f"measuring {len(waiting)} candidates of {len(entries)} workloads in the model")
         begin, count = self.meter.session_s, max(map(len, entries.values())) + len(plans) + 1
         found = self.reader.read(entries, lambda: self.meter.seconds_left <= 0, [plan for _, plan in plans])
         self._version_s = max(0.0, self.meter.session_s - begin - self._process_s) / count
@@ -216,7 +216,7 @@ class TuningLoop:
             tasks[key].crashed_inside(traces)
         self._tell_plans([proposal for proposal, _ in plans], found)
         number, took = sum(map(len, found.readings.values())), self.meter.session_s - begin
-        self.say(f"read {number} candidates inside the model, {number / max(took, 1e-9):.0f} a second")
+        self.say(f"measured {number} candidates in the model, {number / max(took, 1e-9):.0f} a second")
         for turn, built in waiting:
             if turn.proposal is not None:
                 self._tell(turn, turn.proposal, built.trace_key)

@@ -341,7 +341,7 @@ class _Job:
     ) -> tuple[list[Series | None], Sequence[Series | None]]:
         """Return the times of each with as many requests in flight as is asked for; and, of several, one
         after another."""
-        self.progress(f"measuring {len(programs)} in turns, all on {self.devices[0]} among them")
+        self.progress(f"measuring {len(programs)}, interleaved, all on {self.devices[0]} among them")
         versions = [
             program if placement != {"*": WITHOUT} else program.images[0]
             for placement, program in zip(placements, programs, strict=True)

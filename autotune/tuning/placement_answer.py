@@ -54,7 +54,7 @@ class PlacementAnswer:
             )
         used = ", ".join(dict.fromkeys(self.found.placement.values()))
         if self.found.ratio is None:
-            gain = f"nothing was surely faster than all on {self.found.devices[0]}"
+            gain = f"nothing was significantly faster than all on {self.found.devices[0]}"
         else:
             gain = f"{self.found.ratio} over all on {self.found.devices[0]}"
         changed = "; with other code than now" if self.code and self.code != self.found.code else ""

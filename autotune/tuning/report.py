@@ -132,7 +132,7 @@ def lines_of(report: Report, columns: int | None = None) -> list[str]:
     if columns is not None:
         width = min(width, max(8, columns - _FIGURES))
     lines = [
-        f"{'dispatch':<{width}}  {'kind':<13} {'count':>5} {'before':>9} {'after':>9} {'runs':>5}  {'gain':<22}"
+        f"{'dispatch':<{width}}  {'kind':<13} {'count':>5} {'before':>9} {'after':>9} {'runs':>5}  {'speed-up':<22}"
     ]
     lines += [
         f"{_cut(row.name, width):<{width}}  {row.kind:<13} {row.count:>5} {nanoseconds(row.before_ns):>9} "
@@ -162,7 +162,7 @@ def summary(report: Report) -> list[str]:
     if report.plans:
         won = [str(plan.ratio) for plan in report.plans if plan.won]
         accepted = f"{len(won)} accepted: {', '.join(won)}" if won else "none accepted as a whole"
-        lines.append(f"plan search: {counted(len(report.plans), 'plan')} read inside the model, {accepted}")
+        lines.append(f"plan search: {counted(len(report.plans), 'plan')} measured in the model, {accepted}")
     stopped = "stopped after " if report.stopped else ""
     lines.append(
         f"{stopped}{report.session_trials} trials in {report.seconds:.1f} s "

@@ -32,7 +32,7 @@ def test_workloads_are_counted_by_model_family_and_target(database: Database) ->
     assert facts["by"]["family"] == [{"name": "contraction", **counts}]
     assert facts["by"]["target"] == [{"name": HOST.name, **counts}]
     *_, heading, line = lines_of(facts, None, "model")
-    assert heading.split() == ["model", "workloads", "runs", "faster", "gain", "of", "those"]
+    assert heading.split() == ["model", "workloads", "runs", "faster", "their", "speed-up"]
     assert line.split() == ["m", "1", "2", "1", "1.25×"]
 
 

@@ -64,7 +64,7 @@ def test_the_table_has_a_column_a_cache_and_says_who_shares_cores(monkeypatch: p
         "cpu       cpu   4 (0-3)  48 KiB  1 MiB  32 MiB  1.5 GiB  (42.5 GB/s)  A processor\n"
         "opencl:0  gpu   80       -       6 MiB  -       1.5 GiB  -            A processor\n"
         "opencl:1  cpu   4 (0-3)  48 KiB  1 MiB  32 MiB  1.5 GiB  (42.5 GB/s)  A processor, by PoCL 3.0 (OpenCL 3.0)\n"
-        "cpu, opencl:1 take turns on the cores that they share\n"
+        "cpu, opencl:1 share cores: only one of them computes on a core at a time\n"
         "bandwidth in brackets is the table's: autotune devices --calibrate measures it"
     )
     assert device_values(pocl)["bandwidth_measured"] is False

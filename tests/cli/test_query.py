@@ -58,11 +58,11 @@ def test_confirmed_readings_are_shown_and_come_first(
     database: Path, workload: Workload, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = query(capsys, workload.key, "--db", database, "--top", 3, *ASKED)
-    rows = re.findall(r'^ +([\d.]+) µs (inside a model|alone) +\{"is": "(.)"\}$', out, re.M)
+    rows = re.findall(r'^ +([\d.]+) µs (in a model|isolated) +\{"is": "(.)"\}$', out, re.M)
     assert rows == [
-        ("4.0", "inside a model", "b"),
-        ("9.0", "inside a model", "a"),
-        ("3.0", "alone", "c"),
+        ("4.0", "in a model", "b"),
+        ("9.0", "in a model", "a"),
+        ("3.0", "isolated", "c"),
     ]
     assert "  tuned, 2.25× (2.23× to 2.27×); 4.0 µs inside net (default 9.0 µs)" in out
     (answer,) = json.loads(query(capsys, workload.key, "--db", database, "--top", 2, "--json", *ASKED))
@@ -93,7 +93,7 @@ def test_what_crashed_inside_a_model_is_said_to_have(
         found.crashed_inside(c.key, {c.trace_key: "the worker died (SIGSEGV)"}, "net")
     out = query(capsys, workload.key, "--db", database, "--top", 3, *ASKED)
     assert "  tuned, 2.25× (2.23× to 2.27×); 1 crashed inside a model; 4.0 µs inside net" in out
-    line = '3.0 µs alone, crashed inside the model: the worker died (SIGSEGV)  {"is": "c"}\n'
+    line = '3.0 µs isolated, crashed inside the model: the worker died (SIGSEGV)  {"is": "c"}\n'
     assert out.endswith(line)
     explained = query(capsys, workload.key, "--db", database, "--explain", *ASKED)
     assert "    1 candidate crashed inside the model: the worker died (SIGSEGV)\n" in explained

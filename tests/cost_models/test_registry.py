@@ -183,4 +183,4 @@ def test_what_comes_with_the_package_reads_todays_features_and_beat_the_analytic
         assert found.schema == features.schema(), (
             f"train it again: docs/retraining.md has the command ({level})"
         )
-        assert found.reason.startswith("better beyond doubt")
+        assert found.reason.startswith("significantly better")

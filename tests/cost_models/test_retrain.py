@@ -1,4 +1,4 @@
-"""Retraining: promoted for a gain beyond doubt, and for nothing else, all year long."""
+"""Retraining: promoted for a statistically significant gain, and for nothing else, all year long."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_first_model_is_promoted_over_the_analytic_one_and_says_of_what_it_is(
     assert first.gain is not None
     assert first.gain.low > 0
     assert len(first.judged["new"]) == COUNT
-    assert "better beyond doubt" in str(first)
+    assert "significantly better" in str(first)
     stored = Registry(tmp_path).manifest("v0001")
     assert [(s.name, s.runs) for s in stored.sources] == [("0.db", 300), ("1.db", len(runs) - 200)]
     assert stored.sources[0].first < stored.sources[0].last < stored.sources[1].last
@@ -94,7 +94,7 @@ def test_the_gate_asks_for_a_gain_beyond_doubt() -> None:
     noise = np.random.default_rng(0).normal(0, 0.05, 30)
     serving = judgement([-0.2] * 30)
     assert gate.verdict(judgement(list(noise - 0.1)), serving, "v1").promoted
-    assert not gate.verdict(judgement(list(noise - 0.19)), serving, "v1").promoted, "not beyond doubt"
+    assert not gate.verdict(judgement(list(noise - 0.19)), serving, "v1").promoted, "not significant"
     assert not gate.verdict(judgement(list(noise[:19] - 0.1)), judgement([-0.2] * 19), "v1").promoted, (
         "too few"
     )

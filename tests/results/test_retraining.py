@@ -89,7 +89,7 @@ def test_a_year_in_miniature(monkeypatch: pytest.MonkeyPatch, effort: Effort) ->
     assert promoted
     assert retraining.worse(found.steps) == 0
     assert found.rollbacks == (*reversed(promoted[:-1]), None)
-    assert all("better beyond doubt" in told for told in found.manifests)
+    assert all("significantly better" in told for told in found.manifests)
 
 
 def test_more_workloads_replace_a_model_of_few_and_hold_elsewhere(

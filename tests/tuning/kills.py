@@ -53,7 +53,7 @@ def moment(rng: random.Random) -> Moment:
         return Moment(kind, rng.uniform(0.0, 0.5), _after(rng.randrange(1, 9), "nothing"))
     if kind == "read":
         return Moment(kind, rng.uniform(0.0, 6.0), _after(_MOST, "candidates of"))
-    return Moment(kind, rng.uniform(0.0, 20.0), _after(_MOST, "take turns"))
+    return Moment(kind, rng.uniform(0.0, 20.0), _after(_MOST, "interleaved"))
 
 
 def _after(count: int, reading: str) -> Callable[[Event], bool]:
@@ -63,7 +63,7 @@ def _after(count: int, reading: str) -> Callable[[Event], bool]:
     def enough(event: Event) -> bool:
         left[0] -= event["event"] == "measured"
         note = event.get("note", "") if event["event"] == "phase" else ""
-        return left[0] <= 0 or (note.startswith("reading") and reading in note)
+        return left[0] <= 0 or (note.startswith("measuring") and reading in note)
 
     return enough
 

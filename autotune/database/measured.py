@@ -10,6 +10,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.engine import Connection
 
 from autotune.database import rows, schema, statements
+from autotune.database.columns import storable
 from autotune.database.records import Comparison, Key, PlacementReading, PlanReading, Reading, crash_message
 from autotune.database.session import Session, insert_new
 from autotune.errors import DatabaseError
@@ -50,7 +51,7 @@ def store_crashes(session: Session, key: Key, traces: Mapping[str, str], inside:
                 statements.run_number(), statements.parameters(key, trace=trace)
             ).scalar()
             if number is not None:
-                message = rows.storable(crash_message(reason))
+                message = storable(crash_message(reason))
                 row = {**values, "name": trace, "run_id": number, "message": message}
                 insert_new(connection, schema.comparisons, row)
 
@@ -102,7 +103,7 @@ def store_placements(
 
 def _common(inside: str, job: str) -> dict[str, Any]:
     """Return the columns that say where something was read, and when."""
-    return {"inside": rows.storable(inside), "job": job or None, "created": time.time()}
+    return {"inside": storable(inside), "job": job or None, "created": time.time()}
 
 
 __all__ = ["store_comparison", "store_crashes", "store_placements", "store_plans", "store_readings"]

@@ -33,6 +33,7 @@ from sqlalchemy.engine import Connection
 from autotune.database import schema, signing
 from autotune.database.merge import TABLES
 from autotune.database.pack_rows import from_line, to_line
+from autotune.database.records import RUNS
 from autotune.database.session import STREAMED
 from autotune.database.store import Database
 from autotune.errors import DatabaseError, PackError
@@ -48,7 +49,7 @@ _MANIFEST, _SIGNATURE = "manifest.json", "signature"
 _MEMBERS: Mapping[str, Table] = {f"{table.name}.jsonl": table for table in TABLES}
 _SCHEMAS: Mapping[int, frozenset[str]] = {
     10: frozenset({schema.placements.name}),
-    schema.VERSION: frozenset(),
+    **dict.fromkeys(range(11, schema.VERSION + 1), frozenset()),
 }
 """The schemas of packs that can be read, and the tables that each of them lacks."""
 _MOST_MANIFEST, _MOST_LINE, _SIGNATURE_BYTES = 16 << 20, 16 << 20, 64
@@ -162,7 +163,7 @@ def _stage(connection: Connection, archive: zipfile.ZipFile, key: Path | None) -
             _read_small(archive, entries, _SIGNATURE, _SIGNATURE_BYTES) if _SIGNATURE in entries else None
         )
         signing.check(data, signature, key)
-    tables = _tables_of(data)
+    made_by, tables = _tables_of(data)
     for name, table in _MEMBERS.items():
         if table.name not in tables:
             if name in entries:
@@ -170,7 +171,8 @@ def _stage(connection: Connection, archive: zipfile.ZipFile, key: Path | None) -
             continue
         if name not in entries:
             raise PackError(f"it has no {name}")
-        _stage_table(connection, table, archive, entries[name], tables[table.name])
+        added = RUNS.added_after(made_by) if table is schema.runs else {}
+        _stage_table(connection, table, archive, entries[name], tables[table.name], added)
 
 
 def _entries(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
@@ -202,8 +204,11 @@ def _read_small(
     return data
 
 
-def _tables_of(data: bytes) -> dict[str, Mapping[str, Any]]:
-    """Return the tables of a manifest; raises PackError unless it is one of this format and schema."""
+def _tables_of(data: bytes) -> tuple[int, dict[str, Mapping[str, Any]]]:
+    """Return the schema of a manifest and what it says of the tables.
+
+    Raises PackError unless it is one of this format and of a schema that can be read.
+    """
     try:
         manifest = parse_json(data)
     except ValueError as error:
@@ -227,7 +232,7 @@ def _tables_of(data: bytes) -> dict[str, Mapping[str, Any]]:
     for name, said in tables.items():
         if not isinstance(said, dict) or said.keys() != {"rows", "nbytes", "sha256"}:
             raise PackError(f"{_MANIFEST} has not rows, nbytes and sha256 of {name}")
-    return tables
+    return int(manifest["schema"]), tables
 
 
 def _stage_table(
@@ -236,8 +241,12 @@ def _stage_table(
     archive: zipfile.ZipFile,
     entry: zipfile.ZipInfo,
     said: Mapping[str, Any],
+    added: Mapping[str, Any],
 ) -> None:
-    """Copy a member into its table; raises PackError unless it is what the manifest says."""
+    """Copy a member into its table, whose rows get the columns that were ``added`` since.
+
+    Raises PackError unless the member is what the manifest says.
+    """
     digest, nbytes, count = hashlib.sha256(), 0, 0
     with archive.open(entry) as member:
 
@@ -248,7 +257,7 @@ def _stage_table(
                 nbytes, count = nbytes + len(line), count + 1
                 if len(line) > _MOST_LINE:
                     raise PackError(f"line {count} of {table.name} has more than {_MOST_LINE >> 20} MiB")
-                yield from_line(table, line, count)
+                yield from_line(table, line, count, added)
 
         found = rows()
         while chunk := list(islice(found, _CHUNK)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Boolean, Column, Float, Integer, String, Table
@@ -22,15 +23,22 @@ def to_line(row: Mapping[str, Any]) -> bytes:
     return json.dumps(values, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
-def from_line(table: Table, line: bytes, number: int) -> dict[str, Any]:
-    """Return the row in a line; raises PackError that says where anything else is wrong."""
+def from_line(
+    table: Table, line: bytes, number: int, added: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return the row in a line, with the columns that were ``added`` since it was written.
+
+    Raises PackError that says where anything else is wrong.
+    """
     where = f"line {number} of {table.name}"
     try:
         row = parse_json(line, parse_constant=_no_number)
     except ValueError as error:
         raise PackError(f"{where} is not JSON: {error}") from error
-    if not isinstance(row, dict) or row.keys() != set(table.c.keys()):
-        raise PackError(f"{where} has not the columns {', '.join(table.c.keys())}")
+    expected = [column.name for column in table.c if column.name not in added]
+    if not isinstance(row, dict) or row.keys() != set(expected):
+        raise PackError(f"{where} has not the columns {', '.join(expected)}")
+    row |= added
     row |= {c.name: math.inf for c in table.c if isinstance(c.type, Float) and row[c.name] == _INFINITY}
     for column in table.c:
         if not _fits(column, row[column.name]):

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from autotune.database.columns import (
+    RecordLayout,
+    StoredColumn,
+    moment,
+    number,
+    positive,
+    storable,
+    stored,
+    text,
+    whole,
+    without_nan,
+)
 from autotune.errors import DatabaseError
 
 
@@ -82,6 +95,14 @@ class Footprint:
         return self.memory_bytes - self.scratch_bytes
 
 
+CRASHED_INSIDE = "crashed inside the model"
+"""The message of what worked alone, and ended its process there; if it is known, the reason follows it."""
+
+
+def _reason(value: Any, name: str) -> str:
+    return text(value, name) or CRASHED_INSIDE
+
+
 @dataclass(frozen=True)
 class Run:
     """One measured candidate. ``latency`` is set exactly when ``outcome`` is ok.
@@ -92,27 +113,117 @@ class Run:
     name; None and empty if it never was. ``footprint`` is None for what was never built, and for runs of versions that
     did not store it. ``crashed`` says how it ended its process inside a model, though it worked alone; empty if it
     did not.
+
+    Each field declares its columns, from which the rest of the database derives them; a new one is stored as soon as
+    it is declared here, with the next ``schema.VERSION`` as its ``since``.
     """
 
-    key: Key
-    trace_key: str
-    trace_json: str
-    config_json: str
-    outcome: Outcome
-    latency: Latency | None = None
-    error: float | None = None
-    message: str = ""
-    origin: Origin = Origin.SEARCH
-    host: str = ""
-    versions: str = ""
-    seed: int = 0
-    job: str = ""
-    created: float = 0.0
-    id: int | None = None
-    confirmed_ns: float | None = None
-    inside: str = ""
-    footprint: Footprint | None = None
-    crashed: str = ""
+    key: Key = field(
+        metadata=stored(
+            StoredColumn("workload_key", part="workload", refers="workloads.key", dtype="str"),
+            StoredColumn("target_key", part="target", refers="targets.key", dtype="str"),
+            StoredColumn("space_key", part="space", refers="spaces.key", dtype="str"),
+            make=Key,
+            provenance=True,
+        )
+    )
+    trace_key: str = field(
+        metadata=stored(StoredColumn("trace_key", "text(64)", dtype="str"), provenance=True)
+    )
+    trace_json: str = field(metadata=stored(StoredColumn("trace_json", dtype="str"), provenance=True))
+    config_json: str = field(metadata=stored(StoredColumn("config_json")))
+    outcome: Outcome = field(
+        metadata=stored(
+            StoredColumn("outcome", "text(16)", lambda value, _: Outcome(value), str, dtype="str")
+        )
+    )
+    latency: Latency | None = field(
+        default=None,
+        metadata=stored(
+            StoredColumn("n", "integer", whole, part="n", empty=0, shown="repeats", dtype="int64"),
+            *(
+                StoredColumn(
+                    f"latency_{name}_ns",
+                    "float",
+                    read,
+                    part=f"{name}_ns",
+                    nullable=True,
+                    shown=shown,
+                    dtype="float64",
+                )
+                for name, read, shown in (
+                    ("min", positive, "latency_ns"),
+                    ("median", positive, "median_ns"),
+                    ("spread", number, "spread_ns"),
+                )
+            ),
+            make=Latency,
+            present="latency_min_ns",
+        ),
+    )
+    error: float | None = field(
+        default=None,
+        metadata=stored(
+            StoredColumn("error", "float", number, without_nan, nullable=True, dtype="float64"),
+            present="error",
+        ),
+    )
+    message: str = field(default="", metadata=stored(StoredColumn("message", write=storable, dtype="str")))
+    origin: Origin = field(
+        default=Origin.SEARCH,
+        metadata=stored(StoredColumn("origin", "text(16)", lambda value, _: Origin(value), str, dtype="str")),
+    )
+    host: str = field(
+        default="", metadata=stored(StoredColumn("host", "text(128)", dtype="str"), provenance=True)
+    )
+    versions: str = field(default="", metadata=stored(StoredColumn("versions", dtype="str"), provenance=True))
+    seed: int = field(
+        default=0, metadata=stored(StoredColumn("seed", "bigint", whole, dtype="int64"), provenance=True)
+    )
+    job: str = field(
+        default="",
+        metadata=stored(
+            StoredColumn(
+                "job", write=lambda value: value or None, nullable=True, refers="jobs.id", dtype="str"
+            ),
+            present="job",
+            none="",
+            provenance=True,
+        ),
+    )
+    created: float = field(
+        default=0.0,
+        metadata=stored(StoredColumn("created", "float", moment, lambda value: value or time.time())),
+    )
+    id: int | None = field(
+        default=None, metadata=stored(StoredColumn("id", read=lambda value, _: value, stored=False))
+    )
+    confirmed_ns: float | None = field(
+        default=None,
+        metadata=stored(
+            StoredColumn("confirmed_ns", "float", number, stored=False, dtype="float64"),
+            present="confirmed_ns",
+        ),
+    )
+    inside: str = field(
+        default="",
+        metadata=stored(StoredColumn("inside", stored=False, dtype="str"), present="inside", none=""),
+    )
+    footprint: Footprint | None = field(
+        default=None,
+        metadata=stored(
+            *(
+                StoredColumn(name, "bigint", whole, part=name, nullable=True, since=since, dtype="Int64")
+                for name, since in (("memory_bytes", 7), ("artifact_bytes", 7), ("scratch_bytes", 9))
+            ),
+            make=Footprint,
+            present="scratch_bytes",
+        ),
+    )
+    crashed: str = field(
+        default="",
+        metadata=stored(StoredColumn("crashed", read=_reason, stored=False), present="crashed", none=""),
+    )
 
     @property
     def config(self) -> dict[str, int | str | bool]:
@@ -129,6 +240,10 @@ class Run:
     def latency_ns(self) -> float:
         """The minimum, or infinity for a candidate that failed."""
         return self.latency.min_ns if self.latency else float("inf")
+
+
+RUNS = RecordLayout(Run)
+"""The columns of runs."""
 
 
 @dataclass(frozen=True)
@@ -179,10 +294,6 @@ class Ratio:
             return "no change: the same machine code"
         bounds = f"({1 / high:.2f}× to {1 / low:.2f}×)"
         return f"{1 / self.median:.2f}× {bounds}" if self.changed else f"no change {bounds}"
-
-
-CRASHED_INSIDE = "crashed inside the model"
-"""The message of what worked alone, and ended its process there; if it is known, the reason follows it."""
 
 
 def crash_message(reason: str) -> str:
@@ -360,6 +471,7 @@ class JobRow:
 
 __all__ = [
     "CRASHED_INSIDE",
+    "RUNS",
     "SAME_CODE",
     "Comparison",
     "Footprint",

@@ -1,7 +1,11 @@
-"""Tables of the tuning database. Changing a column means raising VERSION, and OLDEST unless older
-databases can be brought up to date."""
+"""Tables of the tuning database; the columns of runs follow from :class:`autotune.database.records.Run`.
+
+Changing a column means raising VERSION, and OLDEST unless older databases can be brought up to date.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -18,6 +22,10 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
+from sqlalchemy.types import TypeEngine
+
+from autotune.database.columns import StoredColumn
+from autotune.database.records import RUNS
 
 VERSION = 11
 """Version of the schema that this code writes.
@@ -79,34 +87,33 @@ jobs = Table(
     Column("updated", Float, nullable=False),
 )
 
+
+def _type_of(sql: str) -> TypeEngine[Any]:
+    name, _, length = sql.removesuffix(")").partition("(")
+    if length:
+        return String(int(length))
+    kinds: dict[str, TypeEngine[Any]] = {
+        "text": Text(),
+        "integer": Integer(),
+        "bigint": BigInteger(),
+        "float": Float(),
+    }
+    return kinds[name]
+
+
+def column_of(declared: StoredColumn) -> Column[Any]:
+    """Return the column that a field of a record declares."""
+    kinds = (ForeignKey(declared.refers),) if declared.refers else (_type_of(declared.sql),)
+    return Column(declared.name, *kinds, nullable=declared.nullable)
+
+
 _DEFAULTS = text("origin = 'default'")
 
 runs = Table(
     "runs",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("workload_key", ForeignKey("workloads.key"), nullable=False),
-    Column("target_key", ForeignKey("targets.key"), nullable=False),
-    Column("space_key", ForeignKey("spaces.key"), nullable=False),
-    Column("trace_key", String(64), nullable=False),
-    Column("trace_json", Text, nullable=False),
-    Column("config_json", Text, nullable=False),
-    Column("outcome", String(16), nullable=False),
-    Column("latency_min_ns", Float),
-    Column("latency_median_ns", Float),
-    Column("latency_spread_ns", Float),
-    Column("n", Integer, nullable=False),
-    Column("error", Float),
-    Column("memory_bytes", BigInteger),
-    Column("artifact_bytes", BigInteger),
-    Column("scratch_bytes", BigInteger),
-    Column("message", Text, nullable=False),
-    Column("origin", String(16), nullable=False),
-    Column("host", String(128), nullable=False),
-    Column("versions", Text, nullable=False),
-    Column("seed", BigInteger, nullable=False),
-    Column("job", ForeignKey("jobs.id")),
-    Column("created", Float, nullable=False),
+    *map(column_of, RUNS.columns),
     UniqueConstraint("workload_key", "target_key", "space_key", "trace_key", name="one_run_each"),
     Index("fastest", "workload_key", "target_key", "space_key", "outcome", "latency_min_ns"),
     Index("of_job", "job"),
@@ -227,6 +234,7 @@ layers = Table(
 __all__ = [
     "OLDEST",
     "VERSION",
+    "column_of",
     "comparisons",
     "jobs",
     "layers",

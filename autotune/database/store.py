@@ -22,6 +22,7 @@ from autotune.database.goal import FASTEST, Goal
 from autotune.database.near import Neighbour, neighbours_of
 from autotune.database.query import Hit, Miss
 from autotune.database.records import (
+    RUNS,
     Comparison,
     JobRow,
     Key,
@@ -114,7 +115,7 @@ class Database:
 
     def record(self, run: Run) -> bool:
         """Store one measured run; False, and no change, when this schedule was recorded before."""
-        row = rows.to_row(run)
+        row = RUNS.to_row(run)
 
         def mine(connection: Connection) -> bool | None:
             columns = schema.runs.c

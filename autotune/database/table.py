@@ -11,8 +11,8 @@ import pandas as pd
 from autotune.database.describe import operators_of, shapes_of
 from autotune.database.inside import ALONE_NOISE, INSIDE_NOISE, Estimate, estimates
 from autotune.database.overview import overview
-from autotune.database.records import Origin, Ratio, Run, WorkloadRow
-from autotune.database.rows import ADVICE, sizes
+from autotune.database.records import RUNS, Origin, Ratio, Run, WorkloadRow
+from autotune.database.rows import ADVICE
 from autotune.errors import DatabaseError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def runs_table(database: Database, runs: Sequence[Run]) -> pd.DataFrame:
             "layer": ", ".join(layers.get((run.job, run.key.workload), ())),
             **_of(run, workloads, run.key.workload, "workload"),
             "target": _of(run, targets, run.key.target, "target"),
-            **_measured(run),
+            **RUNS.shown_row(run, provenance=False),
         }
         for run in runs
     ]
@@ -157,15 +157,9 @@ def _label(run: Run, default_ns: float, inside: Mapping[str, Estimate]) -> dict[
 _COLUMNS = {
     "id": "int64",
     "created": "datetime64[us, UTC]",
-    **dict.fromkeys(("model", "layer", "kind", "operators", "shapes", "target", "origin", "outcome"), "str"),
-    **dict.fromkeys(("latency_ns", "median_ns", "spread_ns"), "float64"),
-    "repeats": "int64",
+    **dict.fromkeys(("model", "layer", "kind", "operators", "shapes", "target"), "str"),
+    **RUNS.shown(provenance=False),
     "gflops": "float64",
-    "confirmed_ns": "float64",
-    "inside": "str",
-    "error": "float64",
-    **dict.fromkeys(("memory_bytes", "artifact_bytes", "scratch_bytes"), "Int64"),
-    "message": "str",
     "flops": "int64",
     "bytes": "int64",
 }
@@ -198,23 +192,6 @@ def _described(row: WorkloadRow) -> dict[str, Any]:
     return {**shown, "flops": row.flops, "bytes": row.bytes}
 
 
-def _measured(run: Run) -> dict[str, Any]:
-    read = run.latency
-    return {
-        "origin": run.origin.value,
-        "outcome": run.outcome.value,
-        "latency_ns": read.min_ns if read else None,
-        "median_ns": read.median_ns if read else None,
-        "spread_ns": read.spread_ns if read else None,
-        "repeats": read.n if read else 0,
-        "confirmed_ns": run.confirmed_ns,
-        "inside": run.inside,
-        "error": run.error,
-        **sizes(run.footprint),
-        "message": run.message,
-    }
-
-
 def _knobs(runs: Sequence[Run]) -> pd.DataFrame:
     """Return a column for each knob that any of the runs has; missing where a run's space does not have it."""
     configs = [run.config for run in runs]
@@ -234,18 +211,9 @@ def _column(values: Sequence[object]) -> pd.api.extensions.ExtensionArray:
 
 
 def _provenance(runs: Sequence[Run]) -> pd.DataFrame:
-    columns = {
-        "job": [run.job for run in runs],
-        "host": [run.host for run in runs],
-        "versions": [run.versions for run in runs],
-        "seed": [run.seed for run in runs],
-        "workload_key": [run.key.workload for run in runs],
-        "target_key": [run.key.target for run in runs],
-        "space_key": [run.key.space for run in runs],
-        "trace_key": [run.trace_key for run in runs],
-        "trace_json": [run.trace_json for run in runs],
-    }
-    return pd.DataFrame(columns).astype({name: "int64" if name == "seed" else "str" for name in columns})
+    types = RUNS.shown(provenance=True)
+    rows = [RUNS.shown_row(run, provenance=True) for run in runs]
+    return pd.DataFrame(rows, columns=[*types]).astype(types)
 
 
 __all__ = ["KNOB", "comparisons_table", "runs_table", "training_table", "workloads_table"]

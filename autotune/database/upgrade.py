@@ -13,6 +13,8 @@ import sqlalchemy
 from sqlalchemy.engine import Connection
 
 from autotune.database import schema
+from autotune.database.columns import StoredColumn
+from autotune.database.records import RUNS
 from autotune.database.session import Session
 from autotune.errors import DatabaseError, SchemaVersionError
 
@@ -106,13 +108,13 @@ def _set_aside(connection: Connection) -> None:
 
 
 def _take_over(connection: Connection) -> None:
-    """Add the columns that a version before 9 lacks and the indexes of version 10, bring back readings, and make
+    """Add the columns of runs that an older version lacks and the indexes of version 10, bring back readings, and make
     comparisons of what versions 2 to 4 kept of algorithms and schedules; drop the tables of before."""
     inspector = sqlalchemy.inspect(connection)
     present = {column["name"] for column in inspector.get_columns(schema.runs.name)}
-    for name in ("memory_bytes", "artifact_bytes", "scratch_bytes"):
-        if name not in present:
-            connection.exec_driver_sql(f"ALTER TABLE runs ADD COLUMN {name} BIGINT")
+    for column in RUNS.columns:
+        if column.name not in present:
+            connection.exec_driver_sql(f"ALTER TABLE runs ADD COLUMN {_defined(connection, column)}")
     known = inspector.get_table_names()
     for table, copy in (("verdicts", _VERDICTS), ("contests", _CONTESTS)):
         if table in known:
@@ -126,6 +128,13 @@ def _take_over(connection: Connection) -> None:
         index.create(connection, checkfirst=True)
     for table in ("verdicts", "contests", "confirmations", "readings_before"):
         connection.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")
+
+
+def _defined(connection: Connection, column: StoredColumn) -> str:
+    """Return the definition of a column that is added to a table with rows, which get what it says of those before."""
+    kind = schema.column_of(column).type.compile(connection.dialect)
+    rest = "" if column.nullable else f" DEFAULT '{column.before}' NOT NULL"
+    return f"{column.name} {kind}{rest}"
 
 
 def _is_older(found: str) -> bool:

@@ -15,7 +15,7 @@ from sqlalchemy import Table, func, insert, select
 from sqlalchemy.engine import Connection
 
 from autotune.database import JobRow, Origin, Outcome, WorkloadRow, rows, schema
-from autotune.database.records import Comparison, Footprint, Key, Latency, Ratio, Run
+from autotune.database.records import RUNS, Comparison, Footprint, Key, Latency, Ratio, Run
 from autotune.database.store import Database
 from autotune.errors import UsageError
 from autotune.target import Target
@@ -133,7 +133,7 @@ def _runs(everything: Sequence[Tuned], runs: int, rng: np.random.Generator) -> I
         failed[0] = False
         for number in range(count):
             run = _run(one, number, None if failed[number] else float(times[number]), rng)
-            yield rows.to_row(replace(run, created=begin + number))
+            yield RUNS.to_row(replace(run, created=begin + number))
 
 
 def _run(one: Tuned, number: int, ns: float | None, rng: np.random.Generator) -> Run:

@@ -140,11 +140,14 @@ def outcomes_alone(connection: Connection, key: Key) -> dict[str, int]:
 
 
 def outcomes(connection: Connection, *where: ColumnElement[bool]) -> dict[str, int]:
-    """Return the number of runs by outcome; what crashed inside a model has crashed."""
+    """Return the number of runs by outcome; what crashed or hung inside a model has that outcome."""
     found = rows.counts(connection.execute(statements.select_outcomes(*where)))
     for row in connection.execute(statements.select_outcomes_of_crashed(*where)).all():
         found[row.outcome] -= row[1]
         found[Outcome.CRASHED.value] = found.get(Outcome.CRASHED.value, 0) + row[1]
+    for row in connection.execute(statements.select_outcomes_of_crashed(*where, statements.HUNG)).all():
+        found[Outcome.CRASHED.value] -= row[1]
+        found[Outcome.TIMEOUT.value] = found.get(Outcome.TIMEOUT.value, 0) + row[1]
     return {name: count for name, count in found.items() if count}
 
 

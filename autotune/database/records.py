@@ -97,6 +97,10 @@ class Footprint:
 
 CRASHED_INSIDE = "crashed inside the model"
 """The message of what worked alone, and ended its process there; if it is known, the reason follows it."""
+TIMED_OUT_INSIDE = "timed out inside the model"
+"""The same of what was ended there because it hung."""
+HUNG = "it hung: "
+"""How the reason of such begins."""
 
 
 def _reason(value: Any, name: str) -> str:
@@ -301,8 +305,23 @@ def crash_message(reason: str) -> str:
 
     >>> crash_message("the worker died (SIGSEGV)"), crash_message("")
     ('crashed inside the model: the worker died (SIGSEGV)', 'crashed inside the model')
+    >>> crash_message("it hung: profile took longer than 20 s")
+    'timed out inside the model: profile took longer than 20 s'
     """
+    if reason.startswith(HUNG):
+        return f"{TIMED_OUT_INSIDE}: {reason.removeprefix(HUNG)}"
     return f"{CRASHED_INSIDE}: {reason}" if reason else CRASHED_INSIDE
+
+
+def outcome_inside(message: str) -> Outcome | None:
+    """Return the outcome of a run that failed inside a model, by that message; None for any other message.
+
+    >>> outcome_inside(crash_message("it hung: ")), outcome_inside(crash_message("")), outcome_inside("no")
+    (<Outcome.TIMEOUT: 'timeout'>, <Outcome.CRASHED: 'crashed'>, None)
+    """
+    if message.startswith(TIMED_OUT_INSIDE):
+        return Outcome.TIMEOUT
+    return Outcome.CRASHED if message.startswith(CRASHED_INSIDE) else None
 
 
 SAME_CODE = Ratio(1.0, (1.0, 1.0))
@@ -471,8 +490,10 @@ class JobRow:
 
 __all__ = [
     "CRASHED_INSIDE",
+    "HUNG",
     "RUNS",
     "SAME_CODE",
+    "TIMED_OUT_INSIDE",
     "Comparison",
     "Footprint",
     "JobRow",
@@ -488,4 +509,5 @@ __all__ = [
     "WorkloadRow",
     "WorkloadSummary",
     "crash_message",
+    "outcome_inside",
 ]

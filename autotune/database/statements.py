@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 
 from autotune.database import schema
-from autotune.database.records import Key, Origin, Outcome
+from autotune.database.records import TIMED_OUT_INSIDE, Key, Origin, Outcome
 
 _WORKLOAD: BindParameter[str] = bindparam("workload")
 _TARGET: BindParameter[str] = bindparam("target")
@@ -62,6 +62,8 @@ _OF_SCHEDULES = and_(
 )
 """The condition that a row is of a comparison of a key's schedules."""
 _CRASHES = schema.comparisons.alias("crashes")
+HUNG = _CRASHES.c.message.startswith(TIMED_OUT_INSIDE)
+"""Of those the ones that were ended because they hung."""
 
 
 def crashed(run_id: ColumnElement[Any]) -> ColumnElement[bool]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from autotune.database.inside import Estimate, estimates
 from autotune.database.records import (
-    CRASHED_INSIDE,
     Footprint,
     Key,
     Origin,
@@ -17,6 +16,7 @@ from autotune.database.records import (
     Reading,
     Run,
     crash_message,
+    outcome_inside,
 )
 from autotune.errors import AutotuneError
 from autotune.schedule.knob import Config
@@ -216,13 +216,13 @@ class Task:
         """Note that candidates that worked in isolation have ended their process inside the model, for these
         reasons: they have failed."""
         for trace, reason in traces.items():
-            self.known[trace] = Measurement(Outcome.CRASHED, message=crash_message(reason))
+            self.known[trace] = _failed_inside(crash_message(reason))
             self.built.pop(trace, None)
 
     @property
     def crashes(self) -> list[str]:
         """Return the reasons why candidates that worked in isolation have ended their process inside the model."""
-        return [m.message for m in self.known.values() if m.message.startswith(CRASHED_INSIDE)]
+        return [m.message for m in self.known.values() if outcome_inside(m.message)]
 
     def tell(self, proposal: Proposal, trace_key: str) -> None:
         """End a proposal by what is known of its schedule."""
@@ -258,8 +258,7 @@ class Task:
         self.last_run_id = max([self.last_run_id, *(run.id or 0 for run in runs)])
         for run in fresh:
             found = Measurement(run.outcome, run.latency, run.error, run.message)
-            crashed = Measurement(Outcome.CRASHED, message=run.crashed)
-            self.known[run.trace_key] = crashed if run.crashed else found
+            self.known[run.trace_key] = _failed_inside(run.crashed) if run.crashed else found
             mine = run.config == self.default or (run.origin is Origin.DEFAULT and not self.default_trace)
             if mine and run.latency:
                 self.default_trace, self.default_ns = run.trace_key, run.latency_ns
@@ -285,6 +284,10 @@ class Task:
             and run.latency_ns <= DISCARDED * self.default_alone_ns
         ]
         return [run.config for run in sorted(found, key=lambda run: run.latency_ns)[:_LEFT]]
+
+
+def _failed_inside(message: str) -> Measurement:
+    return Measurement(outcome_inside(message) or Outcome.CRASHED, message=message)
 
 
 __all__ = ["DISCARDED", "PLATEAU", "Task"]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.database.records import HUNG
 from autotune.files import scratch_folder
 from autotune.hardware import usable_cores
 from autotune.runtime import program_artifact
@@ -305,7 +306,7 @@ class Turns:
         try:
             return self._processes.ask(request, limit_s)
         except Died as death:
-            self.failures[number] = str(death)
+            self.failures[number] = f"{HUNG}{death}" if death.timed_out else str(death)
             self._left.remove(number)
             self._processes.end()
             return None

@@ -117,3 +117,25 @@ def test_a_job_whose_database_is_gone_ends_and_says_where_its_rows_are(
     measured = 1 + sum(json.loads(line)["event"] == "measured" for line in out.splitlines())
     assert runs(rescued) in (measured, measured + 1)  # the last one is stored, and not reported
     assert "Traceback" not in said
+
+
+def test_two_jobs_of_a_machine_take_turns_and_lose_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTOTUNE_LOCKS", str(tmp_path))
+    database = tmp_path / "tuning.db"
+    jobs = [started(database, "--trials", "12", "--seed", str(n)) for n in range(2)]
+    trials, waited = 0, list[bool]()
+    for job, other in zip(jobs, reversed(jobs), strict=True):
+        out, err = job.communicate(timeout=300)
+        assert job.returncode == 0, err
+        last = json.loads(out.splitlines()[-1])
+        assert (last["event"], last["stopped"]) == ("finished", False)
+        trials += last["trials"]
+        waited.append(f"another job measures on this machine (process {other.pid}: " in out)
+    assert any(waited)
+    assert runs(database) == trials >= 12
+    with closing(sqlite3.connect(database)) as opened:
+        assert opened.execute("SELECT state FROM jobs").fetchall() == [("done",)] * 2
+    with Database(database) as tuned:
+        assert tuned.damage() == []

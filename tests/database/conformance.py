@@ -192,6 +192,18 @@ class Conformance:
             assert database.outcomes() == {"ok": 2, "crashed": 2}
             assert database.damage() == []
 
+    def test_what_hung_inside_a_model_has_timed_out(self, where: str) -> None:
+        with Database(where) as database:
+            for name in ("a", "b", "c"):
+                database.record(run(name, 90.0))
+            database.crashed_inside(KEY, {"a": "it hung: profile took longer than 20 s", "b": ""}, "net")
+            crashed = {run.trace_key: run.crashed for run in database.records() if run.crashed}
+            assert crashed == {
+                "a": "timed out inside the model: profile took longer than 20 s",
+                "b": "crashed inside the model",
+            }
+            assert database.outcomes() == {"ok": 1, "crashed": 1, "timeout": 1}
+
     def test_nothing_is_used_where_all_that_worked_alone_crashed_inside_a_model(self, where: str) -> None:
         with Database(where) as database:
             database.record(run("default", None, origin=Origin.DEFAULT))

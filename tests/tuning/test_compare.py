@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ from autotune.compiler import compile_in_detail, divide
 from autotune.compiler.plan import OPTION, rank
 from autotune.compiler.request import CompileRequest
 from autotune.database import Database, Latency, Outcome, Ratio
-from autotune.database.records import SAME_CODE
+from autotune.database.records import SAME_CODE, crash_message
 from autotune.errors import MeasureError
 from autotune.graph.build import GraphBuilder
 from autotune.passes.options import APART, options_of
@@ -48,7 +49,7 @@ from autotune.tuning.paired import (
 from autotune.tuning.sites import Site
 from autotune.tuning.status import Progress
 from autotune.tuning.turns import WORKER, FreshProcesses, Rounds, Turns
-from autotune.tuning.whole_model import Profile, Version
+from autotune.tuning.whole_model import Profile, Version, Watch
 from autotune.workers.process import WorkerProcess
 from tests.tuning.simulated import SimulatedMeasurer
 
@@ -372,6 +373,28 @@ def test_a_version_that_ends_the_process_leaves(image: ModuleImage, monkeypatch:
         assert "worker died" in turns.failures[1]
     assert second is None
     assert cast(Any, first).shape == cast(Any, third).shape == (3, len(image.dispatches))
+
+
+def test_a_version_that_hangs_is_ended_and_leaves(
+    image: ModuleImage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = FreshProcesses.ask
+
+    def hung(self: FreshProcesses, request: Any, limit_s: float) -> Any:
+        if request["do"] == "profile" and request["version"] == 1:
+            (worker,) = self._workers._workers[self._current]
+            assert worker._live is not None
+            worker._live.process.send_signal(signal.SIGSTOP)
+            limit_s = 0.5
+        return ask(self, request, limit_s)
+
+    monkeypatch.setattr(FreshProcesses, "ask", hung)
+    reasons: dict[int, str] = {}
+    with taking_turns(image, image, image) as turns:
+        watch = Watch(failed=reasons.__setitem__)
+        first, second, third = turns.profiles([[]] * 3, Rounds(3), lambda: False, watch)
+    assert (first is None, second, third is None) == (False, None, False)
+    assert crash_message(reasons[1]) == "timed out inside the model: profile took longer than 0.5 s"
 
 
 def test_many_processes_start_together_a_few_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A suite of problems, ours beside peers: what every side-by-side benchmark does."""
+"""The protocol of benchmarks with peers: a suite of problems, ours and the peers' in interleaved turns, as records."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from autotune.bench.own import enter, known_history, tune_up_to
+from autotune.bench.columns import OWN, UNTUNED, best_peer, to_best
+from autotune.bench.experiment import Record, Rows, Say
+from autotune.bench.own import Own, enter, known_history, tune_up_to
 from autotune.bench.problem import Case, Problem, write_graph, write_inputs, write_onnx, write_recipe
-from autotune.bench.result import OWN_NAMES, Result
 from autotune.bench.side_by_side import Competitor, CompetitorResult, Pace, SideBySide, difference
-from autotune.bench.systems import System
+from autotune.bench.systems import System, find_peers
 from autotune.bench.tables import duration, ratio
 from autotune.errors import UsageError
 from autotune.files import scratch_folder
+from autotune.tuning.history import History
 from autotune.tuning.progress import PlainLines
 
-Say = Callable[[str], None]
 _LEAST_TUNE_S = 5.0
 
 
@@ -51,13 +53,35 @@ class BenchmarkPlan:
     peer_tuning: PeerTuning = field(default_factory=PeerTuning)
 
 
-def compare(
-    cases: Iterable[Case], plan: BenchmarkPlan, say: Say, versions: dict[str, str] | None = None
-) -> Iterator[Result]:
-    """Run every case at every number of threads; each result as soon as it is there.
+def plan_of(
+    options: Mapping[str, Any],
+    *,
+    first: Sequence[System] = (),
+    native: bool = False,
+    trials_per_workload: bool = False,
+) -> BenchmarkPlan:
+    """Return the plan of :func:`autotune.bench.options.side_by_side`; the systems ``first`` come before the peers.
 
-    ``versions`` receives the systems' versions by label. Wrong usage is raised; whatever else goes
-    wrong with a case is its result, because hours of other results must not be lost to it.
+    Raises UsageError and MissingExtraError for a peer that is not known or not installed.
+    """
+    minutes = options["minutes"]
+    return BenchmarkPlan(
+        options["threads"],
+        [*first, *find_peers(options["peers"], options["peer_pythons"])],
+        Pace(options["rounds"], options["processes"], options["turn"], native=native),
+        options["database"],
+        options["trials"],
+        trials_per_workload,
+        60 * minutes if minutes else None,
+        PeerTuning(options["peer_trials"], 60 * options["peer_minutes"], options["peer_folder"]),
+    )
+
+
+def compare(cases: Iterable[Case], plan: BenchmarkPlan, say: Say) -> Iterator[list[Record]]:
+    """Run every case at every number of threads; yield a record for each contender as soon as all of a case are there.
+
+    Wrong usage is raised; whatever else goes wrong with a case is in its records, because hours of other results must
+    not be lost to it.
     """
     listed = list(cases)
     left = _Share(plan.tune_s, len(plan.threads) * len(listed))
@@ -70,12 +94,10 @@ def compare(
                 say(f"[{number}/{len(listed)}] {case.family} {case.name}, {threads} threads")
                 folder = scratch / str(number)
                 folder.mkdir()
-                result = _one(case, plan, running, folder, say, left)
+                records = _one(case, plan, running, folder, say, left)
                 shutil.rmtree(folder)  # of large models nothing must stay until the end
-                say(f"    {_short(result)}")
-                if versions is not None:
-                    versions.update(running.versions)
-                yield result
+                say(f"    {_short(Rows(records))}")
+                yield records
 
 
 @dataclass
@@ -99,15 +121,17 @@ class _Share:
 
 def _one(
     case: Case, plan: BenchmarkPlan, running: SideBySide, folder: Path, say: Say, left: _Share
-) -> Result:
+) -> list[Record]:
     threads = running.threads
+    about: dict[str, Any] = {"family": case.family, "case": case.name, "threads": threads}
     try:
         problem = case.build()
     except UsageError:
         raise
     except Exception as error:  # noqa: BLE001 - shown in the table
-        return Result(case, threads, 0, 0, {}, failure=_reason(error))
-    own, failure = None, ""
+        return [_failed(about, error)]
+    about |= {"flops": problem.flops, "bytes": problem.bytes}
+    own, records = None, list[Record]()
     try:
         if plan.trials is not None:
             _tune(problem, plan, threads, say, left)
@@ -115,7 +139,7 @@ def _one(
     except UsageError:
         raise
     except Exception as error:  # noqa: BLE001 - shown in the table
-        failure = _reason(error)
+        records.append(_failed(about, error))
     tunes = any(peer.tunes for peer in plan.peers)
     history = known_history(problem, threads, plan.database) if tunes and own and plan.database else None
     kept = _kept_folder(plan.peer_tuning.folder or folder, case, threads)
@@ -124,9 +148,66 @@ def _one(
         limits = plan.peer_tuning
         say(f"    peers tune up to {limits.trials} trials, {limits.seconds / 60:.0f} minutes at most")
     readings = running.run([*(own.entries if own else ()), *peers])
-    errors = _errors(problem, readings, {peer.name for peer in plan.peers if peer.form == "graph"})
-    bare = {name: replace(reading, outputs=()) for name, reading in readings.items()}
-    return Result(case, threads, problem.flops, problem.bytes, bare, errors, own, failure, history)
+    ours = [r.outputs for name, r in readings.items() if name in OWN and not r.failure]
+    for name, reading in readings.items():
+        record = {**about, "contender": name, **_reading(reading)}
+        if name in OWN:
+            records.append(record | {"kind": "own", **_own(own, name, history)})
+            continue
+        system = next(entry.system for entry in peers if entry.name == name)
+        record |= {"kind": system.kind, "label": system.label, "version": running.versions.get(system.label)}
+        if ours and reading.outputs:
+            adapt = np.asarray if system.form == "graph" else problem.our_output
+            record["error"] = max(difference(mine, reading.outputs, adapt) for mine in ours)
+        if own is not None and reading.tuned is not None and reading.latency is not None:
+            default = readings[UNTUNED].latency
+            untuned_ns = None if default is None else default.min_ns
+            record["as_fast_s"] = _reached(reading.latency.min_ns, own, untuned_ns, history)
+        records.append(record)
+    return records
+
+
+def _failed(about: Mapping[str, Any], error: Exception) -> Record:
+    return {**about, "contender": UNTUNED, "kind": "own", "failure": _reason(error)}
+
+
+def _reading(reading: CompetitorResult) -> dict[str, Any]:
+    """Return what was read of a contender, times in nanoseconds."""
+    latency, tuned = reading.latency, reading.tuned
+    found = {
+        "min_ns": latency and latency.min_ns,
+        "median_ns": latency and latency.median_ns,
+        "spread_ns": latency and latency.spread_ns,
+        "runs": latency.n if latency else 0,
+        "load_s": reading.load_s,
+        "native_ns": reading.native_ns,
+        "kinds_ns": dict(reading.kinds) if reading.kinds else None,
+        "failure": reading.failure or None,
+    }
+    if tuned is not None:
+        found |= {"trials": tuned.trials, "tune_s": tuned.seconds, "best_after_s": tuned.until_best_s}
+        found["tuner_failure"] = tuned.failure or None
+    return found
+
+
+def _own(own: Own | None, name: str, history: History | None) -> dict[str, Any]:
+    """Return what is known of our entry beside its readings; the history of tuning is that of the default's row."""
+    if own is None:
+        return {}
+    found: dict[str, Any] = {"compile_s": own.compile_s, "hits": own.hits, "dispatches": own.dispatches}
+    if name != UNTUNED and own.gain is not None:
+        found |= {"default_to_tuned": own.gain.ratio.median, "gain": own.gain.to_json()}
+    if name == UNTUNED and history is not None:
+        found |= {"trials": history.trials, "tune_s": history.seconds, "steps": asdict(history)["steps"]}
+    return found
+
+
+def _reached(best: float, own: Own, default: float | None, history: History | None) -> float | None:
+    """Return the seconds until we were as fast as the peer's best is in this run; None if we never were."""
+    if default is not None and default <= best:
+        return own.compile_s
+    found = history.reached(best) if history else None
+    return None if found is None else own.compile_s + found
 
 
 def _kept_folder(folder: Path, case: Case, threads: int) -> Path:
@@ -194,26 +275,10 @@ def peer_entries(
     return entries
 
 
-def _errors(
-    problem: Problem, readings: Mapping[str, CompetitorResult], alike: Container[str]
-) -> dict[str, float]:
-    """Our largest difference to each peer that gave outputs, over our entries; those ``alike`` have our layout."""
-    ours = [r.outputs for name, r in readings.items() if name in OWN_NAMES and not r.failure]
-    return {
-        name: max(
-            difference(mine, reading.outputs, np.asarray if name in alike else problem.our_output)
-            for mine in ours
-        )
-        for name, reading in readings.items()
-        if ours and name not in OWN_NAMES and reading.outputs
-    }
+def _short(rows: Rows) -> str:
+    parts = [f"{row['contender']} {duration(row.get('min_ns'))}" for row in rows]
+    parts += [f"÷ best peer {ratio(to_best(rows))}"] if best_peer(rows) is not None else []
+    return ", ".join([*parts, *[f"FAILED: {text}" for text in rows.all("failure")]])
 
 
-def _short(result: Result) -> str:
-    parts = [f"{name} {duration(result.min_ns(name))}" for name in result.readings]
-    parts += [f"÷ best peer {ratio(result.ratio())}"] if result.ratio() is not None else []
-    failures = [result.failure, *(r.failure for r in result.readings.values())]
-    return ", ".join([*parts, *[f"FAILED: {text}" for text in failures if text]])
-
-
-__all__ = ["BenchmarkPlan", "PeerTuning", "compare", "peer_entries"]
+__all__ = ["BenchmarkPlan", "PeerTuning", "compare", "peer_entries", "plan_of"]

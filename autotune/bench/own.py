@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autotune.bench.columns import TUNED, UNTUNED
 from autotune.bench.problem import Problem, write_inputs
 from autotune.bench.side_by_side import Competitor
 from autotune.bench.systems import OURS
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from autotune.tuning.report import Report
     from autotune.tuning.status import Progress
 
-UNTUNED_NAME, TUNED_NAME = "default", "tuned"
 _NOTHING_TO_SEARCH = Budget(per_workload=1)
 """All that is left is to compare what a job that was killed has found, and its default is among that."""
 
@@ -58,7 +58,7 @@ def enter(problem: Problem, folder: Path, threads: int, database: str | None) ->
     compile_s = time.perf_counter() - begin
     path = folder / "default.atm"
     artifact.save(plain.image, path)
-    entries = [Competitor(UNTUNED_NAME, OURS, str(path), inputs)]
+    entries = [Competitor(UNTUNED, OURS, str(path), inputs)]
     hits, gain = 0, None
     if database is not None:
         done = compile_in_detail(
@@ -68,7 +68,7 @@ def enter(problem: Problem, folder: Path, threads: int, database: str | None) ->
         if not done.image.same_code(plain.image):
             tuned = folder / "tuned.atm"
             artifact.save(done.image, tuned)
-            entries.append(Competitor(TUNED_NAME, OURS, str(tuned), inputs))
+            entries.append(Competitor(TUNED, OURS, str(tuned), inputs))
             gain = gain_of(plain.image, done.image, 0, lambda: False)
     return Own(tuple(entries), compile_s, hits, len(plain.image.dispatches), gain)
 
@@ -118,4 +118,4 @@ def known_history(problem: Problem, threads: int, database: str) -> History:
         return history(store, *work_of(parts, target, Preference(TOLERANCE)))
 
 
-__all__ = ["TUNED_NAME", "UNTUNED_NAME", "Own", "enter", "known_history", "runs_known", "tune_up_to"]
+__all__ = ["Own", "enter", "known_history", "runs_known", "tune_up_to"]

@@ -1,16 +1,18 @@
-"""Competitors take turns at one problem, each in a process of its own; what was read of each."""
+"""Competitors in interleaved turns at one problem, each in a process of its own; what was read of each."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from autotune.bench.interleaved import interleaved
 from autotune.bench.systems import System
 from autotune.database.records import Latency
 from autotune.errors import MeasureError
@@ -114,14 +116,14 @@ class SideBySide:
         able = [entry for entry in entries if not readings[entry.name].failure]
         times: dict[str, list[int]] = {entry.name: [] for entry in able}
         native: dict[str, float] = {}
+        turns = {entry.name: partial(self._turn, entry) for entry in able}
         each = -(-self.pace.rounds // self.pace.processes)
-        for round_number in range(self.pace.rounds):
-            if round_number and round_number % each == 0:
+        for begin in range(0, self.pace.rounds, each):
+            if begin:
                 self._load_anew(able)
-            first = round_number % max(1, len(able))
-            for entry in [*able[first:], *able[:first]]:
-                times[entry.name] += self._turn(entry)
-            if self.pace.native and round_number % each == 0:
+            for _, name, ns in interleaved(turns, min(each, self.pace.rounds - begin), begin):
+                times[name] += ns
+            if self.pace.native:
                 self._native(able, native)
         for entry in able:
             taken, before = times[entry.name], readings[entry.name]
@@ -138,12 +140,15 @@ class SideBySide:
 
     def _native(self, entries: Sequence[Competitor], found: dict[str, float]) -> None:
         """Keep the fastest of a few turns of each."""
-        for _ in range(_NATIVE_ROUNDS):
-            for entry in entries:
-                time.sleep(self.pace.rest_s)
-                ns = self._ask(entry, {"do": "native", "seconds": self.pace.turn_s}).get("ns")
-                if ns is not None:
-                    found[entry.name] = min(found.get(entry.name, ns), ns)
+
+        def turn(entry: Competitor) -> float | None:
+            time.sleep(self.pace.rest_s)
+            return self._ask(entry, {"do": "native", "seconds": self.pace.turn_s}).get("ns")
+
+        turns = {entry.name: partial(turn, entry) for entry in entries}
+        for _, name, ns in interleaved(turns, _NATIVE_ROUNDS):
+            if ns is not None:
+                found[name] = min(found.get(name, ns), ns)
 
     def _prepare(self, entry: Competitor) -> CompetitorResult:
         tuned = self._tune(entry) if entry.system.tunes else None

@@ -33,6 +33,8 @@ class System:
     command: tuple[str, ...]
     threads_variable: str = ""
     tunes: bool = False
+    kind: str = "peer"
+    """A ``floor`` is no peer: a bound that nobody goes below."""
 
     def environment(self, threads: int) -> dict[str, str]:
         """What its worker's environment must say."""
@@ -79,7 +81,7 @@ PEERS: Mapping[str, _Peer] = {
 
 OURS = System("autotune", "autotune", "atm", (*_OWN, "autotune"))
 OPENBLAS = System("numpy", "OpenBLAS (NumPy)", "bytes", (*_OWN, "numpy"), "OPENBLAS_NUM_THREADS")
-COPY = System("copy", "copy", "bytes", (*_OWN, "copy"))
+COPY = System("copy", "copy", "bytes", (*_OWN, "copy"), kind="floor")
 
 
 def find_peers(names: Sequence[str], pythons: Sequence[str | Path] = ()) -> list[System]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -144,6 +144,15 @@ def ratio(value: float | None, digits: int = 2) -> str:
     return NOTHING if value is None else f"{value:.{digits}f}"
 
 
+def plain(value: object) -> str:
+    """Return a name or a count as it is, and a dash for None.
+
+    >>> plain("a"), plain(3), plain(None)
+    ('a', '3', '–')
+    """
+    return NOTHING if value is None else str(value)
+
+
 def scientific(value: float | None) -> str:
     """A small number such as an error.
 
@@ -151,6 +160,24 @@ def scientific(value: float | None) -> str:
     '1.3e-06'
     """
     return NOTHING if value is None else f"{value:.1e}"
+
+
+def percent(digits: int = 0, unit: str = " %") -> Callable[[float | None], str]:
+    """Return what shows a share in percent.
+
+    >>> percent(1)(0.123), percent()(None)
+    ('12.3 %', '–')
+    """
+    return lambda share: NOTHING if share is None else f"{100 * share:.{digits}f}{unit}"
+
+
+def number(digits: int = 0, unit: str = "", scale: float = 1.0) -> Callable[[float | None], str]:
+    """Return what shows a number, in units of ``scale``.
+
+    >>> number(1, " MB", 1e6)(2.5e6), number()(None)
+    ('2.5 MB', '–')
+    """
+    return lambda value: NOTHING if value is None else f"{value / scale:.{digits}f}{unit}"
 
 
 def duration(nanoseconds: float | None) -> str:
@@ -179,4 +206,16 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 
-__all__ = ["NOTHING", "Document", "Table", "duration", "geometric_mean", "ratio", "scientific"]
+__all__ = [
+    "NOTHING",
+    "Document",
+    "Table",
+    "duration",
+    "geometric_mean",
+    "number",
+    "percent",
+    "plain",
+    "quotient",
+    "ratio",
+    "scientific",
+]

@@ -1,40 +1,40 @@
-"""``autotune bench``: each benchmark is a module ``autotune.cli.bench_NAME`` with a ``command``."""
+"""``autotune bench``: a command for each experiment that is declared."""
 
 from __future__ import annotations
 
 import importlib
-import pkgutil
+from collections.abc import Mapping
 
 import click
 
-import autotune.cli
+from autotune.bench.experiments import EXPERIMENTS
+from autotune.cli.experiment import command_of
 from autotune.cli.groups import SuggestingGroup
-
-_PREFIX = "bench_"
 
 
 class BenchGroup(SuggestingGroup):
-    """Finds the benchmarks by their module names."""
+    """Makes commands of experiments, by the names of their modules, when they are asked for."""
+
+    def __init__(self, *, experiments: Mapping[str, str], called: str, **rest: object) -> None:
+        super().__init__(**rest)  # type: ignore[arg-type]
+        self._experiments = experiments
+        self._called = called
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """Return names of all benchmarks."""
-        modules = (module.name for module in pkgutil.iter_modules(autotune.cli.__path__))
-        found = (name.removeprefix(_PREFIX) for name in modules if name.startswith(_PREFIX))
-        return sorted(name.replace("_", "-") for name in found)
+        """Return the names of all experiments."""
+        return list(self._experiments)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Import a benchmark."""
-        if name not in self.list_commands(context):
+        """Import an experiment and return its command."""
+        if name not in self._experiments:
             return None
-        found: click.Command = importlib.import_module(_module(name)).command
-        return found
+        experiment = importlib.import_module(self._experiments[name]).EXPERIMENT
+        return command_of(experiment, name, f"{self._called} {name}")
 
 
-def _module(name: str) -> str:
-    return f"autotune.cli.{_PREFIX}{name.replace('-', '_')}"
-
-
-@click.group(cls=BenchGroup, epilog="Example: autotune bench models")
+@click.group(
+    cls=BenchGroup, experiments=EXPERIMENTS, called="autotune bench", epilog="Example: autotune bench models"
+)
 def command() -> None:
     """Benchmarks; they print tables, and compare with other systems side by side."""
 

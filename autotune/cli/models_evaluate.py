@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from autotune.cli import options_bench as shared
+from autotune.bench import options
+from autotune.cli.experiment import Output, say, with_output
 from autotune.cli.options import runs_options
 from autotune.errors import UsageError
 
@@ -22,7 +23,9 @@ ABOUT = (
 
 
 @click.command(
-    "evaluate", epilog="Example: autotune models evaluate --recordings results/replay --html page.html"
+    "evaluate",
+    params=[options.number("--rounds", 60, "Trees of each.")],
+    epilog="Example: autotune models evaluate --recordings results/replay --html page.html",
 )
 @runs_options
 @click.option(
@@ -40,13 +43,12 @@ ABOUT = (
     callback=lambda _context, _option, text: list(dict.fromkeys(part.strip() for part in text.split(","))),
     help="What is judged, also pairs, regression, fastest; the last one by family, model and target too.",
 )
-@shared.number_option("--rounds", 60, "Trees of each.")
 @click.option(
     "--html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.html", help="A page of plots."
 )
-@shared.with_output
+@with_output
 def command(
-    output: shared.Output,
+    output: Output,
     databases: Sequence[str],
     recordings: Sequence[Path],
     by: str,
@@ -59,12 +61,12 @@ def command(
     from autotune.database.opening import default_database
     from cost_models.contenders import NAMES
 
-    shared.check_known(rankings, NAMES, "ranking")
+    options.check_known(rankings, NAMES, "ranking")
     wanted = list(databases) if databases or recordings else [str(default_database())]
     data = evaluation.read(wanted, recordings, by == "inside")
     if len(set(data.workloads)) < 2:
         raise UsageError("nothing to judge: fewer than two workloads have runs; tune some more")
-    found = evaluation.evaluate(data, rankings, say=shared.say, rounds=rounds)
+    found = evaluation.evaluate(data, rankings, say=say, rounds=rounds)
     tables = [one.table() for one in found] + found[0].tables_of(rankings[-1])
     numbers = [one.to_json() for one in found]
     document = output.document("Cost models on what they have not seen", ABOUT, tables, numbers)

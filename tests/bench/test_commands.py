@@ -45,8 +45,8 @@ def test_models(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     page = tmp_path / "models.md"
     found = measured(capsys, "models", "tiny_cnn", "--peers", "none", "-o", page, *QUICK)
     (row,) = found["data"]
-    assert row["readings"].keys() == {"default"}
-    assert row["readings"]["default"]["min_ns"] > 0
+    assert row["contender"] == "default"
+    assert row["min_ns"] > 0
     text = page.read_text(encoding="utf-8")
     assert "| tiny_cnn |" in text
     assert "Where our time goes, 1 thread" in text
@@ -57,31 +57,32 @@ def test_products_beside_openblas(capsys: pytest.CaptureFixture[str]) -> None:
     found = measured(capsys, "gemm", 7, "--peer-python", sys.executable, *QUICK)
     assert "--peer-python PYTHON" in found["command"]
     assert sys.executable not in found["command"]
-    (row,) = found["data"]
-    assert row["family"] == "odd"
-    assert row["relative_errors"]["numpy"] < 1e-5
-    assert row["readings"]["default"]["native_ns"] > 0
+    ours, theirs = found["data"]
+    assert (ours["family"], ours["contender"], theirs["contender"]) == ("odd", "default", "numpy")
+    assert theirs["error"] < 1e-5
+    assert ours["native_ns"] > 0
 
 
 def test_memory_beside_copying(capsys: pytest.CaptureFixture[str]) -> None:
     found = measured(capsys, "memory", "gather", "--megabytes", 0.05, *QUICK)
-    (row,) = found["data"]
-    assert row["readings"].keys() == {"default", "copy"}
-    assert row["ratio_to_best_peer"] is None
+    assert [(row["contender"], row["kind"]) for row in found["data"]] == [
+        ("default", "own"),
+        ("copy", "floor"),
+    ]
 
 
 def test_operators(capsys: pytest.CaptureFixture[str]) -> None:
     found = measured(capsys, "operators", "SFM", "NRM:1,5,7", "--smallest", "--peers", "none", *QUICK)
     row, other = found["data"]
-    assert (row["family"], row["name"], row["tuned_dispatches"]) == ("SFM", "(256,256)", [0, 1])
-    assert (other["family"], other["name"]) == ("NRM", "(1,5,7)")
+    assert (row["family"], row["case"], row["hits"], row["dispatches"]) == ("SFM", "(256,256)", 0, 1)
+    assert (other["family"], other["case"]) == ("NRM", "(1,5,7)")
     assert found["notes"][0] == "SFM: softmax over axis 1 (M,N)"
 
 
 def test_quantised_operators_beside_float32(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     page = tmp_path / "int8.md"
     found = measured(capsys, "int8", "7² 512", "--peers", "none", "-o", page, *QUICK)
-    assert [row["family"] for row in found["data"]] == ["int8", "float32"]
+    assert [row["family"] for row in found["data"]] == ["float32", "int8"]
     (line,) = [line for line in page.read_text(encoding="utf-8").splitlines() if "7² 512→512" in line]
     assert "–" not in line
 
@@ -90,7 +91,7 @@ def test_quantised_models_beside_float32(capsys: pytest.CaptureFixture[str], tmp
     pytest.importorskip("sklearn", reason="digits come with scikit-learn")
     page = tmp_path / "int8.md"
     arguments = ("int8", "digits", "--peers", "none", "--processes", 1, "-o", page, *QUICK)
-    accuracy, quantised, plain = measured(capsys, *arguments)["data"]
+    accuracy, plain, quantised = measured(capsys, *arguments)["data"]
     assert (accuracy["model"], accuracy["runtime"]) == ("digits", "autotune")
     assert accuracy["right_before"] > 0.95
     assert accuracy["right"] > accuracy["right_before"] - 0.01
@@ -108,9 +109,10 @@ def test_operators_tuned_and_not(capsys: pytest.CaptureFixture[str], tmp_path: P
     database.parent.mkdir()
     arguments = ("operators", "SFM", "--smallest", "--peers", "none", "--db", database, "--trials", 2)
     found = measured(capsys, *arguments, *QUICK)
-    (row,) = found["data"]
-    assert row["readings"].keys() == {"default", "tuned"}
-    assert row["tuned_dispatches"] == [1, 1]
+    assert [(row["contender"], row["hits"], row["dispatches"]) for row in found["data"]] == [
+        ("default", 1, 1),
+        ("tuned", 1, 1),
+    ]
     assert "--db ops.db" in found["command"]
     assert "secret" not in found["command"]
 

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from autotune.bench import report, report_tuning, systems, worker
-from autotune.bench.compare import BenchmarkPlan, PeerTuning, compare
+from autotune.bench import systems, worker
+from autotune.bench.columns import race, side_by_side
+from autotune.bench.compare import BenchmarkPlan, PeerTuning, _reached, compare
+from autotune.bench.experiment import Record, Rows, frame_of
 from autotune.bench.own import Own, known_history, tune_up_to
-from autotune.bench.problem import Case, Problem, write_graph
-from autotune.bench.result import Result
-from autotune.bench.side_by_side import CompetitorResult, Pace, Tuned
+from autotune.bench.problem import Case, write_graph
+from autotune.bench.side_by_side import Pace
 from autotune.bench.suites import operators
 from autotune.bench.suites.convolutions import Convolution, convolution
 from autotune.bench.suites.dense import matmul
 from autotune.cli import main as cli
-from autotune.database.records import JobRow, Key, Latency, Outcome, Run
+from autotune.database.records import JobRow, Key, Outcome, Run
 from autotune.graph import evaluate
 from autotune.graph.text import parse_graph
 from autotune.tuning.history import History, Improvement, _timed
@@ -52,8 +53,7 @@ class Stub:
     def outputs(self):
         return [self._out]
 
-worker.SYSTEMS = {{"stub": Stub}}
-worker.main()
+worker.main({{"stub": Stub}})
 """
 SMALL = {
     "C1D": (1, 12, 4, 8, 3, 2, 1),
@@ -78,38 +78,41 @@ def stub(dies_after: int = -1) -> systems.System:
     return systems.System("metaschedule", "Stub", "graph", (sys.executable, "-c", text, "stub"), tunes=True)
 
 
-def compared(peer: systems.System, folder: Path, trials: int) -> Result:
+def compared(peer: systems.System, folder: Path, trials: int) -> Rows:
     plan = BenchmarkPlan(
         (1,),
         (peer,),
         Pace(rounds=1, turn_s=0.001, rest_s=0.0),
         peer_tuning=PeerTuning(trials, 60.0, folder),
     )
-    (result,) = compare([Case("GMM", "(3,4,5)", lambda: matmul((3, 4, 5), 0))], plan, lambda _: None)
-    return result
+    (records,) = compare([Case("GMM", "(3,4,5)", lambda: matmul((3, 4, 5), 0))], plan, lambda _: None)
+    return Rows(records)
+
+
+def tuned(rows: Rows) -> tuple[int, float, float]:
+    theirs = rows.where(contender="metaschedule")
+    return theirs.get("trials"), theirs.get("tune_s"), theirs.get("best_after_s")
 
 
 def test_a_peer_is_tuned_before_it_takes_part_and_keeps_what_it_found(tmp_path: Path) -> None:
-    result = compared(stub(), tmp_path, trials=3)
-    reading = result.readings["metaschedule"]
-    assert reading.tuned == Tuned(3, 2.0, 1.5)
-    assert reading.latency is not None
-    assert result.errors["metaschedule"] < 1e-6
+    rows = compared(stub(), tmp_path, trials=3)
+    theirs = rows.where(contender="metaschedule")
+    assert tuned(rows) == (3, 2.0, 1.5)
+    assert theirs.get("min_ns") is not None
+    assert theirs.get("error") < 1e-6
     assert [path.name for path in tmp_path.iterdir()] == ["GMM-3-4-5-1-threads"]
     again = compared(stub(dies_after=0), tmp_path, trials=3)
-    assert again.readings["metaschedule"].tuned == Tuned(3, 2.0, 1.5), "nothing is tuned twice"
-    assert json.loads(json.dumps(again.to_json()))["readings"]["metaschedule"]["tuning"]["trials"] == 3
+    assert tuned(again) == (3, 2.0, 1.5), "nothing is tuned twice"
 
 
 def test_a_tuner_that_dies_counts_with_what_it_had_found(tmp_path: Path) -> None:
-    result = compared(stub(dies_after=1), tmp_path, trials=3)
-    tuned = result.readings["metaschedule"].tuned
-    assert tuned is not None
-    assert tuned.trials == 2
-    assert "exit code 7" in tuned.failure
-    assert result.readings["metaschedule"].latency is not None
-    notes = report.side_by_side("T", [result], {"metaschedule": "Stub"}).notes
-    assert notes[-1].startswith("(3,4,5), metaschedule's tuner: ")
+    rows = compared(stub(dies_after=1), tmp_path, trials=3)
+    theirs = rows.where(contender="metaschedule")
+    assert theirs.get("trials") == 2
+    assert "exit code 7" in theirs.get("tuner_failure")
+    assert theirs.get("min_ns") is not None
+    (table,) = side_by_side("T", "case").tables(frame_of(rows))
+    assert table.notes[-1].startswith("(3,4,5), metaschedule's tuner: ")
 
 
 def test_a_graph_is_written_in_our_layout_with_the_folder_of_its_tuner(tmp_path: Path) -> None:
@@ -133,28 +136,31 @@ def test_progress_is_read_from_the_batches_that_ended(tmp_path: Path) -> None:
     assert progress(tmp_path) == {"trials": 256, "seconds": 44.0, "until_best_s": 21.0}
 
 
-def raced(default_ns: float, history: History | None) -> Result:
+def raced(default_ns: float, found: History | None) -> Sequence[Record]:
+    about = {"family": "GMM", "case": f"({default_ns:g},{len(found.steps) if found else 0})", "threads": 2}
     times = {"default": default_ns, "tuned": 800.0, "metaschedule": 1000.0}
-    readings = {name: CompetitorResult(Latency(5, ns, ns, 0.0)) for name, ns in times.items()}
-    readings["metaschedule"] = replace(readings["metaschedule"], tuned=Tuned(64, 160.0, 160.0))
-
-    def build() -> Problem:
-        raise AssertionError("tables build no problem")
-
+    records: list[dict[str, Any]] = [
+        {**about, "contender": name, "kind": "own", "min_ns": ns, "median_ns": ns}
+        for name, ns in times.items()
+    ]
     own = Own((), 0.5, 1, 1)
-    return Result(Case("GMM", "(1)", build), 2, 1, 1, readings, {}, own, history=history)
+    records[0] |= {"trials": found.trials, "tune_s": found.seconds} if found else {}
+    records[2] |= {"kind": "peer", "trials": 64, "tune_s": 160.0, "best_after_s": 160.0}
+    records[2]["as_fast_s"] = _reached(1000.0, own, default_ns, found)
+    return records
 
 
 def test_the_race_says_when_we_were_as_fast() -> None:
     history = History(64, 8.0, (Improvement(0.25, 1500.0), Improvement(1.5, 900.0), Improvement(6.0, 700.0)))
-    rows = [
-        raced(1500.0, history),
-        raced(950.0, None),
-        raced(1500.0, History(4, 1.0, (Improvement(0.25, 1500.0),))),
+    records = [
+        *raced(1500.0, history),
+        *raced(950.0, None),
+        *raced(1500.0, History(4, 1.0, (Improvement(0.25, 1500.0),))),
     ]
-    table = report_tuning.race("T", rows, "metaschedule", "MetaSchedule")
+    (table,) = race("T", "metaschedule", "MetaSchedule").tables(frame_of(records))
     assert table.rows[0] == (
-        "GMM (1)", "64", "8.0 s", "8.00", "64", "160.0 s", "0.40", "20.00", "1.50", "0.80", "160.0 s", "2.0 s", "0.013"
+        "GMM (1500,3)", "64", "8.0 s", "8.00", "64", "160.0 s", "0.40", "20.00", "1.50", "0.80", "160.0 s", "2.0 s",
+        "0.013",
     )  # fmt: skip
     assert table.rows[1][-2:] == ("0.5 s", "0.003"), "the default is as fast: the time of compiling it"
     assert table.rows[2][-2:] == ("–", "–"), "never as fast"

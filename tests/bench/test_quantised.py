@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import autotune
+from autotune.bench.experiment import frame_of
+from autotune.bench.experiments import int8
 from autotune.bench.quantised import accuracy, cases, sources
 from autotune.bench.quantised.quantisers import OnnxRuntime
 from autotune.bench.quantised.sources import Source
@@ -47,20 +49,18 @@ def test_what_is_said_of_outputs() -> None:
     found = np.float32([[[4, 1, 0]], [[4, 0, 0.1]], [[1, 2, 0]]])
     source = Source("net", None, wanted, wanted, np.array([0, 0, 1]))  # type: ignore[arg-type]
     said = accuracy.compared(source, "one", "autotune", wanted, found)
-    assert said.error == pytest.approx(np.sqrt((1 + 0.01 + 4) / (17 + 25 + 13)), rel=1e-5)
-    assert (said.first, said.varying) == (pytest.approx(2 / 3), pytest.approx(2 / 3))
-    assert (said.right, said.right_before) == (1, pytest.approx(2 / 3))
-    assert (
-        "| net | one | autotune | 0.3018 | 66.7 % | 66.7 % | 100.0 % (66.7 %) |"
-        in accuracy.table([said]).markdown()
-    )
+    assert said["error"] == pytest.approx(np.sqrt((1 + 0.01 + 4) / (17 + 25 + 13)), rel=1e-5)
+    assert (said["first"], said["varying"]) == (pytest.approx(2 / 3), pytest.approx(2 / 3))
+    assert (said["right"], said["right_before"]) == (1, pytest.approx(2 / 3))
+    (table, *_) = int8.EXPERIMENT.tables(frame_of([{"family": int8.ACCURACY, **said}]))
+    assert table.rows == (("net", "one", "autotune", "0.3018", "66.7 %", "66.7 %", "100.0 % (66.7 %)"),)
 
 
 def test_channels_of_one_pixel_are_classes() -> None:
     wanted = np.zeros((2, 1, 5, 1, 1), np.float32)
     wanted[:, :, 3] = 1
     found = np.roll(wanted, 1, axis=2)
-    assert accuracy.compared(Source("net", None, wanted, wanted), "", "", wanted, found).first == 0  # type: ignore[arg-type]
+    assert accuracy.compared(Source("net", None, wanted, wanted), "", "", wanted, found)["first"] == 0  # type: ignore[arg-type]
 
 
 def test_a_quantiser_that_fails_says_why(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ import psutil
 import pytest
 
 from autotune.bench import systems
+from autotune.bench.columns import to_best
 from autotune.bench.compare import BenchmarkPlan, _Share, compare, peer_entries
+from autotune.bench.experiment import Rows
 from autotune.bench.own import enter, runs_known, tune_up_to
 from autotune.bench.problem import Case, Problem, write_recipe
 from autotune.bench.side_by_side import Competitor, Pace, SideBySide, difference
@@ -45,24 +47,24 @@ def test_ours_and_numpy_take_turns_and_agree(problem: Problem) -> None:
     case = Case("square", "matmul", lambda: problem)
     said: list[str] = []
     plan = BenchmarkPlan((1,), (systems.OPENBLAS, systems.COPY), PACE)
-    versions: dict[str, str] = {}
-    (result,) = compare([case], plan, said.append, versions)
-    assert not result.failure
-    assert {name: reading.failure for name, reading in result.readings.items()} == {
-        "default": "",
-        "numpy": "",
-        "copy": "",
-    }
-    assert result.errors.keys() == {"numpy"}
-    assert result.errors["numpy"] < 1e-6
-    assert result.min_ns("default") <= result.median_ns("default")  # type: ignore[operator]
-    assert result.ratio() == result.min_ns("default") / result.min_ns("numpy")  # type: ignore[operator]
-    assert result.readings["default"].kinds.keys() == {"contraction"}  # type: ignore[union-attr]
-    assert result.native_ratio("numpy") is None, "it was not asked for"
-    assert result.best_peer_ns() == result.min_ns("numpy"), "a floor is no peer"
-    assert versions["OpenBLAS (NumPy)"] == np.__version__
+    (records,) = compare([case], plan, said.append)
+    rows = Rows(records)
+    assert [(row["contender"], row["kind"]) for row in rows] == [
+        ("default", "own"),
+        ("numpy", "peer"),
+        ("copy", "floor"),
+    ]
+    assert rows.all("failure") == []
+    ours, theirs = rows.where(contender="default"), rows.where(contender="numpy")
+    assert [row.get("error") is not None for row in rows] == [False, True, False]
+    assert theirs.get("error") < 1e-6
+    assert ours.get("min_ns") <= ours.get("median_ns")
+    assert to_best(rows) == ours.get("min_ns") / theirs.get("min_ns"), "a floor is no peer"
+    assert ours.get("kinds_ns").keys() == {"contraction"}
+    assert rows.all("native_ns") == [], "it was not asked for"
+    assert (theirs.get("label"), theirs.get("version")) == ("OpenBLAS (NumPy)", np.__version__)
     assert "matmul, 1 threads" in said[0]
-    assert json.loads(json.dumps(result.to_json()))["readings"]["copy"]["min_ns"] > 0
+    assert json.loads(json.dumps(records))[2]["min_ns"] > 0
 
 
 @pytest.mark.parametrize(
@@ -133,12 +135,12 @@ def test_a_case_that_cannot_be_built_or_compiled_is_a_row(monkeypatch: pytest.Mo
         raise UsageError("no such file")
 
     plan = BenchmarkPlan((1,), pace=Pace(rounds=1, turn_s=0.0, rest_s=0.0))
-    (result,) = compare([Case("family", "broken", broken)], plan, print)
-    assert result.failure == "RuntimeError: no such operator"
+    ((row,),) = compare([Case("family", "broken", broken)], plan, print)
+    assert row["failure"] == "RuntimeError: no such operator"
     monkeypatch.setattr("autotune.bench.compare.enter", lambda *_: broken())
-    (result,) = compare([Case("family", "matmul", lambda: matmul((2, 3, 4), 0))], plan, print)
-    assert result.failure == "RuntimeError: no such operator"
-    assert result.flops == 48
+    ((row,),) = compare([Case("family", "matmul", lambda: matmul((2, 3, 4), 0))], plan, print)
+    assert row["failure"] == "RuntimeError: no such operator"
+    assert row["flops"] == 48
     monkeypatch.setattr("autotune.bench.compare.enter", refused)
     with pytest.raises(UsageError, match="no such file"):
         list(compare([Case("family", "matmul", lambda: matmul((2, 3, 4), 0))], plan, print))
@@ -255,14 +257,11 @@ def test_another_version_takes_part_from_an_environment_of_its_own(tmp_path: Pat
     python.chmod(0o755)
     peers = systems.find_peers(["earlier"], [str(python)])
     problem = convolution(Convolution((5, 6), 3, 4, 3, pad=1), 0)
-    (result,) = compare(
+    (records,) = compare(
         [Case("C2D", "small", lambda: problem)], BenchmarkPlan((1,), peers, PACE), lambda _: None
     )
-    assert {name: reading.failure for name, reading in result.readings.items()} == {
-        "default": "",
-        "earlier": "",
-    }
-    assert result.errors == {"earlier": 0.0}, "the same compiler here"
+    assert [(row["contender"], row["failure"]) for row in records] == [("default", None), ("earlier", None)]
+    assert records[1]["error"] == 0.0, "the same compiler here"
 
 
 def test_peers_are_found_where_they_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.testing import CliRunner
 
-from autotune.cli.options_bench import command_line
+from autotune.cli.experiment import command_line
 
 
 def names(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autotune.bench.experiment import Record
 from autotune.bench.problem import Case, Problem
 from autotune.bench.quantised import digits
-from autotune.bench.quantised.accuracy import Accuracy, accuracies
+from autotune.bench.quantised.accuracy import accuracies
 from autotune.bench.quantised.quantisers import OURS, THEIRS, OnnxRuntime, quantised
 from autotune.bench.quantised.sources import MODELS, Source, zoo_source
 from autotune.bench.systems import System
@@ -28,7 +29,7 @@ NAMES = (digits.NAME, *MODELS)
 class Prepared:
     """What was found before the turns, and the cases of these."""
 
-    accuracies: list[Accuracy] = field(default_factory=list)
+    accuracies: list[Record] = field(default_factory=list)
     cases: list[Case] = field(default_factory=list)
 
 
@@ -49,8 +50,8 @@ def prepare(names: Sequence[str], peer: System | None, threads: int, say: Callab
             runtime = None if peer is None else OnnxRuntime(peer, Path(folder))
             models = quantised(source, runtime, threads)
             found.accuracies += accuracies(source, models, runtime, threads)
-        found.cases += [_case(INTEGER, label(source.name, who), source, m) for who, m in models.items()]
         found.cases.append(_case(FLOAT, source.name, source, source.model))
+        found.cases += [_case(INTEGER, label(source.name, who), source, m) for who, m in models.items()]
     return found
 
 

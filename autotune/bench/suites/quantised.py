@@ -45,12 +45,12 @@ IMAGES = (
 
 
 def cases() -> Iterator[Case]:
-    """Every problem, quantised and then in float32."""
+    """Yield every problem, in float32 and then quantised."""
     for size in SIZES:
-        for family in (INTEGER, FLOAT):
+        for family in (FLOAT, INTEGER):
             yield Case(family, f"matmul {size}", partial(matmul, size, family))
     for image in IMAGES:
-        for family in (INTEGER, FLOAT):
+        for family in (FLOAT, INTEGER):
             yield Case(family, str(image), partial(convolution, image, family))
 
 

@@ -1,0 +1,16 @@
+"""The experiments that users run on machines of their own, with peers in the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+EXPERIMENTS: Mapping[str, str] = {
+    "models": "autotune.bench.experiments.models",
+    "operators": "autotune.bench.experiments.operators",
+    "gemm": "autotune.bench.experiments.gemm",
+    "int8": "autotune.bench.experiments.int8",
+    "memory": "autotune.bench.experiments.memory",
+}
+"""The module of each, which has it as ``EXPERIMENT``."""
+
+__all__ = ["EXPERIMENTS"]

@@ -6,15 +6,17 @@ A package offers them by an entry point of group ``autotune.operators`` that nam
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from autotune.errors import GraphError
+from autotune import library
+from autotune.errors import GraphError, UsageError
 from autotune.graph.ir import Array, Attr, Attrs, TensorType
-from autotune.graph.ops import Attribute, OpDef, define_custom
-from autotune.graph.ops.definition import Compute, InferRule, Kind, Reference, Types
+from autotune.graph.ops import Attribute, OpDef, define_custom, get
+from autotune.graph.ops.definition import Arrays, Compute, InferRule, Kind, Reference, Types
+from autotune.graph.ops.library_kernel import by_registered_kernel, numbers_of, operator_of
 
 
 def define(
@@ -24,7 +26,7 @@ def define(
     inputs: int | tuple[int, int] = 1,
     infer: InferRule | None = None,
     reference: Reference,
-    compute: Compute,
+    compute: Compute | None = None,
     attributes: Mapping[str, Attribute] | None = None,
     **facts: Any,
 ) -> OpDef:
@@ -39,23 +41,30 @@ def define(
       It raises GraphError for operands that do not fit.
     - ``reference(arrays, attrs)`` gives the results by NumPy, in those dtypes. It is what every candidate is checked
       against, and folds constants.
-    - ``compute(tensors, attrs, names)`` gives the results as tensor expressions; that of a result has its name.
+    - ``compute(tensors, attrs, names)`` gives the results as tensor expressions; that of a result has its name. Without
+      it the operator is computed by the first library kernel that is registered for it and can, and its kind must be
+      "sequential".
 
     An operand that is absent is None. ``attributes`` are those that a node may have; ``facts`` are further fields of
     :class:`~autotune.graph.ops.definition.OpDef`. Schedules are stored under the operator's name: give it another one
-    where its meaning changes. Raises UsageError for a name without a domain.
+    where its meaning changes. Raises UsageError for a name without a domain, and for another kind without ``compute``.
     """
+    if compute is None and kind != "sequential":
+        raise UsageError(
+            f"operator {name!r} of kind {kind!r} needs compute; only a 'sequential' one is called"
+        )
+    infer = infer or _like_first
+    rule = compute or by_registered_kernel(name, infer)
     least_and_most = (inputs, inputs) if isinstance(inputs, int) else inputs
-    return define_custom(
-        OpDef(name, kind, least_and_most, infer or _like_first, reference, compute, attributes or {}, **facts)
-    )
+    return define_custom(OpDef(name, kind, least_and_most, infer, reference, rule, attributes or {}, **facts))
 
 
 def check(op: OpDef, *arrays: Array, tolerance: float = 1e-5, **attrs: Attr) -> list[Array]:
     """Hold what an operator says of itself against each other, and give its results.
 
     Its reference must give the types that ``infer`` says, and so must its tensor expressions by the interpreter and as
-    machine code, the same numbers within ``tolerance`` (of each number, and of 1).
+    machine code, the same numbers within ``tolerance`` (of each number, and of 1). So must library kernels that are
+    registered for it and can compute these operands.
     Raises GraphError that says which of them differs, and where most; also for operands that do not fit.
     """
     import autotune
@@ -76,7 +85,31 @@ def check(op: OpDef, *arrays: Array, tolerance: float = 1e-5, **attrs: Attr) -> 
     ):
         for how, got in zip(("interpreted", "as machine code"), found, strict=True):
             _compare(f"{op.name}: result {index} {how}", got, want, tolerance)
+    for kernel in library.operator_kernels():
+        _check_kernel(kernel, op, arrays, attrs, expected, tolerance)
     return expected
+
+
+def _check_kernel(
+    kernel: library.LibraryKernel,
+    op: OpDef,
+    arrays: Arrays,
+    attrs: Attrs,
+    expected: Sequence[Array],
+    tolerance: float,
+) -> None:
+    from autotune import te
+
+    types = [None if a is None else TensorType.of(a) for a in arrays]
+    complete = op.canonical(types, attrs)
+    if kernel.operation != op.name or numbers_of(kernel, types, complete) is None:
+        return
+    given = {
+        te.placeholder(a.shape, str(a.dtype), name=f"x{i}"): a for i, a in enumerate(arrays) if a is not None
+    }
+    called = get(operator_of(kernel)).compute([*given], complete, [f"y{i}" for i in range(len(expected))])
+    for index, (got, want) in enumerate(zip(te.evaluate(called, given), expected, strict=True)):
+        _compare(f"{op.name}: result {index} by kernel {kernel.name}", got, want, tolerance)
 
 
 def _compare(what: str, got: Array, want: Array, tolerance: float) -> None:

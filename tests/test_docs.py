@@ -10,7 +10,7 @@ import doctest
 import re
 import runpy
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import onnx
 import pytest
 
 import autotune
+from autotune import library
 from autotune.frontends import zoo
 from autotune.frontends.model_builder import ModelBuilder
 
@@ -96,7 +97,16 @@ def shortly(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(autotune, name, few)
 
 
-@pytest.mark.usefixtures("shortly")
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    """Take kernels back that a page registers: they are options of every model of this process."""
+    before = library.registered()
+    yield
+    for name, dtype in set(library.registered()) - set(before):
+        library.unregister(name, dtype)
+
+
+@pytest.mark.usefixtures("shortly", "forgotten")
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if page.name in NEEDS:

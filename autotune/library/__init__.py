@@ -1,7 +1,8 @@
 """Library kernels: machine code of others that a schedule may call in place of loops of its own.
 
-A kernel is registered for an operation and an element type; from then on it is a value of the knob ``kernel`` of
-that operation's space, and is measured like any other. Code that calls one names it by a symbol, which is looked up
+A kernel is registered for an operation and an element type. One of matrix products is a value of the knob ``kernel`` of
+their spaces; one of an operator is an option of each workload that has the operator. Both are measured like any other
+candidate. Code that calls one names it by a symbol, which is looked up
 when the code is loaded. See ``docs/library-kernels.md``.
 """
 
@@ -17,6 +18,7 @@ from autotune.library.registry import (
     kernel,
     kernels,
     library_symbols,
+    operator_kernels,
     register,
     registered,
     symbol,
@@ -34,6 +36,7 @@ __all__ = [
     "kernel",
     "kernels",
     "library_symbols",
+    "operator_kernels",
     "register",
     "registered",
     "symbol",

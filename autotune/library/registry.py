@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,12 +13,19 @@ from typing import Any, Literal
 from autotune import settings
 from autotune.errors import BuildError, UsageError
 from autotune.library import blas
+from autotune.target import ITEM_BYTES
 
 EXTERN = "extern"
 """The operation of functions that ``te.extern`` calls, of any arguments; they have no element type."""
 
 OPERATIONS = ("matmul", EXTERN)
-"""Operations that a library kernel may be registered for."""
+"""Operations that a library kernel may be registered for, beside operators of graphs by their names."""
+
+_OPERATOR = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_-]*\.)*[A-Z][A-Za-z0-9_]*")
+"""The name of an operator: that of ONNX, or one with a domain."""
+
+Arguments = Callable[[Any, Any], Sequence[int | float] | None]
+"""The numbers that a kernel of an operator takes, from types of operands and attributes; None where it cannot."""
 
 Convention = Literal["layout", "fortran"]
 _PREFIX = "autotune_library_"
@@ -32,7 +39,8 @@ class LibraryKernel:
     """A function of a library for one operation and element type.
 
     ``convention`` is how it takes its arguments: "layout" as ``docs/library-kernels.md`` says, "fortran" as the
-    BLAS does. ``address`` finds the function, and raises BuildError where it is missing.
+    BLAS does. ``address`` finds the function, and raises BuildError where it is missing. One of an operator says by
+    ``arguments`` which numbers follow the pointers, and declares its ``error``.
     """
 
     name: str
@@ -40,9 +48,19 @@ class LibraryKernel:
     dtype: str
     convention: Convention
     address: Callable[[], int]
+    arguments: Arguments | None = None
+    error: float = 0.0
 
 
-def register(name: str, function: Any, *, operation: str = "matmul", dtype: str = "float32") -> None:
+def register(
+    name: str,
+    function: Any,
+    *,
+    operation: str = "matmul",
+    dtype: str = "float32",
+    arguments: Arguments | None = None,
+    error: float = 1e-5,
+) -> None:
     """Offer a function of one's own for an operation; registering a name again replaces it.
 
     ``function`` is what ``numba.cfunc`` makes, or anything with an integer ``address``. For "matmul", the product of
@@ -50,24 +68,39 @@ def register(name: str, function: Any, *, operation: str = "matmul", dtype: str 
     C, A and B, all of ``dtype``, and ``layout = (m, n, k, C's row step, 1, A's row step, 1, B's row step, 1)``, steps
     in elements. It stores all of C, calls from several threads at once, and must not raise. It must stay alive.
     For "extern" it takes what the program passes it (``te.call_extern``), and has no ``dtype``.
+
+    For an operator, ``"Softmax"`` or ``"com.example.Snake"``, whose first operand has type ``dtype``, it takes pointers
+    to the first elements of all results and of all operands, which are dense, and then by value the numbers that
+    ``arguments(types, attrs)`` gives: ``int64_t`` for an int, ``double`` for a float. Where that gives None, or an
+    operand is absent, it is not used. ``error`` is the declared bound, over the largest magnitude of the result.
+
     Raises UsageError for a name that is no lower-case identifier, an unknown operation, or no address.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name in ("tiles", blas.NAME):
         raise UsageError(
             f"library kernel {name!r}: a name is a lower-case identifier, and neither 'tiles' nor {blas.NAME!r}"
         )
-    if operation not in OPERATIONS:
+    is_operator = _OPERATOR.fullmatch(operation) is not None
+    if operation not in OPERATIONS and not is_operator:
         raise UsageError(
-            f"library kernel {name}: no operation {operation!r}; allowed: {', '.join(OPERATIONS)}"
+            f"library kernel {name}: no operation {operation!r}; allowed: {', '.join(OPERATIONS)}, and operators such "
+            "as 'Softmax' or 'com.example.Snake'"
         )
+    if is_operator != (arguments is not None):
+        raise UsageError(
+            f"library kernel {name}: a kernel of an operator, and no other, says by arguments= which numbers it takes"
+        )
+    allowed = ITEM_BYTES if is_operator else blas.FUNCTIONS
     if operation == EXTERN:
         dtype = EXTERN
-    elif dtype not in blas.FUNCTIONS:
-        raise UsageError(f"library kernel {name}: no dtype {dtype!r}; allowed: {', '.join(blas.FUNCTIONS)}")
+    elif dtype not in allowed:
+        raise UsageError(f"library kernel {name}: no dtype {dtype!r}; allowed: {', '.join(allowed)}")
     where = getattr(function, "address", None)
     if not isinstance(where, int) or not where:
         raise UsageError(f"library kernel {name}: {function!r} has no address; make it with numba.cfunc")
-    _REGISTERED[name, dtype] = LibraryKernel(name, operation, dtype, "layout", lambda: function.address)
+    _REGISTERED[name, dtype] = LibraryKernel(
+        name, operation, dtype, "layout", lambda: function.address, arguments, error if is_operator else 0.0
+    )
 
 
 def unregister(name: str, dtype: str = "float32") -> None:
@@ -87,6 +120,16 @@ def kernels(operation: str, dtype: str) -> tuple[str, ...]:
     shipped = [blas.NAME] if operation == "matmul" and dtype in blas.FUNCTIONS else []
     own = sorted(n for (n, t), k in _REGISTERED.items() if t == dtype and k.operation == operation)
     return (*shipped, *own)
+
+
+def operator_kernels() -> tuple[LibraryKernel, ...]:
+    """Return the kernels of operators, by name and element type."""
+    _import_modules()
+    return tuple(
+        kernel
+        for _, kernel in sorted(_REGISTERED.items(), key=lambda item: item[0])
+        if kernel.operation not in OPERATIONS
+    )
 
 
 def kernel(name: str, dtype: str) -> LibraryKernel:
@@ -168,6 +211,7 @@ __all__ = [
     "kernel",
     "kernels",
     "library_symbols",
+    "operator_kernels",
     "register",
     "registered",
     "symbol",

@@ -22,6 +22,7 @@ from autotune.passes.algorithms.attention_blocks import AttentionBlocks
 from autotune.passes.algorithms.causal_rows import CausalRows
 from autotune.passes.algorithms.columns_apart import ColumnsApart
 from autotune.passes.algorithms.implicit_gemm import ImplicitGemm
+from autotune.passes.algorithms.library_kernel import library_kernels
 from autotune.passes.algorithms.matrix_product import MatrixProduct
 from autotune.passes.algorithms.row_sums import RowSums
 from autotune.passes.algorithms.separable_pool import SeparablePool
@@ -63,6 +64,12 @@ RULES: tuple[Algorithm, ...] = (
     *(StoredWeights("float16", Winograd(tile)) for tile in (2, 4, 6)),
 )
 """The rules that are tried on every workload; those that cannot compute it drop out."""
+
+
+def rules() -> tuple[Algorithm, ...]:
+    """Return the rules that there are in this process: ours, and one for each library kernel of an operator."""
+    return (*RULES, *library_kernels())
+
 
 DIRECT = "direct"
 """The option of every workload with one anchor at most: one dispatch, as exact as a sum is."""
@@ -131,7 +138,7 @@ def allowed(
     for an unknown algorithm.
     """
     wanted = preference.algorithm
-    known = tuple(dict.fromkeys((DIRECT, TOGETHER, *(rule.label for rule in RULES))))
+    known = tuple(dict.fromkeys((DIRECT, TOGETHER, *(rule.label for rule in rules()))))
     if wanted is not None and wanted not in known:
         raise UsageError(f"unknown algorithm {wanted!r}\n  one of {listing(wanted, known)}")
     several = speculative or wanted is not None
@@ -159,7 +166,7 @@ def options_of(
     found, known = list[Option](), set[tuple[Workload, ...]]({(workload,)})
     for late in (False, True) if speculative else (False,):
         found += [whole] if whole.speculative == late else []
-        for rule in RULES:
+        for rule in rules():
             if rule.speculative != late or rule.error > tolerance:
                 continue
             if labels is not None and rule.label not in labels:

@@ -66,6 +66,8 @@ HOW_TO_NAME = (
     f"in {settings.environment_name('operators')}"
 )
 """Advice for a name with a domain that is unknown."""
+LIBRARY = "autotune.library."
+"""Begins the names of operators that a library kernel computes (:mod:`autotune.graph.ops.library_kernel`)."""
 _CUSTOM = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_-]*\.)+[A-Za-z_][A-Za-z0-9_]*")
 
 P = ParamSpec("P")
@@ -111,6 +113,10 @@ def is_custom(name: str) -> bool:
 
 def _find(name: str) -> OpDef | None:
     """Return the operator, once files are loaded up to the one that defines it."""
+    if name.startswith(LIBRARY):
+        from autotune.graph.ops.library_kernel import kernel_definition
+
+        return kernel_definition(name)
     if is_custom(name):
         if name not in _REGISTRY:
             _import_custom(settings.current().operators)

@@ -138,6 +138,10 @@ def _is_index_compare(node: Expr) -> bool:
     return isinstance(node, Compare) and node.op not in ("==", "!=") and not is_float(node.a.dtype)
 
 
+_AFTER = {1: ("<=", ">"), -1: ("<", ">=")}
+"""By the coefficient of a variable, the comparisons with zero that change just after the root, not at it."""
+
+
 def _cuts(loop: For, conditions: Iterable[Expr]) -> list[int]:
     """Return values of the loop variable at which a condition over it alone changes."""
     found: set[int] = set()
@@ -147,12 +151,11 @@ def _cuts(loop: For, conditions: Iterable[Expr]) -> list[int]:
             if not isinstance(part, Compare) or not _is_index_compare(part):
                 continue
             form = simplifier.form(part.a) - simplifier.form(part.b)
-            if set(form.terms) == {loop.var} and abs(form.terms[loop.var]) == 1:
-                c = form.terms[loop.var]
+            c = form.terms.get(loop.var)
+            if c in _AFTER and len(form.terms) == 1:
                 # The condition compares c * v + constant with zero: it changes at the root or just after it.
-                root = -form.constant * c
-                after = part.op in ("<=", ">") if c > 0 else part.op in ("<", ">=")
-                found.add(root + 1 if after else root)
+                root = form.scaled(-c).constant
+                found.add(root + 1 if part.op in _AFTER[c] else root)
     cuts = sorted(v for v in found if 0 < v < loop.extent)
     return cuts if len(cuts) <= MAX_CUTS else []
 

@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest, quantile_test
 
 from autotune.compiler import compile_in_detail, divide
 from autotune.compiler.plan import OPTION, rank
@@ -28,7 +27,6 @@ from autotune.passes.preference import Preference
 from autotune.passes.substitute import substitute
 from autotune.runtime.image import ModuleImage
 from autotune.target import Target
-from autotune.tuning import paired
 from autotune.tuning.budget import Budget
 from autotune.tuning.compare import close_behind
 from autotune.tuning.gain import gain_of
@@ -36,152 +34,12 @@ from autotune.tuning.job import Job, Options, Subject
 from autotune.tuning.measure.interface import BuiltOption, Candidate
 from autotune.tuning.model import MeasuredModel, subject_of, work_of
 from autotune.tuning.outcome import Measurement
-from autotune.tuning.paired import (
-    CONFIDENCE,
-    ERROR_RATE,
-    across_processes,
-    fastest,
-    hopeless,
-    least_processes,
-    ratio,
-    total,
-)
 from autotune.tuning.sites import Site
 from autotune.tuning.status import Progress
 from autotune.tuning.turns import WORKER, FreshProcesses, Rounds, Turns
 from autotune.tuning.whole_model import Profile, Version, Watch
 from autotune.workers.process import WorkerProcess
 from tests.tuning.simulated import SimulatedMeasurer
-
-DEFAULT = np.array([100.0, 104.0, 150.0, 101.0, 100.0, 100.0, 102.0, 99.0])
-FIRST = np.arange(8) < 1
-SOME = np.arange(8) < 3
-
-
-@pytest.mark.parametrize(
-    ("candidates", "winner"),
-    [
-        ([], 0),
-        ([0.99 * DEFAULT], 0),
-        ([0.9 * DEFAULT, 0.8 * DEFAULT], 2),
-        ([None, 0.9 * DEFAULT], 2),
-        ([np.where(FIRST, 0.5, 1.0) * DEFAULT], 0),  # lucky once
-        ([np.where(FIRST, 1.1, 0.95) * DEFAULT], 0),  # its interval holds 1
-        ([0.95 * DEFAULT], 1),
-        ([0.95 * DEFAULT] * 6, 1),
-        ([0.95 * DEFAULT] * 7, 0),  # one of seven is more likely to be lucky eight times
-        ([np.where(SOME, 1.1, 0.8) * DEFAULT], 0),  # faster in five rounds of eight
-        ([DEFAULT[2::-1], 0.9 * DEFAULT[:3]], 0),  # too few rounds
-    ],
-)
-def test_the_incumbent_stays_unless_one_is_surely_faster(candidates: list[Any], winner: int) -> None:
-    rounds = min([len(DEFAULT), *(len(c) for c in candidates if c is not None)])
-    assert fastest([DEFAULT[:rounds], *candidates]) == winner
-
-
-def test_nothing_wins_against_an_incumbent_that_failed() -> None:
-    assert fastest([None, DEFAULT]) == 0
-
-
-@pytest.mark.parametrize("count", [1, 4])
-def test_equals_change_places_as_rarely_as_is_said(count: int) -> None:
-    rng = np.random.default_rng(0)
-    draws = [[np.exp(rng.normal(0, 0.2, 12)) for _ in range(count + 1)] for _ in range(600)]
-    assert np.mean([fastest(series) > 0 for series in draws]) <= ERROR_RATE
-
-
-@pytest.mark.parametrize("gain", [1.0, 0.97, 0.93])
-def test_who_is_given_up_early_would_hardly_have_won(gain: float) -> None:
-    rng, most, losses = np.random.default_rng(5), least_processes(2, losses=2), 2
-    won, early = 0, 0
-    for _ in range(400):
-        ratios = np.exp(rng.normal(np.log(gain), 0.03, most))
-        wins = fastest([np.ones(most), ratios, np.ones(most)]) == 1
-        given_up = any(hopeless(ratios[:n], np.ones(most), 1, losses) for n in range(1, most))
-        won += wins
-        early += wins and given_up
-    assert early <= 0.02 * 400
-    assert won <= ERROR_RATE * 400 if gain == 1.0 else won > 0
-
-
-def test_nobody_is_given_up_before_there_is_an_interval() -> None:
-    slower = 1.2 * np.ones(6)
-    assert not hopeless(slower[:5], np.ones(9), 1, losses=2)
-    assert hopeless(slower, np.ones(9), 1, losses=2)
-    assert ratio(slower, np.ones(9)) == Ratio(1.2, (1.2, 1.2))
-
-
-def test_intervals_hold_the_true_ratio_as_often_as_they_say() -> None:
-    rng = np.random.default_rng(1)
-    found = [ratio(0.9 * np.exp(rng.normal(0, 0.1, 12)), np.exp(rng.normal(0, 0.1, 12))) for _ in range(400)]
-    held = [r.interval is not None and r.interval[0] <= 0.9 <= r.interval[1] for r in found]
-    assert np.mean(held) >= 0.95
-    assert ratio(0.5 * DEFAULT[:5], DEFAULT[:5]).interval is None
-
-
-@pytest.mark.parametrize("losses", [0, 1, 2])
-def test_as_many_processes_as_somebody_could_win_with(losses: int) -> None:
-    for count in (1, 2, 4, 9):
-        least = least_processes(count, losses)
-        ratios = np.where(np.arange(least) < losses, 1.5, 0.5)
-        assert fastest([np.ones(least), *[ratios] * count]) == 1
-        assert fastest([np.ones(least - 1), *[ratios[:-1]] * count]) == 0
-
-
-@pytest.mark.parametrize("count", [1, 2, 5, 6, 7, 8, 9, 12, 25, 40])
-def test_intervals_and_p_values_are_those_of_scipy(count: int) -> None:
-    ratios = np.exp(np.random.default_rng(count).normal(0, 0.1, count))
-    low, high = quantile_test(ratios, q=1.0, p=0.5).confidence_interval(CONFIDENCE)
-    expected = None if np.isnan(low) or np.isnan(high) else (low, high)
-    assert ratio(ratios, np.ones(count)).interval == expected
-    for less in range(count + 1):
-        found = paired._sign_test(np.where(np.arange(count) < less, 0.9, 1.1))
-        assert found == pytest.approx(binomtest(less, count).pvalue)
-
-
-def test_a_winner_is_never_said_to_be_no_change() -> None:
-    rng = np.random.default_rng(2)
-    for _ in range(300):
-        series = [np.exp(rng.normal(0, 0.05, 12)), *(np.exp(rng.normal(-0.04, 0.05, 12)) for _ in range(3))]
-        if winner := fastest(series):
-            assert ratio(series[winner], series[0]).changed
-
-
-def test_rounds_of_a_process_are_no_readings_of_their_own() -> None:
-    """Where code and arrays lie makes 5 % in each process: many rounds in few of them prove nothing."""
-    rng = np.random.default_rng(4)
-
-    def winners(processes: int, each: int, counted: int) -> float:
-        """How often equals win, if so many rounds are taken for one process."""
-        found = []
-        for _ in range(300):
-            shifts = np.repeat(np.exp(rng.normal(0, 0.05, processes)), each)
-            mine = shifts * np.exp(rng.normal(0, 0.01, processes * each))
-            found.append(fastest([np.ones(len(mine)), mine], counted) > 0)
-        return float(np.mean(found))
-
-    assert winners(2, 10, counted=1) > 2 * ERROR_RATE
-    assert winners(2, 10, counted=10) == 0.0
-    assert winners(7, 3, counted=3) <= ERROR_RATE
-
-
-def test_a_process_counts_once_however_often_it_reads() -> None:
-    rng = np.random.default_rng(3)
-
-    def read(processes: int) -> Ratio:
-        shifts = np.exp(rng.normal(0, 0.05, processes))
-        pairs = [(np.full((50, 4), 100.0), 100.0 * s * np.exp(rng.normal(0, 0.01, (50, 4)))) for s in shifts]
-        return across_processes(pairs)
-
-    assert read(5).interval is None
-    assert np.mean([not read(9).changed for _ in range(300)]) >= 0.95
-
-
-def test_the_change_of_a_sum_has_the_shares_of_its_parts() -> None:
-    found = total([(30.0, Ratio(0.8, (0.7, 0.9))), (10.0, Ratio(0.5, (0.5, 0.5))), (60.0, None)])
-    assert found.median == pytest.approx(0.89)
-    assert found.interval == pytest.approx((0.86, 0.92))
-
 
 TARGET = Target.parse("x86-64-v3", threads=1)
 

@@ -6,6 +6,7 @@ microseconds to milliseconds. Classes are four to a power of two, so at most a f
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from contextlib import suppress
@@ -59,10 +60,9 @@ def size_class(nbytes: int) -> int:
     >>> [size_class(n) for n in (1, 257, 1000, 1025)]
     [256, 320, 1024, 1280]
     """
-    if nbytes <= _LEAST:
-        return _LEAST
-    step = 1 << ((nbytes - 1).bit_length() - 3)
-    return round_up(nbytes, step)
+    wanted = max(nbytes, _LEAST)
+    step = 1 << ((wanted - 1).bit_length() - 3)
+    return round_up(wanted, step)
 
 
 class Allocator:
@@ -79,7 +79,7 @@ class Allocator:
         self._storage = storage
         self._capacity = capacity
         self._kept = capacity // 4 if kept is None else kept
-        self._low = self._high = capacity + 1  # no watermark
+        self._low = self._high = sys.maxsize  # no watermark
         self._lock = threading.Lock()
         self._free: dict[int, list[Any]] = {}
         self._holders: dict[int, tuple[str, int]] = {}
@@ -98,7 +98,7 @@ class Allocator:
     @property
     def full(self) -> bool:
         """Return whether new work is held back now."""
-        return (self._over or bool(self._returned)) and self._closed_gate()
+        return self._over and self._closed_gate()
 
     @property
     def admitted(self) -> int:
@@ -148,7 +148,7 @@ class Allocator:
 
         Raises DeviceTimeoutError, which says who holds the memory, and what :meth:`refuse` was given.
         """
-        if not self._over and not self._returned:
+        if not self._over:
             return
         deadline = None if timeout is None else monotonic() + timeout
         box: SimpleQueue[None] = SimpleQueue()

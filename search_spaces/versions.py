@@ -41,6 +41,9 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
     }
 )
 
+STEPS: Mapping[str, int] = MappingProxyType({"double_buffer": 2, "software_pipeline": 2})
+"""The same for primitives that became other code: of programs of users' own that take such a step."""
+
 
 def versions_of(family: str, versions: Mapping[str, int] = VERSIONS) -> tuple[tuple[str, int], ...]:
     """Return the versions that a space of ``family`` depends on: its own, and those of all common passes."""
@@ -51,4 +54,4 @@ def versions_of(family: str, versions: Mapping[str, int] = VERSIONS) -> tuple[tu
     )
 
 
-__all__ = ["VERSIONS", "versions_of"]
+__all__ = ["STEPS", "VERSIONS", "versions_of"]

@@ -100,7 +100,7 @@ class _Run:
             # What is queued but not ready yet has an event of its own.
             if not waiting or waiting[0][0] > now:
                 continue
-            free = self._free_at(waiting[0][1])
+            free = self._free_at(waiting[0][1], now)
             if free > now:  # another lane has its cores
                 heapq.heappush(self.events, (free, waiting[0][1], lane))
             else:
@@ -117,8 +117,9 @@ class _Run:
         task = self.tasks[number]
         return [task.lane, *task.cores] if task.lane else []
 
-    def _free_at(self, number: int) -> float:
-        return max((self.free.get(each, 0.0) for each in self._needed(number)), default=0.0)
+    def _free_at(self, number: int, now: float) -> float:
+        """When what a task needs is free, from now on."""
+        return max([now, *(self.free.get(each, now) for each in self._needed(number))])
 
     def _begin(self, number: int, now: float) -> None:
         task = self.tasks[number]

@@ -77,11 +77,12 @@ class Remainders:
             if split in frame.decided:
                 return None
             frame.decided.add(split)
-            if rest != width and not frame.touched(split.inner):
+            if rest == width:
+                return None
+            if not frame.touched(split.inner):
                 return self._decide_tail(frame, split, width, rest, then)
-            if rest != width:
-                frame.guarded.add(split)
-                frame.extents[split.inner] = width
+            frame.guarded.add(split)
+            frame.extents[split.inner] = width
             return None
         if split.outer not in frame.values:
             return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from autotune.compiler.makespan import Task, makespan
@@ -109,3 +111,73 @@ def test_a_device_with_memory_of_its_own_copies_what_goes_there_and_back():
     assert makespan(tasks).total == 0.5 + 2.0 + 0.5 + 1.0 + 0.5 + 3.0 + 0.5 + 1.0 + 0.5 + 1.0
     alone = tasks_of(flow(["far"]), [3.0], RATES, SPACES, CORES)
     assert [task.lane for task in alone] == ["far transfers", "far", "far transfers"]
+
+
+def test_runs_do_not_change():
+    run = makespan([Task("a", 1.0)])
+    for value in (Task("a"), run, run.tasks[0]):
+        with pytest.raises(AttributeError):
+            value.lane = "b"
+    assert Task("a") == Task("a", 0.0, (), 0.0, 0.0, frozenset())
+
+
+def random_tasks(rng):
+    """Tasks of a few lanes that wait for earlier ones, in whole units of time."""
+    cores = {"a": frozenset({0}), "b": frozenset({0, 1}), "c": frozenset({2}), "d": frozenset()}
+    tasks = []
+    for number in range(rng.randint(1, 9)):
+        lane = rng.choice(["a", "b", "c", "d", ""])
+        waits = tuple(sorted(rng.sample(range(number), min(number, rng.randint(0, 3)))))
+        times = [rng.randint(0, 4) / 2 for _ in range(3)]
+        tasks.append(Task(lane, times[0], waits, times[1] / 4, times[2], cores.get(lane, frozenset())))
+    return tasks
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_any_run_keeps_the_rules_of_lanes_cores_and_waiting(seed):
+    tasks = random_tasks(random.Random(seed))
+    run = makespan(tasks)
+    submitted = sum(task.submission for task in tasks)
+    when = {each.task: each for each in run.tasks}
+    assert sorted(when) == list(range(len(tasks))) == sorted(each.task for each in run.tasks)
+    assert [each.begin for each in run.tasks] == sorted(each.begin for each in run.tasks)
+    assert run.total == max(each.end for each in run.tasks)
+    busy = dict.fromkeys((task.lane for task in tasks if task.lane), 0.0)
+    ready = {}
+    for number, task in enumerate(tasks):
+        each = when[number]
+        assert (each.lane, each.end - each.begin) == (task.lane, task.duration if task.lane else 0.0)
+        if task.lane:
+            busy[task.lane] += task.duration
+        woken = [when[w].end + (task.handover if tasks[w].lane != task.lane else 0.0) for w in task.waits]
+        ready[number] = max([submitted + task.handover, *woken])
+        assert each.begin >= ready[number]
+    assert run.busy == busy
+    for first in range(len(tasks)):
+        for other in range(first):
+            a, b = tasks[first], tasks[other]
+            if a.lane and b.lane and (a.lane == b.lane or a.cores & b.cores):
+                assert when[first].begin >= when[other].end or when[other].begin >= when[first].end
+            if a.lane and a.lane == b.lane:  # what was ready first begins first
+                early, late = sorted((first, other), key=ready.__getitem__)
+                assert ready[early] == ready[late] or when[early].begin <= when[late].begin
+
+
+def test_nothing_waits_that_could_begin():
+    """A task begins when it is ready, or when its lane or a core of it gets free."""
+    for seed in range(200):
+        tasks = random_tasks(random.Random(seed))
+        run = makespan(tasks)
+        submitted = sum(task.submission for task in tasks)
+        when = {each.task: each for each in run.tasks}
+        for number, task in enumerate(tasks):
+            woken = [when[w].end + (task.handover if tasks[w].lane != task.lane else 0.0) for w in task.waits]
+            blockers = [
+                when[n].end
+                for n, other in enumerate(tasks)
+                if task.lane
+                and n != number
+                and other.lane
+                and (other.lane == task.lane or other.cores & task.cores)
+            ]
+            assert when[number].begin in {submitted + task.handover, *woken, *blockers}

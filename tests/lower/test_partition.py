@@ -27,9 +27,9 @@ from autotune.lower.ir import (
 )
 from autotune.lower.partition import partition
 from autotune.lower.printer import stmt_text
-from autotune.te.expr import Binary, Compare, Const, Expr, Not, Select, Var, binary, const, select
+from autotune.te.expr import Binary, Compare, Const, Expr, Select, Var, binary, const, select
 
-I, J, N, K = Var("i"), Var("j"), Var("n"), Var("k")
+I, J, N, K = Var("i"), Var("j"), Var("n"), Var("k")  # noqa: E741
 X = Buffer("x", (64,), "float32", "argument")
 Y = Buffer("y", (64, 64), "float32", "argument")
 T = Buffer("t", (64,), "float32", "local")
@@ -182,7 +182,7 @@ def test_four_cuts_are_made_and_no_more() -> None:
     def bounds(count: int) -> Stmt:
         value: Expr = ONE
         for at in range(1, count + 1):
-            value = select(I < 2 * at, const(float(at), "float32"), value)
+            value = select(Compare("<", I, const(2 * at)), const(float(at), "float32"), value)
         return loop(I, 20, put(I, value))
 
     most = partition(bounds(4))
@@ -256,9 +256,13 @@ def test_conditions_of_what_a_loop_changes_stay_in_it() -> None:
     assert partition(memory) is memory
     named = loop(I, 4, Let(K, Load(Buffer("m", (9,), "int64", "argument"), (I,)), guarded(K < 2)))
     assert partition(named) is named
-    nested = loop(I, 4, loop(J, 4, put(I, select(Compare("==", J, I), ONE, ZERO)), "vectorized"), "vectorized")
+    nested = loop(
+        I, 4, loop(J, 4, put(I, select(Compare("==", J, I), ONE, ZERO)), "vectorized"), "vectorized"
+    )
     assert partition(nested) is nested
-    other = loop(I, 4, loop(J, 4, put(I, select(Compare("<", Var("m") + J, const(2)), ONE, ZERO)), "vectorized"))
+    other = loop(
+        I, 4, loop(J, 4, put(I, select(Compare("<", Var("m") + J, const(2)), ONE, ZERO)), "vectorized")
+    )
     assert partition(other) is other
 
 

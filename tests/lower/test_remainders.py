@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,7 +13,6 @@ from autotune import te
 from autotune.codegen.interpreter import run_program
 from autotune.lower import lower_schedule
 from autotune.lower.ir import For, If, Let, Seq, Stmt, Store
-from autotune.lower.printer import stmt_text
 from autotune.schedule import Schedule
 from autotune.te.printer import expr_text
 
@@ -45,7 +45,13 @@ def loops(shape: tuple[int, ...], change: Change) -> str:
     s = te.create_schedule(c.op)
     change(s, c)
     (kernel,) = lower_schedule(s, [a, c]).kernels
-    return shown(kernel.body).replace(".outer", ".o").replace(".inner", ".i").replace("i0", "i").replace("i1", "j")
+    return (
+        shown(kernel.body)
+        .replace(".outer", ".o")
+        .replace(".inner", ".i")
+        .replace("i0", "i")
+        .replace("i1", "j")
+    )
 
 
 def split(factor: int, tail: str, inner_first: bool = False) -> Change:
@@ -176,8 +182,7 @@ EXPECTED = {
     ),
     "parts": "i.o<2 { i.i<4 { [i.o * 4 + i.i] } } i.i<3 { [i.i + 8] }",
     "overlap twice": (
-        "i.o.o<3 { i.o.i<2 { i.base := min(i.o.o * 16 + i.o.i * 8, 35); i.i<8 { [i.base + i.i] } "
-        "} }"
+        "i.o.o<3 { i.o.i<2 { i.base := min(i.o.o * 16 + i.o.i * 8, 35); i.i<8 { [i.base + i.i] } } }"
     ),
     "guard twice": (
         "i.o.o<3 { i.o.i<2 { i.i<4 { if i.o.o * 8 + i.o.i * 4 + i.i < 22 { [i.o.o * 8 + i.o.i * 4"
@@ -216,7 +221,7 @@ def reschedule(s: Schedule, c: te.Tensor, chosen: random.Random) -> None:
             tail = chosen.choice(["peel", "guard"] if loop.kind == "reduce" else ["peel", "overlap", "guard"])
             s[c].split(loop, chosen.randrange(2, 6), tail=tail)
         elif kind == 1:
-            pairs = [pair for pair in zip(leaves, leaves[1:], strict=False) if pair[0].kind == pair[1].kind]
+            pairs = [pair for pair in pairwise(leaves) if pair[0].kind == pair[1].kind]
             if pairs:
                 s[c].fuse(*chosen.choice(pairs))
         else:

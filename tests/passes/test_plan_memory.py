@@ -29,7 +29,9 @@ def lifetimes(draw):
 
 def values_of(*spans):
     """Lifetimes a, b, c, ... of so many cache lines from one step to another."""
-    return [Lifetime(name, 64 * lines, a, z) for name, (lines, a, z) in zip("abcdefghij", spans, strict=False)]
+    return [
+        Lifetime(name, 64 * lines, a, z) for name, (lines, a, z) in zip("abcdefghij", spans, strict=False)
+    ]
 
 
 def names(values):
@@ -79,7 +81,11 @@ def test_the_order_that_reaches_the_bound_is_taken(heuristic, spans):
     """Of each of these only one order reaches the bound."""
     values = values_of(*spans)
     plan = plan_memory(values)
-    assert (plan.heuristic, plan.arena_bytes, plan.lower_bound) == (heuristic, lower_bound(values), lower_bound(values))
+    assert (plan.heuristic, plan.arena_bytes, plan.lower_bound) == (
+        heuristic,
+        lower_bound(values),
+        lower_bound(values),
+    )
     for name, order in planner._ORDERS.items():
         assert (planner._place(order(values))[0] == plan.arena_bytes) == (name == heuristic)
 
@@ -97,7 +103,14 @@ def test_a_value_goes_into_the_smallest_gap_that_fits():
     assert find([], at, 640) == 0
     assert find([(128, 192, at)], at, 64) == 0
     assert find([(0, 512, at), (64, 128, at), (576, 640, at)], at, 64) == 512  # one lies over another
-    for first, last, free in ((0, 1, True), (0, 2, False), (3, 3, False), (5, 5, False), (5, 9, False), (6, 9, True)):
+    for first, last, free in (
+        (0, 1, True),
+        (0, 2, False),
+        (3, 3, False),
+        (5, 5, False),
+        (5, 9, False),
+        (6, 9, True),
+    ):
         held = [(0, 64, Lifetime("held", 64, 2, 5))]
         assert find(held, Lifetime("v", 64, first, last), 64) == (0 if free else 64)
 
@@ -170,7 +183,13 @@ def test_values_live_from_the_first_that_writes_to_the_last_that_reads():
         constants={"k": None},
         outputs=("view",),
         placements={name: SimpleNamespace(root=root) for name, root in roots.items()},
-        dispatches=(step("xk", "a"), step("a", "b"), step(["part"], "c"), step("bc", "y"), step("c", ["view"])),
+        dispatches=(
+            step("xk", "a"),
+            step("a", "b"),
+            step(["part"], "c"),
+            step("bc", "y"),
+            step("c", ["view"]),
+        ),
         root_nbytes={"a": 100, "b": 200, "c": 300}.__getitem__,
     )
     assert value_lifetimes(parts) == [
@@ -191,7 +210,8 @@ def test_the_picture_of_a_plan():
         + "   128     100    2-3    ##  c, over a"
     )
     assert plan.render(2) == (
-        head + "     0     128    1-3  ##  b\n   128      64    0-1  #   a\n   128     100    2-3   #  c, over a"
+        head
+        + "     0     128    1-3  ##  b\n   128      64    0-1  #   a\n   128     100    2-3   #  c, over a"
     )
     assert plan.render(3) == plan.render(2)  # two steps a column
     assert plan.render(4) == plan.render()
@@ -274,3 +294,9 @@ def test_impossible_lifetimes_are_refused(values):
 
 def test_a_value_of_one_step_or_of_nothing_is_possible():
     assert plan_memory([Lifetime("a", 1, 2, 2), Lifetime("b", 0, 0, 3)]).arena_bytes == 64
+
+
+def test_a_picture_has_64_columns_at_most():
+    for last, columns in ((63, 64), (64, 33), (127, 64)):
+        row = plan_memory([Lifetime("a", 64, 0, last)]).render().splitlines()[-1]
+        assert row.count("#") == columns

@@ -26,10 +26,19 @@ from autotune.runtime.archive import (
 )
 
 Entries = dict[str, bytes]
-NAMES = ("manifest.json", "executors/0.o", "executors/999.o", "objects/0.o", "objects/123456789.o", "constants/7.bin")
+NAMES = (
+    "manifest.json",
+    "executors/0.o",
+    "executors/999.o",
+    "objects/0.o",
+    "objects/123456789.o",
+    "constants/7.bin",
+)
 
 
-def archive(path: Path, entries: Entries, change: Callable[[list[zipfile.ZipInfo]], None] | None = None) -> Path:
+def archive(
+    path: Path, entries: Entries, change: Callable[[list[zipfile.ZipInfo]], None] | None = None
+) -> Path:
     """An archive, its directory changed before it is written."""
     with zipfile.ZipFile(path, "w") as made:
         for name, data in entries.items():
@@ -83,8 +92,20 @@ def test_members_are_where_the_directory_says(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["manifest.jso", "xmanifest.json", "manifestxjson", "objects/0.o\n", "objects/1234567890.o", "executors/1000.o"]
-    + ["objects/a.o", "constants/0.o", "objects/.o", "/objects/0.o", "objects/0xo", "constants/0xbin"],
+    [
+        "manifest.jso",
+        "xmanifest.json",
+        "manifestxjson",
+        "objects/0.o\n",
+        "objects/1234567890.o",
+        "executors/1000.o",
+        "objects/a.o",
+        "constants/0.o",
+        "objects/.o",
+        "/objects/0.o",
+        "objects/0xo",
+        "constants/0xbin",
+    ],
 )
 def test_members_of_other_names_are_refused(path: Path, name: str) -> None:
     assert refused(archive(path, {"manifest.json": b"{}", name: b""})) == f"unexpected member {name!r}"
@@ -176,8 +197,6 @@ def test_a_member_without_a_header_is_refused(path: Path) -> None:
     assert refused(path) == "a member has no header"
 
 
-
-
 def test_a_member_that_begins_outside_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive(path, ENTRIES)
     original = zipfile.ZipFile.infolist
@@ -241,7 +260,7 @@ def test_a_file_that_ends_early_is_an_error(path: Path) -> None:
     with open(path, "rb") as file:
         assert read_bytes(file, Member(40, 60, 0)) == b"x" * 60
         for read in (read_bytes, lambda f, m: list(read_pieces(f, m, np.zeros(m.nbytes, np.uint8)))):
-            with pytest.raises(ArtifactError, match="^the file is truncated$"):
+            with pytest.raises(ArtifactError, match=r"^the file is truncated$"):
                 read(file, Member(40, 61, 0))
 
 
@@ -254,7 +273,7 @@ def test_a_mapped_file_is_its_bytes_and_cannot_be_written(path: Path) -> None:
     path.with_suffix(".none").write_bytes(b"")
     with (
         open(path.with_suffix(".none"), "rb") as file,
-        pytest.raises(ArtifactError, match="^it cannot be mapped into memory: "),
+        pytest.raises(ArtifactError, match=r"^it cannot be mapped into memory: "),
     ):
         map_file(file)
 
@@ -263,10 +282,15 @@ def test_a_file_is_written_whole_or_not_at_all(path: Path) -> None:
     with writing(path) as file:
         file.write(b"first")
     assert path.read_bytes() == b"first"
-    with pytest.raises(ArtifactError, match=rf"^cannot write artifact {path}: it is full$"), writing(path) as file:
-        file.write(b"second")
-        raise OSError("it is full")
+
+    def fill() -> None:
+        with writing(path) as file:
+            file.write(b"second")
+            raise OSError("it is full")
+
+    with pytest.raises(ArtifactError, match=rf"^cannot write artifact {path}: it is full$"):
+        fill()
     assert path.read_bytes() == b"first"
-    with pytest.raises(ArtifactError, match="No such file or directory$"), writing(path.parent / "no" / "y"):
+    with pytest.raises(ArtifactError, match=r"No such file or directory$"), writing(path.parent / "no" / "y"):
         pass
     assert os.listdir(path.parent) == ["a.atm"]

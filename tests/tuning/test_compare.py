@@ -17,7 +17,7 @@ import pytest
 from autotune.compiler import compile_in_detail, divide
 from autotune.compiler.plan import OPTION, rank
 from autotune.compiler.request import CompileRequest
-from autotune.database import Database, Latency, Outcome, Ratio
+from autotune.database import Database, Latency, Outcome
 from autotune.database.records import SAME_CODE, crash_message
 from autotune.errors import MeasureError
 from autotune.graph.build import GraphBuilder

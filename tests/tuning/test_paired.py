@@ -14,6 +14,7 @@ from autotune.tuning.paired import (
     CONFIDENCE,
     ERROR_RATE,
     MARGIN,
+    PLAN_MARGIN,
     across_processes,
     fastest,
     hopeless,
@@ -27,6 +28,10 @@ DEFAULT = np.array([100.0, 104.0, 150.0, 101.0, 100.0, 100.0, 102.0, 99.0])
 FIRST = np.arange(8) < 1
 SOME = np.arange(8) < 3
 ONES = np.ones(24)
+
+
+def test_margins_and_rates() -> None:
+    assert (MARGIN, PLAN_MARGIN, ERROR_RATE, CONFIDENCE) == (0.02, 0.01, 0.05, 0.95)
 
 
 def test_the_median_of_the_processes_is_the_ratio_and_each_process_counts_once() -> None:
@@ -66,11 +71,18 @@ def test_parts_without_an_interval_do_not_change_a_sum() -> None:
     )
     assert total([(30.0, None)]) == Ratio(1.0, (1.0, 1.0))
     lop = total([(50.0, Ratio(0.8, (0.7, 0.84))), (50.0, Ratio(0.9, (0.82, 1.0)))])
-    assert lop == Ratio(pytest.approx(0.85), pytest.approx((0.85 - 0.5 * np.hypot(0.1, 0.08), 0.85 + 0.5 * np.hypot(0.04, 0.1))))
+    assert lop == Ratio(
+        pytest.approx(0.85),
+        pytest.approx((0.85 - 0.5 * np.hypot(0.1, 0.08), 0.85 + 0.5 * np.hypot(0.04, 0.1))),
+    )
 
 
-@pytest.mark.parametrize(("candidates", "losses", "least"), [(1, 0, 6), (2, 0, 7), (4, 0, 8), (1, 1, 9), (2, 1, 10), (2, 2, 13)])
-def test_least_processes_are_those_of_the_binomial_distribution(candidates: int, losses: int, least: int) -> None:
+@pytest.mark.parametrize(
+    ("candidates", "losses", "least"), [(1, 0, 6), (2, 0, 7), (4, 0, 8), (1, 1, 9), (2, 1, 10), (2, 2, 13)]
+)
+def test_least_processes_are_those_of_the_binomial_distribution(
+    candidates: int, losses: int, least: int
+) -> None:
     assert least_processes(candidates, losses) == least
     assert least_processes(0) == least_processes(1)
     level = ERROR_RATE / candidates

@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from autotune.errors import BuildError, DeviceLostError, DeviceMemoryError, DeviceTimeoutError, UsageError
+from autotune.errors import (
+    BuildError,
+    DeviceError,
+    DeviceLostError,
+    DeviceMemoryError,
+    DeviceTimeoutError,
+    UsageError,
+)
 from autotune.runtime.hal.allocator import Allocator, Statistics, size_class
 from autotune.runtime.hal.buffer import Buffer
 
@@ -47,7 +54,25 @@ def made(capacity: int = MIB, kept: int | None = None, most: int = 1 << 40) -> t
 
 def test_classes_are_four_to_a_power_of_two() -> None:
     found = sorted({size_class(n) for n in range(4097)})
-    assert found == [256, 320, 384, 448, 512, 640, 768, 896, 1024, 1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096]
+    assert found == [
+        256,
+        320,
+        384,
+        448,
+        512,
+        640,
+        768,
+        896,
+        1024,
+        1280,
+        1536,
+        1792,
+        2048,
+        2560,
+        3072,
+        3584,
+        4096,
+    ]
     for n in range(1, 4097):
         assert size_class(n) == min(c for c in found if c >= n)
     assert size_class(0) == size_class(256) == 256
@@ -61,7 +86,7 @@ def test_a_buffer_is_a_block_of_its_class_and_has_the_size_that_was_wanted() -> 
     assert (buffer.allocation.nbytes, buffer.allocation.label) == (1024, "mine")
     assert blocks.taken == [1024]
     assert allocator.allocate(0).nbytes == 0
-    with pytest.raises(UsageError, match="^a buffer has 0 bytes or more, got -1$"):
+    with pytest.raises(UsageError, match=r"^a buffer has 0 bytes or more, got -1$"):
         allocator.allocate(-1)
 
 
@@ -217,7 +242,9 @@ def test_what_two_threads_give_back_at_once_counts_once() -> None:
 # Watermarks.
 
 
-@pytest.mark.parametrize(("high", "low"), [(4097, 0), (1024, 1024), (1024, 2048), (1024, -1), (0, None), (-4, None)])
+@pytest.mark.parametrize(
+    ("high", "low"), [(4097, 0), (1024, 1024), (1024, 2048), (1024, -1), (0, None), (-4, None)]
+)
 def test_watermarks_that_are_none_are_refused(high: int, low: int | None) -> None:
     allocator, _ = made(4096)
     below = high * 3 // 4 if low is None else low
@@ -279,15 +306,15 @@ def test_new_watermarks_count_at_once() -> None:
     assert not allocator.full
 
 
-def held_back(allocator: Allocator, let_go: Callable[[], object]) -> list[BaseException | None]:
+def held_back(allocator: Allocator, let_go: Callable[[], object]) -> list[DeviceError | None]:
     """Wait to be admitted in another thread; what came of it, after ``let_go``."""
-    found: list[BaseException | None] = []
+    found: list[DeviceError | None] = []
 
     def wait() -> None:
         try:
             allocator.admit(20)
             found.append(None)
-        except Exception as error:
+        except DeviceError as error:
             found.append(error)
 
     thread = threading.Thread(target=wait)
@@ -327,7 +354,7 @@ def test_who_is_held_back_or_would_be_is_told_of_the_end() -> None:
     (found,) = held_back(allocator, lambda: allocator.refuse(lost))
     assert isinstance(found, DeviceLostError)
     assert (str(found), found is lost) == ("it is gone", False)
-    with pytest.raises(DeviceLostError, match="^it is gone$"):
+    with pytest.raises(DeviceLostError, match=r"^it is gone$"):
         allocator.admit()
     assert allocator.statistics.held_back == 1
     for buffer in buffers:

@@ -78,7 +78,9 @@ def draw(seed: int) -> Mutant:
     while True:
         place = chosen.choice(sorted(_places(file)))
         name, occurrence = chosen.choice(_places(file)[place])
-        code = mutate_code(original, get_operator(name)(), occurrence)
+        code = None
+        with suppress(AttributeError):  # it cannot replace exceptions with dotted names
+            code = mutate_code(original, get_operator(name)(), occurrence)
         if code is not None and _meaning(code) != _meaning(original):
             before, after = _changed(original, code)
             return Mutant(file, name, place[0], before, after, code)

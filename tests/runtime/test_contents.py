@@ -126,6 +126,7 @@ def test_manifest_and_archive_must_list_the_same(stored: Stored) -> None:
     reader.check_listed([code, constant, executor, code])
     missing = replace(code, path="objects/" + "9" * 100)
     assert said(reader.check_listed, [code, missing]) == f"manifest and archive differ: objects/{'9' * 72}"
+    assert said(reader.check_listed, [constant, executor]) == "manifest and archive differ: objects/0.o"
     assert said(reader.check_listed, [code]) == "manifest and archive differ: constants/0.bin"
     assert said(reader.check_listed, []) == "manifest and archive differ: constants/0.bin"
     for nbytes in (9, 11):

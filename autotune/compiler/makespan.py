@@ -118,7 +118,7 @@ class _Run:
         return [task.lane, *task.cores] if task.lane else []
 
     def _free_at(self, number: int, now: float) -> float:
-        """When what a task needs is free, from now on."""
+        """Return when all that a task needs is free, from now on."""
         return max([now, *(self.free.get(each, now) for each in self._needed(number))])
 
     def _begin(self, number: int, now: float) -> None:

@@ -2,5 +2,30 @@
 
 from __future__ import annotations
 
-EQUIVALENT: dict[tuple[str, str, str], str] = {}
+_EMPTY = "a plan without values has no rows, and their columns do not matter"
+_STEPS = "steps = 1 + max((value.last for value in plan.lifetimes), default={})"
+_HEADER = "if len(data) {} _LOCAL_HEADER.size or data[:4] != MAGIC:"
+
+_INSIDE = "inside: bool = worker {} 0 or enter(state, worker, run)"
+_NODE = "if node {} loop.var:"
+
+EQUIVALENT: dict[tuple[str, str, str], str] = {
+    ("autotune/passes/memory/plan_memory.py", _STEPS.format("0"), _STEPS.format("1")): _EMPTY,
+    ("autotune/passes/memory/plan_memory.py", _STEPS.format("0"), _STEPS.format(" -1")): _EMPTY,
+    (
+        "autotune/runtime/archive.py",
+        _HEADER.format("<"),
+        _HEADER.format("!="),
+    ): "a file gives no more bytes than it was asked for",
+    (
+        "autotune/runtime/executor.py",
+        _INSIDE.format("=="),
+        _INSIDE.format("<="),
+    ): "workers count from 0",
+    (
+        "autotune/lower/partition.py",
+        _NODE.format("is"),
+        _NODE.format("=="),
+    ): "nodes are equal where they are the same",
+}
 """By file, the line as it is, and the line as it would be."""

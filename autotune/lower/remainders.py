@@ -41,8 +41,8 @@ class Remainders:
         inner_extent = frame.extent(fuse.inner)
         frame = frame.branch()
         frame.opened |= {fuse.outer, fuse.inner}
-        outer = self.simplifier.divide("//", fused, max(inner_extent, 1))
-        inner = self.simplifier.divide("%", fused, max(inner_extent, 1))
+        outer = self.simplifier.divide("//", fused, inner_extent)
+        inner = self.simplifier.divide("%", fused, inner_extent)
         return self._named(
             frame,
             [(fuse.outer, outer), (fuse.inner, inner)],

@@ -35,7 +35,7 @@ class ContentsWriter:
 
     def constant(self, array: NDArray[Any]) -> Blob:
         """Return the elements of an array: dense, row-major and little-endian."""
-        return self._blob("constants", little_endian(array).reshape(-1).view(np.uint8).data)
+        return self._blob("constants", little_endian(array).ravel().view(np.uint8).data)
 
     def _blob(self, kind: Kind, data: memoryview) -> Blob:
         key = kind, hash_of(_HASH[kind], data), data.nbytes

@@ -11,9 +11,10 @@ import pytest
 
 from autotune import te
 from autotune.codegen.interpreter import run_program
-from autotune.lower import lower_schedule
-from autotune.lower.ir import For, If, Let, Seq, Stmt, Store
+from autotune.lower import lower_schedule, program_text
+from autotune.lower.ir import For, If, Let, Seq, Stmt, Store, expressions, nodes, walk
 from autotune.schedule import Schedule
+from autotune.te.expr import Select
 from autotune.te.printer import expr_text
 
 Change = Callable[[Schedule, te.Tensor], object]
@@ -211,6 +212,47 @@ def test_rows_are_not_overlapped_inside_of_a_reduction_where_they_would_be_added
     assert ":=" not in shown(program.kernels[0].body)  # peeled
 
 
+@pytest.mark.parametrize("bound", [3, 4, 7, 8, 9])
+def test_the_loops_without_the_remainder_know_how_far_they_reach(bound: int) -> None:
+    a = te.placeholder((11,), name="a")
+    c = te.compute((11,), lambda i: te.if_then_else(i < bound, a[i], 0.0), name="c")
+    s = te.create_schedule(c.op)
+    outer, _ = s[c].split(s[c].op.axis[0], 4)
+    s[c].parallel(outer)  # so that it is not cut where the condition changes
+    program = lower_schedule(s, [a, c])
+    values, found = np.arange(1, 12, dtype=np.float32), np.zeros(11, np.float32)
+    run_program(program, {"a": values, "c": found})
+    assert found.tolist() == [value if i < bound else 0.0 for i, value in enumerate(values)]
+    (branch,) = [part for part in walk(program.kernels[0].body) if isinstance(part, If)][:1]
+    tests = [node for part in walk(branch.then) for node in nodes(*expressions(part))]
+    assert any(isinstance(node, Select) for node in tests) == (bound < 8)
+
+
+def test_a_sum_of_nothing_over_fused_loops() -> None:
+    for extents in ((3, 0), (0, 3)):
+        a = te.placeholder((2,), name="a")
+        k, m = (te.reduce_axis((0, extent), name=name) for extent, name in zip(extents, "km", strict=True))
+        c = te.compute((2,), lambda i: te.sum(a[i] + 1.0, axis=[k, m]), name="c")  # noqa: B023
+        s = te.create_schedule(c.op)
+        s[c].fuse(k, m)
+        found = np.ones(2, np.float32)
+        run_program(lower_schedule(s, [a, c]), {"a": np.ones(2, np.float32), "c": found})
+        assert found.tolist() == [0.0, 0.0]
+
+
+def test_a_loop_of_one_iteration_is_known_to_a_stage_attached_outside_of_it() -> None:
+    a = te.placeholder((2, 7), name="a")
+    b = te.compute((2, 7), lambda *at: a[at] * 2.0, name="b")
+    c = te.compute((2, 7), lambda *at: b[at] + 1.0, name="c")
+    s = te.create_schedule(c.op)
+    outer, _ = s[c].split(s[c].fuse(*s[c].op.axis), 1)
+    s[b].compute_at(s[c], outer)
+    text = program_text(lower_schedule(s, [a, c]))
+    assert "allocate b: float32[1, 1]" in text
+    assert "b[0, 0] = a[i0, i1] * 2f" in text
+    assert "c[i0, i1] = b[0, 0] + 1f" in text
+
+
 def reschedule(s: Schedule, c: te.Tensor, chosen: random.Random) -> None:
     """Random splits, fusions and orders of a stage's loops."""
     for _ in range(chosen.randrange(1, 6)):
@@ -229,10 +271,10 @@ def reschedule(s: Schedule, c: te.Tensor, chosen: random.Random) -> None:
             s[c].reorder(*leaves)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(100))
 def test_random_splits_fusions_and_orders_compute_the_same(seed: int) -> None:
     chosen = random.Random(seed)
-    n, m, depth = (chosen.choice([1, 2, 3, 5, 7]) for _ in range(3))
+    n, m, depth = (chosen.choice([0, 1, 2, 3, 5, 7]) for _ in range(3))
     a = te.placeholder((n, depth), name="a")
     b = te.placeholder((depth, m), name="b")
     k = te.reduce_axis((0, depth), name="k")

@@ -217,7 +217,7 @@ class Allocator:
         if free:
             self._reused += 1
             return free.pop()
-        self._drop(max(0, self._capacity - self._live - block))
+        self._drop(self._capacity - self._live - block)
         try:
             return self._storage.allocate(block)
         except (MemoryError, BuildError, DeviceMemoryError):

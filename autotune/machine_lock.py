@@ -1,4 +1,4 @@
-"""One measures at a time: jobs of a machine take turns, and each hears of the one that it waits for.
+"""Jobs of a machine measure one at a time, and each hears of the one that it waits for.
 
 Two files beside each other, of which the system's own locks (``flock``) count and not that they are there: who has the
 lock of the first measures, who has that of the second is next. Who measures offers the machine between its turns, and

@@ -35,7 +35,7 @@ class Settings:
     """``own`` for OpenCL devices that are processors to have memory of their own, as GPUs have; empty to share this
     process's where their driver can."""
     locks: str = ""
-    """Folder of the lock by which jobs that measure take turns; empty for ``/tmp``, which all of a machine share."""
+    """Folder of the lock by which jobs measure one at a time; empty for ``/tmp``, which all of a machine share."""
     slowdown: str = ""
     """For tests: CPU and OpenCL devices that take so many times as long as they would, ``cpu:0=4,cpu:1=2``."""
 

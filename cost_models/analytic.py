@@ -60,7 +60,7 @@ def in_model(seconds: float, workload: Workload, target: Target) -> float:
 
     The other weights of a model pass through the caches between two calls. What comes from memory then hides behind
     arithmetic as other transfers do: measured on 3x3 convolutions of 7² to 14² by Winograd's algorithm on a Zen 4,
-    where the sum of both would have F(2x2) for F(4x4), which takes 0.8 of its time.
+    where the sum of both would have F(2x2) for F(4x4), which is 1.25× as fast.
     """
     graph = workload.region.graph
     size = sum(graph.type_of(value).nbytes for value in workload.region.constant_inputs)

@@ -1,7 +1,7 @@
 """The cost models that come with the package, for those who have trained none: one for each vector width of x86.
 
 ``autotune retrain --recordings ... --export`` makes them from the recordings in ``results/runs``, if they are better
-than the analytic model beyond doubt: that of x86-64-v4 is (docs/retraining.md).
+than the analytic model by a significant margin: that of x86-64-v4 is (docs/retraining.md).
 """
 
 from __future__ import annotations

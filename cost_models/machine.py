@@ -134,7 +134,7 @@ class Machine:
     """Bytes of each of many lines, side by side, that have to be on their way at least: transposes."""
     line_buffers: float = 10.0
     """Lines that a core waits for at a time. An average pool of 3x3 on 143 MiB: tiles of two pixels of four lines take
-    0.85 of the time without fetching ahead, tiles of three 0.91, of five 0.92."""
+    0.85 of the latency without fetching ahead, tiles of three 0.91, of five 0.92."""
     restart_cycles: float = 20.0
     """Cycles of a body where runs of channels begin, of which nothing has been prefetched: 3x3x3 convolutions of 14²
     outputs with 256 channels, in blocks of 16, 32 and 64 channels with tiles of 7 and 14 pixels."""

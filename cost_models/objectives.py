@@ -156,6 +156,6 @@ OBJECTIVES: Mapping[str, Fit] = {
     "fastest": fastest,
 }
 DEFAULT = "lambdarank"
-"""On 116 workloads none orders pairs better beyond doubt, and the first choices of it and of regression lose least."""
+"""On 116 workloads none orders pairs significantly better, and the first choices of it and of regression lose least."""
 
 __all__ = ["DEFAULT", "LAMBDARANK", "OBJECTIVES", "SHALLOW", "TREES", "Fit", "Rows", "graded"]

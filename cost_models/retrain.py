@@ -1,4 +1,4 @@
-"""Retraining from all measured runs, promoted only when better beyond doubt on workloads that no model has seen."""
+"""Retraining from all measured runs, promoted only when significantly better on workloads that no model has seen."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def retrain(
     say: Say = lambda text: None,
 ) -> RetrainReport:
     """Train on all runs, judge the model on every workload by a member that has not seen it, and promote it only for
-    a gain beyond doubt (:mod:`cost_models.gate`).
+    a statistically significant gain (:mod:`cost_models.gate`).
 
     ``tables``, by the names of the databases that they are of, are as :func:`cost_models.dataset.build` takes them. The
     new model must beat what serves: the version in use, what is built in, or the analytic model. ``dry_run`` writes

@@ -46,7 +46,7 @@ def multiply_adds(
     name: str, lanes: int, chains: int, links: int, loads: int = 0, integers: tuple[int, int] = (0, 0)
 ) -> str:
     """Return code whose step is ``links`` multiply-adds of each of ``chains`` vectors, beside ``loads`` loads and
-    chains of additions in turns with exclusive ors: ``integers`` are how many chains, and operations of each.
+    chains of additions alternating with exclusive ors: ``integers`` are how many chains, and operations of each.
 
     Data: 64 bytes of each factor, where they are read as integers too; loads go round the 1 KiB behind them.
     """

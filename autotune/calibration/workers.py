@@ -14,7 +14,7 @@ _TILES, _COMMANDS, _SAMPLES = 4096, 20, 400
 def measure(probe: Probe) -> dict[str, tuple[float, Times]]:
     """Return seconds of Machine's fields, with the reading that each comes from; one worker has none to wait for.
 
-    Where others have the cores, no reading counts as steady: workers that take turns on a core always wait as long.
+    Where others have the cores, no measurement counts as steady: workers that share a core always wait as long.
     """
     workers = probe.target.cores
     if workers < 2:

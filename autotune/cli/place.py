@@ -73,8 +73,8 @@ def command(
     """Search on which devices the parts of MODEL run.
 
     The model is measured on each device, placements are searched by the makespan that this promises, and the best of
-    them take turns with all of the model on the first device. One is used only if it is surely faster. It goes to the
-    database: --devices of compile, run and explain finds it.
+    them are measured interleaved with all of the model on the first device. One is used only if it is significantly
+    faster. It goes to the database: --devices of compile, run and explain finds it.
     """
     from autotune.tuning.place import place
 

@@ -73,7 +73,7 @@ def record(
     threads: int | None,
     seed: int,
 ) -> None:
-    """Measure random candidates of MODEL's workloads in turns with their defaults; NAMES are dispatches or patterns.
+    """Measure random candidates of MODEL's workloads interleaved with their defaults; NAMES are dispatches or patterns.
 
     Names are those of `autotune explain MODEL`, with the algorithm where they are steps of one: 003_conv_add_relu,
     '003_conv_add_relu/winograd F(4x4)/*'. Without any all workloads are recorded. op:C2D in the place of MODEL are the

@@ -10,7 +10,7 @@ _LIBRARIES = ("libm.so.6", "libgcc_s.so.1")
 """Looked into where the process itself does not show a name: mathematics, and conversions of half precision."""
 
 LOCAL_HARM: Final = "autotune_local_harm"
-"""What code that was built to be checked calls the word below."""
+"""The name of the word below in code that was built to be checked."""
 local_harm = ctypes.c_int64()
 """Not 0 where such code wrote beside its local memory: see :mod:`autotune.codegen.llvm.local_fences`."""
 

@@ -18,7 +18,7 @@ class TimeSource(StrEnum):
     """The source of the latency of an option, best source first."""
 
     MEASURED = "measured"
-    """Inside a model, taking turns with other options."""
+    """Inside a model, interleaved with other options."""
     ESTIMATED = "estimated"
     """The analytic model's time of the default schedules."""
     AT_LEAST = "estimated at least"

@@ -19,7 +19,7 @@ class Task:
     ``submission`` is how long the caller takes to submit it; nothing begins before it has submitted all, as it holds
     Python's lock until then. ``handover`` is from what it waits for to its beginning: a thread that sleeps is woken.
     It is not paid after a task of the same lane, whose thread is awake. A task without a lane is over when all it
-    waits for is: nothing is done. Lanes that have ``cores`` in common take turns on them.
+    waits for is: nothing is done. Lanes that have ``cores`` in common use them one at a time.
     """
 
     lane: str

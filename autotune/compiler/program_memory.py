@@ -9,7 +9,7 @@ from autotune.graph.ir import Graph
 from autotune.passes.segments import Division
 
 IN_FLIGHT = 1
-"""Requests that have to have values of their own at once: without memory for more they take turns."""
+"""Requests that have to have values of their own at once: without memory for more they wait for each other."""
 
 
 @dataclass(frozen=True)

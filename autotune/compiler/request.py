@@ -70,7 +70,7 @@ class CompileOptions(ChoiceOptions, MachineOptions, total=False):
 
 @dataclass(frozen=True, eq=False)
 class CompileRequest:
-    """What a compilation is asked for.
+    """The request of a compilation.
 
     Of users:
 

@@ -20,7 +20,7 @@ from autotune.database.records import CRASHED_INSIDE, Comparison, Key, Outcome, 
 CLEARLY = 0.9
 """A run that was never compared is believed only if it seems to take this little of what the one in use takes."""
 _PROCESSES = 2
-"""And if it was read inside a model in so many processes, faster than all that have lost the newest comparison."""
+"""And if it was measured in a model in so many processes, faster than all that have lost the newest comparison."""
 
 
 def lookup(connection: Connection, key: Key, goal: Goal) -> Hit | Miss:
@@ -41,7 +41,7 @@ def lookup(connection: Connection, key: Key, goal: Goal) -> Hit | Miss:
 
 @dataclass(frozen=True)
 class _Safe:
-    """The run that is used unless another is clearly faster, and its readings inside models.
+    """The run that is used unless another is clearly faster, and its in-model measurements.
 
     ``alone``: neither a winner nor the default is known to work, so that it is the fastest of readings alone.
     """
@@ -84,7 +84,7 @@ def _faster(connection: Connection, key: Key, safe: _Safe) -> Run | None:
 
 
 def _contenders(connection: Connection, key: Key, safe: _Safe) -> list[Reading]:
-    """Return the readings inside models of a run, and of all that may be clearly faster: of thousands of
+    """Return the in-model measurements of a run, and of all that may be clearly faster: of thousands of
     candidates few.
 
     Of n rounds that all read b or more the estimate is b^(n ÷ (n + 2)) or more (:class:`Estimate`). So a run is no

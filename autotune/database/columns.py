@@ -1,4 +1,4 @@
-"""How the fields of a record are stored: each field of a dataclass declares its columns.
+"""Storage of a record's fields: each field of a dataclass declares its columns.
 
 From the declaration follow the table's columns (:mod:`autotune.database.schema`), the way to a row and back
 (:mod:`autotune.database.rows`), the columns that a database or a pack of an earlier version gets

@@ -19,7 +19,7 @@ class State(StrEnum):
     LOCKED = "locked"
     """By a lock file."""
     TUNED = "tuned"
-    """Confirmed faster than the default, inside a model and taking turns with it."""
+    """Confirmed faster than the default, inside a model, interleaved with it."""
     TOGETHER = "tuned together"
     """Confirmed faster than the default inside a model together with other dispatches of it, but not by itself."""
     UNCONFIRMED = "unconfirmed"

@@ -126,15 +126,15 @@ class Saving:
         """Return the goal in words.
 
         >>> print(Saving(Objective.SIZE, 300, 400, Ratio(1.05, (1.02, 1.08)), True))
-        0.75 of the size, 1.05 (1.02 to 1.08) of the time
+        0.75 of the size, 1.05 (1.02 to 1.08) of the latency
         >>> print(Saving(Objective.MEMORY, 0, 64, Ratio(0.99), False))
-        0.00 of the memory, 0.99 of the time, unconfirmed
+        0.00 of the memory, 0.99 of the latency, unconfirmed
         """
         bounds = self.ratio.interval
         interval = "" if bounds is None else f" ({bounds[0]:.2f} to {bounds[1]:.2f})"
         doubt = "" if self.confirmed else ", unconfirmed"
         share = f"{self.nbytes / max(self.before, 1):.2f} of the {self.objective}"
-        return f"{share}, {self.ratio.median:.2f}{interval} of the time{doubt}"
+        return f"{share}, {self.ratio.median:.2f}{interval} of the latency{doubt}"
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it."""

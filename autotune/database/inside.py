@@ -13,7 +13,7 @@ _DOUBT = 2.0
 
 ALONE_NOISE, INSIDE_NOISE = 0.1, 0.05
 """Standard deviations of the logarithm of a ratio: of readings alone, minutes apart, in processes of their own (the
-same code reads 10 to 20 % apart there); and of rounds inside a model in turns with the default, in one process."""
+same code reads 10 to 20 % apart there); and of rounds inside a model interleaved with the default, in one process."""
 
 
 @dataclass(frozen=True)

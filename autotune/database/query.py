@@ -89,7 +89,7 @@ class Hit:
     def latencies(self) -> tuple[float | None, float]:
         """Latencies in ns of the default (None if never measured) and of the best.
 
-        The readings inside a model where both have one, as only these were taken side by side.
+        The in-model measurements where both have one, as only these are interleaved.
         """
         best, default = self.best, self.default
         if default is None or default.latency is None:
@@ -100,7 +100,7 @@ class Hit:
 
     @property
     def side_by_side(self) -> bool:
-        """Return whether :attr:`latencies` were read inside a model, and not alone."""
+        """Return whether :attr:`latencies` were measured in a model, and not alone."""
         return self.latencies[1] == self.best.confirmed_ns or self.latencies == self.read
 
 

@@ -243,7 +243,7 @@ def placement_from_row(row: Row[Any]) -> PlacementReading:
 
 
 def reading_from_row(row: Row[Any]) -> Reading:
-    """Return a reading inside a model; raises DatabaseError for a damaged row."""
+    """Return an in-model measurement; raises DatabaseError for a damaged row."""
     with _sound(f"row {row.id} of readings"):
         for name in ("ratio", "default_ns"):
             positive(getattr(row, name), name)

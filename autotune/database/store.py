@@ -217,7 +217,7 @@ class Database:
         """Return the schedule to use for exactly this key, or why there is none.
 
         The winner of the newest comparison, else the default. A run that was found since, by a job that
-        did not reach its end, takes its place only if it was read inside a model in two processes, and its
+        did not reach its end, takes its place only if it was measured in a model in two processes, and its
         readings there are clearly smaller (CLEARLY, in :mod:`autotune.database.best`), and smaller than those of
         all that have lost that comparison: the smallest of many is the luckiest. Readings alone decide only where the
         default never worked. A run that crashed inside a model is
@@ -233,7 +233,7 @@ class Database:
     def lookup(self, workload_key: str, target_key: str, space_key: str, goal: Goal = FASTEST) -> Hit | Miss:
         """Return :meth:`best` with how well it is known: the default, the number of runs and the newest comparison.
 
-        With another goal than latency the smallest run that a comparison, or else readings inside a model, put
+        With another goal than latency the smallest run that a comparison, or else in-model measurements, put
         within its allowed slowdown over :meth:`best`; that one itself if nothing is smaller.
         """
         key = Key(workload_key, target_key, space_key)

@@ -96,8 +96,8 @@ def _interval(ratio: Ratio | None) -> dict[str, float | None]:
 def training_table(database: Database) -> pd.DataFrame:
     """Return all runs as a cost model learns from them: texts and configurations that are parsed again.
 
-    ``ratio`` is the latency over the default's: inside a model where it was read there in turns with the default, else
-    alone over the default's alone; ``noise`` is the standard deviation of its logarithm.
+    ``ratio`` is the latency over the default's: inside a model where it was measured there, interleaved with the
+    default, else alone over the default's alone; ``noise`` is the standard deviation of its logarithm.
     """
     texts = {row.key: row.text for row in database.workload_rows()}
     targets = {key: target.to_json() for key, target in database.targets().items()}
@@ -143,8 +143,8 @@ _TRAINING = (
 def _label(run: Run, default_ns: float, inside: Mapping[str, Estimate]) -> dict[str, float]:
     """Return the label of a run by its measurements: in-model ones count more than the isolated one.
 
-    Where others of its workload were read inside, one that was not is no faster than the default, as for the job.
-    """
+    Where others of its workload were measured in a model, one that was not is no faster than the default, as for the
+    job."""
     if run.latency is None:
         return {"ratio": math.nan, "noise": math.nan}
     found = inside.get(run.trace_key)

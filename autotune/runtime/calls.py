@@ -6,8 +6,8 @@ of the module, dense. That is seen from a few words of each array. Whatever is n
 Python then convert it or say what is wrong.
 
 Each instance of a module has memory for one run. A call that is alone takes the first, which has all workers; others
-take one of the rest, and where none is free wait in turns. The mutex of an instance is taken and given back here, so
-that no signal can leave it locked.
+take one of the rest, and where none is free wait one after another. The mutex of an instance is taken and given back
+here, so that no signal can leave it locked.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Images of a folder: object code and constants that several of them have in common are there once.
 
-Versions of a model that take turns differ in a few kernels. Contents lie in files named by their hash; an image is
+Interleaved versions of a model differ in a few kernels. Contents lie in files named by their hash; an image is
 a manifest that names them. Both sides are processes of one job: contents are not checked when they are read.
 """
 

@@ -47,7 +47,7 @@ class InFlight:
     """At most ``most`` requests that have begun, and ``room`` that are not over; any thread may submit.
 
     They are taken up in the order of submission. Memory for one more beside others is made only where each device is
-    below its watermark and has that much; else requests take turns with the memory that there is.
+    below its watermark and has that much; else requests use the memory that there is one after another.
     """
 
     def __init__(self, loaded: LoadedProgram, most: int, room: int) -> None:

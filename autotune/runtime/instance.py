@@ -20,7 +20,7 @@ from autotune.runtime.program import Argument, Pointer, Program, ProgramBuilder
 
 
 class Instance:
-    """An arena, scratch memory for ``threads`` workers and the program that uses them; its runs take turns.
+    """An arena, scratch memory for ``threads`` workers and the program that uses them; its runs follow each other.
 
     ``code`` and ``constants`` are shared by all instances of a module. Calls of its first one take one of ``others``
     that join it where it is in use; each has workers of its own, those of ``stream``.

@@ -443,8 +443,8 @@ def retrain(
 ) -> RetrainReport:
     """Train the cost model on all runs of one or several databases; it replaces the one in use only if it is better.
 
-    Better means: beyond doubt, on workloads that neither has seen (:mod:`cost_models.gate`). With ``remembered`` the
-    databases that the model in use learnt from are read, too; ``recordings`` are more runs
+    Better means statistically significant, on workloads that neither has seen (:mod:`cost_models.gate`). With
+    ``remembered`` the databases that the model in use learnt from are read, too; ``recordings`` are more runs
     (:func:`cost_models.dataset.build`) by where they are from. A model that is to be ``export``ed must be better than
     the analytic one, goes to that folder and is not put in use. ``say`` hears of the progress. Raises UsageError for a
     database that does not exist and for a folder that does, and CostModelError for a damaged registry.

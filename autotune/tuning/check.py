@@ -1,10 +1,10 @@
-"""Is a locked model still as fast? What its schedules are compiled to now takes turns with what they were compiled to
+"""Is a locked model still as fast? Today's code of its schedules is interleaved with the code of then
 when it was locked.
 
 The yardstick is machine code of that time, from an artifact whose code the lock has hashes of. Latencies in the lock
 itself would be none: the same code reads 10 to 20 % apart on another day, let alone on another machine. Nor is the
-default schedule of today: what makes both slower would not show. Old and new code in turns meet the same moments of
-the same machine, which cancel, and code that is the same byte for byte needs no reading.
+default schedule of today: what makes both slower would not show. Old and new code, interleaved, meet the same
+moments of the same machine, which cancel, and code that is the same byte for byte needs no reading.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class Finding:
     slower: bool
 
     def __str__(self) -> str:
-        """Return a line such as ``003_conv_relu: 1.12 (1.10 to 1.15) of the time, slower``."""
+        """Return a line such as ``003_conv_relu: 1.12 (1.10 to 1.15) of the latency, slower``."""
         names = ", ".join(self.names[:3]) + (
             f" and {len(self.names) - 3} more" if len(self.names) > 3 else ""
         )
         low, high = self.ratio.interval or (self.ratio.median, self.ratio.median)
         verdict = ", slower" if self.slower else ""
-        return f"{names}: {self.ratio.median:.2f} ({low:.2f} to {high:.2f}) of the time{verdict}"
+        return f"{names}: {self.ratio.median:.2f} ({low:.2f} to {high:.2f}) of the latency{verdict}"
 
 
 @dataclass(frozen=True)

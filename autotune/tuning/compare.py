@@ -1,8 +1,8 @@
-"""The compare step: candidates take turns with the incumbents inside the whole model before they are used.
+"""The compare step: candidates are interleaved with the incumbents inside the whole model before they are used.
 
 A search reads each candidate alone, with its operands in the caches, and then takes the smallest of many
 noisy numbers. What a dispatch takes in use depends on its neighbours and what they leave in the caches. So
-versions of the whole model take turns: one with the incumbent at every site, one with the first candidate of each
+versions of the whole model are interleaved: one with the incumbent at every site, one with the first candidate of each
 site, one with the second, and so on. Each site is decided by its own dispatches' share of these runs.
 """
 
@@ -206,7 +206,7 @@ class Comparing:
     def _read(
         self, questions: Sequence[Question], base: Version, late: Callable[[], bool]
     ) -> list[int] | None:
-        """Have versions of the model take turns, and store the answers; for each question the number of the winner.
+        """Measure versions interleaved, and store the results; return the number of the winner of each question.
 
         All versions are ``base`` except for the candidates that are compared. None when there is no reading. What ends
         its process is left out, and the others take their turns again; after that whole versions are left out.

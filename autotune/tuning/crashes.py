@@ -13,7 +13,7 @@ def crashing(
 ) -> list[T]:
     """Return the candidates that end a process by themselves, found by halves; ``versions`` are those that ended one.
 
-    ``live`` has versions with fewer candidates take turns and says which of them live, or None without time for it:
+    ``live`` measures versions with fewer candidates and says which of them live, or None without time for it:
     then all that are still suspected count.
 
     >>> crashing([[1, 2, 3, 4], [5]], lambda versions: [3 not in version for version in versions])

@@ -73,7 +73,8 @@ def gain_of(
     processes: int = PROCESSES,
     patience_s: float = PATIENCE_S,
 ) -> Gain | None:
-    """Read two versions in turns, in up to ``processes`` fresh processes; None without time, or if a version fails.
+    """Measure two versions interleaved, in up to ``processes`` fresh processes; None without time, or if a version
+    fails.
 
     After ``patience_s`` no more than the least number of processes is read. The ratio has no interval where too few
     were. Two versions of the same machine code are one: it is read in one process.

@@ -1,8 +1,8 @@
 """Candidates of all workloads are read together, inside the model: a version of it has one candidate of each.
 
 What a dispatch takes depends on its neighbours and on what they leave in the caches, so that a reading alone says
-little about it. Versions take turns with the untuned one in one process, and a run of a version reads a candidate of
-every workload at once.
+little about it. Versions are interleaved with the untuned one in one process, and a run of a version times a
+candidate of every workload at once.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class Job:
     def run(self) -> Report:
         """Tune; Ctrl-C ends the search early and keeps the best so far.
 
-        Jobs that measure on the same machine take turns with it: of the time budget only what passes before its first
+        Jobs on the same machine measure one at a time: of the time budget only what passes before its first
         turn is not counted. Raises DatabaseError and MeasureError; a failing candidate is a row in the database.
         """
         with Measuring(f"tune {self.model}", self.progress.preparing) as machine:

@@ -1,4 +1,4 @@
-"""The tuning loop: ask → build → look up → check → record → read inside the model → tell."""
+"""The tuning loop: ask → build → look up → check → record → measured in the model → tell."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class RunStore(Protocol):
 
 
 GENERATION = 8
-"""Candidates of a workload that are read inside the model together, at most; those of other workloads beside them."""
+"""Candidates of a workload that are measured in the model together, at most; those of other workloads beside them."""
 TOGETHER = 16
 """The total of candidates where few workloads are open: starting a process takes as long as measuring
 several."""
 PLANS = 3
 """Plans of the candidates read before that are read with them, in another process."""
 _PROCESS_S, _VERSION_S = 1.5, 0.2
-"""Seconds that reading inside the model takes on a quiet machine: for a process, and for a version until measured."""
+"""Seconds that measuring in the model takes on a quiet machine: for a process, and for a version until measured."""
 _PROCESS = 20.0
 """A process takes as long as so many trials, on a busy machine too."""
 _COMPARING = least_processes(TOP) + 2
@@ -106,7 +106,7 @@ class TuningLoop:
     least: int = 0
     """So many candidates are measured where starting took the whole time of the budget."""
     waiting: list[tuple[Turn, Built]] = field(default_factory=list)
-    """Those that are to be read inside the model."""
+    """Those that are to be measured in the model."""
     _pace_s: float = 0.0
     """Seconds a trial, lately."""
     _version_s: float = _VERSION_S
@@ -159,7 +159,7 @@ class TuningLoop:
         """Return the batch after the one that is being built: asking takes no time where builders are waited for.
 
         None where it would be another if the batch before it was known: while defaults are built, where candidates
-        count by what they take alone, and where they are read inside the model next.
+        count by their isolated latency, and where they are measured in the model next.
         """
         defaults = any(turn.origin is Origin.DEFAULT for turn in building)
         if self.reader is None or defaults or len(self.waiting) + len(building) >= self._enough():
@@ -167,7 +167,7 @@ class TuningLoop:
         return self.ask(building)
 
     def take(self, turn: Turn, built: Built) -> None:
-        """Check a candidate and store it; tell the search of it unless it is to be read inside the model first.
+        """Check a candidate and store it; tell the search of it unless it is to be measured in the model first.
 
         Machine code that another schedule has given is not read again: the least of many readings would be another.
         """
@@ -285,7 +285,7 @@ class TuningLoop:
 
     @property
     def _process_s(self) -> float:
-        """Seconds that a process takes in which candidates are read inside the model, without their versions."""
+        """Seconds that a process takes in which candidates are measured in the model, without their versions."""
         return max(_PROCESS_S, _PROCESS * self._pace_s)
 
     def measure(self, turn: Turn, built: Built) -> Measurement | None:
@@ -334,7 +334,7 @@ class TuningLoop:
     def _propose(self, task: Task, count: int) -> list[Turn]:
         """Return the new candidates of a task: what was found for near workloads, and what its search asks for.
 
-        The former come first or, where a model of earlier jobs guides the search, take turns with its favourites: it
+        The former come first or, where a model of earlier jobs guides the search, alternate with its favourites: it
         knows of near workloads too.
         """
         if task.near is None:

@@ -92,7 +92,7 @@ def _versions_at_once(nbytes: int) -> int:
 
 
 class MeasuredModel:
-    """A model in which candidates are measured: versions of it are assembled and take turns.
+    """A model in which candidates are measured: versions of it are assembled and interleaved.
 
     A version that crashes has no reading. Methods raise what assembling raises.
     """

@@ -1,4 +1,4 @@
-"""The one place where it is decided what is faster: readings that took turns, compared in pairs.
+"""The one place where it is decided what is faster: interleaved measurements, compared in pairs.
 
 Everything that is said of a gain is a :class:`autotune.database.Ratio` made here.
 """

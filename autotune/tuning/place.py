@@ -134,12 +134,13 @@ def place(
 ) -> PlacementReport:
     """Search a placement of a model on devices, of which the first is what it runs on without one.
 
-    What the search finds is used only if whole runs in turns show it to be faster than all of it on the first device,
-    by the test of :mod:`autotune.tuning.paired`. For latency the result goes to the database with ``job`` beside it,
-    where :func:`autotune.compile` finds it by the same devices; the placement that is there already is measured again,
-    beside what the search finds. With the ``aim`` "throughput" as many requests as possible are to be answered in a
-    second, ``in_flight`` at a time (by default one more than there are devices), there and on the first device; the
-    result is stored for later searches of the same aim, and :func:`autotune.compile` takes it as a placement only.
+    What the search finds is used only if interleaved whole runs show it to be faster than all of it on the first
+    device, by the test of :mod:`autotune.tuning.paired`. For latency the result goes to the database with ``job``
+    beside it, where :func:`autotune.compile` finds it by the same devices; the placement that is there already is
+    measured again, beside what the search finds. With the ``aim`` "throughput" as many requests as possible are to
+    be answered in a second, ``in_flight`` at a time (by default one more than there are devices), there and on the
+    first device; the result is stored for later searches of the same aim, and :func:`autotune.compile` takes it as a
+    placement only.
 
     Raises UsageError for devices that are not there, fewer than two, or one twice, and for another aim, PlacementError
     where no placement fits into their memory; and what compiling and the devices raise.

@@ -1,8 +1,8 @@
 """The search over whole plans: which option each site has and which schedule each workload, all in one study.
 
 The searches of single workloads find schedules; this one puts those that look best together. Versions of the model
-with such plans take turns with the candidates of a reading, so that a plan costs no more than a candidate of one
-workload, and each also reads what it is made of once more, in another process and beside other neighbours.
+with such plans are interleaved with the candidates of a measurement, so that a plan costs no more than a candidate
+of one workload, and each also reads what it is made of once more, in another process and beside other neighbours.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class PlanSearch:
     """One Optuna study whose trials are plans of a model; its value is the latency over that of the untuned model.
 
     A parameter is the option of a site, or the schedule of a workload: its number in the order in which candidates were
-    first read inside the model, 0 for the default. All dispatches of a workload share one. The study is rebuilt from
+    first measured in the model, 0 for the default. All dispatches of a workload share one. The study is rebuilt from
     what the job has stored.
     """
 

@@ -194,7 +194,7 @@ def _result(found: Hit | Miss, report: Report, args: tuple[Tensor, ...]) -> Tune
 
 
 class ProgramAlone:
-    """A program as the model in which its schedules are compared: one dispatch, whose versions take turns."""
+    """A program as the model in which its schedules are compared: one dispatch, whose versions are interleaved."""
 
     nbytes = 0
     most = 16

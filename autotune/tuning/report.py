@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 class DispatchRow:
     """One workload: ``count`` dispatches, latencies in ns of one of them (None when it never ran).
 
-    Latencies were read inside the model if the schedule was compared with the default, else alone: ``evidence`` says
-    what follows. ``nodes`` are the model's nodes that the dispatches come from. ``origin`` says why the schedule in use
-    was measured: "default", "search", "near" (found for a near workload); empty where nothing works.
-    """
+    Latencies were measured in the model if the schedule was compared with the default, else in isolation:
+    ``evidence`` says what follows. ``nodes`` are the model's nodes that the dispatches come from. ``origin`` says
+    why the schedule in use was measured: "default", "search", "near" (found for a near workload); empty where
+    nothing works."""
 
     name: str
     kind: str
@@ -45,7 +45,7 @@ class DispatchRow:
 class Report:
     """The result of a tuning job.
 
-    ``gain`` has the whole model untuned and tuned, which took turns in several fresh processes; None when the job
+    ``gain`` has the whole model untuned and tuned, interleaved in several fresh processes; None when the job
     was stopped before that. ``decisions`` says how alternatives compared, a line
     a workload; ``plans`` are those that were read as a whole. ``outcomes`` counts the runs of this session;
     ``near_trials`` of them were found for near workloads. ``failures`` has one message of each kind of failure,

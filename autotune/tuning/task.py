@@ -32,7 +32,7 @@ _HOPELESS = 24
 """After so many runs without a single one that worked, a task is given up."""
 _KEPT = 6
 DISCARDED = 2.0
-"""A candidate that takes this many times as long alone as the default is not read inside the model."""
+"""A candidate that takes this many times as long in isolation as the default is not measured in the model."""
 _LEFT = 8
 """So many runs that an earlier session read alone are taken up again."""
 PLATEAU = 32
@@ -46,7 +46,7 @@ class Task:
 
     ``default`` is the configuration used when nothing is tuned; ``curve`` is the best latency in ns
     after each run, infinite while none worked. ``known`` maps trace keys to their outcomes alone, ``inside`` to what
-    readings inside the model say of them.
+    in-model measurements say of them.
     """
 
     names: Sequence[str]
@@ -157,7 +157,7 @@ class Task:
         return self.built.get(self.default_trace)
 
     def discarded(self, measurement: Measurement) -> bool:
-        """Return whether a candidate is so slow alone that it is not read inside the model."""
+        """Return whether a candidate is so slow in isolation that it is not measured in the model."""
         return measurement.latency_ns > DISCARDED * self.default_alone_ns
 
     def score_ns(self, trace_key: str) -> float:
@@ -204,7 +204,7 @@ class Task:
             self.default_ns = self.default_ns or measurement.latency_ns
 
     def read(self, readings: Sequence[Reading]) -> None:
-        """Take readings inside the model: all with the same default beside them."""
+        """Store in-model measurements: all with the same default beside them."""
         for reading in readings:
             self.inside[reading.trace_key] = self.inside.get(reading.trace_key, Estimate()) + reading
         if readings and self.default_ns:
@@ -273,7 +273,7 @@ class Task:
         self.left += self._unread(fresh)
 
     def _unread(self, runs: Sequence[Run]) -> list[Config]:
-        """Return the fastest of those that are still to be read inside the model."""
+        """Return the fastest of those that are still to be measured in the model."""
         if self.alone or self.default_alone_ns == math.inf:
             return []
         found = [

@@ -1,9 +1,9 @@
-"""Tuning a model for several devices: schedules for each of their targets, and where its parts run, in turns.
+"""Tuning a model for several devices: schedules for each of their targets, and a placement of its parts, alternately.
 
 A schedule changes what a placement costs by one number, the time of its unit on that device, which the search for
-placements measures anew each time. So the two are searched in turns and not in one study: a placement is estimated in
-milliseconds from what the schedules found so far take, while a trial of one study would have to compile a whole model
-to say the same with noise.
+placements measures anew each time. So the two are searched alternately and not in one study: a placement is
+estimated in milliseconds from what the schedules found so far take, while a trial of one study would have to compile
+a whole model to say the same with noise.
 """
 
 from __future__ import annotations

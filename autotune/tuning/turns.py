@@ -1,4 +1,4 @@
-"""Versions of a whole model that take turns in a process of their own."""
+"""Interleaved versions of a whole model in a process of their own."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Rounds:
     ``processes``: in so many fresh ones, each time in another order: where arrays happen to lie makes a few percent.
     A turn fills about ``turn_ns``. The first version has a turn at the beginning of a round and after each ``every``
     others (0: it is one of them), so that it is read in the same moments as they are. ``part``: where time is up before
-    all are loaded, those that are take turns.
+    all are loaded, those that are loaded are interleaved.
     """
 
     most: int
@@ -137,7 +137,7 @@ class FreshProcesses:
 
 
 class Turns:
-    """Versions of one model that take turns in worker processes; one that ends its process takes no further turns.
+    """Interleaved versions of one model in worker processes; one that ends its process is left out afterwards.
 
     Each reading of all versions begins in a fresh process. Results are in the order in which versions were added: None
     for those that ended a process or were not loaded. Once versions are loaded, the least number of rounds is read even

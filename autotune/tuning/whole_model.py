@@ -64,7 +64,7 @@ def _not_told(version: int, reason: str) -> None:
 
 @dataclass(frozen=True)
 class Watch:
-    """Who follows versions while they take turns; versions are told by their numbers.
+    """An observer of interleaved versions; versions are told by their numbers.
 
     ``settled`` is asked after each process which versions need no more turns, given what was read so far. ``failed``
     is told why a version ended its process.
@@ -97,7 +97,7 @@ class WholeModel(Protocol):
         out_of_time: Callable[[], bool],
         watch: Watch = UNWATCHED,
     ) -> list[Profile | None]:
-        """Have versions take turns; what each of them took, None for one that failed."""
+        """Measure versions interleaved; return the times of each, None for one that failed."""
 
     def gain(self, untuned: Code, tuned: Code, out_of_time: Callable[[], bool]) -> Gain | None:
         """Return the time the whole model untuned, and with the options and schedules used now, in

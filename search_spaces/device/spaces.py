@@ -21,8 +21,8 @@ _BY_ROWS = ("reduction", "softmax", "normalization")
 
 
 def runs_groups(target: Target) -> bool:
-    """Return whether these spaces serve a target: devices but CPUs, where threads of a group take turns and a tile a
-    thread is better."""
+    """Return whether these spaces serve a target: devices but CPUs, where threads of a group run one at a time and a
+    tile a thread is better."""
     return target.group_items > 0 and "cpu" not in target.features
 
 

@@ -224,7 +224,7 @@ class Bodies:
         those of other rows.
 
         What attention multiplies with its values it has just computed: copied, for loads that cross no lines, they
-        took 1.07 of the time in turns.
+        took 7 % longer, interleaved.
         """
         single = [other for other in self.kernels.sources[stage] if not other.moved & step.vector.keys()]
         return any(other.moved - source.moved for other in single if other.inside is None)

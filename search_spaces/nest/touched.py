@@ -148,11 +148,11 @@ class Touched:
 
     @cached_property
     def in_one_set(self) -> Numbers:
-        """Rows [n] that are visited in turns and start in the same set of the first cache.
+        """Rows [n] that are visited alternately and start in the same set of the first cache.
 
         The innermost loop around the body that moves the access within a page comes back to a row after as many others,
         in pages of their own, as are visited inside of the loop. Panels have no rows. Stores past the caches are
-        counted too: transposing 1024x768 by columns of 768 lines in turns takes a Zen 4 1.4 times as long as by
+        counted too: transposing 1024x768 by columns of 768 lines alternately takes a Zen 4 1.4 times as long as by
         rows of 16, with them (212 and 152 us) as without (171 and 127 us).
         """
         nest, access = self._nest, self._access

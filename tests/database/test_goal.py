@@ -51,7 +51,7 @@ def test_the_smallest_within_the_slowdown_is_used_by_readings_and_called_unconfi
     found = used(database, MEMORY)
     assert found.best.trace_key == "lean"
     assert found.evidence.state is State.SMALLER_UNCONFIRMED
-    assert str(found.evidence) == "smaller: 0.25 of the memory, 1.05 of the time, unconfirmed"
+    assert str(found.evidence) == "smaller: 0.25 of the memory, 1.05 of the latency, unconfirmed"
     assert used(database, SIZE).best.trace_key == "short"
     assert used(database, Goal(Objective.SIZE, 1.05)).best.trace_key == "default"
     assert used(database, Goal(Objective.MEMORY, 1.3)).best.trace_key == "leaner"
@@ -71,7 +71,7 @@ def test_a_comparison_overrules_readings(database: Database) -> None:
     compare(database, schedules(*compared, won="default"))
     found = used(database, MEMORY)
     assert found.best.trace_key == "leaner"
-    assert str(found.evidence) == "smaller: 0.02 of the memory, 1.05 (1.04 to 1.06) of the time"
+    assert str(found.evidence) == "smaller: 0.02 of the memory, 1.05 (1.04 to 1.06) of the latency"
     assert found.evidence.to_json()["saving"] == {
         "objective": "memory",
         "bytes": 64,

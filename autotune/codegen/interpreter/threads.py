@@ -1,4 +1,5 @@
-"""Interpreting loops that are bound to GPU thread axes: threads take turns, and wait for one another at barriers."""
+"""Interpreting loops that are bound to GPU thread axes: threads run one at a time, and wait for one another at
+barriers."""
 
 from __future__ import annotations
 

@@ -35,7 +35,8 @@ class ThreadBlock(Protocol):
 
 
 class OneThread:
-    """A worker of a CPU: threads take turns (:mod:`autotune.codegen.lockstep`), and shared memory is local memory."""
+    """A worker of a CPU: threads run one at a time (:mod:`autotune.codegen.lockstep`), and shared memory is local
+    memory."""
 
     stack_bytes = 16 << 10
 

@@ -115,7 +115,7 @@ class Blocks:
         return parts[0]
 
     def _interleaved(self, buffer: Buffer, a: str, b: str, columns: int, upper: bool) -> str:
-        """Lower or upper halves of every group, an element of ``a`` and one of ``b`` in turns."""
+        """Lower or upper halves of every group, an element of ``a`` and one of ``b`` alternately."""
         order, lanes = [], self.code.lanes
         for group in range(0, lanes, columns):
             start = group + (columns // 2 if upper else 0)

@@ -173,7 +173,7 @@ class Expressions:
         return value if dtype in ("int64", "uint64") else typed(dtype, value.text, depth)
 
     def _logical(self, node: Binary) -> Value:
-        """Work the second operand out where the first does not decide."""
+        """Return the work the second operand out where the first does not decide."""
         level = Level.AND if node.op == "and" else Level.OR
         a = self.value(node.a)
         b, lines = self._aside(node.b)
@@ -292,7 +292,7 @@ _EMIT: dict[type[Expr], Callable[[Expressions, Any], Value]] = {
     Cast: Expressions._cast,
     Not: Expressions._not,
 }
-"""How each kind of node is written."""
+"""The writer of each kind of node."""
 
 
 __all__ = ["FUNCTIONS", "WRITTEN", "Expressions"]

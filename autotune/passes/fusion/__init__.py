@@ -1,1 +1,1 @@
-"""What becomes one dispatch region."""
+"""Division of a graph into dispatch regions."""

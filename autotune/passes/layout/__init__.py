@@ -1,1 +1,1 @@
-"""Where elements lie: layouts, views, stored weights."""
+"""Memory of elements: layouts, views, stored weights."""

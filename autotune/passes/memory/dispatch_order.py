@@ -2,7 +2,7 @@
 
 Branches of a model depend on one another only where they meet. In the model's own order one comes after the other, and
 at the end of each dispatch workers wait for whoever has its last tiles. List scheduling (Hu, 1961: longest way to the
-end first) that takes turns between branches gives them other work meanwhile.
+end first) that alternates between branches gives them other work meanwhile.
 """
 
 from __future__ import annotations

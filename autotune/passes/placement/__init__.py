@@ -1,1 +1,1 @@
-"""Which device an operation runs on: affinities, propagated to a fixed point."""
+"""Devices of operations: affinities, propagated to a fixed point."""

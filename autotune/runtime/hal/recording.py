@@ -36,7 +36,7 @@ class LoadedImage:
     def record(self, label: str = "") -> CommandBuffer:
         """Record one run of the model as commands, with an arena of its own; slots are the inputs, then the outputs.
 
-        Two such may run at the same time; a single one takes turns with itself. Raises DeviceMemoryError.
+        Two such may run at the same time; runs of a single one follow each other. Raises DeviceMemoryError.
         """
         return self._recorded(label, [range(len(self.image.commands))])[0]
 

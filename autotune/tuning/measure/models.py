@@ -1,4 +1,4 @@
-"""The worker of whole models: versions of one are in one process and take turns.
+"""The worker of whole models: versions of one are interleaved in one process.
 
 Run as ``python -m autotune.tuning.measure.models``; JSON lines in and out, see :mod:`autotune.workers.serve`. Requests:
 ``warm_up``, ``load`` (a version), ``profile`` (a turn, dispatch by dispatch) and ``time`` (a turn, the whole model,
@@ -74,7 +74,7 @@ _VERSIONS: dict[int, Version] = {}
 
 
 class Shared(Memory):
-    """Memory of versions that take turns: all have their intermediate values in the same place, so that where that
+    """Memory of interleaved versions: all have their intermediate values in the same place, so that where that
     happens to lie makes no difference between them."""
 
     def __init__(self) -> None:

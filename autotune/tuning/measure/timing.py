@@ -32,7 +32,7 @@ def statistics(samples: NDArray[Any]) -> Latency:
 def time_candidate(sample: Sample, default_ns: float) -> Latency:
     """Return the time one candidate that was warmed up, to see whether it is clearly slower than the default.
 
-    Few samples are enough for one that is not: what it takes in use is read inside the model. More are taken of one
+    Few samples are enough for one that is not: what it takes in use is measured in the model. More are taken of one
     that seems slower, and of the default itself (``default_ns`` is infinite): disturbed samples (the median far above
     the minimum: other processes had the cores) do not decide; a few more rounds look for a quiet moment.
     """

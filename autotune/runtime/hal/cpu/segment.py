@@ -21,7 +21,7 @@ from autotune.runtime.program import Argument, Pointer, ProgramBuilder
 
 
 class Segment:
-    """Dispatches and checks of indices; a run of it is one native call, and runs of it take turns."""
+    """Dispatches and checks of indices; a run of it is one native call, and its runs follow each other."""
 
     def __init__(self, pool: ThreadPool) -> None:
         self._pool = pool

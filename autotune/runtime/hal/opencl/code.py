@@ -18,7 +18,7 @@ _LOG_LINES = 12
 
 
 class Kernel:
-    """An entry point; threads take turns to start it."""
+    """An entry point; one thread at a time starts it."""
 
     def __init__(self, kernel: Any, start: Start) -> None:
         self._kernel = kernel

@@ -1,0 +1,101 @@
+"""The words of docs, messages and docstrings: those of ``docs/glossary.md``, in sentences of a reasonable length."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("autotune", "search_spaces", "cost_models")
+UNEDITED = ("autotune/bench/",)
+"""Folders whose docstrings and messages still await the same edit."""
+OPENINGS = re.compile(r"\s*(What|Whether|How|Where|Which)\b")
+FORBIDDEN = re.compile(
+    r"\b(take|takes|taking|took|taken) turns\b|\bin turns\b|\bbeyond doubt\b"
+    r"|\b(read|reads|reading|readings) inside (a|the) models?\b"
+    r"|\b0\.\d+ (to 0\.\d+ )?of (the|its|their) time\b"
+)
+MOST_WORDS = 60
+"""Of a list item."""
+
+
+def pages() -> list[Path]:
+    """Return all pages but the glossary, which names the words that are not used."""
+    named = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "results/README.md")]
+    return [*named, *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name != "glossary.md")]
+
+
+def sources() -> list[Path]:
+    """Return the modules of the packages."""
+    found = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    return [path for path in found if not path.relative_to(ROOT).as_posix().startswith(UNEDITED)]
+
+
+def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield every string of a module, docstrings among them, with its line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the docstrings of a module and of all that is in it, attributes too, with their lines."""
+    for node in ast.walk(tree):
+        for statement in getattr(node, "body", []) if isinstance(getattr(node, "body", None), list) else []:
+            if (
+                isinstance(statement, ast.Expr)
+                and isinstance(statement.value, ast.Constant)
+                and isinstance(statement.value.value, str)
+            ):
+                yield statement.lineno, statement.value.value
+
+
+def items(text: str) -> Iterator[str]:
+    """Yield the items of a page's lists, each as one line."""
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+    for found in re.finditer(r"^ *(?:[-*]|\d+\.) +(.*(?:\n +(?!(?:[-*]|\d+\.) )\S.*)*)", text, re.M):
+        yield " ".join(found[1].split())
+
+
+def test_docstrings_do_not_open_with_a_question_word() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {text[:60]}"
+        for path in sources()
+        for line, text in docstrings(ast.parse(path.read_text(encoding="utf-8")))
+        if OPENINGS.match(text)
+    ]
+    assert found == [], "open with an imperative (Return ...), or with a noun for a class or a value"
+
+
+def test_messages_and_docstrings_use_the_words_of_the_glossary() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {match[0]}"
+        for path in sources()
+        for line, text in texts(ast.parse(path.read_text(encoding="utf-8")))
+        for match in FORBIDDEN.finditer(" ".join(text.split()))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_pages_use_the_words_of_the_glossary(page: Path) -> None:
+    text = " ".join(page.read_text(encoding="utf-8").split())
+    assert [match[0] for match in FORBIDDEN.finditer(text)] == []
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_list_items_are_short(page: Path) -> None:
+    long = [item for item in items(page.read_text(encoding="utf-8")) if len(item.split()) > MOST_WORDS]
+    assert long == []
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_paths_that_pages_name_exist(page: Path) -> None:
+    named = re.findall(
+        r"`((?:autotune|search_spaces|cost_models|tests|docs)/[\w/.]+)`", page.read_text(encoding="utf-8")
+    )
+    assert [path for path in named if "NAME" not in path and not (ROOT / path).exists()] == []

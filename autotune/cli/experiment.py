@@ -68,7 +68,7 @@ def _as_json(cell: Any) -> Any:
 
 @dataclass(frozen=True)
 class Output:
-    """Where a page goes, with what it says beside its tables: the command line and the machine."""
+    """The destination of a page, with its lines beside the tables: the command line and the machine."""
 
     command: str
     facts: Mapping[str, str]

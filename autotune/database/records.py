@@ -100,7 +100,7 @@ CRASHED_INSIDE = "crashed inside the model"
 TIMED_OUT_INSIDE = "timed out inside the model"
 """The same of what was ended there because it hung."""
 HUNG = "it hung: "
-"""How the reason of such begins."""
+"""The begin of such a reason."""
 
 
 def _reason(value: Any, name: str) -> str:

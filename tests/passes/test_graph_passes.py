@@ -103,7 +103,9 @@ def test_the_pipeline_is_idempotent(name):
 
 
 def test_every_pass_is_used_and_has_a_file_of_its_name():
-    library.register("any_relu", SimpleNamespace(address=1), operation="Relu", arguments=lambda types, attrs: ())
+    library.register(
+        "any_relu", SimpleNamespace(address=1), operation="Relu", arguments=lambda types, attrs: ()
+    )
     used = (*placed_passes(NO_RULES), *rules())
     library.unregister("any_relu")
     files = {path.stem: path.read_text(encoding="utf-8") for path in Path(passes.__path__[0]).rglob("*.py")}

@@ -5,9 +5,11 @@ from __future__ import annotations
 _EMPTY = "a plan without values has no rows, and their columns do not matter"
 _STEPS = "steps = 1 + max((value.last for value in plan.lifetimes), default={})"
 _HEADER = "if len(data) {} _LOCAL_HEADER.size or data[:4] != MAGIC:"
-
 _INSIDE = "inside: bool = worker {} 0 or enter(state, worker, run)"
-_NODE = "if node {} loop.var:"
+_NODES = (
+    "if node {} loop.var:",
+    "return rewrite_expr(expr, lambda node: value if node {} var else None, {{}})",
+)
 
 EQUIVALENT: dict[tuple[str, str, str], str] = {
     ("autotune/passes/memory/plan_memory.py", _STEPS.format("0"), _STEPS.format("1")): _EMPTY,
@@ -22,10 +24,14 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         _INSIDE.format("=="),
         _INSIDE.format("<="),
     ): "workers count from 0",
+    **{
+        ("autotune/lower/partition.py", node.format("is"), node.format("==")): "equal nodes are the same one"
+        for node in _NODES
+    },
     (
-        "autotune/lower/partition.py",
-        _NODE.format("is"),
-        _NODE.format("=="),
-    ): "nodes are equal where they are the same",
+        "autotune/tuning/paired.py",
+        "if len(ratios) < least_processes(1):",
+        "if len(ratios) < least_processes( 0):",
+    ): "where no candidate is compared as many processes are needed as for one",
 }
 """By file, the line as it is, and the line as it would be."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.equivalent_mutants import EQUIVALENT
 from tests.source_mutants import ROOT, Mutant, draw, judge
 
 WRONG = {
@@ -45,3 +46,10 @@ def test_mutants_mean_something_else_and_stay_the_same() -> None:
         assert mutant == draw(seed)
         assert mutant.code != (ROOT / mutant.file).read_text(encoding="utf-8")
         assert mutant.before != mutant.after
+
+
+def test_reasons_stand_with_lines_that_are_there() -> None:
+    for file, before, after in EQUIVALENT:
+        lines = [line.strip() for line in (ROOT / file).read_text(encoding="utf-8").splitlines()]
+        assert lines.count(before) == 1, before
+        assert before != after

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class Machine:
     """Rates per core and cycle, latencies in cycles, capacities in bytes. Only ratios matter for ranking.
 
-    The defaults are those of Cascade Lake with AVX-512, on which they were fitted.
+    The defaults are those of Cascade Lake with AVX-512, on which they were fitted. Where a page has the measurements of
+    one, its text names the page; results/predictions.md shows how well all of them rank the candidates of each family.
     """
 
     # The core
@@ -50,7 +51,7 @@ class Machine:
     """Vector registers by name."""
     register_share: float = 15 / 16
     """Share of them that a body uses before it takes longer: tiles that need all keep them, yet take up to a tenth
-    longer (9 x 3 at products of size 300, 14 x 2 at 1000)."""
+    longer (9 x 3 at products of size 300, 14 x 2 at 1000: docs/kernels/matmul.md)."""
     spill_cycles: float = 4.0
     """Cycles of a step for each register beyond them."""
     kept_share: float = 0.5
@@ -110,11 +111,12 @@ class Machine:
     # Lines and pages
     line_split_cycles: float = 1.1
     """Cycles lost by a vector load that crosses a cache line: products of sizes 128 to 320, the operand at multiples
-    of a line against 16 bytes beside."""
+    of a line against 16 bytes beside (docs/kernels/matmul.md)."""
     near_pages: float = 64.0
     """Pages whose addresses the first level of address translation knows."""
     page_cycles: float = 2.5
-    """Cycles lost by a load whose page it has forgotten: products of sizes 197 to 1024, packed against not packed."""
+    """Cycles lost by a load whose page it has forgotten: products of sizes 197 to 1024, packed against not packed
+    (docs/kernels/matmul.md)."""
 
     # Prefetching
     short_run: float = 256.0
@@ -122,9 +124,11 @@ class Machine:
     lost_run: float = 1300.0
     """Bytes of a long run that take as long as the way to a row which no prefetcher knows of."""
     scattered: float = 0.65
-    """Share that bytes cost more whose neighbours are visited a page or more later: pools larger than the caches."""
+    """Share that bytes cost more whose neighbours are visited a page or more later: pools larger than the caches
+    (results/memory.md)."""
     streams: float = 16.0
-    """Lines that prefetchers follow at a time, each in a page of its own: 32 side by side take longer."""
+    """Lines that prefetchers follow at a time, each in a page of its own: 32 side by side take longer (transposes of
+    results/memory.md)."""
     fetched_cost: float = 0.88
     """The cost of bytes that instructions fetch, across pages too. On a Zen 4 relu and a scaled sum take 1.1 to 1.6
     times as long with it, x * sigmoid(x) as long as without."""
@@ -137,12 +141,14 @@ class Machine:
     0.85 of the latency without fetching ahead, tiles of three 0.91, of five 0.92."""
     restart_cycles: float = 20.0
     """Cycles of a body where runs of channels begin, of which nothing has been prefetched: 3x3x3 convolutions of 14²
-    outputs with 256 channels, in blocks of 16, 32 and 64 channels with tiles of 7 and 14 pixels."""
+    outputs with 256 channels, in blocks of 16, 32 and 64 channels with tiles of 7 and 14 pixels
+    (docs/kernels/convolution.md)."""
     run_cycles: float = 2.0
     """Cycles of each of them in addition."""
     resume_cycles: float = 500.0
     """Cycles of a tile that is taken up again for another block of its reduction: operands come from further away, and
-    prefetchers start anew. Products of size 1536 and 2048 in blocks of 512 steps: 300 to 600."""
+    prefetchers start anew. Products of size 1536 and 2048 in blocks of 512 steps: 300 to 600
+    (docs/kernels/matmul.md)."""
     l3_lost: float = 1.0
     """Share of what bytes from memory cost beyond a long run's that those from the last cache do."""
 
@@ -152,7 +158,7 @@ class Machine:
     library is the default."""
     pack_cycles: float = 3.0
     """Cycles of an element that a library packs anew in each call: OpenBLAS at products of size 1024, in blocks of
-    18 x 128 and 6 x 256."""
+    18 x 128 and 6 x 256 (docs/library-kernels.md)."""
 
     # Kernels and workers
     threads: int = 1

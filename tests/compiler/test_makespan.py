@@ -78,6 +78,12 @@ def test_what_waits_for_the_cores_of_another_lane_is_not_forgotten():
     assert found.total == 8.0
 
 
+def test_only_the_cores_of_the_task_that_is_first_are_waited_for():
+    one, other = frozenset({0}), frozenset({1})
+    tasks = [Task("a", 5.0, cores=one), Task("b", 1.0, cores=other), Task("b", 1.0, cores=one)]
+    assert [(each.task, each.begin) for each in makespan(tasks).tasks] == [(0, 0.0), (1, 0.0), (2, 5.0)]
+
+
 RATES = dict.fromkeys(("cpu:0", "cpu:1", "far"), DeviceRates(0.0, 0.5, 0.01))
 CORES = {"cpu:0": (0,), "cpu:1": (1,), "far": ()}
 SPACES = {"cpu:0": HOST_SPACE, "cpu:1": HOST_SPACE, "far": "far"}

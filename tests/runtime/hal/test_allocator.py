@@ -283,6 +283,13 @@ def test_work_is_held_back_from_the_high_watermark_until_the_low_one() -> None:
     assert not list(allocator._waiters)
 
 
+def test_below_the_watermark_work_is_admitted_without_a_lock() -> None:
+    allocator, _ = made(4096)
+    allocator._lock = None  # type: ignore[assignment]
+    allocator.admit()
+    assert not allocator.full
+
+
 def test_watermarks_at_the_ends_are_allowed() -> None:
     allocator, _ = made(4096)
     allocator.limit(high=4096, low=4095)

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from autotune.function import build
     from autotune.profiling.profile import profile
     from autotune.runtime.compiled_model import CompiledModel
-    from autotune.runtime.module import Module, load
+    from autotune.runtime.executable import load
+    from autotune.runtime.module import Module
     from autotune.target import Target
-    from autotune.tuning.api import compile, predict, query, retrain, tune
+    from autotune.tuning.api import compile, compile_for_sizes, predict, query, retrain, tune
     from autotune.tuning.budget import Budget
     from autotune.tuning.events import StopTuning, TuningEvent
     from autotune.tuning.place import place
     from autotune.tuning.program import TunedSchedule, tune_schedule
-    from autotune.tuning.sized import compile_for_sizes
     from autotune.tuning.tune_devices import tune_on_devices
     from autotune.tuning.tune_sizes import tune_for_sizes
 
@@ -41,8 +41,8 @@ _WHERE = {
     "TuningEvent": "autotune.tuning.events",
     "build": "autotune.function",
     "compile": "autotune.tuning.api",
-    "compile_for_sizes": "autotune.tuning.sized",
-    "load": "autotune.runtime.module",
+    "compile_for_sizes": "autotune.tuning.api",
+    "load": "autotune.runtime.executable",
     "place": "autotune.tuning.place",
     "predict": "autotune.tuning.api",
     "profile": "autotune.profiling.profile",

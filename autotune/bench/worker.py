@@ -58,7 +58,7 @@ class Autotune:
         from autotune.runtime import artifact
         from autotune.runtime.module import Module
 
-        self._compiled = compiled = Module(artifact.load(model), threads)
+        self._compiled = compiled = Module(artifact.load_image(model), threads)
         return self._bound(compiled, inputs)
 
     def _bound(self, compiled: Any, inputs: Arrays) -> Run:

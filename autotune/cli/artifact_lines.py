@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from autotune.errors import ArtifactError
-from autotune.runtime.artifact_file import ArtifactFile
-from autotune.runtime.image import TensorSpec, largest_input
+from autotune.runtime.artifact import ArtifactFile, CaseManifest, ModelManifest, examine
+from autotune.runtime.compiled import SizedTensor
+from autotune.runtime.image import largest_input
 from autotune.runtime.manifest import Manifest
-from autotune.runtime.program_artifact import ProgramManifest
-from autotune.runtime.sized_artifact import SizedManifest
-from autotune.runtime.sized_model import SizedTensor
-from autotune.runtime.variants import VariantsManifest, choose, label, why_not
+from autotune.runtime.targets import choose, label, why_not
 from autotune.suggest import counted
 from autotune.tuning.units import size
 
@@ -23,29 +21,30 @@ from autotune.tuning.units import size
 def artifact_json(path: str, held: ArtifactFile) -> dict[str, Any]:
     """Return the facts; every member was found to be whole."""
     manifest = held.manifest
-    sized = isinstance(manifest, SizedManifest)
-    signature: Any = held.images[0] if sized or isinstance(manifest, VariantsManifest) else manifest
-    inputs = manifest.inputs if isinstance(manifest, SizedManifest) else signature.inputs
-    facts = {
+    last = manifest.cases[-1]
+    facts: dict[str, Any] = {
         "artifact": path,
         "bytes": held.nbytes,
         "name": manifest.name,
         "format": manifest.format,
         "version": manifest.version,
-        "inputs": [_spec_json(spec) for spec in inputs],
-        "outputs": [] if sized else [_spec_json(spec) for spec in signature.outputs],
-        "images": [_image_json(image, _shared(held, image)) for image in held.images],
-        "taken_here": _taken(held),
+        "inputs": [_spec_json(tensor) for tensor in manifest.inputs],
+        "outputs": [
+            {"name": spec.name, "shape": _extents(output.axes), "dtype": spec.dtype}
+            for spec, output in zip(last.program.outputs, last.outputs, strict=True)
+        ],
+        "images": [
+            _image_json(manifest.images[number], _shared(manifest, number)) | _case_json(case)
+            for case in manifest.cases
+            for number in case.program.images
+        ],
+        "taken_here": _taken(manifest),
     }
-    if isinstance(manifest, ProgramManifest):
-        facts["devices"] = list(dict.fromkeys(step.device for step in manifest.steps))
-    if isinstance(manifest, SizedManifest):
-        facts["sizes"] = [{each.symbol: each.size for each in bucket.sizes} for bucket in manifest.buckets]
+    if devices := list(dict.fromkeys(name for case in manifest.cases for name in case.program.devices)):
+        facts["devices"] = devices
+    if manifest.least:
+        facts["sizes"] = [_sizes(case) for case in manifest.cases]
         facts["least"] = {each.symbol: each.size for each in manifest.least}
-        facts["outputs"] = [
-            {**_spec_json(spec), "shape": list(output.axes)}
-            for spec, output in zip(signature.outputs, manifest.buckets[-1].outputs, strict=True)
-        ]
     return facts
 
 
@@ -58,14 +57,15 @@ def artifact_lines(path: str, held: ArtifactFile) -> list[str]:
         lines += [f"  {role[:-1]} {_text(spec)}" for spec in facts[role]]
     if "devices" in facts:
         lines.append(f"a program for {', '.join(facts['devices'])}, of {counted(len(images), 'part')}")
-    labels = [""] * len(images)
     if "sizes" in facts:
         least = ", ".join(f"{symbol} from {number}" for symbol, number in facts["least"].items())
-        lines.append(f"for requests of {counted(len(images), 'bucket')} of sizes, {least}")
-        labels = [", ".join(f"{s} = {n}" for s, n in sizes.items()) + ": " for sizes in facts["sizes"]]
-    for image, what in zip(images, labels, strict=True):
+        distinct = len({tuple(sizes.items()) for sizes in facts["sizes"]})
+        lines.append(f"for requests of {counted(distinct, 'bucket')} of sizes, {least}")
+    for image in images:
+        what = ", ".join(f"{s} = {n}" for s, n in image["sizes"].items())
+        what += ": " if what else ""
         runs = f"cannot run here: {image['why_not_here']}" if image["why_not_here"] else "runs here"
-        if image["target"] == facts["taken_here"] and len(images) > 1:
+        if image["target"] == facts["taken_here"]:
             runs = "taken here"
         threads = f", {counted(image['threads'], 'thread')}" if image["threads"] else ""
         shared = f", {size(image['shared_bytes'])} of them shared" if image["shared_bytes"] else ""
@@ -81,8 +81,6 @@ def artifact_lines(path: str, held: ArtifactFile) -> list[str]:
 def examined(path: str) -> ArtifactFile:
     """Return the contents of a file; raises ArtifactError where it is no artifact or damaged, and where
     there is no file."""
-    from autotune.runtime.artifact_file import examine
-
     if not Path(path).is_file():
         raise ArtifactError(f"no such file: {path}")
     return examine(path)
@@ -106,28 +104,39 @@ def _image_json(image: Manifest, shared: int) -> dict[str, Any]:
     }
 
 
-def _shared(held: ArtifactFile, image: Manifest) -> int:
+def _case_json(case: CaseManifest) -> dict[str, Any]:
+    return {"sizes": _sizes(case)}
+
+
+def _sizes(case: CaseManifest) -> dict[str, int]:
+    return {each.symbol: each.size for each in case.sizes}
+
+
+def _shared(manifest: ModelManifest, number: int) -> int:
     """Return bytes of constants that other images name too."""
-    own = {each.blob.path: each.blob.nbytes for each in image.constants}
-    others = {e.blob.path for other in held.images if other is not image for e in other.constants}
+    own = {each.blob.path: each.blob.nbytes for each in manifest.images[number].constants}
+    rest = [image for other, image in enumerate(manifest.images) if other != number]
+    others = {each.blob.path for image in rest for each in image.constants}
     return sum(nbytes for path, nbytes in own.items() if path in others)
 
 
-def _taken(held: ArtifactFile) -> str | None:
+def _taken(manifest: ModelManifest) -> str | None:
     """Return the target that loading takes here; None where there is nothing to choose, or nothing fits."""
-    if not isinstance(held.manifest, VariantsManifest):
+    targets = [target for target in dict.fromkeys(map(manifest.target, manifest.cases)) if target]
+    if len(targets) < 2:
         return None
-    targets: Sequence[Any] = [image.target for image in held.images]
     try:
         return label(targets[choose(targets)])
     except ArtifactError:
         return None
 
 
-def _spec_json(spec: TensorSpec | SizedTensor) -> dict[str, Any]:
-    if isinstance(spec, SizedTensor):
-        return {"name": spec.name, "shape": list(spec.axes), "dtype": spec.dtype}
-    return {"name": spec.name, "shape": list(spec.shape), "dtype": spec.dtype}
+def _spec_json(tensor: SizedTensor) -> dict[str, Any]:
+    return {"name": tensor.name, "shape": _extents(tensor.axes), "dtype": tensor.dtype}
+
+
+def _extents(axes: Sequence[str]) -> list[int | str]:
+    return [int(each) if each.isdecimal() else each for each in axes]
 
 
 def _range_text(growth: float) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import click
 
@@ -21,9 +20,6 @@ from autotune.cli.options import (
     request_flags,
 )
 from autotune.compiler.request import CompileOptions, CompileRequest
-
-if TYPE_CHECKING:
-    from autotune.compiler.explain import Compilation
 
 
 @click.command(
@@ -43,76 +39,50 @@ def command(
     request = CompileRequest(model, **options).checked()
     announce(f"compiling {model}")
     from autotune.cli.affinity_lines import placed_json, placed_lines
-    from autotune.compiler.placed import PlacedCompilation
-    from autotune.runtime import artifact, program_artifact, sized_artifact, variants
+    from autotune.compiler.explain import Compilation
+    from autotune.runtime import artifact
     from autotune.tuning.accuracy import checked
     from autotune.tuning.api import check_cores
-    from autotune.tuning.placing import compile_anywhere
-    from autotune.tuning.several_targets import compile_for_targets
-    from autotune.tuning.sized import compile_sizes_in_detail
+    from autotune.tuning.compiling import AnyCompilation, compile_request
+
+    def as_dict(done: AnyCompilation) -> dict[str, Any]:
+        return compilation_json(done, where) if isinstance(done, Compilation) else placed_json(done, where)
+
+    def show(done: AnyCompilation) -> None:
+        if isinstance(done, Compilation):
+            print_compilation(done, where, details=details)
+        else:
+            echo("\n".join(placed_lines(done, where, details=details)))
 
     check_cores(request)
     start = time.perf_counter()
-
-    def made() -> dict[str, Any]:
-        seconds = time.perf_counter() - start
-        return {"artifact": str(output), "bytes": output.stat().st_size, "seconds": seconds}
-
-    if request.has_ranges:
-        sized = compile_sizes_in_detail(request, announce)
-        sized_artifact.save(sized.model, output)
-        labels = [", ".join(f"{s} = {n}" for s, n in bucket.sizes.items()) for bucket in sized.model.buckets]
-        _show_several(
-            labels, sized.parts, sized.where, made(), details=details, as_json=as_json, kind="sizes"
-        )
-        return
-    if len(request.targets) > 1:
-        several, where = compile_for_targets(request)
-        variants.save([done.image for done in several], output)
-        names = [str(target) for target in request.targets]
-        _show_several(names, several, where, made(), details=details, as_json=as_json)
-        return
-    done, where = compile_anywhere(request)
-    if isinstance(done, PlacedCompilation):
-        program_artifact.save(done.program, output)
-        facts = made()
-    else:
-        artifact.save(done.image, output)
-        facts = made()
-        done = checked(done, model)
+    made = compile_request(request, announce)
+    artifact.save(made.model, output)
+    facts: dict[str, Any] = {
+        "artifact": str(output),
+        "bytes": output.stat().st_size,
+        "seconds": time.perf_counter() - start,
+    }
+    where = made.where
+    cases = {
+        ", ".join(filter(None, (case.target, case.sizes))): checked(case.done, model)
+        if isinstance(case.done, Compilation) and not case.sizes
+        else case.done
+        for case in made.cases
+    }
+    first = made.cases[0]
+    kind = "cases" if first.target and first.sizes else "sizes" if first.sizes else "targets"
+    several = bool(first.target or first.sizes)
     if as_json:
-        shown = (
-            placed_json(done, where) if isinstance(done, PlacedCompilation) else compilation_json(done, where)
-        )
-        print_json(facts | shown)
+        shown = {name: as_dict(done) for name, done in cases.items()}
+        print_json(facts | ({kind: shown} if several else shown[""]))
         return
-    if isinstance(done, PlacedCompilation):
-        echo("\n".join(placed_lines(done, where, details=details)))
-    else:
-        print_compilation(done, where, details=details)
-    echo(f"wrote {output}: {facts['bytes'] / 1e6:.1f} MB in {facts['seconds']:.1f} s")
-
-
-def _show_several(
-    targets: Sequence[str],
-    several: Sequence[Compilation],
-    where: str | None,
-    made: Mapping[str, Any],
-    *,
-    details: bool,
-    as_json: bool,
-    kind: str = "targets",
-) -> None:
-    if as_json:
-        each = {target: compilation_json(done, where) for target, done in zip(targets, several, strict=True)}
-        print_json({**made, kind: each})
-        return
-    for target, done in zip(targets, several, strict=True):
-        echo(f"for {target}")
-        print_compilation(done, where, details=details)
-    echo(
-        f"wrote {made['artifact']}: {made['bytes'] / 1e6:.1f} MB for {len(targets)} {kind} in {made['seconds']:.1f} s"
-    )
+    for name, done in cases.items():
+        if several:
+            echo(f"for {name}")
+        show(done)
+    many = f" for {len(cases)} {kind}" if several else ""
+    echo(f"wrote {output}: {facts['bytes'] / 1e6:.1f} MB{many} in {facts['seconds']:.1f} s")
 
 
 __all__ = ["command"]

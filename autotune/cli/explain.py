@@ -83,7 +83,8 @@ def command(
     from autotune.compiler.explain import beside
     from autotune.runtime.archive import is_archive
     from autotune.tuning.accuracy import checked
-    from autotune.tuning.api import compile_with_database, predicted
+    from autotune.tuning.api import predicted
+    from autotune.tuning.compiling import compile_on_one_device
     from autotune.tuning.placing import by_database, placed_by, where_it_runs
 
     records: list[PassRecord] = []
@@ -139,7 +140,7 @@ def command(
             echo("\n".join(lines_of(prediction)))
         return
     announce(f"compiling {model}")
-    done, where = compile_with_database(request, graph)
+    done, where = compile_on_one_device(request, graph)
     done = checked(done, model)
     if picture is not None:
         _draw(done, picture)
@@ -201,11 +202,11 @@ def _explain_placed(
     )
     from autotune.compiler.placed import PlacedCompilation
     from autotune.runtime.hal.driver import open_device
+    from autotune.tuning.compiling import compile_case
     from autotune.tuning.device_times import expected_of
-    from autotune.tuning.placing import compile_anywhere
 
     announce(f"compiling {request.model}")
-    done, where = compile_anywhere(request, graph)
+    done, where = compile_case(request, graph)
     assert isinstance(done, PlacedCompilation)
     expected = expected_of(done.program, {name: open_device(name) for name in done.program.devices})
     if as_json:

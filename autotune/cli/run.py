@@ -122,7 +122,7 @@ def _module(request: CompileRequest, options: CompileOptions) -> tuple[AnyModule
 
     model = str(request.model)
     if is_archive(model):
-        from autotune.runtime.module import load
+        from autotune.runtime.executable import load
 
         module = load(model, request.threads, allow_oversubscription=request.allow_oversubscription)
         sized = ("shapes",) if hasattr(module, "sizes") else ()

@@ -103,17 +103,18 @@ def command(
     search: dict[str, Any] = {"seed": seed, "sampler": sampler, "objective": objective, "begun": begun}
     search["transfer"] = not no_transfer
     if request.has_ranges:
-        return _tune_for_sizes(model, limit, as_json, search, options)
-    report = tune(model, budget=limit, progress=display(sys.stdout, as_json=as_json), **search, **options)
+        stopped = _tune_for_sizes(model, limit, as_json, search, options)
+    else:
+        shown = display(sys.stdout, as_json=as_json)
+        stopped = tune(model, budget=limit, progress=shown, **search, **options).stopped
     if verify:
         _verify_winners(request, as_json)
-    return INTERRUPTED if report.stopped else 0
+    return INTERRUPTED if stopped else 0
 
 
 def _tune_for_sizes(
     model: str, budget: Budget, as_json: bool, search: Mapping[str, Any], options: MachineOptions
-) -> int:
-    from autotune.cli.main import INTERRUPTED
+) -> bool:
     from autotune.tuning.progress import display
     from autotune.tuning.tune_sizes import tune_for_sizes
 
@@ -130,7 +131,7 @@ def _tune_for_sizes(
         **search,
         **options,
     )
-    return INTERRUPTED if any(each.report is not None and each.report.stopped for each in done) else 0
+    return any(each.report is not None and each.report.stopped for each in done)
 
 
 def refuse_beside_devices(given: Mapping[str, bool]) -> None:
@@ -180,13 +181,15 @@ def _tune_on_devices(
 
 def _verify_winners(request: CompileRequest, as_json: bool) -> None:
     """Prove the schedules that a compilation takes now, and say so."""
-    from autotune.tuning.api import compile_with_database
+    from autotune.compiler.explain import Compilation
+    from autotune.tuning.compiling import compile_request
 
-    done, _ = compile_with_database(request)
-    if as_json:
-        echo(json.dumps({"event": "proofs", "proofs": proofs_json(done.proofs)}))
-    else:
-        print_proofs(done)
+    for case in compile_request(request).cases:
+        assert isinstance(case.done, Compilation)  # a request for several devices cannot be verified
+        if as_json:
+            echo(json.dumps({"event": "proofs", "proofs": proofs_json(case.done.proofs)}))
+        else:
+            print_proofs(case.done)
 
 
 __all__ = ["DEFAULT_BUDGET", "command"]

@@ -162,18 +162,14 @@ class CompileRequest:
         values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)[1:]}
         return [name for name, (value, default) in values.items() if value not in (default, None, {}, [], ())]
 
-    def checked(self, *, on_devices: bool = False, open_sizes: bool = False) -> CompileRequest:
+    def checked(self, *, on_devices: bool = False) -> CompileRequest:
         """Return the request itself; raises UsageError with all :meth:`problems`."""
-        if found := self.problems(on_devices=on_devices, open_sizes=open_sizes):
+        if found := self.problems(on_devices=on_devices):
             raise UsageError("\n".join(found))
         return self
 
-    def problems(self, *, on_devices: bool = False, open_sizes: bool = False) -> list[str]:
-        """Say what does not go together and why.
-
-        ``on_devices``: the model itself names devices; ``open_sizes``: requests of many sizes are compiled for, also
-        without a range.
-        """
+    def problems(self, *, on_devices: bool = False) -> list[str]:
+        """Say what does not go together and why; ``on_devices``: the model itself names devices."""
         from autotune.graph.ir import Graph
 
         given, found = set(self.given()), list[str]()
@@ -184,14 +180,7 @@ class CompileRequest:
             )
         if isinstance(self.model, Graph) and self.shapes:
             found.append("shapes were given for a graph, which has fixed ones; they are for models")
-        if open_sizes or self.has_ranges:
-            names = [name for name in ("lock", "placement", "devices", "verify") if name in given]
-            if names := names + ["several targets"] * (len(self.targets) > 1):
-                found.append(
-                    f"{', '.join(names)} given together with ranges of sizes\n"
-                    "  a model of open sizes is compiled for one target, from the database: leave them out"
-                )
-        elif self.traffic is not None:
+        if self.traffic is not None and not self.has_ranges:
             found.append(
                 "traffic was given without a range of sizes, whose buckets it chooses\n"
                 "  give a range: seq=1..512"
@@ -212,7 +201,7 @@ class CompileRequest:
 
     def _same_targets(self) -> list[str]:
         """Return problems of targets whose code an artifact could not tell apart."""
-        from autotune.runtime.variants import label
+        from autotune.runtime.targets import label
 
         known, found = dict[str, Target | str](), list[str]()
         for target in self.targets if len(self.targets) > 1 else ():

@@ -2,105 +2,216 @@
 
 The file is a ZIP archive without compression (any unzip program lists it)::
 
-    manifest.json        format, version, target, inputs, outputs, commands, dispatches, arena size,
-                         metadata, library kernels called, and the path, size and hash of every other member
+    manifest.json        format, version, inputs, outputs, and two tables: the cases by sizes and target, each with the
+                         steps of its program, and the images that they run (target, commands, dispatches, arena size,
+                         library kernels called), with the path, size and hash of every other member
     executors/<n>.o      the runtime's own machine code, which it would have to compile otherwise
     objects/<n>.o        relocatable object code of a dispatch
     constants/<n>.bin    a constant tensor: dense, row-major, little-endian
 
-Equal images make equal bytes. Nothing is pickled, nothing is extracted to disk.
+Equal models make equal bytes, and equal members are there once. Nothing is pickled, nothing is extracted to disk.
 
-Loading checks, in this order and before machine code is mapped: the archive (names, places inside of the file that
-do not overlap, no compression), the manifest's version and types, the target against this machine, sizes and hashes
-of the members, that this process has all library kernels that are called, and that every memory range a command binds
-lies inside its tensor or arena. Constants that stay in the file are hashed on demand only: nothing reads them before
-a kernel does. Hashes detect damage, they are no signature: object code runs with the rights of the process, so load
-artifacts only from where you would run programs from.
+Loading checks, in this order and before machine code is mapped: the archive (names, places inside of the file that do
+not overlap, no compression), the manifest's version and types, and what :mod:`autotune.runtime.packing` and
+:meth:`autotune.runtime.compiled.Compiled.verify` check; of several targets only the one that is taken is read.
+Constants that stay in the file are hashed on demand only: nothing reads them before a kernel does. Hashes detect
+damage, they are no signature: object code runs with the rights of the process, so load artifacts only from where you
+would run programs from.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from autotune import library
-from autotune.codegen.symbols import object_symbols
-from autotune.errors import ArtifactError, BuildError
-from autotune.hardware import architecture, device_name
-from autotune.runtime import native
+from autotune.errors import ArtifactError, UsageError
+from autotune.foreign import parse_json
 from autotune.runtime.archive import Member, padding, read_bytes, read_members, writing
+from autotune.runtime.compiled import Case, Compiled, SizedTensor
 from autotune.runtime.contents import ContentsReader, ContentsWriter
-from autotune.runtime.image import DTYPES, ModuleImage
-from autotune.runtime.manifest import FORMAT, VERSION, Blob, ConstantBlob, ExecutorBlob, Manifest
-from autotune.runtime.verify import verify
+from autotune.runtime.device_program import HERE, DeviceProgram, DeviceValue, ProgramInput, Step
+from autotune.runtime.image import ModuleImage, TensorSpec
+from autotune.runtime.manifest import Manifest, decode
+from autotune.runtime.packing import packed, unpacked
+from autotune.runtime.targets import choose, label
+from autotune.target import Target
 
+FORMAT = "autotune-model"
+VERSION = 1
 MANIFEST = "manifest.json"
 T = TypeVar("T")
+_EARLIER = ("autotune-module", "autotune-program", "autotune-sizes", "autotune-variants")
 _MAX_MANIFEST_BYTES = 256 << 20
 _DATE = (1980, 1, 1, 0, 0, 0)
 
-_MATH = """
-    acos asin atan atan2 ceil cos cosh erf exp exp2 expm1 floor fma fmax fmin fmod ldexp log log10
-    log1p log2 nearbyint pow rint round roundeven sin sinh sqrt tan tanh trunc
-""".split()  # noqa: SIM905
-EXTERNAL_SYMBOLS = frozenset(
-    [
-        *("memcpy", "memmove", "memset"),
-        *_MATH,
-        *(name + "f" for name in _MATH),
-        *("__extendhfsf2", "__truncsfhf2", "__truncdfhf2"),
-    ]
-)
-"""Functions of the process that the object code of an artifact may call."""
+
+@dataclass(frozen=True)
+class Size:
+    """A size of a symbol."""
+
+    symbol: str
+    size: int
 
 
-def save(image: ModuleImage, path: str | os.PathLike[str]) -> None:
-    """Write an image to a file, all or nothing; raises ArtifactError."""
+@dataclass(frozen=True)
+class OutputAxes:
+    """Axes of an output of a case."""
+
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ProgramManifest:
+    """A program; ``images`` are numbers in the table of the model."""
+
+    name: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    values: tuple[DeviceValue, ...]
+    arguments: tuple[ProgramInput, ...]
+    results: tuple[int, ...]
+    steps: tuple[Step, ...]
+    images: tuple[int, ...]
+    metadata: Mapping[str, str]
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices that it names, each once; none where it names none."""
+        return tuple(dict.fromkeys(step.device for step in self.steps if step.device != HERE))
+
+
+@dataclass(frozen=True)
+class CaseManifest:
+    """A case, with its program."""
+
+    sizes: tuple[Size, ...]
+    given: tuple[str, ...]
+    outputs: tuple[OutputAxes, ...]
+    program: ProgramManifest
+
+
+@dataclass(frozen=True)
+class ModelManifest:
+    """Everything of a model but the bytes of object code and constants."""
+
+    format: str
+    version: int
+    name: str
+    inputs: tuple[SizedTensor, ...]
+    outputs: tuple[str, ...]
+    least: tuple[Size, ...]
+    cases: tuple[CaseManifest, ...]
+    images: tuple[Manifest, ...]
+
+    def to_json(self) -> str:
+        """Return the canonical JSON, parsed back by :meth:`from_json`."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    @staticmethod
+    def from_json(data: bytes) -> ModelManifest:
+        """Read and check a manifest; raises ArtifactError that says where it is wrong."""
+        try:
+            raw = parse_json(data)
+        except ValueError as error:
+            raise ArtifactError(f"the manifest is not JSON: {error}") from error
+        kind = raw.get("format") if isinstance(raw, dict) else None
+        if kind not in (FORMAT, *_EARLIER):
+            raise ArtifactError(f"not an artifact: its format is not {FORMAT!r}")
+        if kind in _EARLIER or raw.get("version") != VERSION:
+            raise ArtifactError(
+                f"format {kind!r} version {str(raw.get('version'))[:20]}; this release reads {FORMAT!r} version "
+                f"{VERSION}: compile the model again"
+            )
+        found = decode(ModelManifest, raw, "manifest")
+        for number, case in enumerate(found.cases):
+            if not case.program.images or not all(0 <= n < len(found.images) for n in case.program.images):
+                raise ArtifactError(f"case {number} runs images {case.program.images} of {len(found.images)}")
+        return found
+
+    def target(self, case: CaseManifest) -> Target | None:
+        """Return the machine that a case is for; None where its program names devices."""
+        return None if case.program.devices else self.images[case.program.images[0]].target
+
+
+@dataclass(frozen=True)
+class ArtifactFile:
+    """The contents of a file, every member of which was found to be whole."""
+
+    manifest: ModelManifest
+    nbytes: int
+
+
+def save(model: Compiled | DeviceProgram | ModuleImage, path: str | os.PathLike[str]) -> None:
+    """Write a model to a file, all or nothing; raises ArtifactError."""
+    whole = model if isinstance(model, Compiled) else Compiled.of(model)
+    whole.verify()
     contents = ContentsWriter()
-    manifest = packed(image, contents)
-    write_archive(path, manifest.to_json(), contents.members)
-
-
-def load(path: str | os.PathLike[str], *, mapped: bool = False, check: bool = False) -> ModuleImage:
-    """Read and check an artifact of one image; raises ArtifactError with the reason and the path.
-
-    See :class:`autotune.runtime.contents.ContentsReader`.
-    """
-    return opened(path, partial(_load, mapped=mapped, check=check))
-
-
-def packed(image: ModuleImage, contents: ContentsWriter) -> Manifest:
-    """Return the manifest of an image, whose code and constants are added to those of the archive;
-    raises ArtifactError."""
-    verify(image)
-    _check_externals(image.objects)
-    executors = []
-    if image.target.arch == architecture():
-        code = contents.code("executors", native.machine_code())
-        executors.append(ExecutorBlob(native.fingerprint(), code))
-    objects = [contents.code("objects", data) for data in image.objects]
-    constants = [contents.constant(constant) for constant in image.constants]
-    return manifest_of(image, objects, constants, executors)
-
-
-def write_archive(path: str | os.PathLike[str], manifest: str, contents: Mapping[str, Any]) -> None:
-    """Write an archive, all or nothing; raises ArtifactError."""
+    images = tuple(packed(image, contents) for image in whole.images)
+    cases, count = list[CaseManifest](), 0
+    for case in whole.cases:
+        numbers = tuple(range(count, count + len(case.program.images)))
+        count += len(numbers)
+        cases.append(_case(case, numbers))
+    manifest = ModelManifest(
+        FORMAT, VERSION, whole.name, whole.inputs, whole.outputs, _sizes(whole.least), tuple(cases), images
+    )
     with writing(Path(path)) as file, zipfile.ZipFile(file, "w") as archive:
-        for name, data in {MANIFEST: manifest.encode(), **contents}.items():
+        members: dict[str, Any] = {MANIFEST: manifest.to_json().encode(), **contents.members}
+        for name, data in members.items():
             entry = zipfile.ZipInfo(name, _DATE)
             entry.extra = padding(file.tell(), name)
             archive.writestr(entry, data)
 
 
-def opened(path: str | os.PathLike[str], read: Callable[[BinaryIO], T]) -> T:
+def load(
+    path: str | os.PathLike[str], *, mapped: bool = False, check: bool = False, target: str | None = None
+) -> Compiled:
+    """Read and check an artifact; of several targets the best one that this machine can run, or ``target``.
+
+    Constants are read into memory, or ``mapped`` from the file, where they are hashed only with ``check``. Raises
+    ArtifactError with the reason and the path, UsageError for a target that it has not.
+    """
+    return _opened(path, partial(_load, mapped=mapped, check=check, target=target))
+
+
+def load_image(path: str | os.PathLike[str], *, mapped: bool = False, check: bool = False) -> ModuleImage:
+    """Read and check an artifact of one image; raises ArtifactError, also for one of open sizes or named devices."""
+    found = load(path, mapped=mapped, check=check)
+    image = found.cases[0].program.image
+    if image is None or found.least:
+        raise ArtifactError(f"artifact {path}: it is not of one image")
+    return image
+
+
+def examine(path: str | os.PathLike[str]) -> ArtifactFile:
+    """Check all of an artifact, whatever it was made for, and say what it holds; raises ArtifactError."""
+    return _opened(path, _examined)
+
+
+def _case(case: Case, images: tuple[int, ...]) -> CaseManifest:
+    program = case.program
+    made = ProgramManifest(
+        name=program.name,
+        inputs=program.inputs,
+        outputs=program.outputs,
+        values=program.values,
+        arguments=program.arguments,
+        results=program.results,
+        steps=program.steps,
+        images=images,
+        metadata=dict(program.metadata),
+    )
+    return CaseManifest(_sizes(case.sizes), case.given, tuple(map(OutputAxes, case.outputs)), made)
+
+
+def _opened(path: str | os.PathLike[str], read: Callable[[BinaryIO], T]) -> T:
     """Open a file and read from it; raises ArtifactError with the reason and the path."""
     try:
         with open(path, "rb") as file:
@@ -111,46 +222,77 @@ def opened(path: str | os.PathLike[str], read: Callable[[BinaryIO], T]) -> T:
         raise ArtifactError(f"artifact {path}: {error}") from error
 
 
-def _load(file: BinaryIO, *, mapped: bool, check: bool) -> ModuleImage:
-    data, members = manifest_and_members(file)
-    manifest = Manifest.from_json(data)
-    contents = ContentsReader(file, members, mapped=mapped, check=check)
-    contents.check_listed(manifest.blobs)
-    return unpacked(manifest, contents)
+def _load(file: BinaryIO, *, mapped: bool, check: bool, target: str | None) -> Compiled:
+    manifest, contents = _read(file, mapped=mapped, check=check)
+    taken = _taken(manifest, target)
+    cases = [case for case in manifest.cases if manifest.target(case) == taken]
+    images = {
+        number: unpacked(manifest.images[number], contents)
+        for number in dict.fromkeys(n for case in cases for n in case.program.images)
+    }
+    found = Compiled(
+        manifest.name,
+        manifest.inputs,
+        manifest.outputs,
+        _mapping(manifest.least, 0),
+        tuple(_unpacked_case(case, images) for case in cases),
+    )
+    found.verify()
+    return found
 
 
-def manifest_and_members(file: BinaryIO) -> tuple[bytes, dict[str, Member]]:
-    """Return the manifest of an archive, as it stands there, and the other members; raises ArtifactError."""
+def _taken(manifest: ModelManifest, wanted: str | None) -> Target | None:
+    """Return the target whose cases are taken here; None for devices that are named."""
+    targets = list(dict.fromkeys(map(manifest.target, manifest.cases)))
+    known = [target for target in targets if target is not None]
+    if len(known) < len(targets) or not targets:
+        if wanted is not None:
+            raise UsageError(
+                "a program of several devices was compiled for those, not for a target to choose"
+            )
+        if len(targets) != 1:
+            raise ArtifactError("it has no cases, or some for a target and some for devices that are named")
+        return None
+    if len({*map(label, known)}) < len(known):
+        raise ArtifactError(f"a model of several targets has each once, not {', '.join(map(label, known))}")
+    return known[0] if len(known) == 1 and wanted is None else known[choose(known, wanted)]
+
+
+def _unpacked_case(case: CaseManifest, images: Mapping[int, ModuleImage]) -> Case:
+    made = case.program
+    program = DeviceProgram(
+        name=made.name,
+        inputs=made.inputs,
+        outputs=made.outputs,
+        values=made.values,
+        arguments=made.arguments,
+        results=made.results,
+        steps=made.steps,
+        images=tuple(images[number] for number in made.images),
+        metadata=made.metadata,
+    )
+    return Case(_mapping(case.sizes), case.given, tuple(output.axes for output in case.outputs), program)
+
+
+def _examined(file: BinaryIO) -> ArtifactFile:
+    manifest, contents = _read(file, mapped=True, check=True)
+    for image in manifest.images:
+        for blob in image.objects:
+            contents.code(blob, "objects")
+        for each in image.executors:
+            contents.code(each.blob, "executors")
+        contents.constants([constant.blob for constant in image.constants])
+    return ArtifactFile(manifest, os.fstat(file.fileno()).st_size)
+
+
+def _read(file: BinaryIO, *, mapped: bool, check: bool) -> tuple[ModelManifest, ContentsReader]:
     members = read_members(file)
     if MANIFEST not in members:
         raise ArtifactError(f"no {MANIFEST} inside")
-    return _manifest_bytes(file, members.pop(MANIFEST)), members
-
-
-def unpacked(manifest: Manifest, contents: ContentsReader) -> ModuleImage:
-    """Return the image of a manifest, with everything checked that is read; raises ArtifactError."""
-    _check_target(manifest)
-    executors = [contents.code(each.blob, "executors") for each in manifest.executors]
-    objects = tuple(contents.code(blob, "objects") for blob in manifest.objects)
-    _check_externals(objects)
-    _check_libraries(objects, manifest.libraries)
-    arrays = contents.constants([constant.blob for constant in manifest.constants])
-    image = image_of(manifest, objects, arrays)
-    verify(image)
-    _take_executor(manifest, executors)
-    return image
-
-
-def _take_executor(manifest: Manifest, executors: list[bytes]) -> None:
-    """Let this process run on an executor that is made for it, where there is one."""
-    for each, code in zip(manifest.executors, executors, strict=True):
-        if each.fingerprint == native.fingerprint():
-            unknown = _undefined(code, each.blob.path) - native.SYMBOLS
-            if unknown:
-                raise ArtifactError(f"{each.blob.path} calls {min(unknown)[:80]}, which an executor may not")
-            if native.ENTRY_SYMBOLS - object_symbols(code).defined:
-                raise ArtifactError(f"{each.blob.path} is no executor: entry points are missing")
-            native.give(code)
+    manifest = ModelManifest.from_json(_manifest_bytes(file, members.pop(MANIFEST)))
+    contents = ContentsReader(file, members, mapped=mapped, check=check)
+    contents.check_listed(blob for image in manifest.images for blob in image.blobs)
+    return manifest, contents
 
 
 def _manifest_bytes(file: BinaryIO, member: Member) -> bytes:
@@ -163,125 +305,26 @@ def _manifest_bytes(file: BinaryIO, member: Member) -> bytes:
     return data
 
 
-def _check_target(manifest: Manifest) -> None:
-    if manifest.target.group_items:
-        return  # a device beside it, which is looked for where the model is to run
-    missing = manifest.target.lacking_here()
-    if missing:
-        raise ArtifactError(
-            f"compiled for {manifest.target.arch} {manifest.target.cpu}; this machine "
-            f"({architecture()}, {device_name()}) has no {', '.join(missing)}: "
-            "compile the model for this machine"
-        )
+def _sizes(sizes: Mapping[str, int]) -> tuple[Size, ...]:
+    return tuple(Size(symbol, size) for symbol, size in sizes.items())
 
 
-def _check_externals(objects: tuple[bytes, ...]) -> None:
-    """Check that object code calls only the functions that an artifact may call."""
-    for index, data in enumerate(objects):
-        needed = _undefined(data, f"object {index}")
-        unknown = needed - EXTERNAL_SYMBOLS - set(library.library_symbols(needed))
-        if unknown:
-            raise ArtifactError(
-                f"object {index} calls {', '.join(sorted(unknown))}, "
-                "which an artifact may not: only mathematical and memory functions of C"
-            )
-
-
-def _libraries(objects: tuple[bytes, ...]) -> tuple[str, ...]:
-    """Return symbols of the library kernels that object code calls."""
-    return library.library_symbols({name for data in objects for name in object_symbols(data).undefined})
-
-
-def _undefined(data: bytes, where: str) -> frozenset[str]:
-    try:
-        return object_symbols(data).undefined
-    except BuildError as error:
-        raise ArtifactError(f"{where}: {error}") from error
-
-
-def _check_libraries(objects: tuple[bytes, ...], listed: tuple[str, ...]) -> None:
-    """Check that the manifest lists exactly the library kernels that are called, and that this process has them all."""
-    if listed != _libraries(objects):
-        raise ArtifactError("the object code calls other library kernels than the manifest lists")
-    for symbol in listed:
-        try:
-            library.address(symbol)
-        except BuildError as error:
-            raise ArtifactError(str(error)) from error
-
-
-def image_of(manifest: Manifest, objects: tuple[bytes, ...], arrays: list[NDArray[np.uint8]]) -> ModuleImage:
-    """Return the image of a manifest and the contents of its members; raises ArtifactError where they do not fit."""
-    constants = tuple(
-        _constant(constant, array) for constant, array in zip(manifest.constants, arrays, strict=True)
-    )
-    return ModuleImage(
-        name=manifest.name,
-        target=manifest.target,
-        inputs=manifest.inputs,
-        outputs=manifest.outputs,
-        objects=objects,
-        constants=constants,
-        commands=manifest.commands,
-        dispatches=manifest.dispatches,
-        arena_bytes=manifest.arena_bytes,
-        metadata=manifest.metadata,
-        checks=manifest.checks,
-    )
-
-
-def _constant(constant: ConstantBlob, data: NDArray[np.uint8]) -> NDArray[Any]:
-    if constant.dtype not in DTYPES:
-        raise ArtifactError(f"{constant.blob.path} has dtype {constant.dtype[:40]!r}")
-    dtype = np.dtype(constant.dtype).newbyteorder("<")
-    try:
-        array = data.view(dtype).reshape(constant.shape)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise ArtifactError(f"{constant.blob.path} does not fit its shape") from error
-    if array.shape != constant.shape:  # -1 is a shape to NumPy
-        raise ArtifactError(f"{constant.blob.path} does not fit its shape")
-    return array
-
-
-def manifest_of(
-    image: ModuleImage,
-    objects: Sequence[Blob],
-    constants: Sequence[Blob],
-    executors: Sequence[ExecutorBlob] = (),
-) -> Manifest:
-    """Return the manifest of an image: all but the contents of its members; raises BuildError for damaged
-    object code."""
-    return Manifest(
-        format=FORMAT,
-        version=VERSION,
-        name=image.name,
-        target=image.target,
-        inputs=image.inputs,
-        outputs=image.outputs,
-        commands=image.commands,
-        dispatches=image.dispatches,
-        arena_bytes=image.arena_bytes,
-        libraries=_libraries(image.objects),
-        metadata=dict(image.metadata),
-        checks=image.checks,
-        objects=tuple(objects),
-        constants=tuple(
-            ConstantBlob(array.shape, array.dtype.name, blob)
-            for array, blob in zip(image.constants, constants, strict=True)
-        ),
-        executors=tuple(executors),
-    )
+def _mapping(sizes: tuple[Size, ...], least: int = 1) -> dict[str, int]:
+    found = {each.symbol: each.size for each in sizes}
+    if len(found) != len(sizes) or any(size < least for size in found.values()):
+        raise ArtifactError(f"these are no sizes: {found}")
+    return found
 
 
 __all__ = [
-    "EXTERNAL_SYMBOLS",
-    "image_of",
+    "FORMAT",
+    "VERSION",
+    "ArtifactFile",
+    "CaseManifest",
+    "ModelManifest",
+    "ProgramManifest",
+    "examine",
     "load",
-    "manifest_and_members",
-    "manifest_of",
-    "opened",
-    "packed",
+    "load_image",
     "save",
-    "unpacked",
-    "write_archive",
 ]

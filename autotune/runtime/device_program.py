@@ -9,6 +9,8 @@ from typing import Literal
 from autotune.runtime.image import ModuleImage, TensorSpec
 
 StepKind = Literal["run", "transfer"]
+HERE = ""
+"""The device of a program that names none: the cores of this process, or the first device that its code is for."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,11 @@ class DeviceProgram:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def image(self) -> ModuleImage | None:
+        """Return the only segment, of a program that names no device; None where devices are named."""
+        return self.images[0] if self.devices == (HERE,) and len(self.steps) == 1 else None
+
+    @property
     def devices(self) -> tuple[str, ...]:
         """The devices that it needs, each once, in the order of their first use."""
         return tuple(dict.fromkeys([*(s.device for s in self.steps), *(v.device for v in self.values)]))
@@ -101,7 +108,7 @@ class DeviceProgram:
         return f"{step.device}: {len(image.dispatches)} dispatches ({reads}) -> {writes}{after}"
 
 
-def of_image(image: ModuleImage, device: str) -> DeviceProgram:
+def of_image(image: ModuleImage, device: str = HERE) -> DeviceProgram:
     """Return the program that runs an image on one device."""
     count = len(image.inputs)
     inputs, outputs = tuple(range(count)), tuple(range(count, count + len(image.outputs)))
@@ -118,4 +125,4 @@ def of_image(image: ModuleImage, device: str) -> DeviceProgram:
     )
 
 
-__all__ = ["DeviceProgram", "DeviceValue", "ProgramInput", "Step", "StepKind", "of_image"]
+__all__ = ["HERE", "DeviceProgram", "DeviceValue", "ProgramInput", "Step", "StepKind", "of_image"]

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import ArtifactError
-from autotune.runtime.artifact import image_of, manifest_of
 from autotune.runtime.contents import little_endian
 from autotune.runtime.device import address_of, allocate
 from autotune.runtime.hashes import DATA, hash_of
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.manifest import Blob, Manifest
+from autotune.runtime.packing import image_of, manifest_of
 
 
 class FolderWriter:

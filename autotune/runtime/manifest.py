@@ -86,11 +86,6 @@ class Manifest:
             raw = parse_json(data)
         except ValueError as error:
             raise ArtifactError(f"the manifest is not JSON: {error}") from error
-        return Manifest.from_parsed(raw)
-
-    @staticmethod
-    def from_parsed(raw: Any) -> Manifest:
-        """Return the same of JSON that was parsed."""
         if not isinstance(raw, dict) or raw.get("format") != FORMAT:
             raise ArtifactError(f"not an artifact: its format is not {FORMAT!r}")
         if raw.get("version") != VERSION:

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.codegen.jit import LoadedCode
 from autotune.errors import BuildError, InternalError, UsageError
-from autotune.hardware import check_threads, usable_cores
+from autotune.hardware import usable_cores
 from autotune.runtime import layout
 from autotune.runtime.arguments import Buffers, Signature, signature_text
 from autotune.runtime.compiled_model import Inputs, refuse_pickling
@@ -30,10 +30,6 @@ from autotune.runtime.request import Request
 from autotune.runtime.streams import Streams
 from autotune.runtime.verify import verify
 from autotune.target import Target
-
-if TYPE_CHECKING:
-    from autotune.runtime.placed_module import PlacedModule
-    from autotune.runtime.sized_module import SizedModule
 
 _BATCH_NS = 100_000_000  # timing returns to Python this often, so that Ctrl-C works
 _MAX_RUNS = 1_000_000
@@ -177,7 +173,7 @@ class Module:
         """
         if self._closed:
             raise closed(self._image)
-        calls = [partial(self._answer, tuple(arrays)) for arrays in requests]
+        calls = [partial(self.answer, tuple(arrays), None) for arrays in requests]
         return self._streams.submit(calls, timeout, deadline)
 
     def time(
@@ -311,15 +307,20 @@ class Module:
             f"{tuned} of {len(self.dispatches)} dispatches tuned, threads={self._threads}{state}>"
         )
 
-    def _answer(self, arrays: tuple[Any, ...], request: Request[list[NDArray[Any]]]) -> list[NDArray[Any]]:
-        """Return a request in the background; raises what it ends with."""
+    def answer(
+        self,
+        arrays: tuple[Any, ...],
+        out: list[NDArray[Any]] | None,
+        request: Request[list[NDArray[Any]]],
+    ) -> list[NDArray[Any]]:
+        """Return the same as :meth:`call` of a request in the background; raises what it ends with."""
         try:
-            outputs = self._native_call(arrays, None, request.row)
+            outputs = self._native_call(arrays, out, request.row)
         except MemoryError as error:
             raise no_memory(sum(spec.nbytes for spec in self.outputs)) from error
         if outputs is None:
             request.check()
-            outputs = self._checked_call(arrays, None, request)
+            outputs = self._checked_call(arrays, out, request)
         return parts(outputs, self._counted) if self._counted else outputs
 
     def _add_instance(self) -> None:
@@ -394,54 +395,6 @@ class Module:
         self._streams.reset()
 
 
-def load(
-    path: str | os.PathLike[str],
-    threads: int | None = None,
-    *,
-    allow_oversubscription: bool = False,
-    mapped: bool = False,
-    check: bool = False,
-    target: str | None = None,
-) -> Module | PlacedModule | SizedModule:
-    """Return the module of an artifact, a file that `autotune compile` or :meth:`Module.save` wrote.
-
-    One that was compiled for several devices, or for another than the CPU, is a
-    :class:`autotune.runtime.placed_module.PlacedModule`, whose devices say how many workers there are;
-    one of a model of open sizes is a :class:`autotune.runtime.sized_module.SizedModule`. ``threads``: see
-    :class:`Module`. Of several targets the best one is taken that this machine can run, or ``target``.
-
-    Constants are read into memory and checked, or ``mapped`` from the file: nothing reads them before a kernel does,
-    processes share them, and they are checked only with ``check``. Code is always checked. Raises UsageError for what
-    is no file, for a target that it has not, and for more threads than usable cores without
-    ``allow_oversubscription``; ArtifactError for a file that is no artifact, damaged or made for another machine.
-    """
-    from autotune.runtime.artifact_file import load_any
-
-    if not isinstance(path, (str, os.PathLike)):
-        raise UsageError(f"an artifact is given by its path, not as {type(path).__name__}")
-    if not os.path.isfile(path):
-        raise UsageError(f"{'not a' if os.path.exists(path) else 'no such'} file: {path}")
-    if threads is not None:
-        check_threads(threads, allow_oversubscription=allow_oversubscription)
-    found = load_any(path, mapped=mapped, check=check, target=target)
-    if isinstance(found, ModuleImage) and not found.target.group_items:
-        return Module(found, threads)
-    from autotune.runtime.device_module import on_device
-    from autotune.runtime.placed_module import PlacedModule
-    from autotune.runtime.sized_model import SizedModel
-    from autotune.runtime.sized_module import SizedModule
-
-    if isinstance(found, SizedModel):
-        return SizedModule(found, threads)
-    placed = on_device(found) if isinstance(found, ModuleImage) else PlacedModule(found)
-    if threads is not None:
-        placed.close()
-        raise UsageError(
-            f"threads were given for {path}, which runs on {', '.join(placed.devices)}: those say how many"
-        )
-    return placed
-
-
 def _workers(image: ModuleImage, threads: int | None) -> int:
     """Return the number of workers: as asked; else the target's, at most one a core."""
     if threads is not None:
@@ -475,4 +428,4 @@ def _reset_modules() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_modules)
 
-__all__ = ["Event", "Module", "load"]
+__all__ = ["Event", "Module"]

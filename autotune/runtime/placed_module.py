@@ -108,7 +108,21 @@ class PlacedModule:
 
         Raises InputError for arrays of the wrong number, shape or dtype, and what a device failed with.
         """
-        return self._submit(arrays, None if out is None else [*out]).result()
+        return self.call(arrays, None if out is None else [*out])
+
+    def call(self, arrays: tuple[Any, ...], out: list[NDArray[Any]] | None) -> list[NDArray[Any]]:
+        """Return the same with the inputs as a tuple and a list ``out``, which is returned."""
+        return self._submit(arrays, out).result()
+
+    def answer(
+        self,
+        arrays: tuple[Any, ...],
+        out: list[NDArray[Any]] | None,
+        request: Request[list[NDArray[Any]]],
+    ) -> list[NDArray[Any]]:
+        """Return the same as :meth:`call` of a request in the background; once begun it runs to its end."""
+        request.check()
+        return self.call(arrays, out)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Run the model by name; raises InputError for missing or unknown names too."""
@@ -195,9 +209,9 @@ class PlacedModule:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the compiled model to a file that :func:`autotune.load` reads; raises ArtifactError."""
-        from autotune.runtime import program_artifact
+        from autotune.runtime import artifact
 
-        program_artifact.save(self._program, path)
+        artifact.save(self._program, path)
 
     def close(self) -> None:
         """Free the model's memory, after the steps that run; later calls fail. The devices stay open."""

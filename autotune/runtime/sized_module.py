@@ -6,25 +6,33 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.errors import InputError
+from autotune.errors import InputError, UsageError
 from autotune.runtime.axes import parse_axis, size_of, terms_of
+from autotune.runtime.compiled import Compiled, SizedTensor, with_images
 from autotune.runtime.compiled_model import refuse_pickling
 from autotune.runtime.device import HOST_MEMORY, Memory, address_of
-from autotune.runtime.image import ModuleImage, TensorSpec
+from autotune.runtime.device_program import DeviceProgram
+from autotune.runtime.executable import module_of_program
+from autotune.runtime.image import DispatchInfo, ModuleImage, TensorSpec
 from autotune.runtime.module import Module
 from autotune.runtime.recycled import Recycled
-from autotune.runtime.sized_model import SizedModel, SizedTensor
+from autotune.runtime.request import Request
 from autotune.runtime.sized_request import Cut, Place, Plan
+from autotune.runtime.streams import Streams
 from autotune.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from autotune.runtime.placed_module import PlacedModule
 
 _PLANS = 4096
 """Plans of requests' shapes that are kept."""
@@ -45,18 +53,19 @@ class SizedModule:
 
     def __init__(
         self,
-        model: SizedModel,
+        model: Compiled,
         threads: int | None = None,
         *,
-        on_miss: Callable[[dict[str, int]], ModuleImage] | None = None,
+        on_miss: Callable[[dict[str, int]], DeviceProgram] | None = None,
         kept: int = 4,
+        room: int = 1024,
     ) -> None:
         model.verify()
-        self._model = replace(model, images=_in_one_place(model.images))
+        self._model = replace(model, cases=tuple(with_images(model.cases, _in_one_place(model.images))))
         self._threads = threads
         self._places: dict[int, Place] = {}
         self._plans: dict[tuple[tuple[int, ...], ...], Plan] = {}
-        self._outputs = [tuple(tuple(map(parse_axis, axes)) for axes in b.outputs) for b in model.buckets]
+        self._outputs = [tuple(tuple(map(parse_axis, axes)) for axes in c.outputs) for c in model.cases]
         self._names = {tensor.name: None for tensor in model.inputs}
         self._dtypes = [np.dtype(tensor.dtype) for tensor in model.inputs]
         self._memory = Recycled(2 * len(model.outputs))  # a cache given, and the longer one
@@ -65,6 +74,10 @@ class SizedModule:
         self._missed: dict[tuple[int, ...], Place] = {}
         """Of sizes out of the ranges, the last ones used at the end."""
         self._missing = threading.Lock()
+        self._room = room
+        self._streams: Streams | None = None
+        self._closed = False
+        _modules.add(self)
 
     @property
     def inputs(self) -> tuple[SizedTensor, ...]:
@@ -77,7 +90,7 @@ class SizedModule:
         return self._model.sizes
 
     @property
-    def model(self) -> SizedModel:
+    def model(self) -> Compiled:
         """The compiled model as values."""
         return self._model
 
@@ -91,22 +104,65 @@ class SizedModule:
         largest = {symbol: compiled[-1] for symbol, compiled in self.sizes.items()}
         return tuple(tensor.spec({**largest, **(sizes or {})}) for tensor in self.inputs)
 
-    def module(self, bucket: int) -> Module:
-        """Return the module of a bucket, by its number in ``model.buckets``; its arrays have the bucket's sizes."""
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Return the names of the outputs, in order."""
+        return self._model.outputs
+
+    @property
+    def dispatches(self) -> tuple[DispatchInfo, ...]:
+        """The parts of the model that were compiled as one, of all buckets."""
+        return tuple(dispatch for image in self._model.images for dispatch in image.dispatches)
+
+    def module(self, bucket: int) -> Module | PlacedModule:
+        """Return the module of a bucket, by its number in ``model.cases``; its arrays have the bucket's sizes."""
         return self._place(bucket).module
 
-    def __call__(self, *arrays: Any) -> list[NDArray[Any]]:
-        """Run the model; returns its outputs in order, freshly allocated.
+    def __call__(self, *arrays: Any, out: Sequence[NDArray[Any]] | None = None) -> list[NDArray[Any]]:
+        """Run the model; returns its outputs in order, freshly allocated unless ``out`` is given.
 
-        Raises InputError for arrays of the wrong number, shape or dtype, and for sizes out of range.
+        Arrays ``out`` have the shapes of the request's outputs. Raises InputError for arrays of the wrong number, shape
+        or dtype, and for sizes out of range.
         """
+        return self._call(arrays, out, None)
+
+    def _call(
+        self,
+        arrays: Sequence[Any],
+        out: Sequence[NDArray[Any]] | None,
+        request: Request[list[NDArray[Any]]] | None,
+    ) -> list[NDArray[Any]]:
         given = tuple([np.asarray(array) for array in arrays])
         plan = self._plans.get(tuple([array.shape for array in given]))
         if plan is None or any(
             array.dtype != dtype for array, dtype in zip(given, self._dtypes, strict=True)
         ):
             plan = self._plan(given)
-        return plan.run(given)
+        return plan.run(given, out, request)
+
+    def submit(
+        self, *arrays: Any, timeout: float | None = None, deadline: float | None = None
+    ) -> Request[list[NDArray[Any]]]:
+        """Run the model in the background: see :meth:`autotune.runtime.module.Module.submit`.
+
+        On several devices a request that has begun is not ended by its deadline.
+        """
+        return self.submit_all([arrays], timeout=timeout, deadline=deadline)[0]
+
+    def submit_all(
+        self,
+        requests: Iterable[Sequence[Any]],
+        *,
+        timeout: float | None = None,
+        deadline: float | None = None,
+    ) -> list[Request[list[NDArray[Any]]]]:
+        """Return the same for several requests, each with its arrays."""
+        if self._closed:
+            raise UsageError(f"the module {self._model.name!r} is closed")
+        if self._streams is None:
+            self._streams = Streams(f"module {self._model.name!r}", self.threads, self._room)
+        calls = [partial(self._call, tuple(arrays), None) for arrays in requests]
+        return self._streams.submit(calls, timeout, deadline)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Run the model by name; raises InputError for missing or unknown names too."""
@@ -128,12 +184,13 @@ class SizedModule:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the compiled model to a file that :func:`autotune.load` reads; raises ArtifactError."""
-        from autotune.runtime import sized_artifact
+        from autotune.runtime import artifact
 
-        sized_artifact.save(self._model, path)
+        artifact.save(self._model, path)
 
     def close(self) -> None:
         """Free the memory and code of all buckets, after the runs in progress; later calls fail."""
+        self._closed = True
         for place in (*self._places.values(), *self._missed.values()):
             place.module.close()
 
@@ -149,7 +206,7 @@ class SizedModule:
         spans = (f"{s}={self._model.least[s]}..{compiled[-1]}" for s, compiled in self.sizes.items())
         return (
             f"<SizedModule {self._model.name!r} ({'; '.join(map(str, self.inputs))}), {', '.join(spans)}, "
-            f"{len(self._model.buckets)} buckets>"
+            f"{len(self._model.cases)} buckets>"
         )
 
     @cached_property
@@ -170,11 +227,11 @@ class SizedModule:
 
     def _place(self, number: int) -> Place:
         if number not in self._places:
-            module = Module(self._model.images[number], self._threads, memory=_AsTheyAre())
-            sizes = self._model.buckets[number].sizes
+            case = self._model.cases[number]
+            module = module_of_program(case.program, self._threads, _AsTheyAre())
             # Two threads may make the same: one of them is dropped.
             self._places.setdefault(
-                number, Place(module, self._outputs[number], sizes, len(self.inputs), self._memory)
+                number, Place(module, self._outputs[number], case.sizes, len(self.inputs), self._memory)
             )
         return self._places[number]
 
@@ -187,7 +244,7 @@ class SizedModule:
             if self._on_miss is None:
                 raise
             return Plan(self._beyond(real, self._on_miss), (), (), True)
-        bucket = self._model.buckets[number]
+        bucket = self._model.cases[number]
         cuts = tuple(Cut.of(axes, bucket.sizes, real) for axes in self._outputs[number])
         sizes = tuple(np.array(real[symbol], np.int64) for symbol in bucket.given)
         plan = Plan(self._place(number), sizes, cuts, bucket.sizes == real)
@@ -196,14 +253,15 @@ class SizedModule:
         self._plans[tuple(array.shape for array in given)] = plan
         return plan
 
-    def _beyond(self, real: dict[str, int], compiled: Callable[[dict[str, int]], ModuleImage]) -> Place:
+    def _beyond(self, real: dict[str, int], compiled: Callable[[dict[str, int]], DeviceProgram]) -> Place:
         """Return the model compiled for exactly these sizes; the last ``kept`` of such are kept."""
         key = tuple(real.values())
         with self._missing:
             place = self._missed.pop(key, None)
             if place is None:
                 begin = time.perf_counter()
-                place = Place(Module(compiled(real), self._threads), (), real, len(self.inputs), self._memory)
+                module = module_of_program(compiled(real), self._threads)
+                place = Place(module, (), real, len(self.inputs), self._memory)
                 text = ", ".join(f"{symbol} = {size}" for symbol, size in real.items())
                 _LOGGER.warning(
                     "%r was compiled for %s, out of its ranges, in %.1f s",
@@ -273,5 +331,17 @@ def _in_one_place(images: Sequence[ModuleImage]) -> tuple[ModuleImage, ...]:
 def _where(array: NDArray[Any]) -> tuple[int, tuple[int, ...], str]:
     return address_of(array), array.shape, str(array.dtype)
 
+
+_modules: weakref.WeakSet[SizedModule] = weakref.WeakSet()
+
+
+def _forget_streams() -> None:
+    """Forget the requests in the child of a fork, where their threads do not exist."""
+    for module in _modules:
+        module._streams = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_streams)
 
 __all__ = ["SizedModule"]

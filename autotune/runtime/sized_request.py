@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.errors import InputError
 from autotune.runtime.axes import Axes, Sizes, extents, real_part
 from autotune.runtime.image import TensorSpec
 from autotune.runtime.module import Module
 from autotune.runtime.recycled import Recycled
+from autotune.runtime.request import Request
+
+if TYPE_CHECKING:
+    from autotune.runtime.placed_module import PlacedModule
 
 Arrays = list[NDArray[Any]]
 
@@ -52,9 +57,15 @@ class Cut:
         factors, slices, shape = real_part(axes, sizes, real)
         return None if shape == extents(axes, sizes) else Cut(factors, slices, shape)
 
-    def part(self, array: NDArray[Any], memory: Recycled) -> NDArray[Any]:
-        """Return the part, in memory of its own."""
+    def part(self, array: NDArray[Any], memory: Recycled, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Return the part, in ``out`` or else in memory of its own."""
         part = array.reshape(self.factors)[self.slices]
+        if out is not None:
+            if out.flags.c_contiguous:
+                out.reshape(part.shape)[...] = part
+            else:
+                out[...] = part.reshape(self.shape)
+            return out
         found = memory.array(part.shape, array.dtype)
         found[...] = part
         return found.reshape(self.shape)
@@ -64,7 +75,7 @@ class Cut:
 class Place:
     """A loaded bucket, with workspaces that wait for requests: as many as there were requests at once."""
 
-    module: Module
+    module: Module | PlacedModule
     axes: tuple[Axes, ...]
     sizes: Sizes
     count: int
@@ -98,26 +109,56 @@ class Plan:
     is_whole: bool
     """True if a request has exactly the bucket's sizes."""
 
-    def run(self, arrays: tuple[NDArray[Any], ...]) -> Arrays:
-        """Return the outputs of a request, freshly allocated; raises what the module does."""
+    def run(
+        self,
+        arrays: tuple[NDArray[Any], ...],
+        out: Sequence[NDArray[Any]] | None = None,
+        request: Request[Arrays] | None = None,
+    ) -> Arrays:
+        """Return the outputs of a request, in ``out`` if it is given; raises what the module does."""
         if self.is_whole:
-            return self.place.module.call((*arrays, *self.given), None)
+            return self._call((*arrays, *self.given), None if out is None else [*out], request)
+        if out is not None:
+            self._check(out)
         workspace = self.place.workspace()
         try:
             workspace.take(arrays)
+            wanted: Sequence[NDArray[Any] | None] = [None] * len(self.cuts) if out is None else out
             outputs = [
-                _empty(spec) if cut is None or array is None else array
-                for spec, cut, array in zip(
-                    self.place.module.outputs, self.cuts, workspace.outputs, strict=True
+                array
+                if cut is not None and array is not None
+                else _empty(spec)
+                if cut is not None or own is None
+                else own
+                for spec, cut, array, own in zip(
+                    self.place.module.outputs, self.cuts, workspace.outputs, wanted, strict=True
                 )
             ]
-            found = self.place.module.call((*workspace.inputs, *self.given), outputs)
+            found = self._call((*workspace.inputs, *self.given), outputs, request)
             return [
-                array if cut is None else cut.part(array, self.place.memory)
-                for array, cut in zip(found, self.cuts, strict=True)
+                array if cut is None else cut.part(array, self.place.memory, own)
+                for array, cut, own in zip(found, self.cuts, wanted, strict=True)
             ]
         finally:
             self.place.waiting.append(workspace)
+
+    def _call(
+        self, arrays: tuple[NDArray[Any], ...], out: Arrays | None, request: Request[Arrays] | None
+    ) -> Arrays:
+        module = self.place.module
+        return module.call(arrays, out) if request is None else module.answer(arrays, out, request)
+
+    def _check(self, out: Sequence[NDArray[Any]]) -> None:
+        """Raise InputError for arrays that are not those of the outputs; the module checks those that it writes."""
+        specs = self.place.module.outputs
+        if len(out) != len(specs):
+            raise InputError(f"there are {len(specs)} outputs, and {len(out)} arrays were given for them")
+        for spec, cut, array in zip(specs, self.cuts, out, strict=True):
+            shape = spec.shape if cut is None else cut.shape
+            if array.shape != shape or array.dtype != np.dtype(spec.dtype):
+                raise InputError(
+                    f"output {spec.name}: expected {spec.dtype}{[*shape]}, got {array.dtype}{[*array.shape]}"
+                )
 
 
 def _empty(spec: TensorSpec) -> NDArray[Any]:

@@ -11,10 +11,15 @@ from autotune.runtime.verify import verify
 
 def verify_program(program: DeviceProgram) -> None:
     """Raise ArtifactError with the first broken promise of a program, or of one of its images."""
-    for problem in _problems(program):
-        raise ArtifactError(f"the compiled program {program.name!r} is inconsistent: {problem}")
+    verify_steps(program)
     for image in program.images:
         verify(image)
+
+
+def verify_steps(program: DeviceProgram) -> None:
+    """Raise ArtifactError with the first broken promise of a program; its images are not looked into."""
+    for problem in _problems(program):
+        raise ArtifactError(f"the compiled program {program.name!r} is inconsistent: {problem}")
 
 
 def _problems(program: DeviceProgram) -> Iterator[str]:
@@ -87,4 +92,4 @@ def _transfer_problems(program: DeviceProgram, step: Step) -> Iterator[str]:
         yield f"transfers {source.spec} into {result.spec}"
 
 
-__all__ = ["verify_program"]
+__all__ = ["verify_program", "verify_steps"]

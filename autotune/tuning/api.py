@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from autotune import settings
 from autotune.compiler.request import (
@@ -21,8 +21,8 @@ from autotune.compiler.request import (
 )
 from autotune.database import Key, Miss, WorkloadRow
 from autotune.database.goal import searched
-from autotune.database.opening import DatabaseLike, default_database, opened
-from autotune.errors import MissError, UsageError
+from autotune.database.opening import DatabaseLike, opened
+from autotune.errors import UsageError
 from autotune.files import scratch_folder
 from autotune.garbage import collector_paused
 from autotune.hardware import check_threads, usable_cores
@@ -31,12 +31,12 @@ from autotune.tuning.answer import Answer
 from autotune.tuning.asked import Asked, entries
 from autotune.tuning.budget import Budget
 from autotune.tuning.report import Report
+from autotune.tuning.requested import with_database
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from autotune.compiler.dividing import Model
-    from autotune.compiler.explain import Compilation
     from autotune.compiler.forecast import Prediction
     from autotune.compiler.plan import Ranking
     from autotune.database.store import Database
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from autotune.graph.ir import Graph
     from autotune.graph.program import AnyWorkload
     from autotune.passes.partition import Partition
+    from autotune.runtime.device_program import DeviceProgram
     from autotune.runtime.module import Module
     from autotune.runtime.placed_module import PlacedModule
     from autotune.runtime.sized_module import SizedModule
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from cost_models.retrain import RetrainReport
 
 
-T = TypeVar("T")
 NEAREST = 3
 """So many neighbours of what is missing are shown."""
 
@@ -214,56 +214,73 @@ def compile(model: Model, **options: Unpack[CompileOptions]) -> Module | PlacedM
     The ``options`` are those of :class:`~autotune.compiler.request.CompileRequest`. For devices that are named, by a
     ``placement``, by ``devices`` or by the model itself, and for the ``target`` "opencl", a device as a whole
     (docs/opencl.md), the result is a PlacedModule, which runs on all of them; for ranges of sizes among the ``shapes``
-    it is a SizedModule, as of :func:`autotune.compile_for_sizes`.
+    it is a SizedModule, as of :func:`compile_for_sizes`. Of several targets the best one runs.
 
     Raises UsageError for what does not go together and for more threads than usable cores without
     ``allow_oversubscription``, PlacementError for devices that contradict one another or are not there, LockError for a
     lock that does not fit, and MissError with ``require_hit`` when nothing was searched for a workload (there is a
     choice, but no candidate was measured alongside the default).
     """
-    from autotune.compiler.placed import PlacedCompilation
-    from autotune.runtime.module import Module
-    from autotune.runtime.placed_module import PlacedModule
-    from autotune.tuning.placing import compile_anywhere
-    from autotune.tuning.sized import module_of_sizes
+    return _compiled(CompileRequest(model, **options))
 
-    request = CompileRequest(model, **options).checked()
-    if request.has_ranges:
-        return module_of_sizes(request)
-    request.one_target()
+
+@keywords_of(CompileOptions, without=("shapes",))
+def compile_for_sizes(
+    model: Model,
+    sizes: Given,
+    *,
+    on_miss: str = "error",
+    kept: int = 4,
+    **options: Unpack[CompileOptions],
+) -> SizedModule:
+    """Compile a model for requests of many sizes: each takes the smallest bucket that it fits in.
+
+    ``sizes`` are by the names of the dimensions that the model leaves open (``INPUT.AXIS`` for one without a name):
+    "1..32" has the powers of two as buckets, "1..32:8,32" has those, and 8 is one size; the shape of an input may be
+    given by its name, ``(1, 128)``. The ``options`` are those of :func:`compile`.
+
+    With ``on_miss="compile"`` a request out of the ranges is compiled for its exact sizes when it comes, which is
+    logged as a warning; the last ``kept`` of such are kept, with constants of their own.
+
+    Raises UsageError for other dimensions than the model's, PaddingError where a request's answer would depend on what
+    lies beyond its sizes, and what :func:`compile` raises.
+    """
+    from autotune.frontends.models import read_model
+    from autotune.runtime.sized_module import SizedModule
+    from autotune.tuning.compiling import program_for
+
+    if on_miss not in ("error", "compile"):
+        raise UsageError(f"on_miss is error or compile, not {on_miss!r}")
+    if kept < 1:
+        raise UsageError(f"at least 1 module is kept of those that are compiled on a miss, got {kept}")
+    request = replace(CompileRequest(model, **options), shapes=sizes).checked()
+    request = replace(request, model=read_model(request.model))
+    missed = partial(program_for, request) if on_miss == "compile" else None
+    made = _compiled(request, open_sizes=True, on_miss=missed, kept=kept)
+    assert isinstance(made, SizedModule)
+    return made
+
+
+def _compiled(
+    request: CompileRequest,
+    *,
+    open_sizes: bool = False,
+    on_miss: Callable[[dict[str, int]], DeviceProgram] | None = None,
+    kept: int = 4,
+) -> Module | PlacedModule | SizedModule:
+    from autotune.runtime.executable import module_of
+    from autotune.tuning.compiling import compile_request
+
     check_cores(request)
-    done, _ = compile_anywhere(request)
-    if isinstance(done, PlacedCompilation):
-        return PlacedModule(done.program)
-    if done.image.target.group_items:
-        from autotune.runtime.device_module import on_device
-
-        return on_device(done.image)
-    return Module(done.image, request.threads if request.allow_oversubscription else None)
+    done = compile_request(request, open_sizes=open_sizes)
+    workers = request.threads if request.allow_oversubscription else None
+    return module_of(done.model, workers, on_miss=on_miss, kept=kept)
 
 
 def check_cores(request: CompileRequest) -> None:
     """Refuse more threads than cores for a target that is this machine: a named level is another's."""
     if request.threads is not None and any(t == "host" or isinstance(t, Target) for t in request.targets):
         check_threads(request.threads, allow_oversubscription=request.allow_oversubscription)
-
-
-def compile_with_database(
-    request: CompileRequest, graph: Graph | None = None
-) -> tuple[Compilation, str | None]:
-    """Compile a model for one device, and say where the schedules came from.
-
-    ``graph`` is the model where it was imported already. The second value is None when no database was given and the
-    default one does not exist.
-    """
-    from autotune.compiler import compile_in_detail
-
-    request.checked()
-    if request.lock is not None:
-        return compile_in_detail(request), request.lock_name
-    if request.require_hit and not _exists(request.database):
-        raise MissError(f"there is no database {default_database()}; run `autotune tune` first")
-    return with_database(request, lambda own: compile_in_detail(own, graph))
 
 
 @keywords_of(ChoiceOptions)
@@ -284,22 +301,6 @@ def predicted(request: CompileRequest, graph: Graph | None = None) -> Prediction
     if request.lock is not None:
         return predict_in_detail(request)
     return with_database(request, lambda own: predict_in_detail(own, graph))[0]
-
-
-def _exists(database: DatabaseLike | None) -> bool:
-    """Return whether there is a database; a given one is opened, and says what is wrong with it."""
-    return database is not None or os.path.exists(default_database())  # nor where this user may not look
-
-
-def with_database(request: CompileRequest, do: Callable[[CompileRequest], T]) -> tuple[T, str | None]:
-    """Do something with a request whose database is open, and say where that is.
-
-    Without one where none was given and the default does not exist.
-    """
-    if not _exists(request.database):
-        return do(request), None
-    with opened(request.database, read_only=True) as store:
-        return do(replace(request, database=store)), store.where
 
 
 @collector_paused()
@@ -492,7 +493,7 @@ __all__ = [
     "builders_for",
     "check_cores",
     "compile",
-    "compile_with_database",
+    "compile_for_sizes",
     "cost_model_registry",
     "is_key",
     "model_folder",
@@ -502,5 +503,4 @@ __all__ = [
     "retrain",
     "runnable",
     "tune",
-    "with_database",
 ]

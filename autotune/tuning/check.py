@@ -157,7 +157,7 @@ def _reference(lock: Lock, path: Path | None, changed: Sequence[LockedSchedule])
             f"  whether it is slower shows beside that of {versions}, which it was locked by: give the artifact that\n"
             "  `autotune compile MODEL --lock` made then as --reference"
         )
-    image = artifact.load(path)
+    image = artifact.load_image(path)
     digests = [code_digest(code) for code in image.objects]
     used = {image.dispatches[c.dispatch].workload_key: digests[c.object_index] for c in image.commands}
     other = [s for s in lock.schedules if used.get(s.workload, s.code if not s.names else "") != s.code]

@@ -18,9 +18,9 @@ def lock(request: CompileRequest, path: str | Path) -> tuple[Lock, Compilation, 
     Raises LockError where the file cannot be written, and what :func:`autotune.compile` raises.
     """
     from autotune.compiler.locked import lock_of
-    from autotune.tuning.api import compile_with_database
+    from autotune.tuning.compiling import compile_on_one_device
 
-    done, where = compile_with_database(request)
+    done, where = compile_on_one_device(request)
     made = lock_of(done)
     made.write(Path(path))
     return made, done, where

@@ -21,7 +21,8 @@ from autotune.tuning.placement_aim import PlacementAim, aim_of
 from autotune.tuning.placement_answer import WITHOUT, checked_devices, code_of, code_of_image, placement_key
 from autotune.tuning.placement_costs import PlacementCosts, Placing, measured_costs
 from autotune.tuning.placement_search import SearchedPlacement, search_placements
-from autotune.tuning.placing import known_devices, open_database, target_of
+from autotune.tuning.placing import known_devices, target_of
+from autotune.tuning.requested import open_database, with_database
 from autotune.tuning.turns import Rounds, Turns
 
 if TYPE_CHECKING:
@@ -112,8 +113,6 @@ def propose(
 
     Raises as :func:`place` does.
     """
-    from autotune.tuning.api import with_database
-
     request = CompileRequest(model, devices=devices, **options).checked()
     aim = aim_of("throughput", in_flight, len(devices))
 

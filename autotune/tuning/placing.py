@@ -10,78 +10,24 @@ from typing import TYPE_CHECKING
 
 from autotune.errors import PlacementError, UsageError
 from autotune.foreign import parse_json, printable
-from autotune.garbage import collector_paused
 from autotune.graph.devices import is_annotated
 from autotune.graph.ir import Graph
 from autotune.passes.placement.affinity import Affinities, affinities
 from autotune.passes.placement.device_rules import DeviceRules
 from autotune.runtime.hal.device import DeviceInfo
+from autotune.tuning.requested import open_database, with_database
 
 if TYPE_CHECKING:
-    from autotune.compiler.explain import Compilation
-    from autotune.compiler.placed import PlacedCompilation
     from autotune.compiler.request import CompileRequest
-    from autotune.database.store import Database
     from autotune.target import Target
     from autotune.tuning.placement_answer import PlacementAnswer
 
 _LOG = logging.getLogger("autotune.tuning")
 
 
-@collector_paused()
-def compile_anywhere(
-    request: CompileRequest, graph: Graph | None = None
-) -> tuple[Compilation | PlacedCompilation, str | None]:
-    """Compile a model for one device, or for several where any are named, and say where the schedules came from.
-
-    ``graph`` is the model where it was imported already.
-
-    Raises PlacementError for devices that contradict each other, are not there, or are named for nothing.
-    """
-    from autotune.compiler.dividing import imported
-    from autotune.tuning.api import compile_with_database
-
-    if request.checked().lock is not None:
-        return compile_with_database(request)
-    if request.devices:
-        graph, answer = by_database(request)
-        done, where = _compile_placed(placed_by(request, answer), graph)
-        return _answered(done, answer), where
-    return _compile_placed(request, imported(request.model, request.shapes) if graph is None else graph)
-
-
 def placed_by(request: CompileRequest, answer: PlacementAnswer) -> CompileRequest:
     """Return the request with the placement that was looked up for its devices."""
     return replace(request, devices=(), placement=answer.placement)
-
-
-def _compile_placed(
-    request: CompileRequest, graph: Graph
-) -> tuple[Compilation | PlacedCompilation, str | None]:
-    from autotune.compiler.placed import compile_placed
-    from autotune.tuning.api import compile_with_database, with_database
-
-    if not request.placement and not is_annotated(graph):
-        return compile_with_database(request, graph)
-    request.checked(on_devices=True)
-    infos = known_devices()
-    rules = DeviceRules(dict(request.placement or {}), tuple(infos))
-    return with_database(
-        request, lambda own: compile_placed(graph, rules, lambda name: target_of(infos[name]), own)
-    )
-
-
-def _answered(
-    done: Compilation | PlacedCompilation, answer: PlacementAnswer
-) -> Compilation | PlacedCompilation:
-    """Return the same with the placement in its coverage."""
-    from autotune.compiler.placed import PlacedCompilation
-    from autotune.tuning.placement_answer import code_of, code_of_image
-
-    if isinstance(done, PlacedCompilation):
-        return replace(done, placement=str(replace(answer, code=code_of(done.program))))
-    said = str(replace(answer, code=code_of_image(done.image)))
-    return replace(done, coverage=replace(done.coverage, placement=said))
 
 
 def by_database(request: CompileRequest) -> tuple[Graph, PlacementAnswer]:
@@ -92,7 +38,6 @@ def by_database(request: CompileRequest) -> tuple[Graph, PlacementAnswer]:
     Raises UsageError for devices that are not there, MissError with ``require_hit``.
     """
     from autotune.compiler.dividing import imported, on_one_device
-    from autotune.tuning.api import with_database
     from autotune.tuning.placement_answer import placement_for
 
     request.checked()
@@ -104,14 +49,6 @@ def by_database(request: CompileRequest) -> tuple[Graph, PlacementAnswer]:
     if answer.found is None:
         _LOG.warning("%s: %s", printable(graph.name), answer)
     return graph, answer
-
-
-def open_database(request: CompileRequest) -> Database | None:
-    """Return the database of a request that :func:`autotune.tuning.api.with_database` gave."""
-    from autotune.database.store import Database
-
-    assert request.database is None or isinstance(request.database, Database)
-    return request.database
 
 
 def where_it_runs(graph: Graph, placement: Mapping[str, str] | None) -> Affinities | None:
@@ -175,9 +112,7 @@ def target_of(info: DeviceInfo) -> Target:
 
 __all__ = [
     "by_database",
-    "compile_anywhere",
     "known_devices",
-    "open_database",
     "parse_placement",
     "placed_by",
     "target_of",

@@ -14,7 +14,7 @@ from autotune.frontends.models import ReadModel, read_model
 from autotune.frontends.onnx.read import ModelSource
 from autotune.tuning.api import predicted, tune
 from autotune.tuning.budget import Budget
-from autotune.tuning.sized import buckets_of, of_one_size, traffic_of
+from autotune.tuning.compiling import buckets_of, of_one_size, traffic_of
 
 if TYPE_CHECKING:
     from autotune.frontends.sizes import Given
@@ -60,7 +60,7 @@ def tune_for_sizes(
     limit = Budget.of(budget)
     source = read_model(model)
     asked = {name: value for name, value in options.items() if name in MachineOptions.__annotations__}
-    request = CompileRequest(source, shapes=sizes, **asked).checked(open_sizes=True)
+    request = CompileRequest(source, shapes=sizes, **asked).checked()
     options = {n: v for n, v in options.items() if n not in ("database", "traffic", "most_buckets")}
     ranges, made = buckets_of(request, source)
     traffic = traffic_of(request)

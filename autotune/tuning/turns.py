@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from autotune.database.records import HUNG
 from autotune.files import scratch_folder
 from autotune.hardware import usable_cores
-from autotune.runtime import program_artifact
+from autotune.runtime import artifact
 from autotune.runtime.device_program import DeviceProgram
 from autotune.runtime.folder import FolderWriter
 from autotune.runtime.native import machine_code
@@ -182,7 +182,7 @@ class Turns:
         self._left.append(number)
         if isinstance(version, DeviceProgram):
             self._paths.append(self.folder / f"program{number}{PROGRAM_SUFFIX}")
-            program_artifact.save(version, self._paths[-1])
+            artifact.save(version, self._paths[-1])
         else:
             self._paths.append(self._writer.add(version))
 

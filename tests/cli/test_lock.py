@@ -46,7 +46,7 @@ def test_another_process_without_the_database_makes_the_same_code(
         check=True,
     )
     assert json.loads(done.stdout)["database"] == str(lock)
-    mine, its = artifact.load(here), artifact.load(there)
+    mine, its = artifact.load_image(here), artifact.load_image(there)
     assert mine.same_code(its)
     assert [d.trace_json for d in mine.dispatches] == [d.trace_json for d in its.dispatches]
 

@@ -35,13 +35,13 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_explain_says_what_it_holds(path: Path) -> None:
     facts = json.loads(run("explain", path, "--json"))
-    assert facts["format"] == "autotune-variants"
+    assert facts["format"] == "autotune-model"
     assert facts["bytes"] == path.stat().st_size
     assert [image["target"] for image in facts["images"]] == ["x86-64", "cuda:sm_90"]
     assert facts["taken_here"] in ("x86-64", "cuda:sm_90")
     assert facts["images"][0]["why_not_here"] == ""
     lines = run("explain", path).splitlines()
-    assert lines[0].endswith("autotune-variants version 1")
+    assert lines[0].endswith("autotune-model version 1")
     assert lines[3].startswith("x86-64, 1 thread: ")
     assert lines[-1] == "every member is what its hash says"
 

@@ -65,7 +65,7 @@ def test_a_compilation_says_what_its_module_allocates_and_its_artifact_holds(tmp
     }
     assert said["peak_bytes"] == sum(memory.asked.values())
     artifact.save(done.image, tmp_path / "m.atm")
-    loaded = artifact.load(tmp_path / "m.atm")
+    loaded = artifact.load_image(tmp_path / "m.atm")
     assert loaded.stored_bytes == said["code_bytes"] + said["constant_bytes"]
     assert 0 < (tmp_path / "m.atm").stat().st_size - loaded.stored_bytes < 100_000  # the manifest
     assert memory_line(done).startswith("peak memory ")

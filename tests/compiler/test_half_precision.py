@@ -156,7 +156,7 @@ def test_an_onnx_model_of_halves_compiles(dtype: str, tmp_path: Path) -> None:
     wanted = evaluate.run(frontend.load(proto), given)["y"]
     module = autotune.compile(proto, threads=1)
     artifact.save(module.image, tmp_path / "model.atune")
-    loaded = Module(artifact.load(tmp_path / "model.atune"), 1)
+    loaded = Module(artifact.load_image(tmp_path / "model.atune"), 1)
     for found in (module.run(given)["y"], loaded.run(given)["y"]):
         assert found.dtype == np.float32
         np.testing.assert_allclose(found, wanted, rtol=10 * STEP[dtype], atol=2 * STEP[dtype])

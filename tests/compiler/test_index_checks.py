@@ -118,7 +118,7 @@ def test_constant_indices_are_checked_when_the_model_is_compiled() -> None:
 def test_checks_are_kept_in_artifacts_and_verified(tmp_path: Path) -> None:
     image = image_of(lookup(lambda b: b.input("ids", (40,), "int64")))
     artifact.save(image, tmp_path / "lookup.atm")
-    with Module(artifact.load(tmp_path / "lookup.atm")) as module:
+    with Module(artifact.load_image(tmp_path / "lookup.atm")) as module:
         assert module.image.checks == image.checks
         assert message(lambda: module(np.full(40, 50))).startswith("index 50")
     (check,) = image.checks

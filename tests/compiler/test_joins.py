@@ -45,7 +45,7 @@ def test_random_joins_compute_their_reference(block: int, tmp_path: Path) -> Non
         path = tmp_path / f"{seed}.atm"
         artifact.save(done.image, path)
         expected = evaluate.run(graph, inputs)
-        with Module(artifact.load(path)) as module:
+        with Module(artifact.load_image(path)) as module:
             for _ in range(2):
                 results = module.run(inputs)
                 for name, want in expected.items():

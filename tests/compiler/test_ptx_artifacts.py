@@ -29,7 +29,7 @@ def image() -> ModuleImage:
 def test_an_artifact_comes_back(image: ModuleImage, tmp_path: Path) -> None:
     path = tmp_path / "mlp.atm"
     artifact.save(image, path)
-    again = artifact.load(path)
+    again = artifact.load_image(path)
     assert again.same_code(image)
     assert again.target.cpu == "sm_90"
     for mine, its in zip(image.constants, again.constants, strict=True):

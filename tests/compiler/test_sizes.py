@@ -294,11 +294,11 @@ def test_damaged_sizes_of_an_artifact(tmp_path, monkeypatch):
         good = module.model
     for bad in (
         replace(good, least={}),
-        replace(good, buckets=good.buckets[:1]),
-        replace(good, buckets=good.buckets[::-1]),
+        replace(good, cases=()),
+        replace(good, cases=good.cases[::-1]),
         replace(good, outputs=("z",)),
-        replace(good, buckets=(good.buckets[0], replace(good.buckets[1], outputs=(("n", "7"),)))),
-        replace(good, buckets=(good.buckets[0], replace(good.buckets[1], given=("m",)))),
+        replace(good, cases=(good.cases[0], replace(good.cases[1], outputs=(("n", "7"),)))),
+        replace(good, cases=(good.cases[0], replace(good.cases[1], given=("m",)))),
     ):
         with pytest.raises(ArtifactError):
             bad.verify()
@@ -317,10 +317,12 @@ def test_the_command_line(tmp_path, capsys):
     assert "this artifact has sizes such as n=3" in capsys.readouterr().err
     assert cli.run(["run", artifact, "--random", "--trace", str(tmp_path / "t.json")]) == 2
     assert "compile it without ranges" in capsys.readouterr().err
-    assert cli.run(["compile", str(path), "-o", artifact, "--shape", "n=1..3", "--place", "Conv=cpu:0"]) == 2
-    assert "leave them out" in capsys.readouterr().err
+    twice = ["--target", "x86-64", "--target", "x86-64-v2"]
+    assert cli.run(["compile", str(path), "-o", artifact, "--shape", "n=1..3:3", *twice]) == 0
+    assert "for x86-64-v2, n = 3" in capsys.readouterr().out
+    assert cli.run(["explain", artifact]) == 0
+    assert "for requests of 1 bucket of sizes, n from 1\nn = 3: x86-64, " in capsys.readouterr().out
     for more, why in (
-        (["--verify"], "verify given together with ranges of sizes"),
         (["--shape", "x=2x3"], "does not fit input 'x'"),
         (["--shape", "x=2x3x8x8"], "the size 'n' of"),
     ):

@@ -17,7 +17,7 @@ from autotune.errors import BuildError, MissingExtraError
 from autotune.graph import Graph
 from autotune.graph.build import GraphBuilder
 from autotune.hardware import usable_cores
-from autotune.runtime.artifact_file import load_any
+from autotune.runtime import artifact
 from autotune.runtime.compiled_model import CompiledModel
 from autotune.runtime.device import Memory
 from autotune.runtime.device_program import DeviceProgram
@@ -136,11 +136,10 @@ class Place:
 
     def load(self, path: Path, *, check: bool = False) -> CompiledModel:
         """The model of an artifact, with constants mapped from the file, at this place."""
-        found = load_any(path, mapped=True, check=check)
-        if isinstance(found, DeviceProgram):
-            return PlacedModule(found, devices=self.devices)
-        assert isinstance(found, ModuleImage)
-        return Module(found)
+        program = artifact.load(path, mapped=True, check=check).cases[0].program
+        if program.image is not None:
+            return Module(program.image)
+        return PlacedModule(program, devices=self.devices)
 
     @property
     def second(self) -> Device:

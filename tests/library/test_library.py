@@ -148,14 +148,14 @@ def saved(registered: None, tmp_path: Path) -> Path:
 def test_the_manifest_lists_what_is_called(saved: Path) -> None:
     manifest = json.loads(zipfile.ZipFile(saved).read("manifest.json"))
     assert manifest["libraries"] == ["autotune_library_plain.float32"]
-    assert artifact.load(saved).objects
+    assert artifact.load_image(saved).objects
 
 
 def test_an_artifact_whose_kernel_is_missing_is_refused(saved: Path) -> None:
-    image = artifact.load(saved)
+    image = artifact.load_image(saved)
     library.unregister("plain")
     with pytest.raises(ArtifactError, match="library kernel plain for float32 is not registered"):
-        artifact.load(saved)
+        artifact.load_image(saved)
     with pytest.raises(BuildError, match="is not registered in this process"):
         LoadedCode(image.objects)
 
@@ -170,7 +170,7 @@ def test_an_artifact_that_calls_what_it_does_not_list_is_refused(
 
     monkeypatch.setattr(artifact.Manifest, "from_json", staticmethod(shortened))
     with pytest.raises(ArtifactError, match="other library kernels than the manifest lists"):
-        artifact.load(saved)
+        artifact.load_image(saved)
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def same(a: ModuleImage, b: ModuleImage) -> bool:
 
 
 def test_round_trip(path: Path) -> None:
-    loaded = artifact.load(path)
+    loaded = artifact.load_image(path)
     assert same(loaded, small())
     assert all(c.ctypes.data % 64 == 0 for c in loaded.constants if c.size)
     with Module(loaded, 2) as module:
@@ -88,7 +88,7 @@ def test_constants_of_every_dtype_round_trip(dtype: str, tmp_path: Path) -> None
     swapped = values.astype(values.dtype.newbyteorder(">"))
     made = image([], constants=(values, np.asfortranarray(values).T, swapped))
     artifact.save(made, tmp_path / "c.atm")
-    loaded = artifact.load(tmp_path / "c.atm")
+    loaded = artifact.load_image(tmp_path / "c.atm")
     assert all(c.dtype.isnative for c in loaded.constants)
     assert np.array_equal(loaded.constants[0], values)
     assert np.array_equal(loaded.constants[1], values.T)
@@ -96,7 +96,7 @@ def test_constants_of_every_dtype_round_trip(dtype: str, tmp_path: Path) -> None
 
 
 def test_equal_images_make_equal_bytes(path: Path, tmp_path: Path) -> None:
-    artifact.save(artifact.load(path), tmp_path / "again.atm")
+    artifact.save(artifact.load_image(path), tmp_path / "again.atm")
     assert (tmp_path / "again.atm").read_bytes() == path.read_bytes()
 
 
@@ -108,7 +108,7 @@ def test_every_damaged_byte_is_harmless_or_found(path: Path) -> None:
         damaged[position] ^= 1 << position % 8
         path.write_bytes(damaged)
         try:
-            loaded = artifact.load(path)
+            loaded = artifact.load_image(path)
         except ArtifactError:
             continue
         accepted += 1
@@ -121,11 +121,12 @@ def test_every_truncation_is_found(path: Path) -> None:
     for size in [*range(0, len(data), 97), len(data) - 1]:
         path.write_bytes(data[:size])
         with pytest.raises(ArtifactError):
-            artifact.load(path)
+            artifact.load_image(path)
 
 
 def _set(*keys: Any, to: Any) -> Callable[[dict[str, Any], dict[str, bytes]], None]:
     def change(manifest: Any, members: dict[str, bytes]) -> None:
+        manifest = manifest if keys[0] in ("format", "version", "unknown") else manifest["images"][0]
         for key in keys[:-1]:
             manifest = manifest[key]
         manifest[keys[-1]] = to
@@ -134,13 +135,18 @@ def _set(*keys: Any, to: Any) -> Callable[[dict[str, Any], dict[str, bytes]], No
 
 
 HOSTILE = [
-    (_set("format", to="other"), "its format is not 'autotune-module'"),
-    (_set("version", to=1), "format version 1; this release reads version 5"),
+    (_set("format", to="other"), "its format is not 'autotune-model'"),
+    (_set("format", to="autotune-module"), "format 'autotune-module' version 1; this release reads"),
+    (
+        _set("version", to=9),
+        "version 9; this release reads 'autotune-model' version 1: compile the model again",
+    ),
+    (lambda m, files: m["cases"].clear(), "it has no cases"),
     (_set("unknown", to=1), "manifest: expected an object with"),
-    (_set("inputs", to={}), "manifest.inputs: expected"),
-    (_set("arena_bytes", to="32"), "manifest.arena_bytes: expected"),
-    (_set("arena_bytes", to=True), "manifest.arena_bytes: expected"),
-    (_set("arena_bytes", to=32.0), "manifest.arena_bytes: expected"),
+    (_set("inputs", to={}), "manifest.images[0].inputs: expected"),
+    (_set("arena_bytes", to="32"), "manifest.images[0].arena_bytes: expected"),
+    (_set("arena_bytes", to=True), "manifest.images[0].arena_bytes: expected"),
+    (_set("arena_bytes", to=32.0), "manifest.images[0].arena_bytes: expected"),
     (_set("arena_bytes", to=-1), "arena of -1 bytes"),
     (_set("arena_bytes", to=16), "command 0 ('k0'): binding 1: bytes 0 to 32 of arena 0"),
     (_set("arena_bytes", to=1 << 60), "arena of"),
@@ -176,16 +182,18 @@ HOSTILE = [
     ),
     (_set("objects", 0, "hash", to="xxh3_128:" + "0" * 32), "objects/0.o has no sha256, but 'xxh3_128'"),
     (
-        lambda m, files: m["constants"].append(m["constants"][0] | {"blob": m["objects"][0]}),
+        lambda m, files: m["images"][0]["constants"].append(
+            m["images"][0]["constants"][0] | {"blob": m["images"][0]["objects"][0]}
+        ),
         "is listed among constants",
     ),
     (
-        lambda m, files: m["objects"].append(m["constants"][0]["blob"]),
+        lambda m, files: m["images"][0]["objects"].append(m["images"][0]["constants"][0]["blob"]),
         "constants/0.bin is listed among objects",
     ),
     (_set("constants", 0, "blob", "nbytes", to=8), "constants/0.bin has another size"),
     (_set("objects", 0, "hash", to="sha256:" + "0" * 64), "objects/0.o is damaged: its sha256"),
-    (_set("target", "cpu", to=3), "manifest.target.cpu: expected"),
+    (_set("target", "cpu", to=3), "manifest.images[0].target.cpu: expected"),
     (lambda m, files: files.pop("objects/1.o"), "manifest and archive differ: objects/1.o"),
     (lambda m, files: files.update({"objects/9.o": b""}), "manifest and archive differ"),
     (lambda m, files: files.update({"../evil": b""}), "unexpected member '../evil'"),
@@ -198,7 +206,7 @@ HOSTILE = [
 def test_hostile_manifests_are_refused(path: Path, change: Any, message: str) -> None:
     rewrite(path, change)
     with pytest.raises(ArtifactError) as caught:
-        artifact.load(path)
+        artifact.load_image(path)
     assert message in str(caught.value)
     assert str(path) in str(caught.value)
 
@@ -208,14 +216,14 @@ def test_manifests_that_are_no_objects_are_refused(path: Path) -> None:
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("manifest.json", text)
         with pytest.raises(ArtifactError):
-            artifact.load(path)
+            artifact.load_image(path)
 
 
 def test_compressed_members_are_refused(path: Path) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("manifest.json", "[" + " " * 10_000_000 + "]")
     with pytest.raises(ArtifactError, match=r"larger than the file|compressed"):
-        artifact.load(path)
+        artifact.load_image(path)
 
 
 def test_overlapping_members_are_refused(path: Path) -> None:
@@ -230,7 +238,7 @@ def test_overlapping_members_are_refused(path: Path) -> None:
             archive.filelist.append(entry)
         archive._didModify = True
     with pytest.raises(ArtifactError, match="larger than the file"):
-        artifact.load(path)
+        artifact.load_image(path)
 
 
 def test_members_that_share_bytes_are_refused(path: Path) -> None:
@@ -242,7 +250,7 @@ def test_members_that_share_bytes_are_refused(path: Path) -> None:
         archive.filelist.append(entry)
         archive._didModify = True
     with pytest.raises(ArtifactError, match=r"members objects/1\.o and objects/0\.o overlap"):
-        artifact.load(path)
+        artifact.load_image(path)
 
 
 def test_headers_of_random_numbers_are_refused_or_harmless(path: Path) -> None:
@@ -256,7 +264,7 @@ def test_headers_of_random_numbers_are_refused_or_harmless(path: Path) -> None:
         path.write_bytes(damaged)
         said = ""
         try:
-            assert same(artifact.load(path), good)
+            assert same(artifact.load_image(path), good)
         except ArtifactError as error:
             said = str(error)
         assert said == "" or (str(path) in said and "\n" not in said)
@@ -267,20 +275,20 @@ def test_code_for_features_that_the_machine_lacks_is_refused(tmp_path: Path) -> 
     target = replace(made.target, cpu="future", features=(*made.target.features, "avx4096"))
     artifact.save(replace(made, target=target), tmp_path / "f.atm")
     with pytest.raises(ArtifactError, match=r"compiled for x86_64 future; .* has no avx4096"):
-        artifact.load(tmp_path / "f.atm")
+        artifact.load_image(tmp_path / "f.atm")
 
 
 def test_code_for_another_architecture_is_refused(path: Path) -> None:
     rewrite(path, _set("target", "arch", to="riscv64"))
     with pytest.raises(ArtifactError, match=r"compiled for riscv64 .*has no riscv64"):
-        artifact.load(path)
+        artifact.load_image(path)
 
 
 def test_code_for_a_lesser_machine_is_accepted(tmp_path: Path) -> None:
     made = small()
     features = made.target.features[:1]
     artifact.save(replace(made, target=replace(made.target, features=features)), tmp_path / "l.atm")
-    assert artifact.load(tmp_path / "l.atm").target.features == features
+    assert artifact.load_image(tmp_path / "l.atm").target.features == features
     assert Host.here().target.lacks(made.target) == []
 
 
@@ -294,7 +302,7 @@ def test_code_may_call_mathematics_only(tmp_path: Path) -> None:
     made = chain(1, 4)
     calls = compile_ir(text.format(name="expf", kind="float"))
     artifact.save(replace(made, objects=(calls,)), tmp_path / "ok.atm")
-    artifact.load(tmp_path / "ok.atm")
+    artifact.load_image(tmp_path / "ok.atm")
     evil = compile_ir(text.format(name="system", kind="i64"))
     with pytest.raises(ArtifactError, match="object 0 calls system, which an artifact may not"):
         artifact.save(replace(made, objects=(evil,)), tmp_path / "no.atm")
@@ -303,9 +311,9 @@ def test_code_may_call_mathematics_only(tmp_path: Path) -> None:
 
 def test_missing_files_and_folders_are_errors(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"cannot read artifact .*No such file"):
-        artifact.load(tmp_path / "none.atm")
+        artifact.load_image(tmp_path / "none.atm")
     with pytest.raises(ArtifactError, match="cannot read artifact"):
-        artifact.load(tmp_path)
+        artifact.load_image(tmp_path)
     with pytest.raises(ArtifactError, match=r"cannot write artifact .*No such file"):
         artifact.save(small(), tmp_path / "no" / "folder.atm")
 
@@ -352,7 +360,7 @@ def large(tmp_path: Path) -> tuple[Path, ModuleImage]:
 @pytest.mark.parametrize("mapped", [False, True])
 def test_constants_stay_where_they_are_read(tmp_path: Path, mapped: bool) -> None:
     path, made = large(tmp_path)
-    loaded = artifact.load(path, mapped=mapped)
+    loaded = artifact.load_image(path, mapped=mapped)
     assert same(made, loaded)
     with Module(loaded, 1) as module:
         kept = module.image.constants
@@ -376,13 +384,13 @@ def test_a_large_constant_that_is_damaged_is_refused(tmp_path: Path, mapped: boo
     path, _ = large(tmp_path)
     damage_a_constant(path)
     with pytest.raises(ArtifactError, match=r"constants/3\.bin is damaged: its xxh3_128"):
-        artifact.load(path, mapped=mapped, check=mapped)
+        artifact.load_image(path, mapped=mapped, check=mapped)
 
 
 def test_what_is_mapped_is_read_when_it_is_used(tmp_path: Path) -> None:
     path, made = large(tmp_path)
     damage_a_constant(path)
-    with Module(artifact.load(path, mapped=True), 1) as module:
+    with Module(artifact.load_image(path, mapped=True), 1) as module:
         assert module(np.zeros(2, np.int64))[0].tolist() == [7, 8, 9, 10]
         assert (module.image.constants[3] != made.constants[3]).sum() == 1
         np.testing.assert_array_equal(module.image.constants[4], made.constants[4])
@@ -395,7 +403,7 @@ def test_equal_contents_are_stored_once(tmp_path: Path) -> None:
     artifact.save(made, tmp_path / "equal.atm")
     with (tmp_path / "equal.atm").open("rb") as file:
         assert sum(name.startswith("constants") for name in read_members(file)) == 5
-    loaded = artifact.load(tmp_path / "equal.atm")
+    loaded = artifact.load_image(tmp_path / "equal.atm")
     assert same(made, loaded)
     assert address_of(loaded.constants[3]) == address_of(loaded.constants[5])
     with Module(loaded, 1) as module:
@@ -404,7 +412,7 @@ def test_equal_contents_are_stored_once(tmp_path: Path) -> None:
 
 def test_the_file_may_be_replaced_while_a_model_runs(tmp_path: Path) -> None:
     path, made = large(tmp_path)
-    with Module(artifact.load(path, mapped=True), 1) as module:
+    with Module(artifact.load_image(path, mapped=True), 1) as module:
         artifact.save(small(), path)
         np.testing.assert_array_equal(module.image.constants[3], made.constants[3])
 
@@ -419,7 +427,7 @@ def executor_of(path: Path, code: bytes, fingerprint: str | None = None) -> None
 
     def change(manifest: dict[str, Any], members: dict[str, bytes]) -> None:
         members["executors/0.o"] = code
-        entry = manifest["executors"][0]
+        entry = manifest["images"][0]["executors"][0]
         entry["fingerprint"] = fingerprint or entry["fingerprint"]
         entry["blob"] |= {"nbytes": len(code), "hash": hash_of(CODE, code)}
 
@@ -429,17 +437,17 @@ def executor_of(path: Path, code: bytes, fingerprint: str | None = None) -> None
 def test_an_executor_that_is_none_is_refused(path: Path) -> None:
     executor_of(path, compile_ir("define void @k() {\n ret void\n}"))
     with pytest.raises(ArtifactError, match=r"executors/0\.o is no executor: entry points are missing"):
-        artifact.load(path)
+        artifact.load_image(path)
     executor_of(path, b"nothing")
     with pytest.raises(ArtifactError, match=r"executors/0\.o: damaged object file"):
-        artifact.load(path)
+        artifact.load_image(path)
     executor_of(
         path, compile_ir("declare void @system()\ndefine void @k() {\n call void @system()\n ret void\n}")
     )
     with pytest.raises(ArtifactError, match=r"executors/0\.o calls system, which an executor may not"):
-        artifact.load(path)
+        artifact.load_image(path)
 
 
 def test_an_executor_of_another_release_is_left_alone(path: Path) -> None:
     executor_of(path, b"of another release", "0" * 64)
-    assert same(small(), artifact.load(path))
+    assert same(small(), artifact.load_image(path))

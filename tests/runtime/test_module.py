@@ -16,8 +16,9 @@ from autotune import hardware
 from autotune.errors import ArtifactError, BuildError, InputError, UsageError
 from autotune.runtime import artifact, layout
 from autotune.runtime.device import Host
+from autotune.runtime.executable import load
 from autotune.runtime.image import Binding, ModuleImage, TensorSpec
-from autotune.runtime.module import Module, load
+from autotune.runtime.module import Module
 from autotune.runtime.recording import spent
 from autotune.workers.memory import allowance
 from tests.runtime.kernels import binding, chain, image, spec

@@ -16,7 +16,7 @@ from autotune.errors import ArtifactError, DeviceError, InputError, PlacementErr
 from autotune.graph import Graph
 from autotune.graph.build import GraphBuilder
 from autotune.graph.text import parse_graph
-from autotune.runtime.artifact_file import load_any
+from autotune.runtime import artifact
 from autotune.runtime.hal import driver
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.hal.driver import open_device
@@ -196,20 +196,23 @@ def test_a_damaged_artifact_is_refused(module, tmp_path):
 
     def error(change: object) -> str:
         with pytest.raises(ArtifactError) as caught:
-            load_any(rewritten(path, change, tmp_path / "bad.atm"))
+            artifact.load(rewritten(path, change, tmp_path / "bad.atm"))
         return str(caught.value).partition("bad.atm: ")[2]
 
     def nowhere(manifest: dict[str, list[dict[str, object]]]) -> None:
-        manifest["steps"][1]["waits"] = []
+        manifest["cases"][0]["program"]["steps"][1]["waits"] = []
 
     assert error(nowhere) == (
         "the compiled program 'small convnet' is inconsistent: step 1 waits for steps (), what it reads is made by (0,)"
     )
     assert error(lambda m: m.update(version=9)) == (
-        "format version 9 of a program; this release reads version 2: compile the model again"
+        "format 'autotune-model' version 9; this release reads 'autotune-model' version 1: "
+        "compile the model again"
     )
-    assert error(lambda m: m["images"].pop()).startswith("manifest and archive differ: ")
-    assert error(lambda m: m["steps"][0].update(kind="jump")).startswith("manifest.steps[0].kind: expected")
+    assert error(lambda m: m["images"].pop()).startswith("case 0 runs images (0, 1")
+    assert error(lambda m: m["cases"][0]["program"]["steps"][0].update(kind="jump")).startswith(
+        "manifest.cases[0].program.steps[0].kind: expected"
+    )
 
 
 # --- naming devices ---------------------------------------------------------------------------------------
@@ -221,5 +224,5 @@ def test_a_device_that_is_not_there():
 
 
 def test_devices_say_what_to_compile_for():
-    with pytest.raises(UsageError, match="'small convnet' runs on the devices that are named for it"):
+    with pytest.raises(UsageError, match="threads given for a model that runs on the devices that are named for it"):
         autotune.compile(small_convnet(), placement={"Conv": "cpu:1"}, threads=1)

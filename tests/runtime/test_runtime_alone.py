@@ -13,12 +13,10 @@ import onnx.parser
 import pytest
 
 import autotune
-from autotune.compiler import compile_in_detail
 from autotune.compiler.request import CompileRequest
 from autotune.hardware import architecture, usable_cores
-from autotune.runtime import variants
-from autotune.target import Target
-from autotune.tuning.sized import compile_for_sizes
+from autotune.runtime import artifact
+from autotune.tuning.compiling import compile_request
 
 pytestmark = pytest.mark.skipif(architecture() != "x86_64", reason="LLVM maps code on other processors")
 
@@ -69,15 +67,12 @@ def placed(path: Path) -> None:
 
 
 def of_several_targets(path: Path) -> None:
-    targets = [Target.parse(name, 1) for name in ("x86-64", "host")]
-    images = [
-        compile_in_detail(CompileRequest(model(path.parent, 2), target=target)).image for target in targets
-    ]
-    variants.save(images, path)
+    request = CompileRequest(model(path.parent, 2), target=("x86-64", "host"), threads=1)
+    artifact.save(compile_request(request).model, path)
 
 
 def of_open_sizes(path: Path) -> None:
-    with compile_for_sizes(model(path.parent, "n"), {"n": "1..2"}, threads=1) as module:
+    with autotune.compile_for_sizes(model(path.parent, "n"), {"n": "1..2"}, threads=1) as module:
         module.save(path)
 
 

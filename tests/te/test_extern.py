@@ -81,7 +81,7 @@ def test_a_registered_function_of_numba(scaled: str, tmp_path: Any) -> None:
     np.testing.assert_array_equal(autotune.load(tmp_path / "a.atm")(X)[0], (X + 1) * 5)
     library.unregister(scaled, library.EXTERN)
     with pytest.raises(ArtifactError, match="library kernel scaled for extern is not registered"):
-        artifact.load(tmp_path / "a.atm")
+        artifact.load_image(tmp_path / "a.atm")
 
 
 def test_an_address_and_several_results() -> None:

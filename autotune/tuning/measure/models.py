@@ -133,13 +133,10 @@ def _together(path: Path, depth: int) -> CompiledModel:
 
 
 def _placed(path: Path, depth: int | None = None) -> PlacedModule:
-    from autotune.runtime.artifact_file import load_any
-    from autotune.runtime.device_program import DeviceProgram
+    from autotune.runtime import artifact
     from autotune.runtime.placed_module import PlacedModule
 
-    program = load_any(path)
-    assert isinstance(program, DeviceProgram)
-    return PlacedModule(program, in_flight=depth)
+    return PlacedModule(artifact.load(path).cases[0].program, in_flight=depth)
 
 
 def profile(request: dict[str, Any]) -> dict[str, Any]:

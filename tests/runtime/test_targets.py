@@ -13,9 +13,10 @@ import pytest
 import autotune
 from autotune.errors import ArtifactError, UsageError
 from autotune.hardware import instruction_sets
-from autotune.runtime import variants
+from autotune.runtime import artifact, targets
 from autotune.runtime.archive import read_members
-from autotune.runtime.artifact_file import examine, load_any
+from autotune.runtime.artifact import examine
+from autotune.runtime.compiled import Compiled
 from autotune.runtime.image import ModuleImage
 from autotune.target import Target
 from tests.runtime.kernels import binding, image, spec
@@ -25,6 +26,10 @@ pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="its leve
 
 LEVELS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 SHARED = np.arange(5000, dtype=np.int64)
+
+
+def save(images: Sequence[ModuleImage], path: Path) -> None:
+    artifact.save(Compiled.joined([Compiled.of(image) for image in images]), path)
 
 
 def variant(level: str) -> ModuleImage:
@@ -41,9 +46,7 @@ def variant(level: str) -> ModuleImage:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    variants.save(
-        [variant(level) for level in ("x86-64-v3", "x86-64", "x86-64-v2")], tmp_path / "several.atm"
-    )
+    save([variant(level) for level in ("x86-64-v3", "x86-64", "x86-64-v2")], tmp_path / "several.atm")
     return tmp_path / "several.atm"
 
 
@@ -71,7 +74,7 @@ def test_any_of_them_may_be_asked_for(path: Path) -> None:
 
 
 def test_where_none_runs_all_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    variants.save([variant("x86-64-v3"), variant("x86-64-v2")], tmp_path / "m.atm")
+    save([variant("x86-64-v3"), variant("x86-64-v2")], tmp_path / "m.atm")
     monkeypatch.setenv("AUTOTUNE_HOST", "x86-64")
     with pytest.raises(ArtifactError) as refused:
         autotune.load(tmp_path / "m.atm")
@@ -87,12 +90,12 @@ def test_where_none_runs_all_are_listed(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_devices_that_are_not_here_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotune.runtime.device_module.devices", lambda *drivers: [])
-    targets = [Target.parse("cuda:sm_90"), Target.parse("x86-64"), Target.parse("opencl-generic")]
-    assert variants.choose(targets) == 1
+    known = [Target.parse("cuda:sm_90"), Target.parse("x86-64"), Target.parse("opencl-generic")]
+    assert targets.choose(known) == 1
     with pytest.raises(
         ArtifactError, match=r"cannot run its target:\n  cuda:sm_90: there is no such device here"
     ):
-        variants.choose(targets, "cuda:sm_90")
+        targets.choose(known, "cuda:sm_90")
 
 
 def test_choosing_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +105,7 @@ def test_choosing_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotune.target._own_instruction_set", missing)
     monkeypatch.setenv("AUTOTUNE_HOST", "x86-64")
     assert (
-        variants.choose([Target.parse("x86-64-v2"), Target.parse("cuda:sm_90"), Target.parse("x86-64")]) == 2
+        targets.choose([Target.parse("x86-64-v2"), Target.parse("cuda:sm_90"), Target.parse("x86-64")]) == 2
     )
 
 
@@ -114,15 +117,19 @@ def test_equal_constants_are_there_once(path: Path) -> None:
         SHARED.nbytes,
     ]
     held = examine(path)
-    assert [variants.label(each.target) for each in held.images] == ["x86-64-v3", "x86-64", "x86-64-v2"]
-    assert len({each.constants[1].blob.path for each in held.images}) == 1
+    assert [targets.label(each.target) for each in held.manifest.images] == [
+        "x86-64-v3",
+        "x86-64",
+        "x86-64-v2",
+    ]
+    assert len({each.constants[1].blob.path for each in held.manifest.images}) == 1
 
 
 def test_only_what_is_taken_is_read(path: Path) -> None:
     """Code of another target that is damaged is found when it would be used, and by who examines the file."""
-    named = {variants.label(each.target): each.objects[0].path for each in examine(path).images}
+    named = {targets.label(each.target): each.objects[0].path for each in examine(path).manifest.images}
     if len({*named.values()}) < len(named):
-        damaged = examine(path).images[2].constants[0].blob.path
+        damaged = examine(path).manifest.images[2].constants[0].blob.path
     else:
         damaged = named["x86-64-v2"]
     with path.open("rb") as file:
@@ -138,7 +145,7 @@ def test_only_what_is_taken_is_read(path: Path) -> None:
 
 def refused(images: Sequence[ModuleImage], path: Path) -> str:
     with pytest.raises(ArtifactError) as caught:
-        variants.save(images, path)
+        save(images, path)
     assert not path.exists()
     return str(caught.value)
 
@@ -146,8 +153,8 @@ def refused(images: Sequence[ModuleImage], path: Path) -> str:
 def test_what_is_no_set_of_variants_is_refused(tmp_path: Path) -> None:
     one, other = variant("x86-64"), variant("x86-64-v2")
     path = tmp_path / "no.atm"
-    assert refused([], path) == "an artifact of several targets has each once, not none"
-    assert refused([one, one], path) == "an artifact of several targets has each once, not x86-64, x86-64"
+    assert refused([], path) == "programs with different inputs or outputs are not one model"
+    assert refused([one, one], path) == "a model has a case for every combination of its sizes, each once"
     assert "not one model" in refused([one, replace(other, inputs=())], path)
 
 
@@ -158,20 +165,21 @@ def test_hostile_manifests_are_refused(path: Path) -> None:
         path.write_bytes(whole)
         rewrite(path, lambda manifest, members: change(manifest))  # type: ignore[operator]
         with pytest.raises(ArtifactError) as caught:
-            load_any(path)
+            artifact.load(path)
         return str(caught.value).partition("several.atm: ")[2]
 
-    assert error(lambda m: m.update(version=2)).startswith(
-        "format version 2 of several targets; this release reads"
+    assert error(lambda m: m.update(version=2)).startswith("format 'autotune-model' version 2; this release")
+    assert error(lambda m: m.update(cases=[])) == (
+        "it has no cases, or some for a target and some for devices that are named"
     )
-    assert error(lambda m: m.update(variants=[])).startswith("an artifact of several targets has each once")
-    assert error(lambda m: m["variants"].append(m["variants"][0])).startswith(
-        "an artifact of several targets has"
+    assert error(lambda m: m["cases"].extend(m["cases"])).startswith(
+        "a model has a case for every combination"
     )
-    assert error(lambda m: m["variants"].pop()).startswith("manifest and archive differ: ")
+    assert error(lambda m: m["cases"][0]["program"].update(images=[7])) == "case 0 runs images (7,) of 3"
+    assert error(lambda m: m["images"].pop()).endswith(("of 2", "manifest and archive differ: "))
     # The one that is chosen is checked, and which that is depends on the machine.
-    assert error(lambda m: [v.update(arena_bytes=-1) for v in m["variants"]]).endswith("arena of -1 bytes")
+    assert error(lambda m: [v.update(arena_bytes=-1) for v in m["images"]]).endswith("arena of -1 bytes")
     assert (
         error(lambda m: m.update(format="autotune-other"))
-        == "not an artifact: its format is not 'autotune-module'"
+        == "not an artifact: its format is not 'autotune-model'"
     )

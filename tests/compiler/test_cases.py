@@ -1,0 +1,96 @@
+"""Cases of one compiled model: sizes on several devices and for several targets; requests of all sizes."""
+
+from __future__ import annotations
+
+from concurrent.futures import CancelledError
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import autotune
+from autotune.compiler.request import CompileRequest
+from autotune.errors import InputError, UsageError
+from autotune.hardware import architecture, usable_cores
+from autotune.runtime import artifact
+from autotune.runtime.placed_module import PlacedModule
+from autotune.tuning.compiling import compile_request
+from tests.compiler.test_sizes import check, encoder, images
+
+two_devices = pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
+on_x86 = pytest.mark.skipif(architecture() != "x86_64", reason="its levels are those of x86-64")
+
+
+@two_devices
+def test_open_sizes_on_several_devices(tmp_path: Path) -> None:
+    """Each bucket is a program of segments; requests that fill a bucket and requests that do not are right."""
+    placement = {"*": "cpu:0", "Conv": "cpu:1"}
+    with autotune.compile_for_sizes(images(), {"n": "1..3:1,3"}, placement=placement) as module:
+        assert isinstance(module.module(0), PlacedModule)
+        assert {*module.module(1).devices} == {"cpu:0", "cpu:1"}
+        module.save(tmp_path / "m.atm")
+        for n in (1, 2, 3):
+            check(module, images(), {"x": (n, 3, 8, 8)})
+    with autotune.load(tmp_path / "m.atm") as loaded:
+        check(loaded, images(), {"x": (2, 3, 8, 8)})
+        given = np.ones((2, 3, 8, 8), np.float32)
+        (expected,) = loaded(given)
+        np.testing.assert_array_equal(loaded.submit(given).result()[0], expected)
+    with pytest.raises(UsageError, match="threads were given for 'open', which runs on cpu:1, cpu:0"):
+        autotune.load(tmp_path / "m.atm", 1)
+
+
+@on_x86
+def test_several_targets_of_open_sizes(tmp_path: Path) -> None:
+    request = CompileRequest(images(), shapes={"n": "1..3:1,3"}, target=("x86-64", "x86-64-v2"), threads=1)
+    said: list[str] = []
+    done = compile_request(request, said.append)
+    assert said[0] == "compiling for x86-64, n = 1"
+    assert [(case.target, case.sizes) for case in done.cases] == [
+        (target, f"n = {n}") for target in ("x86-64", "x86-64-v2") for n in (1, 3)
+    ]
+    artifact.save(done.model, tmp_path / "m.atm")
+    for target in ("x86-64", "x86-64-v2"):
+        with autotune.load(tmp_path / "m.atm", target=target) as module:
+            assert {case.target.cpu for case in module.model.cases} == {target}
+            check(module, images(), {"x": (2, 3, 8, 8)})
+    with autotune.compile(
+        images(), shapes={"n": "1..2:2"}, target=("x86-64", "x86-64-v2"), threads=1
+    ) as best:
+        assert best.model.cases[0].target.cpu == "x86-64-v2"
+
+
+def test_requests_of_open_sizes_in_the_background() -> None:
+    with autotune.compile_for_sizes(encoder(), {"batch": "1..4:4", "seq": "1..20:6,20"}, threads=1) as module:
+        shapes = [(4, 19), (2, 3), (4, 6), (1, 20), (4, 20)] * 3
+        arrays = [np.full(shape, 3, np.int64) for shape in shapes]
+        expected = [module(array) for array in arrays]
+        requests = module.submit_all([(array,) for array in arrays])
+        for request, own in zip(requests, expected, strict=True):
+            for found, want in zip(request.result(), own, strict=True):
+                np.testing.assert_array_equal(found, want)
+        wrong = module.submit(np.zeros((5, 5), np.int64))
+        with pytest.raises(InputError, match="takes batch from 1 to 4, got 5"):
+            wrong.result()
+        late = module.submit_all([(array,) for array in arrays])[-1]
+        if late.cancel():
+            with pytest.raises(CancelledError):
+                late.result()
+    with pytest.raises(UsageError, match="is closed"):
+        module.submit(arrays[0])
+
+
+def test_results_in_given_arrays() -> None:
+    """Whole buckets and parts of them; a cache may be written over the one that was read."""
+    with autotune.compile_for_sizes(images(), {"n": "1..4:4"}, threads=1) as module:
+        for n in (4, 3):
+            given = np.random.default_rng(n).standard_normal((n, 3, 8, 8)).astype(np.float32)
+            (expected,) = module(given)
+            out = np.empty_like(expected)
+            (found,) = module(given, out=[out])
+            assert found is out
+            np.testing.assert_array_equal(out, expected)
+        with pytest.raises(InputError, match=r"output y: expected float32\[3, 5\], got float32\[2, 5\]"):
+            module(given, out=[np.empty((2, 5), np.float32)])
+        with pytest.raises(InputError, match="there are 1 outputs, and 2 arrays were given"):
+            module(given, out=[out, out])

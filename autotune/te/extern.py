@@ -13,6 +13,7 @@ from typing import Any
 from autotune import library
 from autotune.te.dtypes import dtype_named
 from autotune.te.expr import Const, Expr, IterVar, as_expr, cast
+from autotune.te.instructions import Argument, KernelCall, Number, Operand, OperandPointer
 from autotune.te.operations import shape_of
 from autotune.te.sequential import SequentialOp, sequential_op
 from autotune.te.sizes import Closing, is_size, size_of, variables
@@ -72,15 +73,33 @@ class ExternOp(SequentialOp):
         return _extern_op(sizes, self.dtypes, inputs, ExternCall(self.call.symbol, arguments), self.names)
 
 
-def call_extern(dtype: str, function: Any, *arguments: Any) -> ExternCall:
-    """Return a call of a function, for ``te.extern``; what it returns is dropped, so ``dtype`` says nothing.
+def call_extern(dtype: str, function: Any, *arguments: Any) -> ExternCall | KernelCall:
+    """Return a call of a function, for ``te.extern`` or in place of the loops of a tensor intrinsic.
+
+    What the function returns is dropped, so ``dtype`` says nothing.
 
     ``function`` is what ``numba.cfunc`` makes, a function of ``ctypes``, an address, or the name under which
     ``library.register(name, function, operation="extern")`` knows one: only that is found by other processes.
     Arguments are the buffers of ``te.extern``, which become pointers, and numbers: integers are ``int64_t``, floats
-    ``double``; ``te.const`` gives another type. Raises TypeError for other arguments, UsageError without an address.
+    ``double``; ``te.const`` gives another type. Those of an intrinsic are its operands and ``operand.stride(dim)``, in
+    elements. Raises TypeError for other arguments, UsageError without an address.
     """
-    return ExternCall(library.extern_symbol(function), tuple(map(_argument, arguments)))
+    symbol = library.extern_symbol(function)
+    if any(isinstance(a, Operand | OperandPointer) for a in arguments):
+        return KernelCall(symbol, tuple(map(_of_intrinsic, arguments)))
+    return ExternCall(symbol, tuple(map(_argument, arguments)))
+
+
+def _of_intrinsic(value: Any) -> Argument:
+    """Return an argument of a call that stands for the loops of a tensor intrinsic."""
+    if isinstance(value, Operand):
+        return value.data
+    if isinstance(value, OperandPointer | Number):
+        return value
+    number = _argument(value)
+    if not isinstance(number, Const):
+        raise TypeError(f"te.call_extern: an intrinsic passes operands, strides and numbers, got {value!r}")
+    return Number(number.dtype, number.value)
 
 
 def _argument(value: Any) -> ExternBuffer | Expr:

@@ -158,7 +158,16 @@ class Layout:
     extents: tuple[int, ...]
 
 
-Argument = OperandPointer | Reference | Layout
+@dataclass(frozen=True)
+class Number:
+    """A number by value: one known now, or the step of a dimension, ``stride_of = (operand, dimension)``."""
+
+    dtype: str
+    number: int | float = 0
+    stride_of: tuple[int, int] | None = None
+
+
+Argument = OperandPointer | Reference | Number | Layout
 
 
 @dataclass(frozen=True)
@@ -200,6 +209,19 @@ class Operand:
     shape: tuple[int, ...]
     dtype: str
     strides: tuple[int | None, ...]
+
+    @property
+    def data(self) -> OperandPointer:
+        """Address of the first element, for ``te.call_extern``."""
+        return OperandPointer(self.number)
+
+    def access_ptr(self, mode: str = "rw") -> OperandPointer:
+        """Return the address of the first element, for ``te.call_extern``."""
+        return self.data
+
+    def stride(self, dim: int) -> Number:
+        """Return the step of a dimension in elements where the intrinsic is called, for ``te.call_extern``."""
+        return Number("int64", stride_of=(self.number, range(len(self.shape))[dim]))
 
     def vload(self, index: Sequence[int] | int, dtype: str | None = None) -> Lanes:
         """Return the neighbouring elements from ``index`` on; ``dtype`` like "uint8x4" says how many (default: one)."""
@@ -280,6 +302,7 @@ __all__ = [
     "LlvmCall",
     "Loaded",
     "MatrixMultiply",
+    "Number",
     "Operand",
     "OperandPointer",
     "Reference",

@@ -9,7 +9,7 @@ from typing import Any
 
 from autotune.errors import ScheduleError
 from autotune.te.expr import IterVar, Read
-from autotune.te.instructions import Operand, Step
+from autotune.te.instructions import KernelCall, Operand, Step
 from autotune.te.tensor import ComputeOp, Operation, Tensor
 from autotune.te.traversal import reads
 
@@ -192,7 +192,7 @@ def _is_plain(read: Read) -> bool:
 
 
 def _parts(pattern: ComputeOp, made: Any) -> dict[str, tuple[Step, ...]]:
-    given = made if isinstance(made, tuple) and not _is_stores(made) else (made,)
+    given = made if isinstance(made, tuple) and (not _is_stores(made) or _are_calls(made)) else (made,)
     if len(given) > len(PARTS) or (len(given) > 1 and not pattern.reduce_axis):
         raise TypeError(
             "te.decl_tensor_intrin: intrin_func returns stores, or (body, init, update) of a reduction"
@@ -208,6 +208,11 @@ def _parts(pattern: ComputeOp, made: Any) -> dict[str, tuple[Step, ...]]:
             )
         parts[part] = listed
     return parts
+
+
+def _are_calls(made: tuple[Any, ...]) -> bool:
+    """Return whether a tuple has a call of a function for each part."""
+    return len(made) == len(PARTS) and all(isinstance(part, KernelCall) for part in made)
 
 
 def _is_stores(value: Any) -> bool:

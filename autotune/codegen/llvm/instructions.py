@@ -45,7 +45,11 @@ class Instructions:
 
     def _kernel_call(self, node: Intrinsic, call: te.KernelCall) -> None:
         """Call a function that is found by its symbol when the object code is loaded."""
-        arguments = [("ptr", self._argument(node, argument)) for argument in call.arguments]
+        if self.code.module.target.arch not in ("x86_64", "aarch64"):
+            raise BuildError(
+                f"intrinsic {node.name} calls a function of the processor: build for target='host'"
+            )
+        arguments = [self._argument(node, argument) for argument in call.arguments]
         self.code.lines.append("  " + self.code.call("void", f"@{call.symbol}", *arguments))
         self.code.held.clear()
 
@@ -63,18 +67,21 @@ class Instructions:
         form = self.addresses.form(argument, argument.buffer, argument.indices)
         return "ptr", self.accesses.memory.pointer(argument.buffer, self.addresses.address(form))
 
-    def _argument(self, node: Intrinsic, argument: te.Argument) -> str:
+    def _argument(self, node: Intrinsic, argument: te.Argument) -> tuple[str, str]:
+        """Return the type and the text of an argument."""
         if isinstance(argument, te.OperandPointer):
             buffer, form = self._element(node, argument.operand, (0,) * len(node.strides[argument.operand]))
-            return self.accesses.memory.pointer(buffer, self.addresses.address(form))
+            return "ptr", self.accesses.memory.pointer(buffer, self.addresses.address(form))
         if isinstance(argument, te.Layout):
             steps = [step for strides in node.strides for step in strides]
-            return self.code.module.numbers("int64", (*argument.extents, *steps))
+            return "ptr", self.code.module.numbers("int64", (*argument.extents, *steps))
         number = argument.number
         if argument.stride_of is not None:
             operand, dim = argument.stride_of
             number = node.strides[operand][dim]
-        return self.code.module.numbers(argument.dtype, (number,))
+        if isinstance(argument, te.Number):
+            return scalar_type(argument.dtype), constant(number, argument.dtype)
+        return "ptr", self.code.module.numbers(argument.dtype, (number,))
 
     def _element(self, node: Intrinsic, operand: int, index: tuple[int, ...]) -> tuple[Buffer, Lin]:
         load = node.operands[operand]

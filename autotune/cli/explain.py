@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     "--text",
     type=click.Path(dir_okay=False),
     metavar="FILE.txt",
-    help="Only write the model as text, as it is before any pass, and its constants beside it: every command takes it.",
+    help="Only write the model as text, as it is before any pass, and its constants beside it: every command takes it. "
+    "Sizes that no --shape fixes stay open.",
 )
 @click.option(
     "--memory",
@@ -105,6 +106,8 @@ def command(
             print_json(artifact_json(model, held))
         else:
             echo("\n".join(artifact_lines(model, held)))
+        return
+    if text is not None and request.lock is None and _write_open_text(request, text):
         return
     request.checked()
     graph = None if request.lock is not None else imported(request.model, request.shapes)
@@ -164,6 +167,30 @@ def command(
         echo(f"{name} may run beside {', '.join(others)}")
     print_compilation(done, where)
     echo(done.memory_plan.render())
+
+
+def _write_open_text(request: CompileRequest, path: str) -> bool:
+    """Write the text of a model of which sizes are left open, all or those given as ranges; False for others."""
+    from autotune.compiler.dynamic.open_text import write_open_text
+    from autotune.frontends.models import open_shapes, read_model
+    from autotune.graph.ir import Graph
+    from autotune.tuning.compiling import split
+
+    if isinstance(request.model, Graph):
+        return False
+    model = read_model(request.model)
+    if not open_shapes(model):
+        return False
+    ranges, sums = split(model, request.shapes or {})
+    names = {name for shape in open_shapes(model).values() for name in shape if isinstance(name, str)}
+    if all(name in sums or (name in ranges and ranges[name].least == ranges[name].most) for name in names):
+        return False
+    try:
+        write_open_text(model, Path(path), ranges, sums)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+    announce(f"wrote {path}")
+    return True
 
 
 def _write_text(graph: Graph, path: str) -> None:

@@ -76,19 +76,29 @@ def write_file(graph: Graph, path: Path, constants: str = "") -> None:
 
     What that file has already stays. Raises OSError, and UsageError where the two would be one file.
     """
+    write_text(graph, file_text(graph, constants or f"{path.stem}.npz"), path, constants)
+
+
+def write_text(graph: Graph, text: str, path: Path, constants: str = "") -> None:
+    """Write a text of a graph, and the graph's larger constants as :func:`write_file` does."""
     name = constants or f"{path.stem}.npz"
     if name == path.name:
         raise UsageError(
             f"{path}: the constants would be written over the text: give it another suffix than .npz"
         )
-    keys = {value: key_of(array) for value, array in graph.constants.items() if not _in_text(array)}
+    keys = _keys(graph)
     _store(path.parent / name, {key: graph.constants[value] for value, key in keys.items()})
-    path.write_text(file_text(graph, name, keys) + "\n", encoding="utf-8")
+    path.write_text(text + "\n", encoding="utf-8")
 
 
-def file_text(graph: Graph, constants: str = "", keys: Mapping[str, str] | None = None) -> str:
-    """Return the text of a model, whose larger constants lie under ``keys`` in the file ``constants``."""
-    keys, functions = keys or {}, dict[str, str]()
+def _keys(graph: Graph) -> dict[str, str]:
+    """Return the names of the data of constants that do not stand in the text."""
+    return {value: key_of(array) for value, array in graph.constants.items() if not _in_text(array)}
+
+
+def file_text(graph: Graph, constants: str) -> str:
+    """Return the text of a model, whose larger constants lie in the file ``constants``."""
+    keys, functions = _keys(graph), dict[str, str]()
     names: dict[str, str] = {}
 
     def value_text(value: str) -> str:

@@ -7,7 +7,9 @@ of the graph is written to ``folder/<graph>/<nn>_<pass>.txt``. The bodies of loo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -169,9 +171,24 @@ def _verify_after(graph: Graph, graph_pass: GraphPass) -> None:
         raise InternalError(f"pass {graph_pass} left a broken graph: {error}") from error
 
 
+_SIZES: ContextVar[str] = ContextVar("sizes", default="")
+
+
+@contextmanager
+def dumped_for(sizes: Mapping[str, int]) -> Iterator[None]:
+    """Give the dumps of a model with dynamic shapes a folder of their own for each of its sizes."""
+    token = _SIZES.set(",".join(f"{symbol}={size}" for symbol, size in sizes.items()))
+    try:
+        yield
+    finally:
+        _SIZES.reset(token)
+
+
 def dump_folder(root: str, graph_name: str) -> Path:
     """Return the folder of a graph's dumps, made if it is not there."""
     path = Path(root) / file_name(graph_name)
+    if sizes := _SIZES.get():
+        path /= file_name(sizes)
     path.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -187,6 +204,7 @@ __all__ = [
     "Observer",
     "PassRecord",
     "dump_folder",
+    "dumped_for",
     "optional_passes",
     "placed_passes",
     "run_passes",

@@ -21,6 +21,7 @@ from autotune.frontends.sizes import Given
 from autotune.garbage import collector_paused
 from autotune.graph.devices import is_annotated
 from autotune.graph.ir import Graph
+from autotune.passes.pipeline import dumped_for
 from autotune.passes.placement.device_rules import DeviceRules
 from autotune.runtime.axes import axis, axis_text, extents
 from autotune.runtime.compiled import Case, Compiled, SizedTensor
@@ -151,7 +152,8 @@ def _of_sizes(
     for bucket in found:
         sizes = ", ".join(f"{symbol} = {size}" for symbol, size in bucket.sizes.items())
         say(f"compiling for {', '.join(filter(None, (target, sizes)))}")
-        done, where = compile_case(of_one_size(request, bucket.graph))
+        with dumped_for(bucket.sizes):
+            done, where = compile_case(of_one_size(request, bucket.graph))
         made.append((bucket, program_of(done)))
         cases.append(CompiledCase(target, sizes, done))
     least = {symbol: each.least for symbol, each in ranges.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -13,8 +14,9 @@ from autotune.cli import main as cli
 from autotune.compiler.dynamic.axes import coordinates, regrouped
 from autotune.compiler.dynamic.buckets import SizeRange, buckets
 from autotune.errors import ArtifactError, InputError, PaddingError, UsageError
-from autotune.frontends.onnx.importer import load
+from autotune.frontends.models import load, open_shapes, read_model
 from autotune.graph import evaluate
+from autotune.graph.text_file import file_text
 from autotune.runtime.axes import axis, axis_text, extents, parse_axis, real_part
 from autotune.runtime.sized_module import SizedModule
 
@@ -331,3 +333,71 @@ def test_the_command_line(tmp_path, capsys):
     for command in (["tune", str(path)], ["compile", str(path), "-o", artifact]):
         assert cli.run([*command, "--shape", "x=1x3x8x8", "--traffic", str(path)]) == 2
         assert "without a range of sizes" in capsys.readouterr().err
+
+
+def written(tmp_path, source, *options):
+    onnx.save(source, tmp_path / "open.onnx")
+    arguments = ["explain", str(tmp_path / "open.onnx"), "--text", str(tmp_path / "open.txt"), *options]
+    return cli.run(arguments)
+
+
+@pytest.mark.parametrize("make", [encoder, images])
+def test_a_text_leaves_sizes_open_and_is_the_model_at_each(tmp_path, make):
+    source = make()
+    assert written(tmp_path, source) == 0
+    symbols = [
+        name for shape in open_shapes(read_model(source)).values() for name in shape if isinstance(name, str)
+    ]
+    for sizes in ((1, 2), (2, 1), (3, 9)):
+        shapes = dict(zip(symbols, sizes, strict=False))
+        found, wanted = load(tmp_path / "open.txt", shapes=shapes), load(source, shapes=shapes)
+        given = {v: found.type_of(v) for v in wanted.inputs}
+        inputs = {
+            v: np.ones(t.shape, t.dtype) if t.dtype == "int64" else normal(*t.shape) for v, t in given.items()
+        }
+        computed, expected = evaluate.run(found, inputs), evaluate.run(wanted, inputs)
+        for name, array in expected.items():
+            np.testing.assert_array_equal(computed[name], array)
+        assert make is encoder or file_text(found, "c") == file_text(wanted, "c")
+
+
+def test_a_text_has_the_sizes_that_were_given(tmp_path, capsys):
+    flat = model(
+        [node("Reshape", "x rows", "y")], {"x": ["b", "s", 4]}, ["y"], rows=np.array([-1, 4], np.int64)
+    )
+    assert written(tmp_path, flat, "--shape", "b=1..4") == 0
+    assert "float32[b*s, 4]" in (tmp_path / "open.txt").read_text()
+    assert written(tmp_path, flat, "--shape", "s=3", "--shape", "b=1..4") == 0
+    text = (tmp_path / "open.txt").read_text()
+    assert "input x: float32[b, 3, 4]" in text
+    assert "float32[3*b, 4]" in text
+    assert written(tmp_path, flat, "--shape", "s=3", "--shape", "b=2") == 0
+    assert "input x: float32[2, 3, 4]" in (tmp_path / "open.txt").read_text()
+
+
+def test_a_model_that_has_no_one_text_is_refused(tmp_path, capsys):
+    squares = model(
+        [node("Shape", "x", "dims"), node("Mul", "dims dims", "more"), node("Expand", "one more", "y")],
+        {"x": ["n"]},
+        ["y"],
+        one=np.ones(1, np.float32),
+    )
+    assert written(tmp_path, squares) == 2
+    assert "which is no sum and no product of them" in capsys.readouterr().err
+    assert not (tmp_path / "open.txt").exists()
+
+
+def test_what_is_dumped_for_each_size_compiles_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("AUTOTUNE_DUMP", str(tmp_path))
+    autotune.compile_for_sizes(images(), {"n": "1..3:1,3"}, threads=1).close()
+    monkeypatch.delenv("AUTOTUNE_DUMP")
+    for n in (1, 3):
+        texts = sorted((tmp_path / "open" / f"n_{n}").glob("[0-9]*.txt"))
+        assert len(texts) > 10
+        x = normal(n, 3, 8, 8)
+        first, *_, last = (
+            evaluate.run(load(path), {"x": x} | {s: np.array(n) for s in load(path).inputs if s != "x"})
+            for path in (texts[0], texts[-1])
+        )
+        for name, array in first.items():
+            np.testing.assert_allclose(array, last[name], 1e-4, 1e-5)

@@ -31,7 +31,7 @@ def check_threads(threads: int, *, allow_oversubscription: bool) -> None:
     cores = usable_cores()
     if threads > cores and not allow_oversubscription:
         raise UsageError(
-            f"{threads} threads were asked for, but this process may use {counted(cores, 'core')}\n"
+            f"{threads} threads were requested, but this process may use {counted(cores, 'core')}\n"
             f"  threads that share a core wait for each other: use at most {cores}, or allow it by "
             "--allow-oversubscription (in Python allow_oversubscription=True)"
         )

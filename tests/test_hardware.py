@@ -24,7 +24,7 @@ def test_more_threads_than_cores_are_refused(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(UsageError) as caught:
         hardware.check_threads(99, allow_oversubscription=False)
     assert str(caught.value) == (
-        "99 threads were asked for, but this process may use 2 cores\n"
+        "99 threads were requested, but this process may use 2 cores\n"
         "  threads that share a core wait for each other: use at most 2, or allow it by "
         "--allow-oversubscription (in Python allow_oversubscription=True)"
     )

@@ -132,7 +132,7 @@ FLAGS: dict[str, Callable[[Any], Any]] = {
         callback=_shapes,
         help="A size that the model leaves open, by the name of the dimension (batch=1; x.0 for the first of input x "
         "where it has no name), or the shape of an input; compile, run and tune take a range of a dimension, too, for "
-        "requests of many sizes: batch=1..32, or with its buckets seq=1..512:64,512. Once for each.",
+        "requests of many shapes: batch=1..32, or with its buckets seq=1..512:64,512. Once for each.",
     ),
     "traffic": click.option(
         "--traffic",

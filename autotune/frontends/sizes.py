@@ -23,7 +23,7 @@ _BATCH_NAMES = ("n", "b", "bs", "batch", "batch_size", "batchsize")
 
 
 def sum_terms(name: str) -> tuple[list[str], int]:
-    """Return the names in a sum of open sizes, and what its numbers add; another text is one name.
+    """Return the names in a sum of dynamic dimensions, and what its numbers add; another text is one name.
 
     >>> sum_terms("past + seq + 1"), sum_terms("batch"), sum_terms("floor(a/2) + 1")
     ((['past', 'seq'], 1), (['batch'], 0), (['floor(a/2) + 1'], 0))
@@ -64,7 +64,7 @@ def as_shape(given: Any) -> tuple[int, ...]:
 
 
 class InputSizes:
-    """The shapes of a model's inputs, with the open sizes that were given."""
+    """The shapes of a model's inputs, with the dynamic dimensions that were given."""
 
     def __init__(self, origin: str, declared: Declared, given: Given) -> None:
         """Check what was given; raises UsageError where it is of nothing that the model has, or does not fit."""
@@ -178,7 +178,7 @@ def open_shapes_message(origin: str, inputs: Declared) -> str:
     if names and not unranked:
         lines[-1] += ","
         ranges = [*options[:-1], option(names[-1], "1..64")]
-        lines.append(f"  or compile it for many sizes: {' '.join(ranges)} (compile, run, tune)")
+        lines.append(f"  or compile it for many shapes: {' '.join(ranges)} (compile, run, tune)")
     return "\n".join(lines)
 
 

@@ -35,7 +35,7 @@ class TextModel:
     origin: str
     folder: Path | None
     inputs: Mapping[str, tuple[int | str, ...]]
-    """Shapes of the inputs, with the names of open sizes."""
+    """Shapes of the inputs, with the names of dynamic dimensions."""
 
     @classmethod
     def of(cls, data: bytes, origin: str, folder: Path | None) -> TextModel:
@@ -63,7 +63,7 @@ class TextModel:
         return cls(text, origin, folder, inputs)
 
     def graph(self, shapes: Given, values: Mapping[str, Array]) -> Graph:
-        """Return the graph with these open sizes, and inputs that are constant.
+        """Return the graph with these dynamic dimensions, and inputs that are constant.
 
         Raises:
             UsageError: ``shapes`` or ``values`` do not fit.
@@ -81,7 +81,7 @@ class TextModel:
         return graph.pruned()
 
     def _sizes(self, given: Given) -> dict[str, int]:
-        """Return the open sizes by their names."""
+        """Return the dynamic dimensions by their names."""
         sizes = InputSizes(self.origin, self.inputs, given)
         sizes.check_complete(self.inputs)
         return {name: size for name in open_names(self.inputs) if (size := sizes.size(name)) is not None}

@@ -40,7 +40,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class SizedModule:
-    """A model of open sizes, ready to run on this machine.
+    """A model with dynamic shapes, ready to run on this machine.
 
     A request whose sizes are those of a bucket runs as it is. Another one is copied into arrays of the smallest bucket
     that it fits in, zeros beyond it, and its part of the results is copied out. Buckets share their constants, and are

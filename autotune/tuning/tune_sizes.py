@@ -1,4 +1,5 @@
-"""Tuning a model of open sizes: a job for each bucket, with the part of the budget that its part of the time is."""
+"""Tuning a model with dynamic shapes: a job for each bucket, with the part of the budget that its part of the time
+is."""
 
 from __future__ import annotations
 

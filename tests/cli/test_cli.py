@@ -383,7 +383,7 @@ MISTAKES: Sequence[tuple[int, str, str]] = [
     (2, "tune MODEL --trials 1 --target z80", "unknown target 'z80'; known targets: host"),
     (2, "tune MODEL --trials 1 --target aarch64", "this machine, which cannot run code for"),
     (2, "tune MODEL --trials 1 --threads 0", "threads must be at least 1, got 0"),
-    (2, "tune MODEL --trials 1 --threads 4321", "4321 threads were asked for, but this process may use"),
+    (2, "tune MODEL --trials 1 --threads 4321", "4321 threads were requested, but this process may use"),
     (2, "compile MODEL -o m.atm --threads 4321", "use at most"),
     (2, "run MODEL --random --threads 4321", "allow it by --allow-oversubscription"),
     (2, "tune MODEL --trials -3", "a budget must be positive, got trials=-3"),

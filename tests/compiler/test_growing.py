@@ -172,7 +172,7 @@ def test_a_size_that_follows_from_another():
             autotune.errors.InputError, match=r"mask: int64\[n\+1\] got int64\[3\] with n = 3"
         ):
             module(normal(3, 4), normal(1, 4), np.zeros(3, np.int64))
-    with pytest.raises(UsageError, match="all=m-1 is no sum of open sizes"):
+    with pytest.raises(UsageError, match="all=m-1 is no sum of dynamic dimensions"):
         autotune.compile_for_sizes(source, {"n": "1..9:9", "all": "m-1"})
     with pytest.raises(UsageError, match="leaves no size 'm' open"):
         autotune.compile_for_sizes(source, {"n": "1..9:9", "m": "n+1"})

@@ -1,4 +1,4 @@
-"""Models of open sizes: at every size the answer of the model compiled for exactly that size, or a refusal."""
+"""Models with dynamic shapes: at every size the answer of the model compiled for exactly that size, or a refusal."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def test_ranges():
 def test_other_names_than_the_models():
     with pytest.raises(UsageError, match="leaves no size 'm' open\n  it leaves open: n"):
         list(buckets(images(), {"m": SizeRange.parse("1..2")}))
-    with pytest.raises(UsageError, match="leaves more sizes open: seq"):
+    with pytest.raises(UsageError, match="leaves more dimensions open: seq"):
         list(buckets(encoder(), {"batch": SizeRange.parse("1..2")}))
     unnamed = model([node("Relu", "x", "y")], {"x": [None, 4]}, ["y"])
     assert [b.sizes for b in buckets(unnamed, {"x.0": SizeRange.parse("1..2")})] == [{"x.0": 1}, {"x.0": 2}]

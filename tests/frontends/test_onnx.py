@@ -401,7 +401,7 @@ def test_dynamic_shapes():
         "  input 'x': [batch, 3]\n"
         "  only the batch size is open: 1 gives the lowest latency\n"
         "  give the sizes, e.g. --shape batch=1 (in Python: shapes={'batch': 1}),\n"
-        "  or compile it for many sizes: --shape batch=1..64 (compile, run, tune)"
+        "  or compile it for many shapes: --shape batch=1..64 (compile, run, tune)"
     )
 
 

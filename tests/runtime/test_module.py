@@ -413,7 +413,7 @@ def test_fewer_cores_than_threads_are_said_once(two_cores: None, caplog: pytest.
 
 def test_loading_with_more_threads_than_cores_is_refused(two_cores: None, tmp_path: Path) -> None:
     artifact.save(chain(3, 16), tmp_path / "m.atm")
-    with pytest.raises(UsageError, match="3 threads were asked for, but this process may use 2 cores"):
+    with pytest.raises(UsageError, match="3 threads were requested, but this process may use 2 cores"):
         load(tmp_path / "m.atm", threads=3)
     with load(tmp_path / "m.atm", threads=3, allow_oversubscription=True) as module:
         assert module.threads == 3

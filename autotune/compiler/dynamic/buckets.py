@@ -158,7 +158,7 @@ def _check(origin: str, symbols: Sequence[str], ranges: Mapping[str, SizeRange])
     missing = [symbol for symbol in symbols if symbol not in ranges]
     if missing:
         raise UsageError(
-            f"{origin} leaves more sizes open: {', '.join(missing)}\n  give each a size or a range, such as "
+            f"{origin} leaves more dimensions open: {', '.join(missing)}\n  give each a size or a range, such as "
             f"{missing[0]}=1..32"
         )
 

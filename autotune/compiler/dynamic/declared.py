@@ -28,7 +28,7 @@ def declared_axes(model: ReadModel, sums: Mapping[str, str]) -> dict[str, Axes]:
         found = _sum(text, names - {*sums})
         if found is None:
             raise UsageError(
-                f"{name}={text} is no sum of open sizes and whole numbers, such as {name}="
+                f"{name}={text} is no sum of dynamic dimensions and whole numbers, such as {name}="
                 f"{next(iter(sorted(names - {*sums})), 'past')}+1\n  it leaves open: {', '.join(sorted(names))}"
             )
         known[name] = found

@@ -15,7 +15,7 @@ from autotune.errors import ModelImportError, UsageError
 from autotune.suggest import listing
 
 Declared: TypeAlias = Mapping[str, Sequence[int | str] | None]
-"""Shapes of inputs as a model declares them, a text for an open size; None for unknown rank."""
+"""Shapes of inputs as a model declares them, a text for a dynamic size; None for unknown rank."""
 Given: TypeAlias = Mapping[str, str | Sequence[int] | int]
 """Sizes by the name of a dimension, shapes by the name of an input; a text is a range, which one graph cannot have."""
 
@@ -183,7 +183,7 @@ def open_shapes_message(origin: str, inputs: Declared) -> str:
 
 
 def _only_batch(name: str, shape: Sequence[int | str] | None) -> bool:
-    """Return whether an input's one open size is the first of several, and called like a batch."""
+    """Return whether an input's one dynamic size is the first of several, and called like a batch."""
     if shape is None or len(shape) < 2 or any(isinstance(extent, str) for extent in shape[1:]):
         return False
     return str(shape[0]).lower() in (*_BATCH_NAMES, f"{name}.0".lower())

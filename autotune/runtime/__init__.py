@@ -11,6 +11,6 @@ recorded program), ``device`` (memory), ``pool`` (worker threads), ``native`` (c
 in), ``overhead`` (what all this costs).
 
 For models on several devices: ``hal`` (devices and queues), ``verify_program``, ``program_request`` (a request of one)
-and ``placed_module`` (ready to run). For open sizes: ``sized_module``, with requests of certain shapes as
+and ``placed_module`` (ready to run). For dynamic shapes: ``sized_module``, with requests of certain shapes as
 ``sized_request``.
 """

@@ -182,7 +182,7 @@ def load(
 
 
 def load_image(path: str | os.PathLike[str], *, mapped: bool = False, check: bool = False) -> ModuleImage:
-    """Read and check an artifact of one image; raises ArtifactError, also for one of open sizes or named devices."""
+    """Read and check an artifact of one image; raises ArtifactError, also for dynamic shapes or named devices."""
     found = load(path, mapped=mapped, check=check)
     image = found.cases[0].program.image
     if image is None or found.least:

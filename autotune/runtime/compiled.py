@@ -67,7 +67,7 @@ class Case:
 class Compiled:
     """A compiled model: cases by sizes and target, each a program of segments on devices.
 
-    Of each target there is a case for every combination of the buckets of open sizes, one without open sizes; a request
+    Of each target there is a case for every combination of the shape buckets, one without dynamic shapes; a request
     of sizes from ``least`` up to those of the largest bucket takes the smallest that fits. A plain model is one case of
     one segment.
     """
@@ -152,7 +152,9 @@ class Compiled:
                 f"a model of several targets has each once, not {', '.join(labels) or 'none'}"
             )
         if {*self.least} != symbols:
-            raise ArtifactError("a model of open sizes has a case a bucket, and buckets for each open size")
+            raise ArtifactError(
+                "a model with dynamic shapes has a case a bucket, and buckets for each dynamic size"
+            )
         for target in targets:
             cases = self.of_target(target).cases
             every = sizes_of([case.sizes for case in cases], self.least)
@@ -180,7 +182,7 @@ class Compiled:
 
 
 def fixed(spec: TensorSpec) -> tuple[str, ...]:
-    """Return the axes of a tensor without open sizes."""
+    """Return the axes of a tensor without dynamic sizes."""
     return tuple(axis_text(axis(extent)) for extent in spec.shape)
 
 

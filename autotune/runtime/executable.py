@@ -33,7 +33,7 @@ def load(
 
     One that was compiled for several devices, or for another than the CPU, is a
     :class:`autotune.runtime.placed_module.PlacedModule`, whose devices say how many workers there are;
-    one of a model of open sizes is a :class:`autotune.runtime.sized_module.SizedModule`. ``threads``: see
+    one of a model with dynamic shapes is a :class:`autotune.runtime.sized_module.SizedModule`. ``threads``: see
     :class:`Module`. Of several targets the best one is taken that this machine can run, or ``target``.
 
     Constants are read into memory and checked, or ``mapped`` from the file: nothing reads them before a kernel does,

@@ -233,7 +233,7 @@ def compile_for_sizes(
     kept: int = 4,
     **options: Unpack[CompileOptions],
 ) -> SizedModule:
-    """Compile a model for requests of many sizes: each takes the smallest bucket that it fits in.
+    """Compile a model for requests of many shapes: each takes the smallest bucket that it fits in.
 
     ``sizes`` are by the names of the dimensions that the model leaves open (``INPUT.AXIS`` for one without a name):
     "1..32" has the powers of two as buckets, "1..32:8,32" has those, and 8 is one size; the shape of an input may be

@@ -60,7 +60,7 @@ def compile_request(
 ) -> CompiledRequest:
     """Compile a model for all targets and sizes of a request; it says what it is compiling for.
 
-    With ``open_sizes`` it takes requests of many sizes also where each size is one and no range. Raises UsageError for
+    With ``open_sizes`` it takes requests of many shapes also where each size is one and no range. Raises UsageError for
     what does not go together, PaddingError where the results of a request would depend on what lies beyond its sizes,
     PlacementError for devices that contradict each other, are not there, or are named for nothing, LockError, MissError
     with ``require_hit``, and ModelImportError.
@@ -116,7 +116,7 @@ def program_of(done: AnyCompilation) -> DeviceProgram:
 
 
 def program_for(request: CompileRequest, sizes: Mapping[str, int]) -> DeviceProgram:
-    """Return the program of a model of open sizes for exactly these."""
+    """Return the program of a model with dynamic shapes for exactly these."""
     source = read_model(request.model)
     axes = declared_axes(source, split(source, request.shapes or {})[1])
     graph = load(source, shapes={name: extents(each, sizes) for name, each in axes.items()})
@@ -145,7 +145,7 @@ def _answered(done: AnyCompilation, answer: PlacementAnswer) -> AnyCompilation:
 def _of_sizes(
     request: CompileRequest, target: str, say: Callable[[str], None]
 ) -> tuple[Compiled, list[CompiledCase], str | None]:
-    """Compile a model of open sizes for one target."""
+    """Compile a model with dynamic shapes for one target."""
     source = read_model(request.model)
     made, cases, where = list[tuple[Bucket, DeviceProgram]](), list[CompiledCase](), None
     ranges, found = buckets_of(request, source)

@@ -224,5 +224,7 @@ def test_a_device_that_is_not_there():
 
 
 def test_devices_say_what_to_compile_for():
-    with pytest.raises(UsageError, match="threads given for a model that runs on the devices that are named for it"):
+    with pytest.raises(
+        UsageError, match="threads given for a model that runs on the devices that are named for it"
+    ):
         autotune.compile(small_convnet(), placement={"Conv": "cpu:1"}, threads=1)

@@ -163,3 +163,11 @@ def test_rows_taken_apart_are_put_together() -> None:
     assert same(simplifier.joined(form + simplifier.form(j)), simplifier.form(i + j))
     apart = simplifier.form(binary("//", i, 24)).scaled(25) + simplifier.form(binary("%", i, 24))
     assert same(simplifier.joined(apart), apart)
+
+
+def test_a_remainder_of_multiples_is_one_of_them() -> None:
+    simplifier = Simplifier()
+    i = Var("i")
+    simplifier.declare(i, 0, 7)
+    assert simplifier.range_of(simplifier.divide("%", Lin({i: 3}, 0), 6)) == (0, 3)
+    assert simplifier.range_of(simplifier.divide("%", Lin({i: 4}, 7), 6)) == (1, 5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,8 +44,9 @@ def snake_numbers(operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> t
 
 
 def snake_reference(arrays: Sequence[Any], attrs: Mapping[str, Any]) -> list[Any]:
-    alpha = np.float32(attrs["alpha"])
-    return [(arrays[0] + np.sin(alpha * arrays[0]) ** 2 / alpha).astype(np.float32)]
+    (x,) = arrays
+    alpha = x.dtype.type(attrs["alpha"])
+    return [x + np.sin(alpha * x) ** 2 / alpha]
 
 
 def snake_expressions(tensors: Any, attrs: Mapping[str, Any], names: Sequence[str]) -> list[te.Tensor]:
@@ -177,12 +179,12 @@ def centred(out, means, x, rows, columns):  # type: ignore[no-untyped-def]
 
 
 def centred_reference(arrays: Sequence[Any], _: Mapping[str, Any]) -> list[Any]:
-    means = arrays[0].mean(-1, dtype=np.float32)
+    means = arrays[0].mean(-1)
     return [arrays[0] - means[:, None], means]
 
 
 def centred_types(operands: Sequence[Any], _: Mapping[str, Any]) -> list[TensorType]:
-    return [operands[0].dense, TensorType(operands[0].shape[:1], "float32")]
+    return [operands[0].dense, TensorType(operands[0].shape[:1], operands[0].dtype)]
 
 
 def test_an_operator_that_a_kernel_alone_computes(offer: Callable[..., None]) -> None:
@@ -238,3 +240,64 @@ def test_refusals(offer: Callable[..., None]) -> None:
         )
     with pytest.raises(BuildError, match="library kernel gone for float32 is not registered in this process"):
         ops.get("autotune.library.float32.gone")
+
+
+MODULE = """
+import numba
+import numpy as np
+from numba import types
+
+from autotune import library, te
+from autotune.operators import define
+
+floats = types.CPointer(types.float32)
+
+
+@numba.cfunc(types.void(floats, floats, types.int64, types.int64))
+def prefix(out, x, rows, columns):
+    for i in range(rows):
+        total = types.float32(0)
+        for j in range(columns):
+            total += x[i * columns + j]
+            out[i * columns + j] = total
+
+
+def expressions(tensors, attrs, names):
+    (x,) = tensors
+    k = te.reduce_axis((0, x.shape[-1]), name="k")
+    return [te.compute(x.shape, lambda i, j: te.sum(te.if_then_else(k <= j, x[i, k], 0.0), axis=k), name=names[0])]
+
+
+library.register(
+    "prefix", prefix, operation="com.test.Prefix", arguments=lambda types, attrs: types[0].shape, error=2e-5
+)
+define(
+    "com.test.Prefix",
+    kind="reduction",
+    reference=lambda arrays, attrs: [np.cumsum(arrays[0], axis=-1)],
+    compute=expressions,
+)
+"""
+
+
+@pytest.mark.slow
+def test_a_job_finds_a_kernel_that_is_faster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums of all elements before each one are quadratic as a reduction, and linear in the function."""
+    (tmp_path / "prefix_for_test.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}")
+    for name in ("AUTOTUNE_KERNELS", "AUTOTUNE_OPERATORS"):
+        monkeypatch.setenv(name, "prefix_for_test")
+    b = GraphBuilder("sums")
+    graph = b.graph(b.node("com.test.Prefix", b.input("x", (64, 512), "float32"), name="y"))
+    untuned = autotune.compile(graph, threads=1)
+    assert [d.name for d in untuned.image.dispatches] == ["000_com.test.prefix"]
+    database = tmp_path / "tuning.db"
+    autotune.tune(graph, budget=autotune.Budget(trials=6), database=database, threads=1, quiet=True)
+    tuned = autotune.compile(graph, database=database, threads=1)
+    assert [d.name for d in tuned.image.dispatches] == [
+        "000_com.test.prefix/000_autotune.library.float32.prefix"
+    ]
+    x = normal(64, 512)
+    np.testing.assert_allclose(tuned(x)[0], np.cumsum(x, -1), atol=1e-4)
+    library.unregister("prefix")

@@ -155,6 +155,19 @@ def test_links_lead_to_files() -> None:
     assert missing == []
 
 
+def test_anchors_of_links_are_headings() -> None:
+    missing = []
+    for page in [*ROOT.glob("*.md"), ROOT / "results" / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for file, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text(encoding="utf-8")):
+            text = ((page.parent / file) if file else page).read_text(encoding="utf-8")
+            headings = re.findall(r"^#+ (.*)$", text, re.M)
+            if anchor not in {
+                re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings
+            }:
+                missing.append(f"{page.name}: {file}#{anchor}")
+    assert missing == []
+
+
 def test_the_index_lists_every_page_once() -> None:
     index = ROOT / "docs" / "index.md"
     listed = [link for link in links(index) if not link.startswith("..")]

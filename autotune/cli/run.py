@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from autotune.frontends.sizes import Given
     from autotune.runtime.compiled_model import CompiledModel
     from autotune.runtime.image import TensorSpec
-    from autotune.runtime.sized_module import SizedModule
-
-    AnyModule = CompiledModel | SizedModule
 
 _PROFILED = 20
 """Runs of a profile, where none are asked for."""
@@ -103,11 +100,11 @@ def command(
     if folder is not None:
         _save(outputs, folder)
     if trace is not None:
-        _write(trace, json.dumps(_trace(_of_one_size(module), arrays, requests)))
+        _write(trace, json.dumps(_trace(module, arrays, requests)))
     if profiled:
         from autotune.profiling.profile import profile
 
-        found = profile(_of_one_size(module), arrays, runs=repeat or _PROFILED)
+        found = profile(module, arrays, runs=repeat or _PROFILED)
     if as_json:
         print_json(facts | ({"profile": found.to_json()} if profiled else {}))
         return
@@ -116,7 +113,7 @@ def command(
         echo(str(found))
 
 
-def _module(request: CompileRequest, options: CompileOptions) -> tuple[AnyModule, Given | None]:
+def _module(request: CompileRequest, options: CompileOptions) -> tuple[CompiledModel, Given | None]:
     """Return the module, and sizes of the request to run where the module takes requests of several."""
     from autotune.runtime.archive import is_archive
 
@@ -125,7 +122,7 @@ def _module(request: CompileRequest, options: CompileOptions) -> tuple[AnyModule
         from autotune.runtime.executable import load
 
         module = load(model, request.threads, allow_oversubscription=request.allow_oversubscription)
-        sized = ("shapes",) if hasattr(module, "sizes") else ()
+        sized = ("shapes",) if module.compiled.least else ()
         check_for_artifact(request, "threads", "allow_oversubscription", *sized)
         return module, request.shapes
     announce(f"compiling {model}")
@@ -134,25 +131,14 @@ def _module(request: CompileRequest, options: CompileOptions) -> tuple[AnyModule
     return compile(model, **options), None
 
 
-def _specs(module: AnyModule, shapes: Given | None) -> tuple[TensorSpec, ...]:
+def _specs(module: CompiledModel, shapes: Given | None) -> tuple[TensorSpec, ...]:
     """Return the inputs of a request: of the sizes that were asked for, or the largest, where there are several."""
-    from autotune.runtime.sized_module import SizedModule
-
-    if not isinstance(module, SizedModule):
-        return module.inputs
+    known_sizes = module.compiled.sizes
     for name, sizes in (shapes or {}).items():
-        if name not in module.sizes or isinstance(sizes, str) or len(as_shape(sizes)) != 1:
-            known = ", ".join(f"{symbol}={compiled[-1]}" for symbol, compiled in module.sizes.items())
+        if name not in known_sizes or isinstance(sizes, str) or len(as_shape(sizes)) != 1:
+            known = ", ".join(f"{symbol}={compiled[-1]}" for symbol, compiled in known_sizes.items())
             raise UsageError(f"--shape {name}: this artifact has sizes such as {known}")
     return module.specs({name: as_shape(sizes)[0] for name, sizes in (shapes or {}).items()})
-
-
-def _of_one_size(module: AnyModule) -> CompiledModel:
-    from autotune.runtime.sized_module import SizedModule
-
-    if isinstance(module, SizedModule):
-        raise UsageError("--trace and --profile are for a model of one size: compile it without ranges")
-    return module
 
 
 def _inputs(specs: Sequence[TensorSpec], given: dict[str, Any], random: bool, seed: int) -> dict[str, Any]:

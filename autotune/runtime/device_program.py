@@ -121,7 +121,7 @@ def of_image(image: ModuleImage, device: str = HERE) -> DeviceProgram:
         outputs,
         (Step("run", device, 0, inputs, outputs, ()),),
         (image,),
-        image.metadata,
+        image.metadata if device else {},
     )
 
 

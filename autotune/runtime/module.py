@@ -9,7 +9,6 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,8 @@ from autotune.errors import BuildError, InternalError, UsageError
 from autotune.hardware import usable_cores
 from autotune.runtime import layout
 from autotune.runtime.arguments import Buffers, Signature, signature_text
-from autotune.runtime.compiled_model import Inputs, refuse_pickling
+from autotune.runtime.compiled import Compiled
+from autotune.runtime.compiled_model import MAX_RUNS, CompiledModel, Inputs
 from autotune.runtime.counted import from_metadata, parts
 from autotune.runtime.device import HOST_MEMORY, Memory, address_of, no_memory
 from autotune.runtime.image import DispatchInfo, ModuleImage, TensorSpec
@@ -32,7 +32,6 @@ from autotune.runtime.verify import verify
 from autotune.target import Target
 
 _BATCH_NS = 100_000_000  # timing returns to Python this often, so that Ctrl-C works
-_MAX_RUNS = 1_000_000
 
 _LOG = logging.getLogger("autotune.runtime")
 
@@ -55,7 +54,7 @@ class Event:
     tiles_stolen: int
 
 
-class Module:
+class Module(CompiledModel):
     """A model ready to run on this machine.
 
     ``threads``: workers, the calling thread among them; by default those of the image's target, at
@@ -65,8 +64,6 @@ class Module:
     in the background. Raises ArtifactError for an inconsistent image, BuildError for code that cannot be loaded and
     UsageError for a wrong number of threads.
     """
-
-    __reduce_ex__ = refuse_pickling
 
     def __init__(
         self,
@@ -105,6 +102,11 @@ class Module:
         return self._image
 
     @property
+    def compiled(self) -> Compiled:
+        """The compiled model as values."""
+        return Compiled.of(self._image)
+
+    @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """Return the inputs of a call, in order."""
         return self._image.inputs
@@ -124,15 +126,6 @@ class Module:
         """Workers, the calling thread among them."""
         return self._threads
 
-    def __call__(self, *arrays: Any, out: Sequence[Any] | None = None) -> list[NDArray[Any]]:
-        """Run the model; returns its outputs in order, freshly allocated unless ``out`` is given.
-
-        Tensors of other libraries in CPU memory (with ``__dlpack__``) are read and, in ``out``, written without a copy.
-
-        Raises InputError for arrays of the wrong number, shape or dtype, BuildError without memory for the outputs.
-        """
-        return self.call(arrays, None if out is None else [*out])
-
     def call(self, arrays: tuple[Any, ...], out: list[NDArray[Any]] | None) -> list[NDArray[Any]]:
         """Return the same with the inputs as a tuple and a list ``out``, which is returned."""
         try:
@@ -142,23 +135,9 @@ class Module:
         outputs = self._checked_call(arrays, out) if outputs is None else outputs
         return parts(outputs, self._counted) if self._counted else outputs
 
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """Run the model by name; raises InputError for missing or unknown names too."""
-        outputs = self(*self._signature.by_name(inputs))
-        return dict(zip(self._output_names, outputs, strict=True))
-
-    def submit(
-        self, *arrays: Any, timeout: float | None = None, deadline: float | None = None
-    ) -> Request[list[NDArray[Any]]]:
-        """Run the model in the background; requests of a module begin in the order of submission.
-
-        The arrays must not change until the request is done. Its ``result()`` is what a call returns or raises; in
-        a coroutine, ``await`` gives the same. Where too many requests are on their way it waits for room, at most
-        ``timeout`` seconds. A request that has not ended ``deadline`` seconds after this call fails with
-        DeviceTimeoutError. Raises UsageError when closed or for a deadline that is not in the future,
-        DeviceTimeoutError.
-        """
-        return self.submit_all([arrays], timeout=timeout, deadline=deadline)[0]
+    def by_name(self, inputs: Mapping[str, Any]) -> list[Any]:
+        """Return the inputs in order; raises InputError for missing or unknown names."""
+        return self._signature.by_name(inputs)
 
     def submit_all(
         self,
@@ -199,10 +178,10 @@ class Module:
         self._run(arrays, outputs, warmup)
         # Without a warm-up run the first batch is one run, to learn how long a run is.
         run_ns = (time.perf_counter_ns() - begin) // warmup if warmup else _BATCH_NS
-        while count < repeat or (total < min_ns and count < _MAX_RUNS):
+        while count < repeat or (total < min_ns and count < MAX_RUNS):
             run_ns = max(1, run_ns)
             wanted = max(repeat - count, (min_ns - total) // run_ns + 1)
-            times = np.zeros(max(1, min(wanted, _BATCH_NS // run_ns, _MAX_RUNS)), np.int64)
+            times = np.zeros(max(1, min(wanted, _BATCH_NS // run_ns, MAX_RUNS)), np.int64)
             self._run(arrays, outputs, times.size, times=address_of(times))
             measured.append(times)
             count += times.size
@@ -274,12 +253,6 @@ class Module:
         )
         return Recording(self._image.name, walls, (step,))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the compiled model to a file that :func:`load` reads; raises ArtifactError."""
-        from autotune.runtime import artifact
-
-        artifact.save(self._image, path)
-
     def close(self) -> None:
         """Free the module's memory and code, after the runs in progress; later calls fail."""
         self._closed = True
@@ -287,17 +260,6 @@ class Module:
             instance.close()
         self._constants = []
         self._code.close()
-
-    def __enter__(self) -> Module:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         tuned = sum(dispatch.schedule_source.startswith("tuned") for dispatch in self.dispatches)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -14,11 +11,12 @@ from numpy.typing import NDArray
 
 from autotune.errors import UsageError
 from autotune.runtime.arguments import Signature, signature_text
-from autotune.runtime.compiled_model import Inputs, refuse_pickling
+from autotune.runtime.compiled import Compiled
+from autotune.runtime.compiled_model import CompiledModel, Inputs, times_of
 from autotune.runtime.device_program import DeviceProgram
 from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.driver import open_device
-from autotune.runtime.image import DispatchInfo, TensorSpec
+from autotune.runtime.image import TensorSpec
 from autotune.runtime.in_flight import Answer, InFlight
 from autotune.runtime.program_request import LoadedProgram, Submitted
 from autotune.runtime.recorded_runs import recorded_runs
@@ -26,8 +24,6 @@ from autotune.runtime.recording import Recording
 from autotune.runtime.request import Request
 from autotune.runtime.requests import apart
 from autotune.runtime.verify_program import verify_program
-
-_MAX_RUNS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -40,7 +36,7 @@ class StepEvent:
     end_ns: int
 
 
-class PlacedModule:
+class PlacedModule(CompiledModel):
     """A model ready to run on the devices that its program names.
 
     Each part runs as soon as what it reads is there, devices beside each other. So many requests as ``in_flight`` run
@@ -49,8 +45,6 @@ class PlacedModule:
     ArtifactError for an inconsistent program, UsageError for a device that is not there, BuildError, and
     DeviceMemoryError.
     """
-
-    __reduce_ex__ = refuse_pickling
 
     def __init__(
         self,
@@ -74,6 +68,11 @@ class PlacedModule:
         return self._program
 
     @property
+    def compiled(self) -> Compiled:
+        """The compiled model as values."""
+        return Compiled.of(self._program)
+
+    @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """Return the inputs of a call, in order."""
         return self._program.inputs
@@ -82,11 +81,6 @@ class PlacedModule:
     def outputs(self) -> tuple[TensorSpec, ...]:
         """Return the outputs of a call, in order."""
         return self._program.outputs
-
-    @property
-    def dispatches(self) -> tuple[DispatchInfo, ...]:
-        """The parts of the model that were compiled as one, of all devices."""
-        return tuple(dispatch for image in self._program.images for dispatch in image.dispatches)
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -103,13 +97,6 @@ class PlacedModule:
         """Workers of all its devices."""
         return self._threads
 
-    def __call__(self, *arrays: Any, out: Sequence[NDArray[Any]] | None = None) -> list[NDArray[Any]]:
-        """Run the model; returns its outputs in order, freshly allocated unless ``out`` is given.
-
-        Raises InputError for arrays of the wrong number, shape or dtype, and what a device failed with.
-        """
-        return self.call(arrays, None if out is None else [*out])
-
     def call(self, arrays: tuple[Any, ...], out: list[NDArray[Any]] | None) -> list[NDArray[Any]]:
         """Return the same with the inputs as a tuple and a list ``out``, which is returned."""
         return self._submit(arrays, out).result()
@@ -124,24 +111,9 @@ class PlacedModule:
         request.check()
         return self.call(arrays, out)
 
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """Run the model by name; raises InputError for missing or unknown names too."""
-        outputs = self(*self._signature.by_name(inputs))
-        return dict(zip([spec.name for spec in self.outputs], outputs, strict=True))
-
-    def submit(
-        self, *arrays: Any, timeout: float | None = None, deadline: float | None = None
-    ) -> Request[Answer]:
-        """Run the model in the background; requests of a module begin in the order of submission.
-
-        The arrays must not change until the request is done. Its ``result()`` is what a call returns or raises; in
-        a coroutine, ``await`` gives the same. Cancelled while it runs, it ends behind the commands that devices are at.
-        Where too many requests are on their way it waits for room, and, before the first one, for devices above their
-        watermarks; at most ``timeout`` seconds. A request that has not ended ``deadline`` seconds after this call fails
-        with DeviceTimeoutError: when it would begin, or at its next step. Raises InputError, UsageError when closed or
-        for a deadline that is not in the future, DeviceTimeoutError.
-        """
-        return self._submit(arrays, None, timeout, deadline=deadline)
+    def by_name(self, inputs: Mapping[str, Any]) -> list[Any]:
+        """Return the inputs in order; raises InputError for missing or unknown names."""
+        return self._signature.by_name(inputs)
 
     def submit_all(
         self,
@@ -158,7 +130,7 @@ class PlacedModule:
         made: list[Request[Answer]] = []
         try:
             for arrays in requests:
-                made.append(self.submit(*arrays, timeout=timeout, deadline=deadline))
+                made.append(self._submit(arrays, None, timeout, deadline=deadline))
         except BaseException:
             for request in made:
                 request.cancel()
@@ -172,23 +144,13 @@ class PlacedModule:
 
         After ``warmup`` runs: at least ``repeat`` runs, and more until they add up to ``min_ns`` (at most a million).
         """
-        if repeat < 1 or warmup < 0:
-            raise UsageError(f"repeat must be at least 1 and warmup 0, got {repeat} and {warmup}")
-        arrays = self._arrays(inputs)
-        times = list[int]()
-        for number in range(warmup + _MAX_RUNS):
-            begin = time.perf_counter_ns()
-            self(*arrays)
-            if number >= warmup:
-                times.append(time.perf_counter_ns() - begin)
-            if len(times) >= repeat and sum(times) >= min_ns:
-                break
-        return np.asarray(times, np.int64)
+        arrays = tuple(self.in_order(inputs))
+        return times_of(lambda: self.call(arrays, None), warmup, repeat, min_ns)
 
     def timeline(self, inputs: Inputs) -> list[StepEvent]:
         """Return the time of each step of one run on its device."""
         submitted: Submitted = []
-        self._submit(self._arrays(inputs), None, submitted=submitted).result()
+        self._submit(self.in_order(inputs), None, submitted=submitted).result()
         steps = self._program.steps
         return [StepEvent(n, steps[n].device, s.begin_ns, s.end_ns) for n, s in submitted]
 
@@ -204,29 +166,12 @@ class PlacedModule:
             raise UsageError(f"at least 1 run is {what}, got {got}")
         if self._requests.closed:
             raise self._requests.too_late()
-        arrays = self._signature.inputs(self._arrays(inputs))
+        arrays = self._signature.inputs(self.in_order(inputs))
         return apart(recorded_runs, self._loaded, arrays[0], self._fresh, runs, in_flight)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the compiled model to a file that :func:`autotune.load` reads; raises ArtifactError."""
-        from autotune.runtime import artifact
-
-        artifact.save(self._program, path)
 
     def close(self) -> None:
         """Free the model's memory, after the steps that run; later calls fail. The devices stay open."""
         self._requests.close()
-
-    def __enter__(self) -> PlacedModule:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = ", closed" if self._requests.closed else ""
@@ -253,9 +198,6 @@ class PlacedModule:
 
     def _fresh(self) -> Answer:
         return self._signature.fresh_outputs()[0]
-
-    def _arrays(self, inputs: Inputs) -> list[Any]:
-        return self._signature.by_name(inputs) if isinstance(inputs, Mapping) else [*inputs]
 
 
 def _loaded(

@@ -10,7 +10,6 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,12 +18,13 @@ from numpy.typing import NDArray
 from autotune.errors import InputError, UsageError
 from autotune.runtime.axes import parse_axis, size_of, terms_of
 from autotune.runtime.compiled import Compiled, SizedTensor, with_images
-from autotune.runtime.compiled_model import refuse_pickling
+from autotune.runtime.compiled_model import CompiledModel, Inputs, Results, times_of
 from autotune.runtime.device import HOST_MEMORY, Memory, address_of
 from autotune.runtime.device_program import DeviceProgram
 from autotune.runtime.executable import module_of_program
-from autotune.runtime.image import DispatchInfo, ModuleImage, TensorSpec
+from autotune.runtime.image import ModuleImage
 from autotune.runtime.module import Module
+from autotune.runtime.recording import Recording
 from autotune.runtime.recycled import Recycled
 from autotune.runtime.request import Request
 from autotune.runtime.sized_request import Cut, Place, Plan
@@ -39,7 +39,7 @@ _PLANS = 4096
 _LOGGER = logging.getLogger(__name__)
 
 
-class SizedModule:
+class SizedModule(CompiledModel):
     """A model with dynamic shapes, ready to run on this machine.
 
     A request whose sizes are those of a bucket runs as it is. Another one is copied into arrays of the smallest bucket
@@ -48,8 +48,6 @@ class SizedModule:
     last ``kept`` modules of such are kept. Any thread may call. Arguments and errors: see
     :class:`autotune.runtime.module.Module`.
     """
-
-    __reduce_ex__ = refuse_pickling
 
     def __init__(
         self,
@@ -90,7 +88,7 @@ class SizedModule:
         return self._model.sizes
 
     @property
-    def model(self) -> Compiled:
+    def compiled(self) -> Compiled:
         """The compiled model as values."""
         return self._model
 
@@ -99,32 +97,31 @@ class SizedModule:
         """Workers, the calling thread among them."""
         return self.module(0).threads
 
-    def specs(self, sizes: Mapping[str, int] | None = None) -> tuple[TensorSpec, ...]:
-        """Return the inputs of a request of such sizes; the largest there may be, where none is given."""
-        largest = {symbol: compiled[-1] for symbol, compiled in self.sizes.items()}
-        return tuple(tensor.spec({**largest, **(sizes or {})}) for tensor in self.inputs)
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """Return the names of the outputs, in order."""
-        return self._model.outputs
-
-    @property
-    def dispatches(self) -> tuple[DispatchInfo, ...]:
-        """The parts of the model that were compiled as one, of all buckets."""
-        return tuple(dispatch for image in self._model.images for dispatch in image.dispatches)
+    @cached_property
+    def outputs(self) -> tuple[SizedTensor, ...]:
+        """Return the outputs of a call, in order."""
+        largest = self._model.cases[-1]
+        return tuple(
+            SizedTensor(spec.name, spec.dtype, axes)
+            for spec, axes in zip(largest.program.outputs, largest.outputs, strict=True)
+        )
 
     def module(self, bucket: int) -> Module | PlacedModule:
-        """Return the module of a bucket, by its number in ``model.cases``; its arrays have the bucket's sizes."""
+        """Return the module of a bucket, by its number in ``compiled.cases``; its arrays have the bucket's sizes."""
         return self._place(bucket).module
 
-    def __call__(self, *arrays: Any, out: Sequence[NDArray[Any]] | None = None) -> list[NDArray[Any]]:
-        """Run the model; returns its outputs in order, freshly allocated unless ``out`` is given.
+    def call(self, arrays: tuple[Any, ...], out: Results | None) -> Results:
+        """Run the model with the inputs as a tuple; a list ``out`` has arrays of the request's shapes.
 
-        Arrays ``out`` have the shapes of the request's outputs. Raises InputError for arrays of the wrong number, shape
-        or dtype, and for sizes out of range.
+        Raises InputError also for sizes out of range.
         """
         return self._call(arrays, out, None)
+
+    def by_name(self, inputs: Mapping[str, Any]) -> list[Any]:
+        """Return the inputs in order; raises InputError for missing or unknown names."""
+        if inputs.keys() != self._names.keys():
+            self._check_names(inputs)
+        return [inputs[name] for name in self._names]
 
     def _call(
         self,
@@ -133,21 +130,15 @@ class SizedModule:
         request: Request[list[NDArray[Any]]] | None,
     ) -> list[NDArray[Any]]:
         given = tuple([np.asarray(array) for array in arrays])
+        return self._planned(given).run(given, out, request)
+
+    def _planned(self, given: tuple[NDArray[Any], ...]) -> Plan:
         plan = self._plans.get(tuple([array.shape for array in given]))
         if plan is None or any(
             array.dtype != dtype for array, dtype in zip(given, self._dtypes, strict=True)
         ):
             plan = self._plan(given)
-        return plan.run(given, out, request)
-
-    def submit(
-        self, *arrays: Any, timeout: float | None = None, deadline: float | None = None
-    ) -> Request[list[NDArray[Any]]]:
-        """Run the model in the background: see :meth:`autotune.runtime.module.Module.submit`.
-
-        On several devices a request that has begun is not ended by its deadline.
-        """
-        return self.submit_all([arrays], timeout=timeout, deadline=deadline)[0]
+        return plan
 
     def submit_all(
         self,
@@ -156,7 +147,10 @@ class SizedModule:
         timeout: float | None = None,
         deadline: float | None = None,
     ) -> list[Request[list[NDArray[Any]]]]:
-        """Return the same for several requests, each with its arrays."""
+        """Run several requests in the background, each with its arrays.
+
+        On several devices one that has begun is not ended by its deadline.
+        """
         if self._closed:
             raise UsageError(f"the module {self._model.name!r} is closed")
         if self._streams is None:
@@ -164,43 +158,23 @@ class SizedModule:
         calls = [partial(self._call, tuple(arrays), None) for arrays in requests]
         return self._streams.submit(calls, timeout, deadline)
 
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """Run the model by name; raises InputError for missing or unknown names too."""
-        if inputs.keys() != self._names.keys():
-            self._check_names(inputs)
-        found = self(*[inputs[name] for name in self._names])
-        return dict(zip(self._model.outputs, found, strict=True))
+    def time(
+        self, inputs: Inputs, *, warmup: int = 1, repeat: int = 10, min_ns: int = 0
+    ) -> NDArray[np.int64]:
+        """Return nanoseconds of each run, with what it takes to copy a request in and out."""
+        arrays = tuple(self.in_order(inputs))
+        return times_of(lambda: self.call(arrays, None), warmup, repeat, min_ns)
 
-    def time(self, inputs: Mapping[str, Any], *, warmup: int = 1, repeat: int = 10) -> NDArray[np.int64]:
-        """Return nanoseconds of each of ``repeat`` runs, with what it takes to copy a request in and out."""
-        for _ in range(warmup):
-            self.run(inputs)
-        times = []
-        for _ in range(repeat):
-            begin = time.perf_counter_ns()
-            self.run(inputs)
-            times.append(time.perf_counter_ns() - begin)
-        return np.array(times, np.int64)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the compiled model to a file that :func:`autotune.load` reads; raises ArtifactError."""
-        from autotune.runtime import artifact
-
-        artifact.save(self._model, path)
+    def recording(self, inputs: Inputs, runs: int = 1) -> Recording:
+        """Return runs of the bucket that the request takes, with what every worker did."""
+        given = tuple(np.asarray(array) for array in self.in_order(inputs))
+        return self._planned(given).recording(given, runs)
 
     def close(self) -> None:
         """Free the memory and code of all buckets, after the runs in progress; later calls fail."""
         self._closed = True
         for place in (*self._places.values(), *self._missed.values()):
             place.module.close()
-
-    def __enter__(self) -> SizedModule:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         spans = (f"{s}={self._model.least[s]}..{compiled[-1]}" for s, compiled in self.sizes.items())

@@ -13,6 +13,7 @@ from autotune.errors import InputError
 from autotune.runtime.axes import Axes, Sizes, extents, real_part
 from autotune.runtime.image import TensorSpec
 from autotune.runtime.module import Module
+from autotune.runtime.recording import Recording
 from autotune.runtime.recycled import Recycled
 from autotune.runtime.request import Request
 
@@ -139,6 +140,17 @@ class Plan:
                 array if cut is None else cut.part(array, self.place.memory, own)
                 for array, cut, own in zip(found, self.cuts, wanted, strict=True)
             ]
+        finally:
+            self.place.waiting.append(workspace)
+
+    def recording(self, arrays: tuple[NDArray[Any], ...], runs: int) -> Recording:
+        """Return runs of the module on a request's arrays."""
+        if self.is_whole:
+            return self.place.module.recording((*arrays, *self.given), runs)
+        workspace = self.place.workspace()
+        try:
+            workspace.take(arrays)
+            return self.place.module.recording((*workspace.inputs, *self.given), runs)
         finally:
             self.place.waiting.append(workspace)
 

@@ -52,12 +52,12 @@ def test_several_targets_of_open_sizes(tmp_path: Path) -> None:
     artifact.save(done.model, tmp_path / "m.atm")
     for target in ("x86-64", "x86-64-v2"):
         with autotune.load(tmp_path / "m.atm", target=target) as module:
-            assert {case.target.cpu for case in module.model.cases} == {target}
+            assert {case.target.cpu for case in module.compiled.cases} == {target}
             check(module, images(), {"x": (2, 3, 8, 8)})
     with autotune.compile(
         images(), shapes={"n": "1..2:2"}, target=("x86-64", "x86-64-v2"), threads=1
     ) as best:
-        assert best.model.cases[0].target.cpu == "x86-64-v2"
+        assert best.compiled.cases[0].target.cpu == "x86-64-v2"
 
 
 def test_requests_of_open_sizes_in_the_background() -> None:
@@ -94,3 +94,22 @@ def test_results_in_given_arrays() -> None:
             module(given, out=[np.empty((2, 5), np.float32)])
         with pytest.raises(InputError, match="there are 1 outputs, and 2 arrays were given"):
             module(given, out=[out, out])
+
+
+def test_every_model_is_used_alike() -> None:
+    """One interface: what is asked of a plain model is asked of one with dynamic shapes, too."""
+    given = np.ones((2, 3, 8, 8), np.float32)
+    plain = autotune.compile(images(), shapes={"n": 2}, threads=1)
+    sized = autotune.compile(images(), shapes={"n": "1..3:3"}, threads=1)
+    with plain, sized:
+        for module in (plain, sized):
+            assert isinstance(module, autotune.CompiledModel)
+            assert [tensor.name for tensor in module.outputs] == ["y"]
+            assert module.specs({"n": 2} if module.compiled.least else None)[0].shape == (2, 3, 8, 8)
+            assert module.time({"x": given}, warmup=0, repeat=3).shape == (3,)
+            assert module.time([given], warmup=0, repeat=1, min_ns=1).size >= 1
+            assert module.recording([given], 2).runs == 2
+            assert {each.name for each in autotune.profile(module, [given], runs=2).dispatches} == {
+                each.name for each in module.dispatches
+            }
+        np.testing.assert_allclose(plain(given)[0], sized(given)[0], rtol=1e-5)

@@ -160,8 +160,8 @@ def test_batches_of_images_and_an_artifact(tmp_path):
         assert module.sizes == {"n": [1, 3]}
         assert module.inputs[0].axes == ("n", "3", "8", "8")
         module.save(tmp_path / "images.atm")
-        constants = {id(a) for image in module.model.images for a in image.constants}
-        assert len(constants) < sum(len(image.constants) for image in module.model.images)
+        constants = {id(a) for image in module.compiled.images for a in image.constants}
+        assert len(constants) < sum(len(image.constants) for image in module.compiled.images)
     with autotune.load(tmp_path / "images.atm") as module:
         assert isinstance(module, SizedModule)
         for n in range(1, 4):
@@ -293,7 +293,7 @@ def test_damaged_sizes_of_an_artifact(tmp_path, monkeypatch):
     from dataclasses import replace
 
     with autotune.compile_for_sizes(images(), {"n": "1..2"}) as module:
-        good = module.model
+        good = module.compiled
     for bad in (
         replace(good, least={}),
         replace(good, cases=()),
@@ -317,8 +317,9 @@ def test_the_command_line(tmp_path, capsys):
     assert "for requests of 1 bucket of sizes, n from 1" in capsys.readouterr().out
     assert cli.run(["run", artifact, "--random", "--shape", "m=2"]) == 2
     assert "this artifact has sizes such as n=3" in capsys.readouterr().err
-    assert cli.run(["run", artifact, "--random", "--trace", str(tmp_path / "t.json")]) == 2
-    assert "compile it without ranges" in capsys.readouterr().err
+    traced = ["--trace", str(tmp_path / "t.json"), "--profile", "--repeat", "2"]
+    assert cli.run(["run", artifact, "--random", "--shape", "n=2", *traced]) == 0
+    assert "Conv" in capsys.readouterr().out or (tmp_path / "t.json").stat().st_size
     twice = ["--target", "x86-64", "--target", "x86-64-v2"]
     assert cli.run(["compile", str(path), "-o", artifact, "--shape", "n=1..3:3", *twice]) == 0
     assert "for x86-64-v2, n = 3" in capsys.readouterr().out

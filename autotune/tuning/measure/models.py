@@ -47,7 +47,7 @@ class _OnHost:
 
     def __init__(self, module: CompiledModel, seed: int) -> None:
         self._module = module
-        self._inputs = random_inputs(module.inputs, seed)
+        self._inputs = random_inputs(module.specs(), seed)
 
     def time(self, runs: int) -> NDArray[Any]:
         return self._module.time(self._inputs, warmup=1, repeat=runs)

@@ -91,20 +91,20 @@ def tune(
     measurer: Callable[[int], Measurer] | None = None,
     **options: Unpack[MachineOptions],
 ) -> Report:
-    """Search faster schedules for all workloads of a model; every measured run goes to the database.
+    """Search faster schedules for all workloads of a model, and store every measured run in the database.
 
-    ``budget`` is a Budget or a time such as ``"8h"``. ``sampler`` is a name (``guided`` or one of Optuna's), an
-    Optuna sampler, what makes one of a ``seed``, or a study, whose sampler and storage are used. ``objective`` is
-    latency, or what is searched beside it: memory, size (of the artifact), or front for all three. ``transfer``: each
-    search begins with what the database has of near workloads (other shapes, other threads). ``time_model``: the
-    report has the whole model's latency. A time budget is for all of it, from ``begun`` (by ``time.monotonic``; the
-    call, if not given) to the report. The ``options`` are those of :class:`~autotune.compiler.request.CompileRequest`
+    ``budget`` is a Budget or a time such as ``"8h"``. ``sampler`` is a name (``guided`` or one of Optuna's), an Optuna sampler, a function that makes one from a ``seed``, or a study, whose sampler and storage are used.
+    ``objective`` is latency, or what is searched beside it: memory, size (of the artifact), or front for all three.
+    With ``transfer`` each search begins with schedules of near workloads (other shapes, other threads). With
+    ``time_model`` the report has the whole model's latency. A time budget covers everything from ``begun`` (by
+    ``time.monotonic``; the call, if not given) to the report. The ``options`` are those of :class:`~autotune.compiler.request.CompileRequest`
     that change workloads; above the default tolerance the report has the error of the whole model from end to end.
 
-    Unless ``quiet`` the job shows itself on standard output; ``progress`` is another display. ``callback`` is
+    Unless ``quiet``, the job displays its progress on standard output; ``progress`` is another display. ``callback`` is
     called with a TuningEvent at the start, after each trial, at each phase and at the end. It may raise
-    StopTuning to end the search early; whatever else it raises ends the job and is raised here. ``measurer`` makes what
-    builds, checks and times candidates on so many cores, instead of worker processes.
+    StopTuning to end the search early; any other exception ends the job and is
+    raised here. ``measurer`` makes the object that builds, checks and times candidates on so many cores, instead of
+    worker processes.
 
     A job that was stopped or killed is continued when the same call is made again. Ctrl-C ends the
     search early: the report says ``stopped`` and the best so far is kept. Raises UsageError, also for
@@ -209,14 +209,14 @@ def _prior(target: Target) -> Ranker | None:
 
 @keywords_of(CompileOptions)
 def compile(model: Model, **options: Unpack[CompileOptions]) -> Module | PlacedModule | SizedModule:
-    """Compile a model with the best schedules known; workloads without one get the default schedule.
+    """Compile a model with the best schedules of the database; workloads without one get the default schedule.
 
     The ``options`` are those of :class:`~autotune.compiler.request.CompileRequest`. For devices that are named, by a
     ``placement``, by ``devices`` or by the model itself, and for the ``target`` "opencl", a device as a whole
     (docs/opencl.md), the result is a PlacedModule, which runs on all of them; for ranges of sizes among the ``shapes``
     it is a SizedModule, as of :func:`compile_for_sizes`. Of several targets the best one runs.
 
-    Raises UsageError for what does not go together and for more threads than usable cores without
+    Raises UsageError for options that exclude one another and for more threads than usable cores without
     ``allow_oversubscription``, PlacementError for devices that contradict one another or are not there, LockError for a
     lock that does not fit, and MissError with ``require_hit`` when nothing was searched for a workload (there is a
     choice, but no candidate was measured alongside the default).
@@ -285,11 +285,12 @@ def check_cores(request: CompileRequest) -> None:
 
 @keywords_of(ChoiceOptions)
 def predict(model: Model, **options: Unpack[ChoiceOptions]) -> Prediction:
-    """Return what :func:`compile` with the same options would make, before any machine code is: the latency of the
-    model and of each dispatch with 95 % intervals, and its memory.
+    """Predict the result of :func:`compile` with the same options, before any machine code is generated.
 
-    Latencies are those measured, where the database has them, else those that the analytic cost model predicts for this
-    machine; what lies between dispatches is exact.
+    The prediction has the latency of the model and of each dispatch with 95 % intervals, and its memory.
+
+    Latencies are measured ones where the database has them, else those that the analytic cost model predicts for this
+    machine; the memory between dispatches is exact.
     """
     return predicted(CompileRequest(model, **options))
 
@@ -314,14 +315,14 @@ def query(
     only: str | None = None,
     **options: Unpack[ChoiceOptions],
 ) -> list[Answer]:
-    """Return the best schedule known for each workload of a model, or of one workload by its key.
+    """Return the best schedule of the database for each workload of a model, or for one workload by its key.
 
-    The ``options`` are those of :func:`compile`, which uses what this answers.
+    The ``options`` are those of :func:`compile`, which uses the same results.
     Where another algorithm than the direct one is used, the workloads that it makes of one follow it, each once.
     A workload is given by its key or the beginning of it (at least 6 hex digits). Raises UsageError
-    for an unknown one, and for a database that does not exist. ``top``: answers have so many of the fastest runs, if
-    more than one; ``with_front``: they have fronts; ``with_near``: those that were not measured have the three nearest
-    that were. ``only``: of a model what has the text in the name of a dispatch or node.
+    for an unknown one, and for a database that does not exist. Results have the ``top`` fastest runs, if more
+    than one, their Pareto front with ``with_front``, and, for workloads that were not measured, the three nearest that
+    were with ``with_near``. ``only`` selects the dispatches of a model whose name, or whose nodes' names, contain it.
     """
     from autotune.compiler.plan import plan_of
     from autotune.database.front import front
@@ -442,7 +443,7 @@ def retrain(
     export: Path | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> RetrainReport:
-    """Train the cost model on all runs of one or several databases; it replaces the one in use only if it is better.
+    """Train the cost model on all runs of one or several databases, and promote it only if it is better.
 
     Better means statistically significant, on workloads that neither has seen (:mod:`cost_models.gate`). With
     ``remembered`` the databases that the model in use learnt from are read, too; ``recordings`` are more runs

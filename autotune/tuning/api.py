@@ -93,18 +93,19 @@ def tune(
 ) -> Report:
     """Search faster schedules for all workloads of a model, and store every measured run in the database.
 
-    ``budget`` is a Budget or a time such as ``"8h"``. ``sampler`` is a name (``guided`` or one of Optuna's), an Optuna sampler, a function that makes one from a ``seed``, or a study, whose sampler and storage are used.
+    ``budget`` is a Budget or a time such as ``"8h"``. ``sampler`` is a name (``guided`` or one of Optuna's), an
+    Optuna sampler, a function that makes one from a ``seed``, or a study, whose sampler and storage are used.
     ``objective`` is latency, or what is searched beside it: memory, size (of the artifact), or front for all three.
     With ``transfer`` each search begins with schedules of near workloads (other shapes, other threads). With
     ``time_model`` the report has the whole model's latency. A time budget covers everything from ``begun`` (by
-    ``time.monotonic``; the call, if not given) to the report. The ``options`` are those of :class:`~autotune.compiler.request.CompileRequest`
-    that change workloads; above the default tolerance the report has the error of the whole model from end to end.
+    ``time.monotonic``; the call, if not given) to the report. The ``options`` are those of
+    :class:`~autotune.compiler.request.CompileRequest` that change workloads; above the default tolerance the report
+    has the error of the whole model from end to end.
 
-    Unless ``quiet``, the job displays its progress on standard output; ``progress`` is another display. ``callback`` is
-    called with a TuningEvent at the start, after each trial, at each phase and at the end. It may raise
-    StopTuning to end the search early; any other exception ends the job and is
-    raised here. ``measurer`` makes the object that builds, checks and times candidates on so many cores, instead of
-    worker processes.
+    Unless ``quiet``, the job displays its progress on standard output; ``progress`` is another display. ``callback``
+    is called with a TuningEvent at the start, after each trial, at each phase and at the end. It may raise StopTuning
+    to end the search early; any other exception ends the job and is raised here. ``measurer`` makes the object that
+    builds, checks and times candidates on so many cores, instead of worker processes.
 
     A job that was stopped or killed is continued when the same call is made again. Ctrl-C ends the
     search early: the report says ``stopped`` and the best so far is kept. Raises UsageError, also for
@@ -217,8 +218,8 @@ def compile(model: Model, **options: Unpack[CompileOptions]) -> Module | PlacedM
     it is a SizedModule, as of :func:`compile_for_sizes`. Of several targets the best one runs.
 
     Raises UsageError for options that exclude one another and for more threads than usable cores without
-    ``allow_oversubscription``, PlacementError for devices that contradict one another or are not there, LockError for a
-    lock that does not fit, and MissError with ``require_hit`` when nothing was searched for a workload (there is a
+    ``allow_oversubscription``, PlacementError for devices that contradict one another or are not there, LockError for
+    a lock that does not fit, and MissError with ``require_hit`` when nothing was searched for a workload (there is a
     choice, but no candidate was measured alongside the default).
     """
     return _compiled(CompileRequest(model, **options))

@@ -63,9 +63,9 @@ def folders(
 
 
 def numbers(
-    name: str, default: str, help: str, kind: type[N], least: N, most: N | None = None
+    name: str, default: str, help: str, kind: type[N], least: N, most: N | None = None, parameter: str = ""
 ) -> click.Option:
-    """Return the option of a list with commas of numbers in a range."""
+    """Return the option of a list with commas of numbers in a range, which arrives as ``parameter``."""
     example = "1,2" if kind is int else "1,2.5"
 
     def parse(_context: click.Context, _option: click.Parameter, text: str) -> tuple[N, ...]:
@@ -79,9 +79,8 @@ def numbers(
         return found
 
     metavar = "N,N" if kind is int else "X,X"
-    return click.Option(
-        [name], default=default, show_default=True, metavar=metavar, callback=parse, help=help
-    )
+    names = [name, *([parameter] if parameter else [])]
+    return click.Option(names, default=default, show_default=True, metavar=metavar, callback=parse, help=help)
 
 
 def threads(

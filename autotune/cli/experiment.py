@@ -31,7 +31,7 @@ def command_of(experiment: Experiment, name: str, called: str) -> click.Command:
 
     @with_output
     def measuring(output: Output, **options: Any) -> None:
-        from autotune.bench.experiment import frame_of
+        from autotune.bench.experiment import frame_of, rows_of
 
         about = experiment.about if isinstance(experiment.about, str) else experiment.about(options)
         frame = frame_of(())
@@ -39,7 +39,7 @@ def command_of(experiment: Experiment, name: str, called: str) -> click.Command:
             if output.path is not None:
                 output.save(_page(experiment, about, output, frame))
         output.finish(_page(experiment, about, output, frame))
-        experiment.check(frame)
+        experiment.check(rows_of(frame))
 
     return click.command(
         name,
@@ -63,7 +63,9 @@ def _page(experiment: Experiment, about: str, output: Output, frame: DataFrame) 
 
 
 def _as_json(cell: Any) -> Any:
-    return asdict(cell) if is_dataclass(cell) and not isinstance(cell, type) else cell
+    if is_dataclass(cell) and not isinstance(cell, type):
+        return asdict(cell)
+    return [_as_json(one) for one in cell] if isinstance(cell, (tuple, list)) else cell
 
 
 @dataclass(frozen=True)

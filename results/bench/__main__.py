@@ -1,41 +1,50 @@
-"""``python -m results.bench NAME``: each benchmark is a module ``results.bench.command_NAME`` with a ``command``."""
+"""``python -m results.bench NAME``: a command for each experiment on this project."""
 
 from __future__ import annotations
 
-import importlib
-from pathlib import Path
+from collections.abc import Mapping
 
 import click
 
-from autotune.cli.groups import SuggestingGroup
+from autotune.cli.bench import BenchGroup
 from autotune.cli.main import main
 
-
-class BenchGroup(SuggestingGroup):
-    """Finds the benchmarks by their module names."""
-
-    def list_commands(self, context: click.Context) -> list[str]:
-        """Names of all benchmarks."""
-        found = Path(__file__).parent.glob("command_*.py")
-        return sorted(path.stem.removeprefix("command_").replace("_", "-") for path in found)
-
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Import a benchmark."""
-        if name not in self.list_commands(context):
-            return None
-        module = importlib.import_module(f"results.bench.command_{name.replace('-', '_')}")
-        found: click.Command = module.command
-        return found
+NAME = "python -m results.bench"
+EXPERIMENTS: Mapping[str, str] = {
+    "ablation": "results.bench.ablation",
+    "balance": "results.bench.balance",
+    "gemm-steps": "results.bench.gemm_steps",
+    "held-out": "results.bench.held_out.experiment",
+    "load": "results.bench.load_times",
+    "lowering": "results.bench.lowering",
+    "math": "results.bench.functions",
+    "overhead": "results.bench.overhead",
+    "overlap": "results.bench.overlap",
+    "pipeline": "results.bench.pipelines",
+    "placement": "results.bench.placements",
+    "predictions": "results.bench.predictions",
+    "promises": "results.bench.promises",
+    "queries": "results.bench.queries.experiment",
+    "requests": "results.bench.requests",
+    "retraining": "results.bench.retraining",
+    "search": "results.bench.search",
+    "torch": "results.bench.torch_compile",
+    "transfer": "results.bench.transfer",
+    "transfers": "results.bench.transfers",
+}
+"""The module of each, which has it as ``EXPERIMENT``."""
 
 
 @click.group(
     cls=BenchGroup,
+    experiments=EXPERIMENTS,
+    called=NAME,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Example: python -m results.bench overhead",
+    epilog=f"Example: {NAME} overhead",
 )
 def command() -> None:
-    """Benchmarks; they print tables, and compare with other systems side by side."""
+    """Measure this project; each command prints tables, and compares interleaved contenders."""
 
 
 if __name__ == "__main__":
-    main(None, command, "python -m results.bench")
+    main(None, command, NAME)

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import click
 import numpy as np
 
+from autotune.bench import options
+from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View
 from autotune.bench.suites import models
-from autotune.bench.tables import Table, duration, geometric_mean, ratio
+from autotune.bench.tables import duration, geometric_mean, number, plain, ratio
 from autotune.compiler import Compilation, compile_in_detail, divide
 from autotune.compiler.request import CompileRequest
-from autotune.database.records import Ratio
+from autotune.database.records import SAME_CODE, Ratio
+from autotune.errors import UsageError
 from autotune.graph.ir import Graph
 from autotune.passes.fusion.fuse import FusionOptions
 from autotune.passes.partition import OF_A_MODEL, Partition, PartitionOptions
 from autotune.passes.pipeline import optional_passes
 from autotune.runtime.image import ModuleImage
+from autotune.suggest import listing
 from autotune.target import Target
 from autotune.tuning.paired import Readings, across_processes
 from autotune.tuning.turns import Rounds, Turns
+from results.bench.texts import interval
 
 CANONICAL = frozenset({"attention", "canonical_forms"})
 """Passes that recognise an operation where a model writes it out."""
@@ -94,54 +100,37 @@ class Work:
         return Work(*counts[0], *counts[1], compiled.image.arena_bytes)
 
 
-@dataclass(frozen=True)
-class Without:
-    """A model with one part of the compiler off. ``ratio`` is its latency over that with everything on.
-
-    It is None where timing failed; ``same`` says that the part changes nothing of this model.
-    """
-
-    switch: str
-    work: Work
-    ratio: Ratio | None = None
-    same: bool = False
-
-
-@dataclass(frozen=True)
-class Ablation:
-    """A model with everything on, and without each part; ``latency_ns`` is None where it was never timed."""
-
-    model: str
-    work: Work
-    latency_ns: float | None
-    without: tuple[Without, ...]
-
-
 def measure(
-    names: Sequence[str], switches: Sequence[Switch], threads: int, processes: int, say: Callable[[str], None]
-) -> list[Ablation]:
-    """Each model without each part beside the whole, in turns, in fresh processes; raises what compiling does."""
-    return [
-        _model(case.name, case.build().graph, switches, threads, processes, say)
-        for case in models.models(names)
-    ]
+    say: Say, names: Sequence[str], only: Sequence[str], threads: int, processes: int
+) -> Iterator[Sequence[Record]]:
+    """Measure each model without each part and whole, interleaved in fresh processes; raises what compiling does."""
+    known = [switch.name for switch in SWITCHES]
+    for name in only:
+        if name not in known:
+            raise UsageError(
+                f"--without {name!r} is no part that can be switched off\n  one of {listing(name, known)}"
+            )
+    switches = [switch for switch in SWITCHES if not only or switch.name in only]
+    for case in models.models(names or models.DEFAULT):
+        found = _model(case.name, case.build().graph, switches, threads, processes, say)
+        yield [{"model": case.name, "threads": threads, **record} for record in found]
 
 
 def _model(
-    name: str,
-    graph: Graph,
-    switches: Sequence[Switch],
-    threads: int,
-    processes: int,
-    say: Callable[[str], None],
-) -> Ablation:
+    name: str, graph: Graph, switches: Sequence[Switch], threads: int, processes: int, say: Say
+) -> list[Record]:
+    """Return the record of the whole model, then one for each part: ``ratio`` is its latency over that of the whole.
+
+    It is None where timing failed; ``same`` says that the part changes nothing of this model.
+    """
     whole = compile_in_detail(CompileRequest(graph, threads=threads))
     target, divided = whole.image.target, _divided(graph, Switch("", ""), whole.image.target)
-    work, images, found = Work.of(divided, whole), [whole.image], list[Without]()
+    work, images = Work.of(divided, whole), [whole.image]
+    found: list[tuple[Switch, Work, bool]] = []
     for switch in switches:
         parts = _divided(graph, switch, target)
         if _text(parts) == _text(divided) and (parts.overwriting or not whole.memory_plan.taken):
-            found.append(Without(switch.name, work, same=True))
+            found.append((switch, work, True))
             continue
         say(f"{name} without {switch.name}")
         other = compile_in_detail(
@@ -150,19 +139,33 @@ def _model(
             )
         )
         if other.image.same_code(whole.image):
-            found.append(Without(switch.name, work, same=True))
+            found.append((switch, work, True))
             continue
         images.append(other.image)
-        found.append(Without(switch.name, Work.of(parts, other)))
+        found.append((switch, Work.of(parts, other), False))
     say(f"{name}: {len(images)} versions in {processes} processes")
     latency_ns, ratios = _timed(images, processes)
     rest = iter(ratios)
-    return Ablation(
-        name,
-        work,
-        latency_ns,
-        tuple(each if each.same else replace(each, ratio=next(rest)) for each in found),
-    )
+    records: list[Record] = [{**_counts(work, work), "latency_ns": latency_ns, "off_over_on": 1.0}]
+    for switch, its, same in found:
+        taken = SAME_CODE if same else next(rest)
+        records.append(
+            {
+                "switch": switch.name,
+                "about": switch.about,
+                "same": same,
+                **_counts(its, work),
+                "off_over_on": taken and taken.median,
+                "interval": taken and taken.interval,
+            }
+        )
+    return records
+
+
+def _counts(work: Work, whole: Work) -> Record:
+    """Return each count, and over that of the whole model."""
+    mine, its = asdict(work), asdict(whole)
+    return mine | {f"{name}_over_whole": mine[name] / max(1, its[name]) for name in mine}
 
 
 def _timed(images: Sequence[ModuleImage], processes: int) -> tuple[float | None, list[Ratio | None]]:
@@ -201,86 +204,89 @@ def _text(parts: Partition) -> list[Any]:
     ]
 
 
-def tables(found: Sequence[Ablation], switches: Sequence[Switch], threads: str) -> list[Table]:
-    """The means of each part, and a row for each model with everything on and without each part."""
-    return [_summary(found, switches, threads), _models(found, threads)]
+ABOUT = (
+    "What each part of the graph compiler is worth: untuned models with everything on beside the same with one part "
+    "switched off, their dispatches, the bytes that these move, memory between them, and latency. Both versions of a "
+    "model take turns in fresh processes."
+)
+
+_COUNTS = {
+    "regions": "regions",
+    "region_bytes": "bytes of regions",
+    "dispatches": "dispatches",
+    "bytes_moved": "bytes of dispatches",
+    "arena_bytes": "arena",
+}
 
 
-_COUNTS = ("regions", "bytes of regions", "dispatches", "bytes of dispatches", "arena")
-_FIELDS = ("regions", "region_bytes", "dispatches", "bytes_moved", "arena_bytes")
+def _changed(rows: Rows) -> str:
+    return f"{sum(not row['same'] for row in rows)} of {len(rows)}"
 
 
-def _summary(found: Sequence[Ablation], switches: Sequence[Switch], threads: str) -> Table:
-    rows = []
-    for switch in switches:
-        pairs = [
-            (model.work, each) for model in found for each in model.without if each.switch == switch.name
-        ]
-        changed = [(whole, each) for whole, each in pairs if not each.same]
-        means = [
-            geometric_mean(getattr(each.work, name) / max(1, getattr(whole, name)) for whole, each in pairs)
-            for name in _FIELDS
-        ]
-        taken = [1.0 if each.same else None if each.ratio is None else each.ratio.median for _, each in pairs]
-        rows.append(
+def _mean(column: str) -> Callable[[Rows], float | None]:
+    return lambda rows: geometric_mean(rows.all(column))
+
+
+def _count(name: str) -> tuple[Column, Column]:
+    text = number(2, scale=1e6) if "bytes" in name else plain
+    return Column(_COUNTS[name], name, text), Column("off/on", f"{name}_over_whole", ratio)
+
+
+def _taken(rows: Rows) -> str:
+    return ratio(rows.get("off_over_on")) if rows.get("off_over_on") is not None else "failed"
+
+
+EXPERIMENT = Experiment(
+    title="Parts of the graph compiler switched off",
+    about=ABOUT,
+    summary="Measure models with parts of the graph compiler switched off; NAMES are zoo models or ONNX files.",
+    example="squeezenet encoder -o results/ablation.md",
+    options=(
+        options.words(),
+        click.Option(
+            ["--without", "only"],
+            multiple=True,
+            metavar="PART",
+            help="Switch off this part only; may be repeated.",
+        ),
+        options.workers(),
+        options.number("--processes", 6, "Fresh processes."),
+    ),
+    measure=measure,
+    views=(
+        View(
+            "Off over on, {threads}",
+            ("switch",),
             (
-                switch.name,
-                f"{len(changed)} of {len(pairs)}",
-                *map(ratio, means),
-                ratio(geometric_mean(taken)),
-                switch.about,
-            )
-        )
-    return Table(
-        f"Off over on, {threads}",
-        ("without", "models changed", *_COUNTS, "latency", "what that is"),
-        tuple(rows),
-        ("geometric means over all models: those that a part does not change count as 1.00",),
-    )
-
-
-def _models(found: Sequence[Ablation], threads: str) -> Table:
-    rows = []
-    for model in found:
-        rows.append(
-            (model.model, "–", *_columns(model.work, model.work), duration(model.latency_ns), "1.00", "–")
-        )
-        for each in model.without:
-            if not each.same:
-                rows.append((model.model, each.switch, *_columns(each.work, model.work), "", *_taken(each)))
-    return Table(
-        f"Models, {threads}",
-        (
-            "model",
-            "without",
-            *(column for name in _COUNTS for column in (name, "off/on")),
-            "latency",
-            "off/on",
-            "95 %",
+                Column("without", "switch"),
+                Column("models changed", _changed),
+                *(Column(head, _mean(f"{name}_over_whole"), ratio) for name, head in _COUNTS.items()),
+                Column("latency", _mean("off_over_on"), ratio),
+                Column("what that is", "about"),
+            ),
+            where=lambda rows: rows.get("switch"),
+            notes=("geometric means over all models: those that a part does not change count as 1.00",),
         ),
-        tuple(rows),
-        (
-            "regions: what the graph is divided into; an algorithm of several steps, such as Winograd's, makes several "
-            "dispatches of one. Bytes: operands (weights too) and results of all, MB",
-            "latencies: medians of processes, and the interval of their ratios; above 1 the part is worth something",
-            "a part that changes nothing of a model has no row",
+        View(
+            "Models, {threads}",
+            ("model", "switch"),
+            (
+                Column("model", "model"),
+                Column("without", "switch"),
+                *(column for name in _COUNTS for column in _count(name)),
+                Column("latency", "latency_ns", lambda ns: "" if ns is None else duration(ns)),
+                Column("off/on", _taken),
+                Column("95 %", "interval", interval),
+            ),
+            where=lambda rows: not rows.get("same"),
+            notes=(
+                "regions: what the graph is divided into; an algorithm of several steps, such as Winograd's, makes "
+                "several dispatches of one. Bytes: operands (weights too) and results of all, MB",
+                "latencies: medians of processes, and the interval of their ratios; above 1 the part gains something",
+                "a part that changes nothing of a model has no row",
+            ),
         ),
-    )
+    ),
+)
 
-
-def _columns(work: Work, whole: Work) -> Iterator[str]:
-    """Each count, and over that of the whole."""
-    for name in _FIELDS:
-        mine, its = getattr(work, name), getattr(whole, name)
-        yield f"{mine / 1e6:.2f}" if "bytes" in name else str(mine)
-        yield ratio(mine / max(1, its))
-
-
-def _taken(each: Without) -> tuple[str, str]:
-    if each.ratio is None:
-        return "failed", "–"
-    interval = each.ratio.interval
-    return ratio(each.ratio.median), "–" if interval is None else " to ".join(map(ratio, interval))
-
-
-__all__ = ["CANONICAL", "SWITCHES", "Ablation", "Switch", "Without", "Work", "measure", "tables"]
+__all__ = ["CANONICAL", "EXPERIMENT", "SWITCHES", "Switch", "Work"]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 
 import numpy as np
 
-from autotune.bench.problem import Case
-from autotune.bench.tables import Table, duration, geometric_mean, ratio
+from autotune.bench import options
+from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View
+from autotune.bench.interleaved import interleaved
+from autotune.bench.suites import models
+from autotune.bench.tables import duration, geometric_mean, number, percent
 from autotune.codegen.jit import LoadedCode
 from autotune.compiler import compile_in_detail
 from autotune.compiler.request import CompileRequest
@@ -28,50 +32,29 @@ _SETTLING_TILES = 16 * TILES_OF_A_WINDOW
 _SETTLING_RUNS = (5, 2000)
 
 
-@dataclass(frozen=True)
-class Balance:
-    """One model with its last worker ``factor`` times as slow: ns of a run, medians of the turns [turns].
-
-    ``share`` is what the slow worker begins with at the end of a turn, where shares follow; ``stolen`` are parts of all
-    tiles that several workers have to do with, without and with that.
-    """
-
-    model: str
-    factor: float
-    fixed_ns: tuple[float, ...]
-    following_ns: tuple[float, ...]
-    share: float
-    stolen: tuple[float, float]
-
-    @property
-    def gain(self) -> float:
-        """How many times as fast it is with shares that follow: the median over pairs of turns."""
-        return median(a / b for a, b in zip(self.fixed_ns, self.following_ns, strict=True))
+MODELS = ("mlp", "encoder", "squeezenet", "shufflenet", "mobilenetv2")
 
 
 def measure(
-    cases: Iterable[Case],
-    factors: Sequence[float],
-    workers: int,
-    rounds: int,
-    say: Callable[[str], None],
-) -> list[Balance]:
-    """Each model with each factor, in turns; raises what compiling raises."""
-    found = []
-    for case in cases:
+    say: Say, names: Sequence[str], threads: int, rounds: int, factors: Sequence[float]
+) -> Iterator[Sequence[Record]]:
+    """Yield a record for each factor of one model after the other; raises what compiling raises."""
+    for case in models.models(names or MODELS):
         say(f"{case.name}: {len(factors)} factors, {rounds} rounds")
         problem = case.build()
-        image = compile_in_detail(CompileRequest(problem.graph, threads=workers)).image
-        subject = _Subject(image, problem.inputs, workers)
-        turns = {factor: list[tuple[_Turn, _Turn]]() for factor in factors}
-        for number in range(rounds):
+        image = compile_in_detail(CompileRequest(problem.graph, threads=threads)).image
+        subject = _Subject(image, problem.inputs, threads)
+        found = {factor: {"fixed": list[_Turn](), "following": list[_Turn]()} for factor in factors}
+        for count in range(rounds):
             for factor in factors:
-                first = subject.turn(factor, follow=bool(number % 2))
-                other = subject.turn(factor, follow=not number % 2)
-                turns[factor].append((other, first) if number % 2 else (first, other))
+                turns = {
+                    "fixed": partial(subject.turn, factor, follow=False),
+                    "following": partial(subject.turn, factor, follow=True),
+                }
+                for _, way, turn in interleaved(turns, 1, count):
+                    found[factor][way].append(turn)
         subject.close()
-        found += [_balance(case.name, factor, pairs) for factor, pairs in turns.items()]
-    return found
+        yield [{"model": case.name, "workers": threads, **_record(f, **both)} for f, both in found.items()]
 
 
 @dataclass(frozen=True)
@@ -129,54 +112,70 @@ class _Subject:
         self._instance.run(self._inputs[1] + self._outputs[1], runs, times, events)
 
 
-def _balance(model: str, factor: float, pairs: Sequence[tuple[_Turn, _Turn]]) -> Balance:
-    fixed, following = [each for each, _ in pairs], [each for _, each in pairs]
-    return Balance(
-        model,
-        factor,
-        tuple(turn.ns for turn in fixed),
-        tuple(turn.ns for turn in following),
-        median(turn.share for turn in following),
-        (median(turn.stolen for turn in fixed), median(turn.stolen for turn in following)),
-    )
+def _record(factor: float, fixed: Sequence[_Turn], following: Sequence[_Turn]) -> Record:
+    """Return the turns of a model with its last worker ``factor`` times as slow.
+
+    ``share`` is what the slow worker begins with at the end of a turn, where shares follow; ``gain`` how many times as
+    fast the model is then, the median over pairs of turns.
+    """
+    return {
+        "factor": factor,
+        "fixed_ns": [turn.ns for turn in fixed],
+        "following_ns": [turn.ns for turn in following],
+        "gain": median(a.ns / b.ns for a, b in zip(fixed, following, strict=True)),
+        "share": median(turn.share for turn in following),
+        "stolen_fixed": median(turn.stolen for turn in fixed),
+        "stolen_following": median(turn.stolen for turn in following),
+    }
 
 
-def tables(found: Sequence[Balance], workers: int) -> list[Table]:
-    """A row a model and factor, and the gains in the mean."""
-    rows = [
-        (
-            f"{each.model}, {each.factor:g}",
-            duration(median(each.fixed_ns)),
-            duration(median(each.following_ns)),
-            ratio(each.gain, 3),
-            f"{each.share:.1%}",
-            f"{each.stolen[0]:.1%}",
-            f"{each.stolen[1]:.1%}",
-        )
-        for each in found
-    ]
-    factors = dict.fromkeys(each.factor for each in found)
-    means = [
-        (f"{factor:g}", ratio(geometric_mean(each.gain for each in found if each.factor == factor), 3))
-        for factor in factors
-    ]
-    columns = (
-        "model, times as slow",
-        "equal shares",
-        "shares that follow",
-        "gain",
-        "its share",
-        "stolen, equal",
-        "stolen, following",
-    )
-    notes = (
-        "medians of turns in one process; a gain above 1 says that shares that follow are faster",
-        "stolen: the part of the tiles of commands that have several",
-    )
-    return [
-        Table(f"One of {workers} workers is slow", columns, tuple(rows), notes),
-        Table("Gain, geometric mean over the models", ("times as slow", "gain"), tuple(means)),
-    ]
+ABOUT = (
+    "One worker is made to spin after each chunk of tiles, so that it takes a number of times as long. Others steal "
+    "from it either way; what it begins with is as much as the others', or follows how fast the workers were "
+    "in the runs before, as it does in use. Both take turns in one process."
+)
 
 
-__all__ = ["Balance", "measure", "tables"]
+def _gain(rows: Rows) -> float | None:
+    return geometric_mean(rows.all("gain"))
+
+
+EXPERIMENT = Experiment(
+    title="Balance of unequal workers",
+    about=ABOUT,
+    summary="Measure one slow worker, with and without shares that follow; NAMES are zoo models or ONNX files.",
+    example="squeezenet --factors 1,2,4 -o results/balance.md",
+    options=(
+        options.words(),
+        options.workers("Workers, the last of which is slow.", least=2),
+        options.number("--rounds", 7, "Turns of each."),
+        options.numbers("--factors", "1,1.5,2,3,4", "How many times as slow.", float, 1.0, 1000.0),
+    ),
+    measure=measure,
+    views=(
+        View(
+            "One of {workers} workers is slow",
+            ("model", "factor"),
+            (
+                Column("model, times as slow", lambda rows: f"{rows.get('model')}, {rows.get('factor'):g}"),
+                Column("equal shares", lambda rows: median(rows.get("fixed_ns")), duration),
+                Column("shares that follow", lambda rows: median(rows.get("following_ns")), duration),
+                Column("gain", "gain", number(3)),
+                Column("its share", "share", percent(1, "%")),
+                Column("stolen, equal", "stolen_fixed", percent(1, "%")),
+                Column("stolen, following", "stolen_following", percent(1, "%")),
+            ),
+            notes=(
+                "medians of turns in one process; a gain above 1 says that shares that follow are faster",
+                "stolen: the part of the tiles of commands that have several",
+            ),
+        ),
+        View(
+            "Gain, geometric mean over the models",
+            ("factor",),
+            (Column("times as slow", "factor", "{:g}".format), Column("gain", _gain, number(3))),
+        ),
+    ),
+)
+
+__all__ = ["EXPERIMENT"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.bench import options
+from autotune.bench.experiment import Column, Experiment, Record, Say, View, over
+from autotune.bench.interleaved import interleaved
+from autotune.bench.tables import geometric_mean, number
 from autotune.codegen.llvm.vector_math import BINARY_FUNCTIONS, FUNCTIONS, has_avx512, math_function
 from autotune.runtime.device import address_of
 from autotune.target import Target
@@ -274,24 +278,75 @@ def speed(name: str, dtype: str, lanes: int, rounds: int) -> Speed:
     y = rng.uniform(-2.0, 2.0, _TIMED_ELEMENTS).astype(dtype)
     out = np.empty_like(x)
     expression, theirs = numpy_form(name)
-    competitors = (compiled(name, lanes, dtype), theirs)
-    best = [float("inf"), float("inf")]
-    for _ in range(rounds):
-        for index, run in enumerate(competitors):
-            run(x, y, out)
-            begin = time.perf_counter_ns()
-            run(x, y, out)
-            best[index] = min(best[index], (time.perf_counter_ns() - begin) / x.size)
-    return Speed(name, dtype, lanes, best[0], best[1], expression)
+    run = compiled(name, lanes, dtype)
+    best = {"ours": float("inf"), "numpy": float("inf")}
+
+    def turn(function: Function) -> float:
+        function(x, y, out)
+        begin = time.perf_counter_ns()
+        function(x, y, out)
+        return (time.perf_counter_ns() - begin) / x.size
+
+    turns = {"ours": lambda: turn(run), "numpy": lambda: turn(theirs)}
+    for _, who, ns in interleaved(turns, rounds):
+        best[who] = min(best[who], ns)
+    return Speed(name, dtype, lanes, best["ours"], best["numpy"], expression)
 
 
-def to_json(accuracies: list[Accuracy], speeds: list[Speed]) -> dict[str, Any]:
-    """Both lists as JSON."""
-    return {"accuracy": [asdict(a) for a in accuracies], "speed": [asdict(s) for s in speeds]}
+def measure(say: Say, names: Sequence[str], count: int, rounds: int) -> Iterator[Sequence[Record]]:
+    """Yield a record for each function and type."""
+    options.check_known(names, FUNCTIONS, "function")
+    target = Target.detect()
+    for name in names or FUNCTIONS:
+        for dtype in DTYPES:
+            say(f"{name}, {dtype}")
+            error = accuracy(name, dtype, count, target.lanes(dtype))
+            yield [{**asdict(error), **asdict(speed(name, dtype, target.lanes(dtype), rounds))}]
 
+
+ABOUT = (
+    "The vector functions that generated code uses for transcendentals, against the exact values in a wider "
+    "type, and beside NumPy on one thread over arrays in the second-level cache."
+)
+
+EXPERIMENT = Experiment(
+    title="Vector functions",
+    about=ABOUT,
+    summary="Measure error in ulp and speed of exp, log, tanh, erf, sigmoid, rsqrt, pow.",
+    example="exp tanh --count 10000000 -o results/math.md",
+    options=(
+        options.words(),
+        options.number("--count", 10_000_000, "Random values of each function and type.", least=4),
+        options.number("--rounds", 200, "Timed calls."),
+    ),
+    measure=measure,
+    views=(
+        View(
+            "Vector functions",
+            ("name", "dtype"),
+            (
+                Column("function", lambda rows: f"{rows.get('name')}, {rows.get('dtype')}"),
+                Column("max. ulp", "ulp", number(2)),
+                Column("NumPy max. ulp", "numpy_ulp", lambda ulp: f"{ulp:.3g}"),
+                Column(
+                    "wrong specials", lambda rows: f"{rows.get('wrong_specials')} of {rows.get('specials')}"
+                ),
+                Column("ns/element", "ours_ns", number(3)),
+                Column("NumPy ns/element", "numpy_ns", number(3)),
+                Column("faster", over("numpy_ns", "ours_ns"), number(1, "×"), geometric_mean),
+                Column("NumPy form", "expression"),
+            ),
+            last="geometric mean",
+            notes=lambda rows: [
+                f"{rows.get('count')} random values each: random bits, the working interval, around one and zero"
+            ],
+        ),
+    ),
+)
 
 __all__ = [
     "DTYPES",
+    "EXPERIMENT",
     "FUNCTIONS",
     "Accuracy",
     "Speed",
@@ -303,6 +358,5 @@ __all__ = [
     "random_values",
     "special_values",
     "speed",
-    "to_json",
     "ulp_errors",
 ]

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from autotune import te
+from autotune.bench import options
+from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View
+from autotune.bench.tables import number
 from autotune.errors import InternalError
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import Tensor
@@ -159,7 +162,7 @@ def scheduled(step: Steps, size: int) -> tuple[Schedule, list[Tensor]]:
     return s, [A, B, C]
 
 
-def measure(size: int, repeat: int, threads: int | None, steps: Sequence[Steps] = STEPS) -> list[StepTime]:
+def step_times(size: int, repeat: int, threads: int | None, steps: Sequence[Steps] = STEPS) -> list[StepTime]:
     """Time every step, and NumPy's BLAS after them; raises InternalError when one computes something else."""
     from autotune.function import build
 
@@ -195,6 +198,51 @@ def _time(name: str, size: int, nanoseconds: Any) -> StepTime:
     return StepTime(name, best, float(np.median(nanoseconds)) * 1e-9, 2e-9 * size**3 / best)
 
 
+def measure(say: Say, size: int, repeat: int, threads: int | None) -> Iterator[Sequence[Record]]:
+    """Yield a record for each step, and one for NumPy."""
+    yield [{"size": size, **asdict(step)} for step in step_times(size, repeat, threads)]
+
+
+def _speed_ups(rows: Rows) -> list[Column]:
+    first = rows.where(name=STEPS[0].__name__).get("minimum_s")
+    return [
+        Column("step", "name"),
+        Column("minimum ms", "minimum_s", number(2, scale=1e-3)),
+        Column("median ms", "median_s", number(2, scale=1e-3)),
+        Column("GFLOP/s", "gflops", number(1)),
+        Column("times the baseline", lambda one: first / one.get("minimum_s"), number(1, "×")),
+    ]
+
+
+ABOUT = (
+    "The speed after each step of the tutorial docs/gemm.md, and NumPy's beside it: float32, each step the one "
+    "before with one more idea."
+)
+
+EXPERIMENT = Experiment(
+    title="GEMM step by step",
+    about=ABOUT,
+    summary="""Measure the speed after each step of the tutorial docs/gemm.md, and NumPy's.
+
+    Times are of float32 matrices already in the cache or in memory as the size has it; GFLOP/s is 2 n^3 over the
+    fastest run.""",
+    example="--size 1024 -o results/gemm-steps.md",
+    options=(
+        options.number("--size", 1024, "Rows and columns of the matrices."),
+        options.number("--repeat", 5, "Runs of each step."),
+        options.number("--threads", None, "Workers of the parallel steps. [default: all usable cores]"),
+    ),
+    measure=measure,
+    views=(
+        View(
+            "{size} × {size} × {size}",
+            ("name",),
+            _speed_ups,
+            notes=("GFLOP/s is 2 n³ over the fastest run.",),
+        ),
+    ),
+)
+
 # -- the page ----------------------------------------------------------------------------------------------
 
 _INTRODUCTION = """\
@@ -224,10 +272,10 @@ from autotune.te.tensor import Tensor
 def page() -> str:
     """The tutorial as Markdown."""
     parts = [_INTRODUCTION, f"```python\n{_IMPORTS}\nBLOCK = {BLOCK}\n\n\n{inspect.getsource(matmul)}```\n"]
-    for number, step in enumerate(STEPS):
+    for count, step in enumerate(STEPS):
         title = step.__name__.replace("_", " ")
         prose = inspect.cleandoc(step.__doc__ or "")
-        parts.append(f"## {number}. {title[0].upper()}{title[1:]}\n\n{prose}\n")
+        parts.append(f"## {count}. {title[0].upper()}{title[1:]}\n\n{prose}\n")
         if step is not baseline:
             parts.append(f"```python\ns, A, B, C = matmul(64)\n{_code(step)}```\n")
         parts.append(f"```\n{_loops(step)}\n```\n")
@@ -256,4 +304,4 @@ def _loops(step: Steps) -> str:
 if __name__ == "__main__":
     sys.stdout.write(page())
 
-__all__ = ["BLOCK", "STEPS", "StepTime", "matmul", "measure", "page", "scheduled"]
+__all__ = ["BLOCK", "EXPERIMENT", "STEPS", "StepTime", "matmul", "page", "scheduled", "step_times"]

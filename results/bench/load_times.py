@@ -6,16 +6,20 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import autotune
-from autotune.bench.problem import Case, Problem, write_inputs, write_onnx
-from autotune.bench.systems import System
-from autotune.bench.tables import Table, duration, geometric_mean, ratio
+from autotune.bench import options
+from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View, over
+from autotune.bench.interleaved import interleaved
+from autotune.bench.problem import Problem, write_inputs, write_onnx
+from autotune.bench.suites import models
+from autotune.bench.systems import System, find_peers
+from autotune.bench.tables import duration, geometric_mean, number, ratio
 from autotune.compiler import compile_in_detail
 from autotune.compiler.request import CompileRequest
 from autotune.errors import MeasureError
@@ -39,57 +43,30 @@ o.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
 """
 
 
-@dataclass(frozen=True)
-class Life:
-    """One process that imported a system, loaded a model and ran it once: nanoseconds and bytes."""
-
-    import_ns: int
-    load_ns: int
-    run_ns: int
-    processor_ns: int
-    pss_bytes: int
-    uss_bytes: int
-    peak_bytes: int
-
-    @property
-    def total_ns(self) -> int:
-        """From the first import to the first answer."""
-        return self.import_ns + self.load_ns + self.run_ns
-
-
-@dataclass(frozen=True)
-class Loading:
-    """What one system took for one model, a :class:`Life` a round."""
-
-    model: str
-    system: str
-    lives: tuple[Life, ...]
-
-    def typical(self, what: str) -> float:
-        """The median of a field of the lives."""
-        return float(median(getattr(life, what) for life in self.lives))
+MODELS = ("squeezenet", "mobilenetv2", "densenet121", "resnet50", "encoder", "encoder_base", "vgg19")
 
 
 def measure(
-    cases: Iterable[Case], peers: Sequence[System], threads: int, rounds: int, say: Callable[[str], None]
-) -> list[Loading]:
-    """Fresh processes of us and the peers in turns; the first of each, which reads from disk, does not count.
+    say: Say, names: Sequence[str], threads: int, rounds: int, peers: str, peer_pythons: Sequence[str]
+) -> Iterator[Sequence[Record]]:
+    """Yield a record for each life of a process, interleaved; the first of each, which reads from disk, does not count.
 
     Raises MeasureError for a process that fails, and what compiling the model raises.
     """
-    found = []
-    for case in cases:
+    systems = find_peers([] if peers == "none" else [peers], peer_pythons)
+    for case in models.models(names or MODELS):
         say(f"{case.name}: compiled, then loaded {rounds} times")
         with tempfile.TemporaryDirectory() as folder:
-            commands = _commands(case.build(), peers, threads, Path(folder))
-            lives: dict[str, list[Life]] = {name: [] for name in commands}
-            for turn in range(rounds + 1):
-                for name, command in commands.items():
-                    life = _live(name, command)
-                    if turn:
-                        lives[name].append(life)
-        found += [Loading(case.name, name, tuple(each)) for name, each in lives.items()]
-    return found
+            commands = _commands(case.build(), systems, threads, Path(folder))
+            lives = {name: partial(_live, name, command) for name, command in commands.items()}
+            about = {"model": case.name, "threads": threads}
+            found = [
+                {**about, "system": name, "round": count, **life}
+                for count, name, life in interleaved(lives, rounds + 1)
+                if count
+            ]
+        order = list(commands)
+        yield sorted(found, key=lambda record: order.index(record["system"]))
 
 
 def _commands(
@@ -132,11 +109,12 @@ def _command(
     return (python, "-I", str(_SCRIPT), system, root, *rest)
 
 
-def _live(name: str, command: Sequence[str]) -> Life:
+def _live(name: str, command: Sequence[str]) -> dict[str, Any]:
+    """Return what a process took that imported a system, loaded a model and ran it once: nanoseconds and bytes."""
     facts: dict[str, Any] = json.loads(_run(command, name))
     if not facts.pop("finite"):
         raise MeasureError(f"{name} computed numbers that are not finite")
-    return Life(**facts)
+    return {**facts, "total_ns": facts["import_ns"] + facts["load_ns"] + facts["run_ns"]}
 
 
 def _run(command: Sequence[str], what: str) -> str:
@@ -149,43 +127,79 @@ def _run(command: Sequence[str], what: str) -> str:
     return done.stdout
 
 
-_COLUMNS = ("import", "load", "first run", "together", "processor", "PSS", "USS", "peak")
+ABOUT = (
+    "What a compiled model costs before its first answer, beside ONNX Runtime's session of the same model: import, "
+    "load, first run, processor time of the whole process and memory, each in fresh processes. ONNX Runtime optimizes "
+    "a model when a session is made; in its second row that was done before, and the session is told to do nothing. "
+    "Ours is loaded as by default, where all of it is read and checked; with constants mapped from the file; and "
+    "compiled with --objective size --max-slowdown 1.2."
+)
 
 
-def tables(found: Sequence[Loading], threads: str) -> list[Table]:
-    """Each system at each model; and ours over the peer's."""
-    rows = [(f"{each.model}, {each.system}", *_cells(each)) for each in found]
-    note = "medians of fresh processes that took turns; files in the page cache; memory after the first run"
-    made = [Table(f"Loading, {threads}", ("model, system", *_COLUMNS), tuple(rows), (note,))]
-    if any(each.system == PEER for each in found):
-        made += [
-            _ratios(found, own, peer, threads) for own in (OURS, MAPPED, SMALL) for peer in (PEER, PREPARED)
-        ]
-    return made
+def typical(column: str, **values: Any) -> Callable[[Rows], float | None]:
+    """Return what takes the median of a column over lives."""
+
+    def read(rows: Rows) -> float | None:
+        found = rows.where(**values).all(column)
+        return float(median(found)) if found else None
+
+    return read
 
 
-def _cells(each: Loading) -> tuple[str, ...]:
-    times = ("import_ns", "load_ns", "run_ns", "total_ns", "processor_ns")
-    memory = ("pss_bytes", "uss_bytes", "peak_bytes")
-    return (
-        *(duration(each.typical(what)) for what in times),
-        *(f"{each.typical(what) / 1e6:.1f} MB" for what in memory),
+_TIMES = {"import": "import_ns", "load": "load_ns", "first run": "run_ns", "together": "total_ns"}
+_TIMES["processor"] = "processor_ns"
+_MEMORY = {"PSS": "pss_bytes", "USS": "uss_bytes", "peak": "peak_bytes"}
+_RATIOS = {name: column for name, column in (_TIMES | _MEMORY).items() if name not in ("import", "first run")}
+
+
+def _ratios(own: str, peer: str) -> View:
+    return View(
+        f"{own} ÷ {peer}, {{threads}}",
+        ("model",),
+        (
+            Column("model", "model"),
+            *(
+                Column(
+                    name,
+                    over(typical(column, system=own), typical(column, system=peer)),
+                    ratio,
+                    geometric_mean,
+                )
+                for name, column in _RATIOS.items()
+            ),
+        ),
+        where=lambda rows: rows.where(system=peer),
+        last="geometric mean",
     )
 
 
-def _ratios(found: Sequence[Loading], own: str, peer: str, threads: str) -> Table:
-    by = {(each.model, each.system): each for each in found}
-    fields = ("load_ns", "total_ns", "processor_ns", "pss_bytes", "uss_bytes", "peak_bytes")
-    models = list(dict.fromkeys(each.model for each in found))
-    ratios = {
-        model: [by[model, own].typical(what) / by[model, peer].typical(what) for what in fields]
-        for model in models
-    }
-    rows = [(model, *(ratio(value) for value in values)) for model, values in ratios.items()]
-    means = [geometric_mean(column) for column in zip(*ratios.values(), strict=True)]
-    rows.append(("geometric mean", *(ratio(value) for value in means)))
-    columns = ("model", "load", "together", "processor", "PSS", "USS", "peak")
-    return Table(f"{own} ÷ {peer}, {threads}", columns, tuple(rows))
+EXPERIMENT = Experiment(
+    title="Load time and memory",
+    about=ABOUT,
+    summary="Measure load time and memory of artifacts and of ONNX Runtime; NAMES are zoo models or ONNX files.",
+    example="squeezenet resnet50 --rounds 9 -o results/load.md",
+    options=(
+        options.words(),
+        options.workers(),
+        options.number("--rounds", 7, "Fresh processes of each."),
+        *options.onnxruntime(),
+    ),
+    measure=measure,
+    views=(
+        View(
+            "Loading, {threads}",
+            ("model", "system"),
+            (
+                Column("model, system", lambda rows: f"{rows.get('model')}, {rows.get('system')}"),
+                *(Column(name, typical(column), duration) for name, column in _TIMES.items()),
+                *(Column(name, typical(column), number(1, " MB", 1e6)) for name, column in _MEMORY.items()),
+            ),
+            notes=(
+                "medians of interleaved fresh processes; files in the page cache; memory after the first run",
+            ),
+        ),
+        *(_ratios(own, peer) for own in (OURS, MAPPED, SMALL) for peer in (PEER, PREPARED)),
+    ),
+)
 
-
-__all__ = ["Life", "Loading", "measure", "tables"]
+__all__ = ["EXPERIMENT", "typical"]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
+from autotune.bench import options
+from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View, at
 from autotune.bench.problem import Case
 from autotune.bench.suites import operators
+from autotune.bench.tables import number
 from autotune.codegen.llvm import compile_ir
 from autotune.codegen.llvm.backend import emit_program
 from autotune.compiler import distinct_workloads, divide
@@ -33,36 +35,12 @@ STAGES = ("program", "replay", "lower", "emit", "LLVM")
 """Tensor expressions of the region, its trace replayed, loops, LLVM IR text, object code."""
 
 
-@dataclass(frozen=True)
-class StageTimes:
-    """Milliseconds of the repeated stages of one operator; ``lines`` is the length of the IR text."""
-
-    name: str
-    lines: int
-    milliseconds: dict[str, list[float]]
-
-    @property
-    def minima(self) -> dict[str, float]:
-        """The fastest repetition of each stage."""
-        return {stage: min(times) for stage, times in self.milliseconds.items()}
-
-    @property
-    def medians(self) -> dict[str, float]:
-        """The median repetition of each stage."""
-        return {stage: statistics.median(times) for stage, times in self.milliseconds.items()}
-
-
-def to_text(values: dict[str, float]) -> float:
-    """Milliseconds from a trace to the text of its LLVM IR: all stages but the last."""
-    return sum(values[stage] for stage in STAGES[:-1])
-
-
 def cases(families: Sequence[str] = ()) -> list[Case]:
     """The operators of the suite, of some families or of all."""
     return [operators.case(f, p) for f, p in SUITE if not families or f in families]
 
 
-def stage_times(case: Case, repeat: int) -> StageTimes:
+def stage_times(case: Case, repeat: int) -> list[Record]:
     """Time the stages of an operator's largest region, with packed weights where its space has them.
 
     The schedule is otherwise the one that the region has without tuning. Raises what building raises.
@@ -82,7 +60,17 @@ def stage_times(case: Case, repeat: int) -> StageTimes:
         laps, lines = _once(workload, trace, target)
         for stage, (begin, end) in zip(STAGES, itertools.pairwise(laps), strict=True):
             times[stage].append(1e3 * (end - begin))
-    return StageTimes(f"{case.family} {case.name}", lines, times)
+    about = {"operator": f"{case.family} {case.name}", "lines": lines}
+    return [
+        {
+            **about,
+            "stage": stage,
+            "min_ms": min(found),
+            "median_ms": statistics.median(found),
+            "milliseconds": found,
+        }
+        for stage, found in times.items()
+    ]
 
 
 def _largest_region(case: Case) -> Workload:
@@ -106,4 +94,47 @@ def _once(workload: Workload, trace: Trace, target: Target) -> tuple[list[float]
     return laps, text.count("\n")
 
 
-__all__ = ["STAGES", "SUITE", "StageTimes", "cases", "stage_times", "to_text"]
+def measure(say: Say, names: Sequence[str], repeat: int) -> Iterator[Sequence[Record]]:
+    """Yield the records of one operator's stages after the other."""
+    options.check_known(names, (family for family, _ in SUITE), "operator")
+    for case in cases(names):
+        say(f"{case.family} {case.name}: {repeat} times")
+        yield stage_times(case, repeat)
+
+
+def _view(title: str, column: str) -> View:
+    *stages, last = STAGES
+
+    def to_text(rows: Rows) -> float:
+        return float(sum(at(column, stage=stage)(rows) for stage in stages))
+
+    return View(
+        title,
+        ("operator",),
+        (
+            Column("operator", "operator"),
+            *(Column(stage, at(column, stage=stage), number(1)) for stage in stages),
+            Column("trace to text", to_text, number(1)),
+            Column("lines", "lines"),
+            Column(last, at(column, stage=last), number(1)),
+        ),
+    )
+
+
+ABOUT = (
+    "How long a candidate takes from its trace to machine code, on one core: what a tuning job does for every trial. "
+    "program: the region's tensor expressions; replay: the trace on a fresh schedule; lower: loops; emit: the text of "
+    "LLVM IR; LLVM: object code. The schedule is the untuned one with packed weights."
+)
+
+EXPERIMENT = Experiment(
+    title="Lowering speed",
+    about=ABOUT,
+    summary="Measure milliseconds of each stage from a trace to machine code; NAMES are operator families.",
+    example="CBR --repeat 50 -o results/lowering.md",
+    options=(options.words(), options.number("--repeat", 20, "Times that each operator is lowered.")),
+    measure=measure,
+    views=(_view("Minimum, milliseconds", "min_ms"), _view("Median, milliseconds", "median_ms")),
+)
+
+__all__ = ["EXPERIMENT", "STAGES", "SUITE", "cases", "stage_times"]

@@ -2,54 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from autotune.bench import options
+from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View
 from autotune.bench.suites import models
-from autotune.bench.tables import Table, duration, ratio
+from autotune.bench.tables import duration, number, ratio
 from autotune.compiler import compile_in_detail
 from autotune.compiler.request import CompileRequest
 from autotune.runtime.conflicts import done_before
 from autotune.runtime.image import ModuleImage
-from autotune.tuning.gain import Gain, gain_of
+from autotune.tuning.gain import gain_of
+from results.bench.texts import interval
+
+MODELS = (
+    "inception_v1",
+    "inception_v2",
+    "encoder",
+    "squeezenet",
+    "shufflenet",
+    "mobilenetv2",
+    "densenet121",
+    "mlp",
+    "tiny_cnn",
+)
 
 
-@dataclass(frozen=True)
-class Overlap:
-    """A model whose workers meet after each command, in the model's order, and as it is compiled.
-
-    ``beside`` of its ``commands`` may start before the one before them is done; arenas are in bytes.
-    """
-
-    model: str
-    commands: int
-    beside: int
-    arena_before: int
-    arena_after: int
-    gain: Gain | None
-
-
-def measure(names: Sequence[str], threads: int, processes: int, say: Callable[[str], None]) -> list[Overlap]:
-    """Both versions of each model in turns, in so many fresh processes. Raises what compiling does."""
-    found = []
-    for case in models.models(names):
+def measure(say: Say, names: Sequence[str], threads: int, processes: int) -> Iterator[Sequence[Record]]:
+    """Measure both versions of each model, interleaved in so many fresh processes. Raises what compiling does."""
+    for case in models.models(names or MODELS):
         say(f"{case.name}: with and without overlap, in {processes} processes")
         graph = case.build().graph
         after = compile_in_detail(CompileRequest(graph, threads=threads)).image
         before = without(compile_in_detail(CompileRequest(graph, threads=threads, order="memory")).image)
-        beside = [number - done for number, done in enumerate(done_before(after.commands))]
+        beside = [count - done for count, done in enumerate(done_before(after.commands))]
         gain = gain_of(before, after, 0, lambda: False, processes, patience_s=float("inf"))
-        found.append(
-            Overlap(
-                case.name,
-                len(beside),
-                sum(each > 0 for each in beside),
-                before.arena_bytes,
-                after.arena_bytes,
-                gain,
-            )
-        )
-    return found
+        record = {
+            "model": case.name,
+            "threads": threads,
+            "commands": len(beside),
+            "beside": sum(each > 0 for each in beside),
+            "arena_before": before.arena_bytes,
+            "arena_after": after.arena_bytes,
+        }
+        if gain is not None:
+            record |= {"before_ns": gain.before.median_ns, "after_ns": gain.after.median_ns}
+            record |= {"ratio": gain.ratio.median, "interval": gain.ratio.interval}
+        yield [record]
 
 
 def without(image: ModuleImage) -> ModuleImage:
@@ -57,44 +57,48 @@ def without(image: ModuleImage) -> ModuleImage:
     return replace(image, commands=tuple(replace(command, beside=0) for command in image.commands))
 
 
-def table(found: Sequence[Overlap], threads: str) -> Table:
-    """A row a model."""
-    return Table(
-        f"Dispatches beside each other, {threads}",
-        (
-            "model",
-            "commands",
-            "beside others",
-            "arena",
-            "÷ before",
-            "before",
-            "with overlap",
-            "÷ before",
-            "95 %",
+def _arena(rows: Rows) -> float:
+    return float(rows.get("arena_after") / max(1, rows.get("arena_before")))
+
+
+ABOUT = (
+    "What it gains that independent dispatches run beside each other, in an order that takes turns between branches: "
+    "untuned models as they are compiled, beside the same in the model's own order with a barrier after each command. "
+    "Both take turns in fresh processes."
+)
+
+EXPERIMENT = Experiment(
+    title="Dispatches beside each other",
+    about=ABOUT,
+    summary="Compare models with and without overlapping dispatches; NAMES are zoo models or ONNX files.",
+    example="inception_v1 squeezenet -o results/overlap.md",
+    options=(
+        options.words(),
+        options.workers(),
+        options.number("--processes", 18, "Fresh processes.", least=6),
+    ),
+    measure=measure,
+    views=(
+        View(
+            "Dispatches beside each other, {threads}",
+            ("model",),
+            (
+                Column("model", "model"),
+                Column("commands", "commands"),
+                Column("beside others", "beside"),
+                Column("arena", "arena_after", number(2, " MB", 1e6)),
+                Column("÷ before", _arena, ratio),
+                Column("before", "before_ns", duration),
+                Column("with overlap", "after_ns", duration),
+                Column("÷ before", "ratio", ratio),
+                Column("95 %", "interval", interval),
+            ),
+            notes=(
+                "before: the model's order, a barrier after each command; medians of processes, and the interval of "
+                "their ratios",
+            ),
         ),
-        tuple(_row(each) for each in found),
-        (
-            "before: the model's order, a barrier after each command; medians of processes, and the interval of their "
-            "ratios",
-        ),
-    )
+    ),
+)
 
-
-def _row(each: Overlap) -> tuple[str, ...]:
-    counts = (each.model, str(each.commands), str(each.beside), f"{each.arena_after / 1e6:.2f} MB")
-    arena = ratio(each.arena_after / max(1, each.arena_before))
-    if each.gain is None:
-        return (*counts, arena, *("failed",) * 4)
-    taken = each.gain.ratio
-    interval = "–" if taken.interval is None else " to ".join(map(ratio, taken.interval))
-    return (
-        *counts,
-        arena,
-        duration(each.gain.before.median_ns),
-        duration(each.gain.after.median_ns),
-        ratio(taken.median),
-        interval,
-    )
-
-
-__all__ = ["Overlap", "measure", "table", "without"]
+__all__ = ["EXPERIMENT", "without"]

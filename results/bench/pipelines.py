@@ -2,87 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+import click
 import numpy as np
 
 import autotune
+from autotune.bench import options
+from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View, at, over
+from autotune.bench.interleaved import interleaved
 from autotune.bench.problem import Case
-from autotune.bench.tables import NOTHING, Table, duration, ratio
+from autotune.bench.suites import models
+from autotune.bench.tables import duration, number, quotient, ratio
 from autotune.errors import MeasureError
 from autotune.runtime.compiled_model import CompiledModel
 from autotune.runtime.module import Module
 from autotune.runtime.placed_module import PlacedModule
 from autotune.tuning.measure.in_flight import Flow, keep_in_flight
-from autotune.tuning.place import Proposal, propose
+from autotune.tuning.place import propose
 
 WAYS = ("stages, one at a time", "stages, in flight", "all cores, one at a time", "all cores, in flight")
 _TURN_NS = 60e6
 _LEAST = 12
 """Requests of a turn, at least."""
 _TOLERANCE = 1e-3
-_NOTES = (
-    "times are from one answer to the next, in the mean of a turn, the least of all turns: work beside this is not in "
-    "them; all take turns in one process, and the answers of requests with different inputs were compared with those "
-    "of the module of all cores first",
-    "stages: how many parts of each device a request has; all cores: the same model as one module of all cores, whose "
-    "requests in flight share them out",
-    "÷: stages in flight over the other; below 1 the pipeline is the faster one",
-    "expected: the work of the busiest lane for one request, by what each part took alone on its device",
-)
-
-
-@dataclass(frozen=True)
-class Piped:
-    """Nanoseconds [rounds] from one answer to the next of each of :data:`WAYS`, and of each request in flight.
-
-    ``expected_ns`` is the estimate of the second, because of the lane ``bottleneck``.
-    """
-
-    model: str
-    devices: tuple[str, ...]
-    in_flight: int
-    stages: tuple[str, ...]
-    expected_ns: float
-    bottleneck: str
-    periods_ns: dict[str, list[float]] = field(default_factory=dict)
-    latencies_ns: dict[str, list[int]] = field(default_factory=dict)
-
-    def least(self, way: str) -> float:
-        """From one answer to the next in the turn that other work disturbed least."""
-        return min(self.periods_ns[way])
-
-    def to(self, way: str) -> float:
-        """The pipeline's time over that of another way."""
-        return self.least(WAYS[1]) / self.least(way)
+MODELS = ("squeezenet", "inception_v1", "mobilenetv2", "encoder")
 
 
 def measure(
-    cases: Iterable[Case],
-    devices: Sequence[Sequence[str]],
-    in_flight: int | None,
-    rounds: int,
-    say: Callable[[str], None],
-) -> list[Piped | str]:
-    """Each model on each choice of devices; a text where no stages promise anything.
+    say: Say, names: Sequence[str], devices: Sequence[str], in_flight: int | None, rounds: int
+) -> Iterator[Sequence[Record]]:
+    """Yield the records of one model on one choice of devices after the other, one for each of :data:`WAYS`.
 
-    Raises MeasureError for a wrong answer, and what searching and compiling raise.
+    There is one without a way where no stages promise anything. Raises MeasureError for a wrong answer, and what
+    searching and compiling raise.
     """
-    return [_measured(case, names, in_flight, rounds, say) for case in cases for names in devices]
+    choices = [[name for name in each.split(",") if name] for each in devices]
+    for case in models.models(names or MODELS):
+        for chosen in choices:
+            yield _measured(case, chosen, in_flight, rounds, say)
 
 
 def _measured(
-    case: Case, devices: Sequence[str], in_flight: int | None, rounds: int, say: Callable[[str], None]
-) -> Piped | str:
+    case: Case, devices: Sequence[str], in_flight: int | None, rounds: int, say: Say
+) -> list[Record]:
+    on = " + ".join(devices)
     say(f"{case.name} on {', '.join(devices)}")
     depth = len(devices) + 1 if in_flight is None else in_flight
     problem = case.build()
     found = propose(problem.graph, devices, depth)
+    about: dict[str, Any] = {"model": case.name, "devices": on, "in_flight": depth}
     if found is None:
-        return f"{case.name} on {', '.join(devices)}: no stages are expected to be faster than all on one of them"
+        return [
+            {**about, "nothing": f"{case.name} on {on}: no stages are expected to be faster than all on one"}
+        ]
     with ExitStack() as open_:
         staged = open_.enter_context(PlacedModule(found.program, in_flight=depth))
         whole = open_.enter_context(autotune.compile(problem.graph))
@@ -90,15 +66,23 @@ def _measured(
             raise MeasureError(f"{case.name} names devices itself: it cannot be compared with one module")
         arrays = [problem.inputs[spec.name] for spec in whole.inputs]
         _check(staged, whole, arrays, case.name)
-        made = _piped(case.name, devices, depth, found)
-        _turns(made, staged, whole, arrays, rounds)
-    return made
-
-
-def _piped(model: str, devices: Sequence[str], depth: int, found: Proposal) -> Piped:
+        flows = _turns(staged, whole, depth, arrays, rounds)
     runs = [step.device for step in found.program.steps if step.kind == "run"]
-    stages = tuple(f"{runs.count(name)} {name}" for name in dict.fromkeys(runs))
-    return Piped(model, tuple(devices), depth, stages, 1e9 * found.expected.period, found.expected.bottleneck)
+    about |= {
+        "stages": ", ".join(f"{runs.count(name)} {name}" for name in dict.fromkeys(runs)),
+        "expected_ns": 1e9 * found.expected.period,
+        "bottleneck": found.expected.bottleneck or None,
+    }
+    return [
+        {
+            **about,
+            "way": way,
+            "periods_ns": [flow.period_ns for flow in some],
+            "period_ns": min(flow.period_ns for flow in some),
+            "latencies_ns": [ns for flow in some for ns in flow.latencies_ns.tolist()],
+        }
+        for way, some in flows.items()
+    ]
 
 
 def _check(staged: PlacedModule, whole: Module, arrays: Sequence[np.ndarray[Any, Any]], name: str) -> None:
@@ -113,73 +97,113 @@ def _check(staged: PlacedModule, whole: Module, arrays: Sequence[np.ndarray[Any,
 
 
 def _turns(
-    made: Piped, staged: PlacedModule, whole: Module, arrays: Sequence[np.ndarray[Any, Any]], rounds: int
-) -> None:
+    staged: PlacedModule, whole: Module, depth: int, arrays: Sequence[np.ndarray[Any, Any]], rounds: int
+) -> dict[str, list[Flow]]:
     ways: dict[str, tuple[CompiledModel, int]] = {
         WAYS[0]: (staged, 1),
-        WAYS[1]: (staged, made.in_flight),
+        WAYS[1]: (staged, depth),
         WAYS[2]: (whole, 1),
-        WAYS[3]: (whole, made.in_flight),
+        WAYS[3]: (whole, depth),
     }
-    requests = dict.fromkeys(ways, _LEAST)
-    for number in range(-1, rounds):
-        for way in [*WAYS[max(number, 0) % len(WAYS) :], *WAYS[: max(number, 0) % len(WAYS)]]:
-            module, depth = ways[way]
-            flow: Flow = keep_in_flight(module, arrays, depth, requests[way])
-            if number < 0:
-                requests[way] = max(_LEAST, int(_TURN_NS / flow.period_ns))
-                continue
-            made.periods_ns.setdefault(way, []).append(flow.period_ns)
-            made.latencies_ns.setdefault(way, []).extend(flow.latencies_ns.tolist())
+    first = {way: keep_in_flight(module, arrays, many, _LEAST) for way, (module, many) in ways.items()}
+    turns = {
+        way: partial(keep_in_flight, module, arrays, many, max(_LEAST, int(_TURN_NS / first[way].period_ns)))
+        for way, (module, many) in ways.items()
+    }
+    flows: dict[str, list[Flow]] = {way: [] for way in ways}
+    for _, way, flow in interleaved(turns, rounds):
+        flows[way].append(flow)
+    return flows
 
 
-def tables(found: Sequence[Piped | str]) -> list[Table]:
-    """Times and their ratios, and what was expected; then latencies."""
-    made = [each for each in found if isinstance(each, Piped)]
-    notes = (*_NOTES, *(each for each in found if isinstance(each, str)))
-    rows = [
-        (
-            f"{each.model}, {' + '.join(each.devices)}",
-            ", ".join(each.stages),
-            str(each.in_flight),
-            *(duration(each.least(way)) for way in WAYS),
-            f"{1e9 / each.least(WAYS[1]):.0f}",
-            ratio(each.to(WAYS[0])),
-            ratio(each.to(WAYS[3])),
-        )
-        for each in made
-    ]
-    head = ("model", "stages", "in flight", *WAYS, "requests/s", "÷ one at a time", "÷ all cores, in flight")
-    lanes = [
-        (
-            f"{each.model}, {' + '.join(each.devices)}",
-            each.bottleneck or NOTHING,
-            duration(each.expected_ns),
-            duration(each.least(WAYS[1])),
-            ratio(each.expected_ns / each.least(WAYS[1])),
-            *(
-                duration(float(np.percentile(each.latencies_ns[way], part)))
-                for way in (WAYS[1], WAYS[3])
-                for part in (50, 99)
+ABOUT = (
+    "Models whose parts are stages on several devices, with several requests in flight: beside requests one at a time "
+    "on the same stages, and beside the same model as one module of all cores. The stages are those that the search "
+    "for a placement expects to be the best for throughput."
+)
+
+_NOTES = (
+    "times are from one answer to the next, in the mean of a turn, the least of all turns: work beside this is not in "
+    "them; all take turns in one process, and the answers of requests with different inputs were compared with those "
+    "of the module of all cores first",
+    "stages: how many parts of each device a request has; all cores: the same model as one module of all cores, whose "
+    "requests in flight share them out",
+    "÷: stages in flight over the other; below 1 the pipeline is the faster one",
+    "expected: the work of the busiest lane for one request, by what each part took alone on its device",
+)
+
+
+def _name(rows: Rows) -> str:
+    return f"{rows.get('model')}, {rows.get('devices')}"
+
+
+def _nothing(rows: Rows) -> list[str]:
+    return [*_NOTES, *rows.all("nothing")]
+
+
+def _latency(way: str, part: int) -> Callable[[Rows], float]:
+    return lambda rows: float(np.percentile(rows.where(way=way).get("latencies_ns"), part))
+
+
+_STAGED, _WHOLE = WAYS[1], WAYS[3]
+_periods = {way: at("period_ns", way=way) for way in WAYS}
+
+
+def _rate(rows: Rows) -> float | None:
+    return quotient(1e9, _periods[_STAGED](rows))
+
+
+EXPERIMENT = Experiment(
+    title="Pipelines",
+    about=ABOUT,
+    summary="Measure stages on several devices with several requests in flight; NAMES are zoo models or ONNX files.",
+    example="squeezenet --devices cpu:0,cpu:1",
+    options=(
+        options.words(),
+        click.Option(
+            ["--devices"],
+            multiple=True,
+            default=("cpu:0,cpu:1",),
+            show_default=True,
+            metavar="A,B,...",
+            help="Devices of the stages; several times for several choices.",
+        ),
+        options.number("--in-flight", None, "Requests at a time. [default: one more than devices]", least=2),
+        options.number("--rounds", 12, "Turns of each."),
+    ),
+    measure=measure,
+    views=(
+        View(
+            "Stages beside one module",
+            ("model", "devices"),
+            (
+                Column("model", _name),
+                Column("stages", "stages"),
+                Column("in flight", "in_flight"),
+                *(Column(way, read, duration) for way, read in _periods.items()),
+                Column("requests/s", _rate, number()),
+                Column("÷ one at a time", over(_periods[_STAGED], _periods[WAYS[0]]), ratio),
+                Column("÷ all cores, in flight", over(_periods[_STAGED], _periods[_WHOLE]), ratio),
             ),
-        )
-        for each in made
-    ]
-    lanes_head = (
-        "model",
-        "bottleneck",
-        "expected",
-        "measured",
-        "expected ÷ measured",
-        "stages: latency, median",
-        "99 %",
-        "all cores: latency, median",
-        "99 %",
-    )
-    return [
-        Table("Stages beside one module", head, tuple(rows), notes),
-        Table("Bottlenecks and latencies with as many requests in flight", lanes_head, tuple(lanes)),
-    ]
+            notes=_nothing,
+        ),
+        View(
+            "Bottlenecks and latencies with as many requests in flight",
+            ("model", "devices"),
+            (
+                Column("model", _name),
+                Column("bottleneck", "bottleneck"),
+                Column("expected", "expected_ns", duration),
+                Column("measured", _periods[_STAGED], duration),
+                Column("expected ÷ measured", over("expected_ns", _periods[_STAGED]), ratio),
+                Column("stages: latency, median", _latency(_STAGED, 50), duration),
+                Column("99 %", _latency(_STAGED, 99), duration),
+                Column("all cores: latency, median", _latency(_WHOLE, 50), duration),
+                Column("99 %", _latency(_WHOLE, 99), duration),
+            ),
+            where=lambda rows: rows.get("way"),
+        ),
+    ),
+)
 
-
-__all__ = ["WAYS", "Piped", "measure", "tables"]
+__all__ = ["EXPERIMENT", "WAYS"]

@@ -8,60 +8,63 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 
 import autotune
-from autotune.bench.tables import Table, duration, scientific
+from autotune.bench import options
+from autotune.bench.experiment import Column, Experiment, Record, Say, View
+from autotune.bench.tables import duration, scientific
+from autotune.cli.options import parse_devices
 from autotune.compiler.dividing import imported
 from autotune.errors import MeasureError
 from autotune.graph import evaluate
 from autotune.graph.ir import Graph
 from autotune.runtime.placed_module import PlacedModule
 from autotune.settings import environment_name
+from autotune.tuning.placement_answer import checked_devices
+from autotune.tuning.placing import known_devices
 from autotune.tuning.random_inputs import random_inputs
 
-Say = Callable[[str], None]
 _TIMEOUT_S = 600.0
 NONE = "none"
 
 
-@dataclass(frozen=True)
-class RightAnswer:
-    """How far a model on some devices is from NumPy's results, over the largest of them."""
-
-    model: str
-    placement: str
-    devices: tuple[str, ...]
-    parts: int
-    error: float
+MODELS = "squeezenet,mlp,encoder,mobilenetv2"
+SLOWED = "squeezenet,mlp,encoder,inception_v1"
+_ANSWER, _SLOWED = "answer", "slowed"
+"""What a record is of: the answer of a placement, or a placement that was searched with a device made slower."""
 
 
-@dataclass(frozen=True)
-class Slowed:
-    """A placement that was searched with one device made slower, which is the one that the model is on otherwise.
+def measure(
+    say: Say, devices: str, models: Sequence[str], slowed: Sequence[str], factor: float, seed: int
+) -> Iterator[Sequence[Record]]:
+    """Compare answers of models on devices, then place models with each device slowed."""
+    names = checked_devices(parse_devices(devices), known_devices())
+    for model in models:
+        yield right_answers(f"zoo:{model}", names, seed, say)
+    for model in slowed:
+        yield slowed_devices(f"zoo:{model}", names, factor, say)
 
-    ``report`` is that of `autotune place --json`.
-    """
 
-    model: str
-    device: str
-    report: Mapping[str, Any]
-
-    @property
-    def used(self) -> Mapping[str, Any]:
-        """The placement that is used."""
-        found: Mapping[str, Any] = self.report["measured"][self.report["accepted"]]
-        return found
-
-    @property
-    def off(self) -> float:
-        """How much longer than expected it took, as a part of what it took."""
-        return float(1.0 - self.used["expected_seconds"] / self.used["measured_seconds"])
+def _used(report: Mapping[str, Any], device: str, factor: float) -> Record:
+    """Return the placement that is used, of a report of `autotune place --json`."""
+    used = report["measured"][report["accepted"]]
+    expected, measured = used["expected_seconds"], used["measured_seconds"]
+    return {
+        "slowed": device,
+        "factor": f"{factor:g}",
+        "alone_s": report["alone_seconds"],
+        "used": tuple(used["devices"]),
+        "there": sum(each == device for each in used["placement"].values()) if device != NONE else "",
+        "expected_ns": 1e9 * expected,
+        "measured_ns": 1e9 * measured,
+        "off": 1.0 - expected / measured,
+    }
 
 
 def forced(graph: Graph, devices: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -76,13 +79,13 @@ def forced(graph: Graph, devices: Sequence[str]) -> dict[str, dict[str, str]]:
     return found
 
 
-def right_answers(model: str, devices: Sequence[str], seed: int, say: Say) -> list[RightAnswer]:
+def right_answers(model: str, devices: Sequence[str], seed: int, say: Say) -> list[Record]:
     """A model by every forced placement, and by the one that a search finds."""
-    graph = imported(model, None)
+    graph, short = imported(model, None), model.removeprefix("zoo:")
     arrays = random_inputs([_spec(graph, name) for name in graph.inputs], seed)
     say(f"{model}: NumPy")
     expected = evaluate.run(graph, arrays)
-    found = []
+    found = list[Record]()
 
     def add(name: str, module: Any) -> None:
         with module:
@@ -90,7 +93,16 @@ def right_answers(model: str, devices: Sequence[str], seed: int, say: Say) -> li
             parts = len(module.program.images) if isinstance(module, PlacedModule) else 1
             used = module.devices if isinstance(module, PlacedModule) else ("cpu",)
             error = max(_error(made[output], expected[output]) for output in graph.outputs)
-            found.append(RightAnswer(model, name, used, parts, error))
+            found.append(
+                {
+                    "of": _ANSWER,
+                    "model": short,
+                    "placement": name,
+                    "used": used,
+                    "parts": parts,
+                    "error": error,
+                }
+            )
 
     for name, rules in forced(graph, devices).items():
         say(f"{model}: {name}")
@@ -103,16 +115,17 @@ def right_answers(model: str, devices: Sequence[str], seed: int, say: Say) -> li
     return found
 
 
-def slowed_devices(model: str, devices: Sequence[str], factor: float, say: Say) -> list[Slowed]:
+def slowed_devices(model: str, devices: Sequence[str], factor: float, say: Say) -> list[Record]:
     """Searches with no device and with each made slower; that one is named first, so that it has to be left."""
-    found = []
+    found = list[Record]()
     for device in (NONE, *devices):
         first = [] if device == NONE else [device]
         order = [*first, *(each for each in devices if each != device)]
         say(f"{model}: {device} slowed")
         setting = {} if device == NONE else {environment_name("slowdown"): f"{device}={factor:g}"}
         with tempfile.TemporaryDirectory() as folder:
-            found.append(Slowed(model, device, searched(model, order, str(Path(folder) / "p.db"), setting)))
+            report = searched(model, order, str(Path(folder) / "p.db"), setting)
+        found.append({"of": _SLOWED, "model": model.removeprefix("zoo:"), **_used(report, device, factor)})
     return found
 
 
@@ -133,60 +146,6 @@ def searched(model: str, devices: Sequence[str], database: str, setting: Mapping
     return report
 
 
-def tables(answers: Sequence[RightAnswer], slowed: Sequence[Slowed], factor: float) -> list[Table]:
-    """Both as tables, those that have rows."""
-    right = Table(
-        "Right answers",
-        ("model", "placement", "runs on", "parts", "error"),
-        tuple(
-            (
-                a.model.removeprefix("zoo:"),
-                a.placement,
-                ", ".join(a.devices),
-                str(a.parts),
-                scientific(a.error),
-            )
-            for a in answers
-        ),
-        ("error: the largest difference from NumPy's results over the largest of these",),
-    )
-    moved = Table(
-        f"Placements with a device {factor:g} times slower",
-        (
-            "model",
-            "slowed",
-            "all on one device, expected",
-            "placed on",
-            "parts there",
-            "expected",
-            "measured",
-            "off",
-        ),
-        tuple(map(_row, slowed)),
-        (
-            "the slowed device is named first: all of the model on it is what a placement has to beat",
-            "off: how much longer it took than expected, as a part of what it took",
-        ),
-    )
-    return [table for table in (right, moved) if table.rows]
-
-
-def _row(found: Slowed) -> tuple[str, ...]:
-    alone = ", ".join(f"{name} {duration(1e9 * s)}" for name, s in found.report["alone_seconds"].items())
-    used = found.used
-    there = sum(device == found.device for device in used["placement"].values())
-    return (
-        found.model.removeprefix("zoo:"),
-        found.device,
-        alone,
-        ", ".join(used["devices"]),
-        str(there) if found.device != NONE else "",
-        duration(1e9 * used["expected_seconds"]),
-        duration(1e9 * used["measured_seconds"]),
-        f"{found.off:+.0%}",
-    )
-
-
 def _spec(graph: Graph, name: str) -> Any:
     from autotune.runtime.image import TensorSpec
 
@@ -199,4 +158,70 @@ def _error(found: Any, expected: Any) -> float:
     return float(np.abs(np.asarray(found, np.float64) - expected).max()) / largest
 
 
-__all__ = ["NONE", "RightAnswer", "Slowed", "forced", "right_answers", "searched", "slowed_devices", "tables"]
+ABOUT = (
+    "Models on several devices. Their answers are compared with NumPy's for all of a model on each device, for nodes "
+    "on the devices in turn, and for a placement that was searched. Then each device is made slower, and a placement "
+    "is searched: does it leave that device, and does it take as long as was expected?"
+)
+
+
+def _alone(found: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {duration(1e9 * seconds)}" for name, seconds in found.items())
+
+
+EXPERIMENT = Experiment(
+    title="Placement",
+    about=ABOUT,
+    summary="Compare answers of models on several devices, and placements that leave a device which is made slower.",
+    example="--devices cpu:0,cpu:1,opencl:0 -o results/placement.md",
+    options=(
+        click.Option(["--devices"], required=True, metavar="A,B,...", help="Devices of `autotune devices`."),
+        options.listed("--models", MODELS, "Zoo models whose answers are compared."),
+        options.listed("--slowed", SLOWED, "Zoo models that are placed again."),
+        click.Option(
+            ["--factor"],
+            type=click.FloatRange(1, 1000),
+            default=8.0,
+            show_default=True,
+            help="How much slower.",
+        ),
+        options.seed(),
+    ),
+    measure=measure,
+    views=(
+        View(
+            "Right answers",
+            ("model", "placement"),
+            (
+                Column("model", "model"),
+                Column("placement", "placement"),
+                Column("runs on", "used", ", ".join),
+                Column("parts", "parts"),
+                Column("error", "error", scientific),
+            ),
+            where=lambda rows: rows.get("of") == _ANSWER,
+            notes=("error: the largest difference from NumPy's results over the largest of these",),
+        ),
+        View(
+            "Placements with a device {factor} times slower",
+            ("model", "slowed"),
+            (
+                Column("model", "model"),
+                Column("slowed", "slowed"),
+                Column("all on one device, expected", "alone_s", _alone),
+                Column("placed on", "used", ", ".join),
+                Column("parts there", "there"),
+                Column("expected", "expected_ns", duration),
+                Column("measured", "measured_ns", duration),
+                Column("off", "off", "{:+.0%}".format),
+            ),
+            where=lambda rows: rows.get("of") == _SLOWED,
+            notes=(
+                "the slowed device is named first: all of the model on it is what a placement has to beat",
+                "off: how much longer it took than expected, as a part of what it took",
+            ),
+        ),
+    ),
+)
+
+__all__ = ["EXPERIMENT", "forced"]

@@ -4,27 +4,37 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import click
 import numpy as np
 
+from autotune.bench import options
+from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View
 from autotune.bench.replay.recording import Recording, read_all
+from autotune.bench.side_by_side import Pace
+from autotune.bench.suites.models import DEFAULT
+from autotune.bench.tables import duration, number
 from autotune.errors import UsageError
 from autotune.graph.region import Workload
 from autotune.suggest import counted
 from autotune.target import Target
+from autotune.tuning.units import size
 from cost_models import analytic
 from cost_models.known_error import LEVEL, KnownError, known_error, of_machine
 from cost_models.microarchitectures import CORES
-from results.bench import regions
-from results.bench.whole_models import Foreseen
+from results.bench import recorded_transfers, regions
+from results.bench.whole_models import Foreseen, foresee, geometric_error
 from search_spaces.spaces import space_for
 
+T = TypeVar("T")
+REGION, MODEL, KNOWN = "region", "model", "known error"
+"""What a record is of."""
 Configs = tuple[Mapping[str, int | str | bool], ...]
 
 
@@ -113,27 +123,28 @@ def measured(
 
 
 def read(path: Path) -> tuple[list[Sample], list[Foreseen]]:
-    """The samples and the models in the JSON of an earlier run, or the samples in a folder of recordings of
+    """Return the samples and the models in the JSON of an earlier run, or the samples in a folder of recordings of
     ``autotune replay record``; raises UsageError for anything else."""
     if path.is_dir():
         found = map(_recorded, read_all(path))
         return [sample for sample in found if len(sample.configs) > 2], []
     try:
         data = json.loads(path.read_text(encoding="utf-8"))["data"]
-        samples = [
-            Sample(
-                **{**entry, "configs": tuple(entry["configs"]), "nanoseconds": tuple(entry["nanoseconds"])}
-            )
-            for entry in data["regions"]
-        ]
-        whole = [
-            Foreseen(**{**entry, "interval_ns": tuple(entry["interval_ns"])}) for entry in data["models"]
-        ]
+        return _made(Sample, data, REGION), _made(Foreseen, data, MODEL)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(
             f"{path} holds no samples of `python -m results.bench predictions --json` ({error})"
         ) from error
-    return samples, whole
+
+
+def _made(kind: type[T], records: Iterable[Mapping[str, Any]], of: str) -> list[T]:
+    """Return the values whose fields the records of a kind hold."""
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+
+    def value(cell: Any) -> Any:
+        return tuple(cell) if isinstance(cell, list) else cell
+
+    return [kind(**{name: value(record[name]) for name in names}) for record in records if record["of"] == of]
 
 
 def _recorded(recording: Recording) -> Sample:
@@ -176,12 +187,205 @@ def _error(logs: Sequence[float]) -> KnownError:
     return KnownError(math.exp(float(np.mean(logs))) if logs else math.nan, spread)
 
 
-def by_group(samples: Iterable[Sample], value: Callable[[Sample], float]) -> dict[str, float]:
-    """The mean over the workloads of each family and target; those without a value are left out."""
-    values: dict[str, list[float]] = {}
-    for sample in samples:
-        values.setdefault(sample.group, []).append(value(sample))
-    return {group: float(np.nanmean(found)) for group, found in sorted(values.items())}
+def measure(
+    say: Say,
+    names: Sequence[str],
+    candidates: int,
+    turns: int,
+    earlier: Sequence[Path],
+    threads: Sequence[int],
+    models: str,
+    model_threads: Sequence[int],
+    rounds: int,
+) -> Iterator[Sequence[Record]]:
+    """Measure regions and whole models, or read what was measured; then say what known errors would be by that."""
+    options.check_known(names, (family for family, _, _ in cases()), "family")
+    chosen = _models(models)
+    found, whole = list[Sample](), list[Foreseen]()
+    for path in earlier:
+        samples, foreseen = read(path)
+        found, whole = found + samples, whole + foreseen
+    for count in threads if not earlier else ():
+        for family, name, workload in cases(names):
+            say(f"{family} {name}: {candidates} candidates, {counted(count, 'thread')}")
+            target = Target.detect(count)
+            found.append(measured(family, name, workload, target, candidates=candidates, turns=turns))
+            yield [record_of(found[-1])]
+    for count in model_threads if not earlier else ():
+        for one in foresee(chosen, count, Pace(rounds=rounds), say):
+            yield [record_of(one)]
+    wanted = [sample for sample in found if not names or sample.family in names]
+    if earlier:
+        yield [*map(record_of, wanted), *map(record_of, whole)]
+    recorded = [recording for path in earlier if path.is_dir() for recording in read_all(path)]
+    if recorded:
+        yield [*_known(wanted), *recorded_transfers.summaries([*recorded_transfers.transferred(recorded)])]
 
 
-__all__ = ["Sample", "by_group", "cases", "fitted", "fitted_level", "measured", "read"]
+def record_of(one: Sample | Foreseen) -> Record:
+    """Return a sample or a model with all that is said of it."""
+    fields_of = {field.name: getattr(one, field.name) for field in fields(one)}
+    if isinstance(one, Foreseen):
+        said = {"ratio": one.ratio, "holds": one.holds, "memory_ratio": one.memory_ratio}
+        return {"of": MODEL, **fields_of, **said}
+    said = {name: getattr(one, name) for name in ("group", "correlation", "scale", "regret", "ratio")}
+    return {"of": REGION, **fields_of, **said}
+
+
+def _models(text: str) -> Sequence[str]:
+    """Return the zoo models of ``--models``."""
+    if text in ("all", "none"):
+        return DEFAULT if text == "all" else ()
+    names = text.split(",")
+    options.check_known(names, DEFAULT, "model")
+    return names
+
+
+def _known(samples: Sequence[Sample]) -> list[Record]:
+    """Return what `cost_models.known_error` would have by these samples, and what it has."""
+    found = [(name, *of, known_error(name)) for name, of in fitted(samples).items()]
+    found += [("a level", *fitted_level(samples), LEVEL)]
+    return [
+        {
+            "of": KNOWN,
+            "family": name,
+            "workloads": count,
+            "scale": error.scale,
+            "spread": error.spread,
+            "known_scale": now.scale,
+            "known_spread": now.spread,
+        }
+        for name, error, count, now in found
+        if count
+    ]
+
+
+ABOUT = (
+    "How well the analytic cost model ranks random candidates of each family of search spaces, measured in turns; "
+    "minima count. Correlation is Spearman's, of ranks: 1 for the same order, 0 for none. Scale: predicted over "
+    "measured time, the median. Regret: the measured time of the candidate that the model likes best, over the best. "
+    "Error: the factor that the expected time of that candidate is off by, which has the family's known scale "
+    "(e to the root mean square of the logarithms). Whole models run their default schedules in fresh processes."
+)
+
+
+def _mean(column: str) -> Callable[[Rows], float]:
+    return lambda rows: float(np.nanmean(rows.all(column)))
+
+
+def _error_of(rows: Rows) -> float:
+    return math.exp(math.sqrt(np.nanmean([math.log(ratio) ** 2 for ratio in rows.all("ratio")])))
+
+
+def _kind(kind: str) -> Callable[[Rows], bool]:
+    return lambda rows: rows.get("of") == kind
+
+
+def _model_notes(rows: Rows) -> list[str]:
+    inside = sum(rows.all("holds"))
+    return [
+        f"latency is off by a factor of {geometric_error(rows.all('ratio')):.2f} (geometric)",
+        f"{inside} of {len(rows)} measured latencies lie in their 95 % interval",
+        f"memory is off by a factor of {geometric_error(rows.all('memory_ratio')):.4f} (geometric)",
+    ]
+
+
+def _bytes(*columns: str) -> Callable[[Rows], float]:
+    return lambda rows: float(sum(rows.get(column) for column in columns))
+
+
+EXPERIMENT = Experiment(
+    title="Predictions of the cost model",
+    about=ABOUT,
+    summary="Measure the rank correlation of the analytic cost model with times; NAMES are families of search spaces.",
+    example="pool depthwise --candidates 60 --json > runs.json",
+    options=(
+        options.words(),
+        options.number("--candidates", 40, "Of each workload.", least=3),
+        options.number("--turns", 3, "Of each one."),
+        options.folders(
+            "--from",
+            "earlier",
+            "Measure nothing: compare the model with times of an earlier run (its JSON) or of a folder of recordings "
+            "(several may be given).",
+            files=True,
+        ),
+        options.threads("1"),
+        click.Option(
+            ["--models"],
+            default="none",
+            show_default=True,
+            metavar="NAME,NAME|all|none",
+            help="Whole models whose latency and memory are predicted, measured and compared: zoo models, all of them "
+            "or none.",
+        ),
+        options.threads("1", "--model-threads", "Numbers of threads of whole models."),
+        options.number(
+            "--rounds", 9, "Turns of each whole model, a third of them in each of three processes.", least=3
+        ),
+    ),
+    measure=measure,
+    views=(
+        View(
+            "Families and targets, means",
+            ("group",),
+            (
+                Column("family, target", "group"),
+                *(Column(name, _mean(name), number(2)) for name in ("correlation", "scale", "regret")),
+                Column("error", _error_of, number(2)),
+            ),
+            where=_kind(REGION),
+        ),
+        View(
+            "Whole models",
+            ("model", "threads"),
+            (
+                Column(
+                    "model", lambda rows: f"{rows.get('model')}, {counted(rows.get('threads'), 'thread')}"
+                ),
+                Column("expected", "predicted_ns", duration),
+                Column("95 %", "interval_ns", lambda ends: " to ".join(map(duration, ends))),
+                Column("measured", "measured_ns", duration),
+                Column("ratio", "ratio", number(2)),
+                Column("expected memory", _bytes("predicted_peak", "predicted_constants"), size),
+                Column("real", _bytes("peak", "constants"), size),
+                Column("memory ratio", "memory_ratio", number(3)),
+            ),
+            where=_kind(MODEL),
+            notes=_model_notes,
+        ),
+        View(
+            "Known errors",
+            ("family",),
+            (
+                Column("family", "family"),
+                Column("workloads", "workloads"),
+                Column("scale", "scale", number(2)),
+                Column("spread", "spread", number(2)),
+                Column("scale that is known", "known_scale", number(2)),
+                Column("spread that is known", "known_spread", number(2)),
+            ),
+            ("of",),
+            where=_kind(KNOWN),
+            notes=(
+                "of the candidates that the model likes best: predicted over measured, geometric mean and standard "
+                "deviation of the logarithm; a level: code for x86-64-v3, after the known scale of its family",
+            ),
+        ),
+        recorded_transfers.VIEW,
+        View(
+            "Workloads",
+            ("group", "name", "workload"),
+            (
+                Column("workload", lambda rows: f"{rows.get('family')} {rows.get('name')}"),
+                Column("candidates", lambda rows: len(rows.get("configs"))),
+                Column("fastest", lambda rows: min(rows.get("nanoseconds")), duration),
+                Column("slowest", lambda rows: max(rows.get("nanoseconds")), duration),
+                *(Column(name, name, number(2)) for name in ("correlation", "scale", "regret")),
+            ),
+            where=_kind(REGION),
+        ),
+    ),
+)
+
+__all__ = ["EXPERIMENT", "Sample", "cases", "fitted", "fitted_level", "measured", "read", "record_of"]

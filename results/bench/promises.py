@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import click
+
+from autotune.bench import options
+from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View
 from autotune.bench.problem import Case
 from autotune.bench.suites import models, operators
-from autotune.bench.tables import NOTHING, Table, duration, geometric_mean, ratio
+from autotune.bench.tables import NOTHING, duration, geometric_mean, number, plain, ratio
 from autotune.compiler import compile_in_detail
 from autotune.compiler.request import CompileRequest
 from autotune.errors import UsageError
@@ -33,22 +37,6 @@ if TYPE_CHECKING:
 MODELS = ("mlp", "squeezenet", "shufflenet", "mobilenetv2")
 SAME_TIME = 0.03
 """Winners of two jobs that differ by less are as good as each other."""
-AGAIN = 18
-"""Processes that read a change again: more than a job has, as this is what it is held against."""
-_NOTES = (
-    "reported: what the job said of the whole model, with its 95 % interval; no change counts as 1.00, and what is "
-    "unconfirmed is no promise",
-    "again: the model compiled without and with the job's database afterwards, in fresh processes of other seeds",
-    "covered: the reported interval holds the median of the second reading",
-)
-_WINNERS = (
-    "two independent jobs, each from nothing: the model as the one and as the other has it tuned, in turns in fresh "
-    "processes",
-)
-_SAME = (
-    "every candidate is read with the machine code of its default, and the job does not know that: it finds only noise",
-    "dispatches: what the job says of each; a gain would be wrong",
-)
 
 
 @dataclass(frozen=True)
@@ -76,10 +64,6 @@ class Promise:
         low, high = self.reported.ratio.interval
         return low <= self.again.ratio.median <= high
 
-    def to_json(self) -> dict[str, Any]:
-        """All of it, latencies in ns."""
-        return {**asdict(self), "kept": self.kept, "covered": self.covered}
-
 
 def cases(names: Sequence[str]) -> list[Case]:
     """Zoo models and operators such as ``GMM:1,512,512,512``; ten of both without names."""
@@ -98,11 +82,6 @@ class Jobs:
 
     promises: tuple[Promise, ...]
     winners: Gain | None
-
-    def to_json(self) -> dict[str, Any]:
-        """All of it, latencies in ns."""
-        winners = self.winners.to_json() if self.winners else None
-        return {"jobs": [promise.to_json() for promise in self.promises], "winners": winners}
 
 
 def promises(
@@ -190,10 +169,6 @@ class Unchanged:
         """Whether it reports no change, of dispatches and of the whole."""
         return not self.claims and self.report.speedup is None
 
-    def to_json(self) -> dict[str, Any]:
-        """The report, and whether it is right."""
-        return {"name": self.name, "kept": self.kept, "claims": self.claims, "report": self.report.to_json()}
-
 
 def unchanged(chosen: Sequence[Case], budget: Budget | str, threads: int) -> Iterator[Unchanged]:
     """A job after the other, each with a database of its own. Raises what tuning raises."""
@@ -211,81 +186,206 @@ def unchanged(chosen: Sequence[Case], budget: Budget | str, threads: int) -> Ite
             yield Unchanged(f"{case.family} {case.name}", report)
 
 
-def unchanged_table(title: str, found: Sequence[Unchanged]) -> Table:
-    """A row a job; the last one counts those that report no change."""
-    rows = [
-        (
-            job.name,
-            str(job.report.session_trials),
-            f"{job.report.seconds:.0f} s",
-            "; ".join(str(row.evidence) for row in job.report.dispatches),
-            str(job.report.gain.ratio) if job.report.gain else NOTHING,
-            "yes" if job.kept else "no",
-        )
-        for job in found
-    ]
-    rows.append(("all", "", "", "", "", f"{sum(job.kept for job in found)} of {len(found)}"))
-    head = ("job", "trials", "time", "dispatches", "reported", "no change")
-    return Table(title, head, tuple(rows), _SAME)
-
-
-def table(title: str, found: Sequence[Promise]) -> Table:
-    """A row a job; the last one has the mean and the share of intervals that cover."""
-    rows = [
-        (
-            promise.name,
-            str(promise.trials),
-            f"{promise.seconds:.0f} s",
-            duration(promise.reported.before.median_ns) if promise.reported else NOTHING,
-            str(promise.reported.ratio) if promise.reported else NOTHING,
-            str(promise.again.ratio) if promise.again else NOTHING,
-            ratio(promise.kept, 3),
-            NOTHING if promise.covered is None else "yes" if promise.covered else "no",
-        )
-        for promise in found
-    ]
-    judged = [promise.covered for promise in found if promise.covered is not None]
-    share = f"{sum(judged)} of {len(judged)}"
-    mean = ratio(geometric_mean(promise.kept for promise in found), 3)
-    rows.append(("mean", "", "", "", "", "", mean, share))
-    head = ("job", "trials", "time", "untuned", "reported", "again", "reported ÷ again", "covered")
-    return Table(title, head, tuple(rows), _NOTES)
-
-
-def winners_table(title: str, found: Sequence[Jobs]) -> Table:
-    """A row for each pair of jobs; the last one counts those whose winners take the same time within 3 %."""
-    pairs = [(jobs.promises[0].name, jobs.winners) for jobs in found]
-    rows = [
-        (
-            name,
-            duration(gain.before.median_ns) if gain else NOTHING,
-            duration(gain.after.median_ns) if gain else NOTHING,
-            str(gain.ratio) if gain else NOTHING,
-            NOTHING if gain is None else "yes" if _alike(gain) else "no",
-        )
-        for name, gain in pairs
-    ]
-    rows.append(
-        ("all", "", "", "", f"{sum(gain is not None and _alike(gain) for _, gain in pairs)} of {len(pairs)}")
-    )
-    head = ("jobs of", "first winner", "second winner", "first ÷ second", "within 3 %")
-    return Table(title, head, tuple(rows), _WINNERS)
-
-
 def _alike(gain: Gain) -> bool:
     return abs(gain.ratio.median - 1) < SAME_TIME
 
 
+def measure(
+    say: Say,
+    names: Sequence[str],
+    budget: str,
+    processes: int,
+    trials: int | None,
+    same_code: bool,
+    twice: bool,
+    keep: Path | None,
+    threads: Sequence[int],
+) -> Iterator[Sequence[Record]]:
+    """Run jobs from nothing, and measure again what they report; or what they report where there is nothing to find."""
+    limit = Budget(budget) if trials is None else Budget(trials=trials)
+    chosen = cases(names)
+    for workers in threads:
+        if same_code:
+            for serial, job in enumerate(unchanged(chosen, limit, workers)):
+                say(f"{job.name}: {job.claims} gains of dispatches; {job.report.gain}")
+                yield [{"threads": workers, "report_number": serial, **record_of(job)}]
+        else:
+            for jobs in promises(chosen, limit, workers, processes, twice=twice, keep=keep):
+                for promise in jobs.promises:
+                    say(f"{promise.name}: {promise.reported}; again {promise.again}")
+                yield [{"threads": workers, **record} for record in _records(jobs)]
+
+
+def _records(jobs: Jobs) -> Iterator[Record]:
+    for serial, promise in enumerate(jobs.promises):
+        fields = {"name": promise.name, "trials": promise.trials, "seconds": promise.seconds}
+        yield {
+            "of": PROMISE,
+            "job": serial,
+            **fields,
+            "untuned_ns": promise.reported and promise.reported.before.median_ns,
+            "reported": promise.reported,
+            "again": promise.again,
+            "kept": promise.kept,
+            "covered": promise.covered,
+        }
+    if len(jobs.promises) > 1:
+        gain = jobs.winners
+        yield {
+            "of": WINNERS,
+            "name": jobs.promises[0].name,
+            "first_ns": gain and gain.before.median_ns,
+            "second_ns": gain and gain.after.median_ns,
+            "winners": gain,
+            "alike": gain and _alike(gain),
+        }
+
+
+def record_of(job: Unchanged) -> Record:
+    """Return what a job of unchanged code reports, and whether it is right."""
+    return {
+        "of": SAME,
+        "name": job.name,
+        "trials": job.report.session_trials,
+        "seconds": job.report.seconds,
+        "dispatches": "; ".join(str(row.evidence) for row in job.report.dispatches),
+        "reported": job.report.gain,
+        "kept": job.kept,
+        "claims": job.claims,
+        "report": job.report.to_json(),
+    }
+
+
+PROMISE, WINNERS, SAME = "promise", "winners", "same code"
+"""What a record is of."""
+ABOUT = (
+    "The gain that a tuning job reports, beside the same change read again when the job is over: a short job of each "
+    "model and operator, from nothing."
+)
+ABOUT_SAME = (
+    "The gain that tuning jobs report where there is none to find: a short job of each, from nothing."
+)
+
+_NOTES = (
+    "reported: what the job said of the whole model, with its 95 % interval; no change counts as 1.00, and what is "
+    "unconfirmed is no promise",
+    "again: the model compiled without and with the job's database afterwards, in fresh processes of other seeds",
+    "covered: the reported interval holds the median of the second reading",
+)
+
+
+def _kind(kind: str) -> Callable[[Rows], bool]:
+    return lambda rows: rows.get("of") == kind
+
+
+def _ratio(gain: Gain | None) -> str:
+    return NOTHING if gain is None else str(gain.ratio)
+
+
+def _yes(value: bool | str | None) -> str:
+    return plain({True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else value)
+
+
+def _count(values: Sequence[bool | None]) -> str:
+    judged = [value for value in values if value is not None]
+    return f"{sum(judged)} of {len(judged)}"
+
+
+_JOB = (
+    Column("job", "name"),
+    Column("trials", "trials"),
+    Column("time", "seconds", number(0, " s")),
+)
+
+EXPERIMENT = Experiment(
+    title="Promises",
+    about=lambda given: ABOUT_SAME if given["same_code"] else ABOUT,
+    summary="""Check whether gains are what jobs say; NAMES are zoo models and operators (ten of both by default).
+
+    With --same-code there is nothing to gain, in operators of one algorithm: a name may be given several times.
+    With --twice each has two jobs, and their winners are compared.""",
+    example="squeezenet GMM:1,512,512,512 --budget 60s",
+    options=(
+        options.words(),
+        click.Option(["--budget"], default="45s", show_default=True, metavar="TIME", help="Of each job."),
+        options.number("--processes", 18, "Fresh processes that read each change again.", least=6),
+        options.number("--trials", None, "Of each job, instead of a time budget."),
+        click.Option(
+            ["--same-code"],
+            is_flag=True,
+            help="Give candidates their default's machine code: is a gain reported?",
+        ),
+        click.Option(
+            ["--twice"], is_flag=True, help="Two independent jobs of each: are their winners as fast?"
+        ),
+        options.folder("--keep", "Keep the databases of the jobs in this folder."),
+        options.threads("2"),
+    ),
+    measure=measure,
+    views=(
+        View(
+            "Gains of jobs, {threads}",
+            ("name", "job"),
+            (
+                *_JOB,
+                Column("untuned", "untuned_ns", duration),
+                Column("reported", "reported", _ratio),
+                Column("again", "again", _ratio),
+                Column("reported ÷ again", "kept", lambda kept: ratio(kept, 3), geometric_mean),
+                Column("covered", "covered", _yes, _count),
+            ),
+            ("threads",),
+            _kind(PROMISE),
+            last="mean",
+            notes=_NOTES,
+        ),
+        View(
+            "Two jobs of each, {threads}",
+            ("name",),
+            (
+                Column("jobs of", "name"),
+                Column("first winner", "first_ns", duration),
+                Column("second winner", "second_ns", duration),
+                Column("first ÷ second", "winners", _ratio),
+                Column("within 3 %", "alike", _yes, _count),
+            ),
+            ("threads",),
+            _kind(WINNERS),
+            last="all",
+            notes=(
+                "two independent jobs, each from nothing: the model as the one and as the other has it tuned, "
+                "interleaved in fresh processes",
+            ),
+        ),
+        View(
+            "The same code, {threads}",
+            ("name", "report_number"),
+            (
+                *_JOB,
+                Column("dispatches", "dispatches"),
+                Column("reported", "reported", _ratio),
+                Column("no change", "kept", _yes, _count),
+            ),
+            ("threads",),
+            _kind(SAME),
+            last="all",
+            notes=(
+                "every candidate is read with the machine code of its default, and the job does not know that: it "
+                "finds only noise",
+                "dispatches: what the job says of each; a gain would be wrong",
+            ),
+        ),
+    ),
+)
+
 __all__ = [
-    "AGAIN",
+    "EXPERIMENT",
     "MODELS",
     "Jobs",
     "Promise",
     "Unchanged",
     "cases",
     "promises",
-    "table",
+    "record_of",
     "unchanged",
-    "unchanged_table",
-    "winners_table",
 ]

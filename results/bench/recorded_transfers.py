@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from autotune.bench.experiment import Column, Record, View
 from autotune.bench.replay.recording import Recording
-from autotune.bench.tables import NOTHING, Table
+from autotune.bench.tables import number
 from autotune.compiler.tiers import ERRORS, EXPECTED, LIKED, Tier
 from autotune.database.near import sizes_of
 from autotune.schedule.knob import config_to_json
@@ -18,6 +19,8 @@ from cost_models import analytic
 from cost_models.interval import around
 from search_spaces.projection import projected
 
+TRANSFER = "transfer"
+"""What a record is of."""
 NEAR = 1.2
 """What takes so much of the default's time for one size says something of another: few that are faster were recorded
 for both."""
@@ -86,46 +89,56 @@ def _between(source: _Read, other: _Read) -> Iterator[Transferred]:
             yield Transferred(float(known), predicted, ratio)
 
 
-def table(found: Sequence[Transferred]) -> Table:
-    """Errors of what is expected, of the faster ones and by what the model predicts."""
+def summaries(found: Sequence[Transferred]) -> list[Record]:
+    """Return errors of what is expected, of the faster ones and by what the model predicts."""
     named = {
         "faster there": [one for one in found if one.known <= EXPECTED],
         f"predicted up to {LIKED} of the default": [one for one in found if one.predicted <= LIKED],
         f"predicted above {LIKED}": [one for one in found if one.predicted > LIKED],
     }
-    rows = tuple((name, *_figures(some)) for name, some in named.items())
-    head = (
-        "candidates",
-        "pairs",
-        "read ÷ default",
-        "bias",
-        "error",
-        "up to",
-        "error that is stated",
-        "covered",
-    )
-    notes = (
+    return [{"of": TRANSFER, "candidates": name, **_figures(some)} for name, some in named.items()]
+
+
+def _figures(found: Sequence[Transferred]) -> Record:
+    from scipy.stats import chi2
+
+    stated, count = ERRORS[Tier.SHAPE], len(found)
+    if not found:
+        return {"pairs": 0, "stated": stated}
+    errors = np.array([one.error for one in found])
+    inside = sum(low <= one.ratio <= high for one in found for low, high in [around(one.expected, stated)])
+    error = math.sqrt(float((errors**2).mean()))
+    return {
+        "pairs": count,
+        "read": math.exp(float(np.mean([math.log(one.ratio) for one in found]))),
+        "bias": float(errors.mean()),
+        "error": error,
+        "most": error * math.sqrt(count / float(chi2.ppf(0.025, count))),
+        "stated": stated,
+        "covered": f"{inside} of {count}",
+    }
+
+
+VIEW = View(
+    "Schedules of other sizes",
+    ("candidates",),
+    (
+        Column("candidates", "candidates"),
+        Column("pairs", "pairs"),
+        Column("read ÷ default", "read", number(2)),
+        Column("bias", "bias", number(2)),
+        Column("error", "error", number(2)),
+        Column("up to", "most", number(2)),
+        Column("error that is stated", "stated", number(2)),
+        Column("covered", "covered"),
+    ),
+    where=lambda rows: rows.get("of") == TRANSFER,
+    notes=(
         f"candidates that take up to {NEAR} of the default's time for one size, recorded for another too; faster: up "
         f"to {EXPECTED}; read ÷ default: of that other one, the geometric mean",
         "bias and error: the mean and the root mean square of the logarithm of what was read over what was expected; "
         "up to: the upper end of its 95 % interval",
-    )
-    return Table("Schedules of other sizes", head, rows, notes)
+    ),
+)
 
-
-def _figures(found: Sequence[Transferred]) -> tuple[str, ...]:
-    from scipy.stats import chi2
-
-    stated = ERRORS[Tier.SHAPE]
-    if not found:
-        return ("0", *[NOTHING] * 4, f"{stated:.2f}", NOTHING)
-    errors, count = np.array([one.error for one in found]), len(found)
-    inside = sum(low <= one.ratio <= high for one in found for low, high in [around(one.expected, stated)])
-    mean = math.exp(float(np.mean([math.log(one.ratio) for one in found])))
-    error = math.sqrt(float((errors**2).mean()))
-    most = error * math.sqrt(count / float(chi2.ppf(0.025, count)))
-    figures = (mean, float(errors.mean()), error, most, stated)
-    return (str(count), *(f"{figure:.2f}" for figure in figures), f"{inside} of {count}")
-
-
-__all__ = ["Transferred", "table", "transferred"]
+__all__ = ["VIEW", "Transferred", "summaries", "transferred"]

@@ -5,14 +5,19 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import autotune
-from autotune.bench.problem import Case, Problem, write_inputs, write_onnx
-from autotune.bench.systems import System
-from autotune.bench.tables import Table, duration, ratio
+from autotune.bench import options
+from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View, over
+from autotune.bench.interleaved import interleaved
+from autotune.bench.problem import Problem, write_inputs, write_onnx
+from autotune.bench.suites import models
+from autotune.bench.systems import System, find_peers
+from autotune.bench.tables import duration, ratio
 from autotune.compiler import compile_in_detail
 from autotune.compiler.request import CompileRequest
 from autotune.errors import MeasureError
@@ -26,6 +31,9 @@ WAYS = ("call", "submit", "submit_all", "await")
 _SCRIPT = Path(__file__).with_name("worker_requests.py")
 _START_S = 300.0
 _QUARTERS = 4
+_PARTS = (50, 99, 99.9)
+"""Percentiles of latencies that are shown."""
+MODELS = ("tiny_cnn", "mlp", "encoder", "squeezenet", "mobilenetv2")
 
 
 @dataclass(frozen=True)
@@ -80,28 +88,34 @@ class _Entry:
 
 
 def measure(
-    cases: Iterable[Case],
-    peers: Sequence[System],
+    say: Say,
+    names: Sequence[str],
     threads: int,
     in_flight: Sequence[int],
     ways: Sequence[str],
     seconds: float,
-    say: Callable[[str], None],
-) -> list[Served]:
-    """Serve every model with so many requests on their way, for ``seconds`` in all each, in turns of a quarter.
+    peers: str,
+    peer_pythons: Sequence[str],
+) -> Iterator[Sequence[Record]]:
+    """Serve every model with so many requests on their way, for ``seconds`` in all each, in interleaved quarters.
 
     Raises MeasureError for a process that fails, and what compiling the model raises.
     """
-    found = list[Served]()
-    for case in cases:
+    systems = find_peers([] if peers == "none" else [peers], peer_pythons)
+    for case in models.models(names or MODELS):
         with tempfile.TemporaryDirectory() as folder:
-            entries = _entries(case.build(), peers, threads, ways, Path(folder))
+            entries = _entries(case.build(), systems, threads, ways, Path(folder))
             try:
-                found += _in_turns(case.name, entries, in_flight, seconds, say)
+                found = _in_turns(case.name, entries, in_flight, seconds, say)
             finally:
                 for entry in entries:
                     entry.worker.close()
-    return found
+        alone = {each.system: each.rate for each in reversed(found) if each.in_flight == 1}
+        yield [
+            {"threads": threads, **asdict(each), "rate": each.rate, "alone_rate": alone.get(each.system)}
+            | {f"p{part}_ns": each.latency_ns(part / 100) for part in _PARTS}
+            for each in found
+        ]
 
 
 def _entries(
@@ -135,23 +149,20 @@ def _worker(
 
 
 def _in_turns(
-    model: str,
-    entries: Sequence[_Entry],
-    in_flight: Sequence[int],
-    seconds: float,
-    say: Callable[[str], None],
+    model: str, entries: Sequence[_Entry], in_flight: Sequence[int], seconds: float, say: Say
 ) -> list[Served]:
-    served: dict[tuple[str, str, int], Served] = {}
-    for quarter in range(_QUARTERS):
-        say(f"{model}: part {quarter + 1} of {_QUARTERS}")
-        for count in in_flight:
-            for entry in entries:
-                key = entry.system, entry.way, count
-                if quarter == 0:
-                    entry.ask(count, min(1.0, seconds / 10))  # threads and arenas are made, caches filled
-                now = _served(model, entry, count, entry.ask(count, seconds / _QUARTERS))
-                served[key] = _joined(served[key], now) if key in served else now
-    return list(served.values())
+    order = {
+        f"{entry.system}, {entry.way}, {count}": (entry, count) for count in in_flight for entry in entries
+    }
+    served = dict[str, Served]()
+    for entry, count in order.values():
+        entry.ask(count, min(1.0, seconds / 10))  # threads and arenas are made, caches filled
+    turns = {name: partial(entry.ask, count, seconds / _QUARTERS) for name, (entry, count) in order.items()}
+    say(f"{model}: {_QUARTERS} parts of {seconds / _QUARTERS:.1f} s for each of {len(turns)}")
+    for _, name, said in interleaved(turns, _QUARTERS):
+        now = _served(model, *order[name], said)
+        served[name] = _joined(served[name], now) if name in served else now
+    return [served[name] for name in order]
 
 
 def _served(model: str, entry: _Entry, in_flight: int, said: Mapping[str, object]) -> Served:
@@ -186,43 +197,73 @@ def _joined(before: Served, now: Served) -> Served:
     )
 
 
-_COLUMNS = (
-    *("requests/s", "against one at a time", "median", "p99", "p99.9", "longest"),
-    *("processor a request", "requests", "wrong", "memory at the start and after each quarter"),
+ABOUT = (
+    "A model that clients ask who keep several requests on their way, beside ONNX Runtime with as many threads and "
+    "with one: requests per second, latency as a client sees it, processor time of the whole process, answers that "
+    "differ from those of the same input when nothing else ran, and memory. Systems take turns, each in a process of "
+    "its own."
 )
 
 
-def tables(found: Sequence[Served], threads: str) -> list[Table]:
-    """One a model: each system and way, by how many requests were on their way."""
-    note = (
-        "`call`: each client is a thread that calls (ONNX Runtime: `session.run`); `submit`, `submit_all`, `await`: "
-        "one thread asks for all. A client checks each answer, bit for bit, and then asks for the next; memory is that "
-        "of the process, which all rows of a system share"
-    )
-    made = []
-    for model in dict.fromkeys(each.model for each in found):
-        mine = [each for each in found if each.model == model]
-        alone = {each.system: each.rate for each in reversed(mine) if each.in_flight == 1}
-        rows = [
-            (f"{each.system}, {each.way}, {each.in_flight} in flight", *_cells(each, alone.get(each.system)))
-            for each in mine
-        ]
-        made.append(Table(f"{model}, {threads}", ("system", *_COLUMNS), tuple(rows), (note,)))
-    return made
+def _name(rows: Rows) -> str:
+    return f"{rows.get('system')}, {rows.get('way')}, {rows.get('in_flight')} in flight"
 
 
-def _cells(each: Served, alone: float | None) -> tuple[str, ...]:
-    memory = " ".join(f"{rss / 1e6:.1f}" for rss in each.rss_bytes)
-    return (
-        f"{each.rate:.4g}",
-        ratio(None if alone is None else each.rate / alone),
-        *(duration(each.latency_ns(part)) for part in (0.5, 0.99, 0.999)),
-        duration(float(each.longest_ns)),
-        duration(each.processor_ns / max(1, each.requests)),
-        str(each.requests),
-        str(each.wrong),
-        f"{memory} MB",
-    )
+EXPERIMENT = Experiment(
+    title="Several requests at once",
+    about=ABOUT,
+    summary="Measure several requests on their way and one at a time; NAMES are zoo models or ONNX files.",
+    example="squeezenet --in-flight 1,8 -o results/requests.md",
+    options=(
+        options.words(),
+        options.workers(),
+        options.numbers(
+            "--in-flight", "1,8", "Numbers of requests on their way, each measured by itself.", int, 1
+        ),
+        options.listed(
+            "--ways",
+            "call,submit",
+            "How ours is asked: call (threads), submit, submit_all (batches), await (coroutines).",
+            known=lambda: WAYS,
+            what="way to ask",
+        ),
+        options.seconds("--seconds", 60.0, "For each system, way and number, in four parts."),
+        *options.onnxruntime(),
+    ),
+    measure=measure,
+    views=(
+        View(
+            "{model}, {threads}",
+            ("system", "way", "in_flight"),
+            (
+                Column("system", _name),
+                Column("requests/s", "rate", "{:.4g}".format),
+                Column("against one at a time", over("rate", "alone_rate"), ratio),
+                Column("median", "p50_ns", duration),
+                Column("p99", "p99_ns", duration),
+                Column("p99.9", "p99.9_ns", duration),
+                Column("longest", "longest_ns", lambda ns: duration(float(ns))),
+                Column(
+                    "processor a request",
+                    lambda rows: rows.get("processor_ns") / max(1, rows.get("requests")),
+                    duration,
+                ),
+                Column("requests", "requests"),
+                Column("wrong", "wrong"),
+                Column(
+                    "memory at the start and after each quarter",
+                    "rss_bytes",
+                    lambda found: " ".join(f"{rss / 1e6:.1f}" for rss in found) + " MB",
+                ),
+            ),
+            ("model",),
+            notes=(
+                "`call`: each client is a thread that calls (ONNX Runtime: `session.run`); `submit`, `submit_all`, "
+                "`await`: one thread asks for all. A client checks each answer, bit for bit, and then asks for the "
+                "next; memory is that of the process, which all rows of a system share",
+            ),
+        ),
+    ),
+)
 
-
-__all__ = ["OURS", "WAYS", "Served", "measure", "tables"]
+__all__ = ["EXPERIMENT", "OURS", "WAYS", "Served"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -12,12 +12,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from autotune.bench import options
+from autotune.bench.experiment import Column, Experiment, Record, Rows, View
+from autotune.bench.replay.recording import read_all
+from autotune.bench.tables import NOTHING, number
 from autotune.database import Database
 from autotune.database.table import training_table
+from autotune.errors import UsageError
+from autotune.hardware import usable_cores
 from cost_models import dataset, features, folds
 from cost_models.dataset import Dataset
 from cost_models.evaluate import judge
 from cost_models.feature_cache import FeatureCache
+from cost_models.gate import WORKLOADS
 from cost_models.interval import ConfidenceInterval
 from cost_models.manifest import ModelManifest
 from cost_models.ranker import Ranker, Say, analytic_scores
@@ -165,10 +172,10 @@ def resampled(runs: RecordedRuns, effort: Effort, count: int, seed: int, say: Sa
     """
     found: list[Resampled] = []
     rng = np.random.default_rng(seed)
-    for number in range(count):
+    for done in range(count):
         found += _in_order(runs, effort, rng)
         promoted = sum(one.step.report.replaced for one in found)
-        say(f"{number + 1} of {count} orders: {promoted} of {len(found)} retrainings promoted")
+        say(f"{done + 1} of {count} orders: {promoted} of {len(found)} retrainings promoted")
     return found
 
 
@@ -200,17 +207,151 @@ def _put_in_use(registry: Registry, data: Dataset, effort: Effort) -> str:
     return name
 
 
-def worse(steps: Sequence[Step]) -> int:
-    """How many promotions lost on unseen workloads, by however little."""
-    return sum(step.unseen.mean < 0 for step in steps if step.unseen is not None)
+def measure(
+    say: Say, folders: Sequence[Path], runs: int, orders: int, rounds: int, seed: int
+) -> Iterator[Sequence[Record]]:
+    """Yield the retrainings of a year, then those of resampled workloads."""
+    recordings = [recording for folder in folders for recording in read_all(folder)]
+    recorded = RecordedRuns(recordings, runs)
+    if len(recorded) < 2 * WORKLOADS:
+        raise UsageError(
+            f"{len(recorded)} recorded workloads are too few: the gate needs {WORKLOADS} to promote a model"
+        )
+    effort = Effort(rounds, usable_cores(), FeatureCache.of_user())
+    whole = year(recorded, effort, seed, say)
+    told = {"manifests": whole.manifests, "rollbacks": whole.rollbacks}
+    yield [{"of": STEP, **told, **_record(step)} for step in whole.steps]
+    yield [
+        {"of": RESAMPLED, "earlier": one.earlier.value, "share": one.share, **_record(one.step)}
+        for one in resampled(recorded, effort, orders, seed, say)
+    ]
 
 
-def clearly_worse(steps: Sequence[Step]) -> int:
-    """How many of them lost beyond doubt: the whole 95 % interval is below zero."""
-    return sum(step.unseen.high < 0 for step in steps if step.unseen is not None)
+def _record(step: Step) -> Record:
+    report = step.report
+    judged = {
+        f"top1_{name}": one.interval("top1").mean if (one := report.judged.get(name)) else None
+        for name in ("new", "in use", "analytic")
+    }
+    return {
+        "batch": step.batch,
+        "in_use": step.in_use,
+        "unseen": step.unseen,
+        "replaced": report.replaced,
+        "gain": report.gain,
+        **judged,
+        **{name: value for name, value in report.to_dict().items() if name not in ("gain", "replaced")},
+    }
 
+
+STEP, RESAMPLED = "step", "resampled"
+"""What a record is of."""
+ABOUT = (
+    "Recorded runs go into a database month by month, and the cost model is retrained after each, by the same path as "
+    "`autotune retrain`. After one month the runs of the rest of the year are tried with their latencies shuffled "
+    "within each workload, after another all runs so far once more: neither may be promoted. Gain: how much faster the "
+    "best of the first k candidates of the new model is than of what was in use, the mean over k up to 8 and over "
+    "workloads; held out as the gate measures it, with its 99 % interval; unseen on workloads that no model has learnt "
+    "from (a fifth in the year, 40 % of each resampled order), with its 95 % interval. Resampled: a model of a fifth "
+    "of the workloads is in use, whatever it is worth, and is retrained with more of them; it has learnt from their "
+    "readings (few workloads: a young database), or from the same ones shuffled within each workload (spoilt readings: "
+    "a machine never at rest), so that there is something to gain. Worse: the mean gain on unseen workloads is below "
+    "zero, by however little; clearly: its whole interval is."
+)
+
+
+def _percents(found: ConfidenceInterval | None) -> str:
+    if found is None:
+        return NOTHING
+    return f"{100 * found.mean:+.1f} % ({100 * found.low:+.1f} to {100 * found.high:+.1f})"
+
+
+def _year_notes(rows: Rows) -> Iterator[str]:
+    yield from rows.get("manifests")
+    if rows.get("rollbacks"):
+        names = (name or "the analytic model alone" for name in rows.get("rollbacks"))
+        yield f"rolled back to {', '.join(names)}"
+
+
+def _learns(rows: Rows) -> str:
+    shares = set(rows.all("share"))
+    return f"{shares.pop():.0%} of the workloads" if len(shares) == 1 else ""
+
+
+def _promoted(rows: Rows, holds: Callable[[ConfidenceInterval], bool] = lambda _: True) -> int:
+    """Return how many promotions there were for whose gain on unseen workloads something holds."""
+    return sum(map(holds, rows.all("unseen")))
+
+
+def _gains(place: Callable[[int], int]) -> Callable[[Rows], float | None]:
+    def read(rows: Rows) -> float | None:
+        gains = sorted(one.mean for one in rows.all("unseen"))
+        return gains[place(len(gains))] if gains else None
+
+    return read
+
+
+def _signed(gain: float | None) -> str:
+    return NOTHING if gain is None else f"{100 * gain:+.1f} %"
+
+
+EXPERIMENT = Experiment(
+    title="Retraining, month by month and resampled",
+    about=ABOUT,
+    summary="Retrain the cost model month by month and with resampled workloads: which promotions hold on unseen ones?",
+    example="--recordings results/replay --orders 50",
+    options=(
+        options.folders(
+            "--recordings", "folders", "Of `autotune replay record`, one folder or several.", required=True
+        ),
+        options.number("--runs", 96, "Of each workload at most.", least=8),
+        options.number(
+            "--orders", 50, "Random orders of the workloads, each with four retrainings.", least=0
+        ),
+        options.number("--rounds", 60, "Trees of each member."),
+        options.seed(),
+    ),
+    measure=measure,
+    views=(
+        View(
+            "A year in miniature",
+            ("batch",),
+            (
+                Column("batch", "batch"),
+                Column("runs", "runs"),
+                Column("workloads", "workloads"),
+                Column("new model", lambda rows: "promoted" if rows.get("replaced") else "refused"),
+                Column("gain held out", "gain", _percents),
+                Column("gain unseen", "unseen", _percents),
+                Column("top-1 new", "top1_new", number(3)),
+                Column("in use", "top1_in use", number(3)),
+                Column("analytic", "top1_analytic", number(3)),
+                Column("in use after", lambda rows: rows.get("in_use") or "analytic"),
+            ),
+            where=lambda rows: rows.get("of") == STEP,
+            notes=_year_notes,
+        ),
+        View(
+            "Resampled",
+            ("earlier", "share"),
+            (
+                Column("in use learnt from", "earlier"),
+                Column("learns from", _learns),
+                Column("retrainings", len),
+                Column("promoted", _promoted),
+                Column("worse on unseen", lambda rows: _promoted(rows, lambda gain: gain.mean < 0)),
+                Column("clearly worse", lambda rows: _promoted(rows, lambda gain: gain.high < 0)),
+                Column("gain on unseen, least", _gains(lambda count: 0), _signed),
+                Column("median", _gains(lambda count: count // 2), _signed),
+            ),
+            where=lambda rows: rows.get("of") == RESAMPLED,
+            overall="all",
+        ),
+    ),
+)
 
 __all__ = [
+    "EXPERIMENT",
     "MONTHS",
     "RETRAINED",
     "SERVING",
@@ -219,8 +360,6 @@ __all__ = [
     "Resampled",
     "Step",
     "Year",
-    "clearly_worse",
     "resampled",
-    "worse",
     "year",
 ]

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.bench import options
+from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View, over
 from autotune.bench.problem import Case
 from autotune.bench.suites import operators
-from autotune.bench.tables import NOTHING
+from autotune.bench.tables import duration, number
 from autotune.compiler import distinct_workloads, divide
 from autotune.database.inside import ALONE_NOISE
+from autotune.files import scratch_folder
+from autotune.suggest import counted
 from autotune.target import Target
 from autotune.tuning.api import tune
 from autotune.tuning.budget import Budget
@@ -35,37 +38,8 @@ SUITE: tuple[tuple[str, tuple[int, ...]], ...] = (
 _TRAINING = 256
 
 
-@dataclass(frozen=True)
-class TrialSpeed:
-    """One tuning job from nothing; latencies are medians of the whole operator, ``gain`` is in words."""
-
-    name: str
-    trials: int
-    seconds: float
-    default_ns: float | None
-    best_ns: float | None
-    gain: str
-    outcomes: dict[str, int]
-
-    @property
-    def per_second(self) -> float:
-        """Measured trials a second, everything included: start, search, building, checking, timing."""
-        return self.trials / self.seconds if self.seconds else 0.0
-
-
-@dataclass(frozen=True)
-class ScoreSpeed:
-    """Candidates of one workload scored on one core: features, then prediction."""
-
-    name: str
-    candidates: int
-    features_s: float
-    score_s: float
-
-    @property
-    def per_second(self) -> float:
-        """Candidates a second, features and prediction together."""
-        return self.candidates / self.score_s if self.score_s else 0.0
+_TRIALS, _SCORES = "trials", "scores"
+"""What a record is of: a tuning job from nothing, or candidates of one workload scored on one core."""
 
 
 def cases(families: Sequence[str] = ()) -> list[Case]:
@@ -73,7 +47,7 @@ def cases(families: Sequence[str] = ()) -> list[Case]:
     return [operators.case(f, p) for f, p in SUITE if not families or f in families]
 
 
-def trial_speed(case: Case, trials: int, threads: int, folder: Path) -> TrialSpeed:
+def trial_speed(case: Case, trials: int, threads: int, folder: Path) -> Record:
     """Tune an operator from nothing, in a database of its own. Raises what tuning raises."""
     database = folder / f"{case.family}-{threads}.db"
     begin = time.perf_counter()
@@ -81,18 +55,21 @@ def trial_speed(case: Case, trials: int, threads: int, folder: Path) -> TrialSpe
         case.build().graph, budget=Budget(trials=trials), database=database, threads=threads, quiet=True
     )
     seconds = time.perf_counter() - begin
-    return TrialSpeed(
-        f"{case.family} {case.name}",
-        report.session_trials,
-        seconds,
-        report.gain.before.median_ns if report.gain else None,
-        report.gain.after.median_ns if report.gain else None,
-        str(report.gain.ratio) if report.gain else NOTHING,
-        dict(report.outcomes),
-    )
+    gain = report.gain
+    return {
+        "of": _TRIALS,
+        "operator": f"{case.family} {case.name}",
+        "threads": threads,
+        "trials": report.session_trials,
+        "seconds": seconds,
+        "default_ns": gain and gain.before.median_ns,
+        "best_ns": gain and gain.after.median_ns,
+        "gain": gain and str(gain.ratio),
+        "outcomes": dict(report.outcomes),
+    }
 
 
-def score_speed(case: Case, candidates: int, rounds: int = 3) -> ScoreSpeed:
+def score_speed(case: Case, candidates: int, rounds: int = 3) -> Record:
     """Score random candidates of the operator's largest workload on one thread; the fastest of ``rounds``.
 
     The ranker learns from the analytic model's estimates: what it learns does not change how long it
@@ -113,7 +90,13 @@ def score_speed(case: Case, candidates: int, rounds: int = 3) -> ScoreSpeed:
     for _ in range(rounds):
         features_s.append(_seconds(lambda: features.extract(space, population)))
         score_s.append(_seconds(lambda: ranker.predict(features.extract(space, population))))
-    return ScoreSpeed(f"{case.family} {case.name}", len(population), min(features_s), min(score_s))
+    return {
+        "of": _SCORES,
+        "operator": f"{case.family} {case.name}",
+        "candidates": len(population),
+        "features_s": min(features_s),
+        "score_s": min(score_s),
+    }
 
 
 _PARTS = {str(fold): fold for fold in range(FOLDS)}
@@ -143,4 +126,92 @@ def _seconds(work: Any) -> float:
     return time.perf_counter() - begin
 
 
-__all__ = ["SUITE", "ScoreSpeed", "TrialSpeed", "cases", "score_speed", "trial_speed"]
+def measure(
+    say: Say, names: Sequence[str], trials: int, candidates: int, threads: Sequence[int]
+) -> Iterator[Sequence[Record]]:
+    """Tune each operator from nothing, then score candidates of each."""
+    options.check_known(names, (family for family, _ in SUITE), "operator")
+    with scratch_folder("autotune-bench-") as folder:
+        for count in threads:
+            for case in cases(names):
+                say(f"{case.family} {case.name}: {trials} trials, {counted(count, 'thread')}")
+                yield [trial_speed(case, trials, count, folder)]
+    for case in cases(names):
+        say(f"{case.family} {case.name}: {candidates} candidates")
+        yield [score_speed(case, candidates)]
+
+
+ABOUT = (
+    "How fast the search is. A trial is one measured candidate; its time includes starting the job, proposing, "
+    "building, checking against the reference and timing. Scoring a candidate is computing its features and "
+    "predicting its rank, on one core."
+)
+
+
+def _sum(column: str) -> Callable[[Rows], float]:
+    return lambda rows: sum(rows.all(column))
+
+
+def _outcomes(rows: Rows) -> str:
+    if len(rows) > 1:
+        return ""
+    return ", ".join(f"{count} {name}" for name, count in sorted(rows.get("outcomes").items()))
+
+
+def _one(column: str) -> Callable[[Rows], Any]:
+    """Return what reads a column of one operator, and nothing of all together."""
+    return lambda rows: rows.get(column) if len(rows) == 1 else None
+
+
+def _thousands(rate: float) -> str:
+    return f"{rate:,.0f}"
+
+
+EXPERIMENT = Experiment(
+    title="Search speed",
+    about=ABOUT,
+    summary="""Measure trials a second of tuning jobs, and candidates scored a second; NAMES are operator families.
+
+    Another tuner's trials beside ours: autotune bench operators --peers metaschedule.""",
+    example="GMM C2D --trials 128 --threads 2 -o results/search.md",
+    options=(
+        options.words(),
+        options.number("--trials", 64, "Of each operator."),
+        options.number("--candidates", 20_000, "Candidates to score."),
+        options.threads("2"),
+    ),
+    measure=measure,
+    views=(
+        View(
+            "Trials, {threads}",
+            ("operator",),
+            (
+                Column("operator", "operator"),
+                Column("trials", _sum("trials")),
+                Column("time", _sum("seconds"), number(1, " s")),
+                Column("trials/s", over(_sum("trials"), _sum("seconds")), number(1)),
+                Column("default", _one("default_ns"), duration),
+                Column("tuned", _one("best_ns"), duration),
+                Column("speed-up", _one("gain")),
+                Column("outcomes", _outcomes),
+            ),
+            ("threads",),
+            lambda rows: rows.get("of") == _TRIALS,
+            overall="all",
+        ),
+        View(
+            "Candidates scored on one core",
+            ("operator",),
+            (
+                Column("operator", "operator"),
+                Column("candidates", _sum("candidates")),
+                Column("features only, a second", over(_sum("candidates"), _sum("features_s")), _thousands),
+                Column("scored a second", over(_sum("candidates"), _sum("score_s")), _thousands),
+            ),
+            where=lambda rows: rows.get("of") == _SCORES,
+            overall="all",
+        ),
+    ),
+)
+
+__all__ = ["EXPERIMENT", "SUITE", "cases", "score_speed", "trial_speed"]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from autotune.bench import options
+from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View, at, over
 from autotune.bench.side_by_side import Competitor, Pace, SideBySide, difference
 from autotune.bench.systems import System
-from autotune.bench.tables import Table, duration, geometric_mean, quotient, ratio, scientific
+from autotune.bench.tables import duration, geometric_mean, number, ratio, scientific
 from autotune.workers.process import python_module
+from results.bench.held_out import measure as held_out
 
 MODELS = (
     "deeplabv3",
@@ -34,76 +36,83 @@ SYSTEMS = {
 }
 
 
-@dataclass(frozen=True)
-class Row:
-    """One architecture: nanoseconds, seconds until it was ready, and failures, by way.
+def measure(say: Say, names: Sequence[str], threads: int, rounds: int) -> Iterator[Sequence[Record]]:
+    """Build, compile and time each architecture in all ways, interleaved; yield a record for each way.
 
     ``error`` is our largest difference to eager PyTorch, relative to the largest value.
     """
-
-    name: str
-    min_ns: dict[str, float] = field(default_factory=dict)
-    ready_s: dict[str, float] = field(default_factory=dict)
-    failures: dict[str, str] = field(default_factory=dict)
-    error: float | None = None
-
-    def ratio(self, other: str) -> float | None:
-        """Our latency over another way's."""
-        return quotient(self.min_ns.get("autotune"), self.min_ns.get(other))
-
-
-def measure(names: Sequence[str], threads: int, pace: Pace, say: Callable[[str], None]) -> Iterator[Row]:
-    """Build, compile and time each architecture in all ways."""
-    for name in names:
-        say(f"{name}: eager, inductor and autotune take turns")
+    held_out.check_names(names)
+    held_out.chosen(names)
+    for name in names or MODELS:
+        say(f"{name}: eager, inductor and autotune, interleaved")
         entries = [Competitor(way, system, name, {}) for way, system in SYSTEMS.items()]
+        pace = Pace(rounds, 1)
         with tempfile.TemporaryDirectory() as scratch, SideBySide(threads, Path(scratch), pace) as running:
             found = running.run(entries)
         ours, eager = found["autotune"], found["eager"]
         both = not ours.failure and not eager.failure
-        yield Row(
-            name,
-            {way: each.latency.min_ns for way, each in found.items() if each.latency},
-            {way: each.load_s for way, each in found.items() if not each.failure},
-            {way: each.failure for way, each in found.items() if each.failure},
-            difference(ours.outputs, eager.outputs, np.asarray) if both else None,
-        )
+        error = difference(ours.outputs, eager.outputs, np.asarray) if both else None
+        yield [
+            {
+                "model": name,
+                "threads": threads,
+                "way": way,
+                "min_ns": each.latency.min_ns if each.latency else None,
+                "ready_s": None if each.failure else each.load_s,
+                "failure": each.failure or None,
+                "error": error,
+            }
+            for way, each in found.items()
+        ]
 
 
-def tables(rows: Sequence[Row], threads: str) -> list[Table]:
-    """A row an architecture, with the geometric means."""
-    columns = (
-        "model",
-        *LABELS.values(),
-        "÷ inductor",
-        "÷ eager",
-        "max. error",
-        "inductor ready",
-        "autotune ready",
-    )
-    cells = [
-        (
-            row.name,
-            *(duration(row.min_ns.get(way)) for way in LABELS),
-            ratio(row.ratio("inductor")),
-            ratio(row.ratio("eager")),
-            scientific(row.error),
-            *(f"{row.ready_s[way]:.0f} s" if way in row.ready_s else "–" for way in ("inductor", "autotune")),
-        )
-        for row in rows
-    ]
-    means = [geometric_mean(row.ratio(other) for row in rows) for other in ("inductor", "eager")]
-    cells.append(("geometric mean", "", "", "", *map(ratio, means), "", "", ""))
-    notes = (
+ABOUT = (
+    'Models of torchvision, timm and transformers with random weights by `torch.compile(model, backend="autotune")`, '
+    "untuned, beside inductor (max-autotune, weights frozen) and eager PyTorch, in inference mode and float32: each in "
+    "a process of its own, in turns. A model counts only where every graph of it is compiled."
+)
+
+_times = {way: at("min_ns", way=way) for way in LABELS}
+
+
+def _notes(rows: Rows) -> Iterator[str]:
+    yield (
         "latencies are minima of calls from Python; ready: building the model, compiling and two calls, by the same "
-        "worker; inductor with max-autotune and freezing",
-        *(
-            f"{row.name}, {way}: {' '.join(why.split())[:300]}"
-            for row in rows
-            for way, why in row.failures.items()
-        ),
+        "worker; inductor with max-autotune and freezing"
     )
-    return [Table(f"torch.compile, {threads}", columns, tuple(cells), notes)]
+    for row in rows:
+        if row["failure"]:
+            yield f"{row['model']}, {row['way']}: {' '.join(row['failure'].split())[:300]}"
 
 
-__all__ = ["MODELS", "Row", "measure", "tables"]
+EXPERIMENT = Experiment(
+    title="torch.compile",
+    about=ABOUT,
+    summary="Measure torch.compile by us and by inductor; NAMES are architectures of `held-out` (ten by default).",
+    example="bert mixer --rounds 4 -o results/torch.md",
+    options=(
+        options.words(),
+        options.workers("Threads of each."),
+        options.number("--rounds", 8, "Turns that each gets."),
+    ),
+    measure=measure,
+    views=(
+        View(
+            "torch.compile, {threads}",
+            ("model",),
+            (
+                Column("model", "model"),
+                *(Column(label, _times[way], duration) for way, label in LABELS.items()),
+                Column("÷ inductor", over(_times["autotune"], _times["inductor"]), ratio, geometric_mean),
+                Column("÷ eager", over(_times["autotune"], _times["eager"]), ratio, geometric_mean),
+                Column("max. error", "error", scientific),
+                Column("inductor ready", at("ready_s", way="inductor"), number(0, " s")),
+                Column("autotune ready", at("ready_s", way="autotune"), number(0, " s")),
+            ),
+            last="geometric mean",
+            notes=_notes,
+        ),
+    ),
+)
+
+__all__ = ["EXPERIMENT", "LABELS", "MODELS"]

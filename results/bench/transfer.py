@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from autotune.bench.tables import NOTHING, Table, duration
+from autotune.bench import options
+from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View
+from autotune.bench.tables import duration, number, plain
 from autotune.compiler import Compilation, compile_in_detail, divide
 from autotune.compiler.request import CompileRequest
 from autotune.compiler.tiers import ERRORS, LATENCY_ERRORS, Tier
 from autotune.database.records import SAME_CODE, Ratio
 from autotune.errors import MeasureError
+from autotune.files import scratch_folder
 from autotune.passes.options import DIRECT
 from autotune.target import Target
 from autotune.tuning.api import tune
@@ -29,6 +33,7 @@ from autotune.tuning.paired import ratio
 from autotune.tuning.turns import Rounds, Turns
 from autotune.tuning.whole_model import Profile
 from cost_models.interval import ConfidenceInterval, around
+from results.bench import neighbours
 from results.bench.neighbours import Pair, model
 
 PROCESSES = 9
@@ -36,18 +41,6 @@ WANTED = 0.93
 """Of the speed of a tuned schedule."""
 _ROUNDS = 5
 """Of each process."""
-_NOTES = (
-    "tier: where the schedules come from that a model of the asked shapes gets with the database of the known ones; "
-    "several where an algorithm has several dispatches",
-    "asked, default: their speed over that of the schedule which a job of as many trials found for the shape itself, "
-    "with 95 % intervals, read in turns in fresh processes; 1.00 where the code is the same",
-    "all: geometric means with 95 % intervals over shapes (bootstrap)",
-)
-_EXPECTED_NOTES = (
-    "each dispatch whose schedule was found for another size: what was said of it beside what was read",
-    "bias and error: the mean and the root mean square of the logarithm of what was read over what was expected",
-    "covered: how many of the 95 % intervals held what was read",
-)
 
 
 @dataclass(frozen=True)
@@ -215,11 +208,11 @@ def _row(pair: Pair, workload: str, output: str, default: _Read, asked: _Read, t
 def _expectations(name: str, default: _Read, asked: _Read) -> Iterator[Expectation]:
     """Of each step of a dispatch whose schedule was transferred."""
     untuned = default.steps(name)
-    for step, number in asked.steps(name).items():
+    for step, at in asked.steps(name).items():
         transfer = asked.version.plan.schedules[step[1]].transfer
         if transfer is None:
             continue
-        mine = asked.profile.ns[:, number]
+        mine = asked.profile.ns[:, at]
         found = Expectation(transfer.tier.value, transfer.latency_ns, float(np.median(mine)))
         if transfer.ratio != SAME_CODE and step in untuned:
             there = ratio(mine, default.profile.ns[:, untuned[step]], _ROUNDS)
@@ -228,78 +221,189 @@ def _expectations(name: str, default: _Read, asked: _Read) -> Iterator[Expectati
 
 
 def geometric_mean(ratios: Sequence[Ratio]) -> ConfidenceInterval:
-    """Of the speeds that belong to ratios of latencies, with its interval over shapes."""
+    """Return the mean of the speeds that belong to ratios of latencies, with its interval over shapes."""
     return ConfidenceInterval.of(np.array([-np.log(one.median) for one in ratios])).map(np.exp)
 
 
-def speeds_table(title: str, rows: Sequence[Row]) -> Table:
-    """A row a shape; the last ones have geometric means: of those that a neighbour serves, and of all."""
-    lines: list[tuple[str, ...]] = [
-        (
-            f"{row.family} {_text(row.shape)}",
-            _text(row.known),
-            ", ".join(row.tiers),
-            row.options[0] if row.options[0] == row.options[1] else f"{row.options[0]} ({row.options[1]})",
-            duration(row.tuned_ns),
-            _speed(row.asked),
-            _speed(row.default),
-        )
-        for row in rows
+def measure(
+    say: Say,
+    families: Sequence[str],
+    trials: int,
+    shapes: int | None,
+    processes: int,
+    folder: Path | None,
+    threads: Sequence[int],
+) -> Iterator[Sequence[Record]]:
+    """Yield the records of one family after the other: of its shapes, and of what was expected of their dispatches."""
+    options.check_known(families, neighbours.PAIRS, "family")
+    pairs = neighbours.pairs(families, shapes)
+    with nullcontext(folder) if folder else scratch_folder("autotune-bench-") as where:
+        for count in threads:
+            for rows in measured(pairs, trials, count, processes, where):
+                say(f"{rows[0].family}: {geometric_mean([row.asked for row in rows])}")
+                yield records_of(rows, count)
+
+
+def records_of(rows: Sequence[Row], threads: int) -> list[Record]:
+    """Return the records of shapes, and those of the expectations of their dispatches."""
+    shapes = [{field.name: getattr(row, field.name) for field in fields(row)} for row in rows]
+    found: list[Record] = [
+        {"of": SHAPE, "threads": threads, **shape, "served": row.from_neighbour}
+        for shape, row in zip(shapes, rows, strict=True)
     ]
-    served = [row for row in rows if row.from_neighbour]
-    for name, some in (("nearest shape", served), ("all", rows)):
-        sides = ([row.asked for row in some], [row.default for row in some])
-        means = (str(geometric_mean(side)) if side else NOTHING for side in sides)
-        lines.append((f"{name} ({len(some)})", "", "", "", "", *means))
-    head = ("asked for", "tuned", "tier", "algorithm", "tuned latency", "asked ÷ tuned", "default ÷ tuned")
-    return Table(title, head, tuple(lines), _NOTES)
+    for one in (expectation for row in rows for expectation in row.expectations):
+        known = {
+            "ratio to the default": (one.expected_ratio, one.ratio),
+            "latency": (one.expected_ns, one.ns),
+        }
+        for what, (said, got) in known.items():
+            pair = {"said": said, "got": got} if said and got else {}
+            found.append({"of": EXPECTATION, "threads": threads, "what": what, **pair})
+    return found
+
+
+SHAPE, EXPECTATION = "shape", "expectation"
+"""What a record is of."""
+_STATED = {"ratio to the default": ERRORS[Tier.SHAPE], "latency": LATENCY_ERRORS[Tier.SHAPE]}
+ABOUT = (
+    "Shapes that were never tuned, answered from a database that knows a neighbour of each: another batch or length, "
+    "other channels, another image. Beside them the schedules that a job of as many trials finds for the shapes "
+    "themselves, and the defaults."
+)
 
 
 def _text(sizes: Sequence[int]) -> str:
     return "×".join(map(str, sizes))
 
 
-def _speed(ratio: Ratio) -> str:
-    if ratio.interval is None or ratio == SAME_CODE:
-        return f"{1 / ratio.median:.2f}"
-    low, high = ratio.interval
-    return f"{1 / ratio.median:.2f} ({1 / high:.2f} to {1 / low:.2f})"
+def _algorithm(rows: Rows) -> str | None:
+    used, own = rows.get("options")
+    return str(used) if used == own else f"{used} ({own})"
 
 
-def expectations_table(title: str, rows: Sequence[Row]) -> Table:
-    """How good expectations of transferred schedules were: of the ratio to the default, and of the latency."""
-    every = [expectation for row in rows for expectation in row.expectations]
-    ratios = [(e.expected_ratio, e.ratio) for e in every if e.expected_ratio and e.ratio]
-    latencies = [(e.expected_ns, e.ns) for e in every]
-    lines = [
-        (what, *_calibration(found, error))
-        for what, found, error in (
-            ("ratio to the default", ratios, ERRORS[Tier.SHAPE]),
-            ("latency", latencies, LATENCY_ERRORS[Tier.SHAPE]),
-        )
-    ]
-    head = ("expected", "dispatches", "bias", "error", "error that is stated", "covered")
-    return Table(title, head, tuple(lines), _EXPECTED_NOTES)
+def _speeds(column: str) -> Callable[[Rows], Any]:
+    """Return what reads a ratio of one shape with whether a neighbour serves it, or the mean over several shapes."""
+
+    def read(rows: Rows) -> Any:
+        if len(rows) == 1:
+            return rows.get(column), rows.get("served")
+        return geometric_mean(rows.all(column))
+
+    return read
 
 
-def _calibration(found: Sequence[tuple[float, float]], stated: float) -> tuple[str, ...]:
-    if not found:
-        return ("0", NOTHING, NOTHING, f"{stated:.2f}", NOTHING)
-    logs = np.array([np.log(got / said) for said, got in found])
-    inside = sum(
-        low <= got <= high for (low, high), got in ((around(said, stated), got) for said, got in found)
-    )
-    figures = (logs.mean(), np.sqrt((logs**2).mean()), stated)
-    return (str(len(found)), *(f"{figure:.2f}" for figure in figures), f"{inside} of {len(found)}")
+def _served(values: Sequence[tuple[Ratio, bool]]) -> ConfidenceInterval | None:
+    found = [one for one, served in values if served]
+    return geometric_mean(found) if found else None
 
+
+def _speed(value: Any) -> str:
+    if value is None or isinstance(value, ConfidenceInterval):
+        return plain(value)
+    one: Ratio = value[0]
+    if one.interval is None or one == SAME_CODE:
+        return f"{1 / one.median:.2f}"
+    low, high = one.interval
+    return f"{1 / one.median:.2f} ({1 / high:.2f} to {1 / low:.2f})"
+
+
+def _single(read: Callable[[Rows], str | None]) -> Callable[[Rows], str | None]:
+    """Return what reads one shape, and nothing of all together."""
+    return lambda rows: read(rows) if len(rows) == 1 else ""
+
+
+def _pairs(rows: Rows) -> list[tuple[float, float]]:
+    return [(row["said"], row["got"]) for row in rows if row["said"]]
+
+
+def _of_logs(compute: Callable[[Any], float]) -> Callable[[Rows], float | None]:
+    def read(rows: Rows) -> float | None:
+        found = _pairs(rows)
+        return float(compute(np.array([np.log(got / said) for said, got in found]))) if found else None
+
+    return read
+
+
+def _covered(rows: Rows) -> str | None:
+    found = _pairs(rows)
+    intervals = [(around(said, _STATED[rows.get("what")]), got) for said, got in found]
+    inside = sum(low <= got <= high for (low, high), got in intervals)
+    return f"{inside} of {len(found)}" if found else None
+
+
+EXPERIMENT = Experiment(
+    title="Schedules from the nearest shape",
+    about=ABOUT,
+    summary="Measure how fast schedules are that were found for other shapes; of all FAMILIES by default.",
+    example="softmax pool --trials 32 -o results/transfer.md",
+    options=(
+        options.words("families"),
+        options.number("--trials", 32, "Of each shape, those of its algorithms together."),
+        options.number("--shapes", None, "So many shapes; all (30) by default."),
+        options.number("--processes", 9, "Fresh processes that read the versions of a family."),
+        options.folder(
+            "--folder",
+            "Keep databases and rows here; a family whose rows are there is not measured again.",
+        ),
+        options.threads("2"),
+    ),
+    measure=measure,
+    views=(
+        View(
+            "Speed, {threads}",
+            ("family", "shape"),
+            (
+                Column("asked for", lambda rows: f"{rows.get('family')} {_text(rows.get('shape'))}"),
+                Column("tuned", _single(lambda rows: _text(rows.get("known")))),
+                Column("tier", _single(lambda rows: ", ".join(rows.get("tiers")))),
+                Column("algorithm", _single(_algorithm)),
+                Column("tuned latency", _single(lambda rows: duration(rows.get("tuned_ns")))),
+                Column("asked ÷ tuned", _speeds("asked"), _speed, _served),
+                Column("default ÷ tuned", _speeds("default"), _speed, _served),
+            ),
+            ("threads",),
+            lambda rows: rows.get("of") == SHAPE,
+            last="nearest shape",
+            overall="all",
+            notes=lambda rows: [
+                f"nearest shape: the {sum(rows.all('served'))} of {len(rows)} shapes that a neighbour serves",
+                "tier: where the schedules come from that a model of the asked shapes gets with the database of the "
+                "known ones; several where an algorithm has several dispatches",
+                "asked, default: their speed over that of the schedule which a job of as many trials found for the "
+                "shape itself, with 95 % intervals, interleaved in fresh processes; 1.00 where the code is the same",
+                "the last rows: geometric means with 95 % intervals over shapes (bootstrap)",
+            ],
+        ),
+        View(
+            "Expectations, {threads}",
+            ("what",),
+            (
+                Column("expected", "what"),
+                Column("dispatches", lambda rows: len(_pairs(rows))),
+                Column("bias", _of_logs(np.mean), number(2)),
+                Column("error", _of_logs(lambda logs: float(np.sqrt((logs**2).mean()))), number(2)),
+                Column("error that is stated", lambda rows: _STATED[rows.get("what")], number(2)),
+                Column("covered", _covered),
+            ),
+            ("threads",),
+            lambda rows: rows.get("of") == EXPECTATION,
+            notes=(
+                "each dispatch whose schedule was found for another size: what was said of it and what was read",
+                "bias and error: the mean and the root mean square of the logarithm of what was read over what was "
+                "expected",
+                "covered: how many of the 95 % intervals held what was read",
+            ),
+        ),
+    ),
+)
 
 __all__ = [
+    "EXPERIMENT",
     "PROCESSES",
     "WANTED",
     "Expectation",
     "Row",
-    "expectations_table",
     "geometric_mean",
     "measured",
-    "speeds_table",
+    "records_of",
 ]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
-from autotune.bench.tables import Table, duration, ratio
+from autotune.bench import options
+from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View, at, over
+from autotune.bench.interleaved import interleaved
+from autotune.bench.tables import duration, number, percent, ratio
 from autotune.errors import InternalError, UsageError
 from autotune.runtime.device_program import DeviceProgram
 from autotune.runtime.hal.buffer import Buffer, host_buffer
@@ -29,40 +32,18 @@ _TURNS = 30
 _TURN_S = 0.1
 
 
-@dataclass(frozen=True)
-class Moved:
-    """Median nanoseconds of bringing bytes to a device and back, from pinned memory too, and of using them in place."""
-
-    nbytes: int
-    in_ns: float
-    out_ns: float
-    pinned_in_ns: float
-    pinned_out_ns: float
-    place_ns: float
+MODELS = ("zoo:tiny_cnn", "zoo:squeezenet", "zoo:mobilenetv2")
+PLACEMENT = {"Conv": "opencl:0", "*": "cpu:0"}
+COPIES, IN_PLACE = "copies", "in place"
+"""The ways: whether the device has memory of its own."""
 
 
-@dataclass
-class Mixed:
-    """A model on the CPU and OpenCL: nanoseconds of runs, and from answer to answer with several in flight.
-
-    By whether the device has memory of its own. ``beside`` is the share of the time of copies in which a kernel of
-    another step ran.
-    """
-
-    model: str
-    moved_bytes: int
-    run_ns: dict[bool, list[float]] = field(default_factory=dict)
-    period_ns: dict[bool, list[float]] = field(default_factory=dict)
-    beside: float = 0.0
-
-
-def move(say: Callable[[str], None]) -> list[Moved]:
+def move(say: Say) -> Iterator[Record]:
     """Copies of each size to and from memory of an OpenCL device's own, and what handing memory over in place takes.
 
     Raises UsageError where there is no OpenCL device that shares this process's memory.
     """
     _check()
-    found = []
     with open_number("own", 0, own_memory=True) as own, open_number("shared", 0) as shared:
         for nbytes in SIZES:
             array, there = host_buffer(np.ones(nbytes, np.uint8)), own.allocate(nbytes, "transfers")
@@ -72,11 +53,17 @@ def move(say: Callable[[str], None]) -> list[Moved]:
             one = _timed(shared, _touch(shared, array))
             there.free()
             pinned.free()
-            found.append(Moved(nbytes, into, out, fast_in, fast_out, one))
             say(
                 f"{nbytes >> 10} KiB: {nbytes / into:.1f} GB/s in, {nbytes / out:.1f} out, {one / 1e3:.1f} µs in place"
             )
-    return found
+            yield {
+                "bytes": nbytes,
+                "in_ns": into,
+                "out_ns": out,
+                "pinned_in_ns": fast_in,
+                "pinned_out_ns": fast_out,
+                "place_ns": one,
+            }
 
 
 def _check() -> None:
@@ -118,10 +105,11 @@ def _timed(device: Device, commands: CommandBuffer) -> float:
     return statistics.median(times)
 
 
-def mixed(model: str, placement: dict[str, str], rounds: int, depth: int = 3) -> Mixed:
-    """Runs of a model whose OpenCL device has memory of its own, and of the same where it shares this process's.
+def mixed(model: str, placement: dict[str, str], rounds: int, depth: int = 3) -> list[Record]:
+    """Measure a model whose OpenCL device has memory of its own, interleaved with one that shares this process's.
 
-    They take turns; answers must be the same bits. Raises as compiling does.
+    Answers must be the same bits. A record has nanoseconds of runs, and from answer to answer with several in flight;
+    ``beside`` is the share of the time of copies in which a kernel of another step ran. Raises as compiling does.
     """
     import autotune
 
@@ -130,23 +118,32 @@ def mixed(model: str, placement: dict[str, str], rounds: int, depth: int = 3) ->
         if not isinstance(compiled, PlacedModule):
             raise InternalError(f"{model} was not placed by {placement}")
         program = compiled.program
-    found = Mixed(model, program.transferred_bytes)
     with ExitStack() as open_:
-        modules = {own: _module(program, own, depth, open_) for own in (True, False)}
+        modules = {way: _module(program, way == COPIES, depth, open_) for way in (COPIES, IN_PLACE)}
         inputs = random_inputs(program.inputs, 0)
         arrays = [inputs[spec.name] for spec in program.inputs]
         answers = [module(*arrays) for module in modules.values()]
         if not all(np.array_equal(a, b) for a, b in zip(*answers, strict=True)):
             raise InternalError(f"{model} has other answers where its devices share memory")
-        for number in range(rounds):
-            for own, module in list(modules.items())[:: 1 if number % 2 else -1]:
-                runs = module.time(arrays, warmup=2, repeat=5, min_ns=int(1e9 * _TURN_S))
-                found.run_ns.setdefault(own, []).append(float(np.median(runs)))
-                requests = max(4, int(1e9 * _TURN_S / found.run_ns[own][-1]))
-                period = keep_in_flight(module, arrays, depth, requests).period_ns
-                found.period_ns.setdefault(own, []).append(period)
-        found.beside = beside(modules[True].recording(arrays, 12, in_flight=depth))
-    return found
+
+        def turn(module: PlacedModule) -> tuple[float, float]:
+            runs = float(np.median(module.time(arrays, warmup=2, repeat=5, min_ns=int(1e9 * _TURN_S))))
+            return runs, keep_in_flight(module, arrays, depth, max(4, int(1e9 * _TURN_S / runs))).period_ns
+
+        found: dict[str, list[tuple[float, float]]] = {way: [] for way in modules}
+        for _, way, times in interleaved({way: partial(turn, each) for way, each in modules.items()}, rounds):
+            found[way].append(times)
+        share = beside(modules[COPIES].recording(arrays, 12, in_flight=depth))
+    about = {"model": model, "moved_bytes": program.transferred_bytes, "beside": share}
+    return [
+        {
+            **about,
+            "way": way,
+            "run_ns": statistics.median(run for run, _ in times),
+            "period_ns": statistics.median(period for _, period in times),
+        }
+        for way, times in found.items()
+    ]
 
 
 def _module(program: DeviceProgram, own: bool, depth: int, open_: ExitStack) -> PlacedModule:
@@ -182,65 +179,82 @@ def _covered(span: tuple[int, int], others: Sequence[tuple[int, int]]) -> int:
     return found
 
 
-def tables(moved: Sequence[Moved], models: Sequence[Mixed]) -> list[Table]:
-    """Rates of copies; and models with and without them."""
-    rows = tuple(
-        (
-            f"{each.nbytes >> 10} KiB",
-            *(
-                f"{duration(ns)}, {each.nbytes / ns:.1f} GB/s"
-                for ns in (each.in_ns, each.out_ns, each.pinned_in_ns, each.pinned_out_ns)
+def measure(say: Say, models: Sequence[str], rounds: int) -> Iterator[Sequence[Record]]:
+    """Yield a record for each size of memory, then those of one model after the other."""
+    yield list(move(say))
+    for name in models or MODELS:
+        say(name)
+        yield mixed(name, PLACEMENT, rounds)
+
+
+ABOUT = (
+    "What it takes to bring values to an OpenCL device that is a processor of this machine: copies to memory of its "
+    "own, as a GPU needs them, and this process's memory used in place, as such a device has it. Models run their "
+    "convolutions there and all else on a CPU device of one core, both ways in turns, with the same bits as answers."
+)
+
+
+def _moved(column: str) -> Callable[[Rows], str]:
+    def read(rows: Rows) -> str:
+        ns = rows.get(column)
+        return f"{duration(ns)}, {rows.get('bytes') / ns:.1f} GB/s"
+
+    return read
+
+
+def _pair(column: str, name: str) -> tuple[Column, ...]:
+    copies, place = (at(column, way=way) for way in (COPIES, IN_PLACE))
+    return (
+        Column(f"{name}: copies", copies, duration),
+        Column("in place", place, duration),
+        Column("÷", over(place, copies), ratio),
+    )
+
+
+EXPERIMENT = Experiment(
+    title="Transfers",
+    about=ABOUT,
+    summary="Measure copies to a device and memory used in place; MODELS are ONNX files or zoo:NAME.",
+    example="zoo:squeezenet -o results/transfers.md",
+    options=(options.words("models"), options.number("--rounds", 10, "Turns of each way.")),
+    measure=measure,
+    views=(
+        View(
+            "A piece of memory",
+            ("bytes",),
+            (
+                Column("bytes", "bytes", number(0, " KiB", 1024)),
+                Column("copied to the device", _moved("in_ns")),
+                Column("copied back", _moved("out_ns")),
+                Column("from pinned memory", _moved("pinned_in_ns")),
+                Column("back to it", _moved("pinned_out_ns")),
+                Column("in place", "place_ns", duration),
             ),
-            duration(each.place_ns),
-        )
-        for each in moved
-    )
-    rates = Table(
-        "A piece of memory",
-        ("bytes", "copied to the device", "copied back", "from pinned memory", "back to it", "in place"),
-        rows,
-        (
-            "medians of the time in the device's queue; pinned memory is the driver's own in this process",
-            "in place: a command that touches eight bytes of memory, all of which the device can use then",
+            where=lambda rows: rows.get("bytes"),
+            notes=(
+                "medians of the time in the device's queue; pinned memory is the driver's own in this process",
+                "in place: a command that touches eight bytes of memory, all of which the device can use then",
+            ),
         ),
-    )
-    runs = tuple(
-        (
-            each.model,
-            f"{each.moved_bytes / 1024:.0f} KiB",
-            *_pair(each.run_ns),
-            *_pair(each.period_ns),
-            f"{each.beside:.0%}",
-        )
-        for each in models
-    )
-    head = (
-        "model",
-        "moved a run",
-        "one at a time: copies",
-        "in place",
-        "÷",
-        "in flight: copies",
-        "in place",
-        "÷",
-    )
-    lines = Table(
-        "Models on cpu and opencl",
-        (*head, "copies beside kernels"),
-        runs,
-        (
-            "medians of rounds that take turns: of one run, and from one answer to the next with three in flight",
-            "÷: in place ÷ copies",
-            "copies beside kernels: the share of the time of copies between devices, three requests in flight, "
-            "in which a kernel ran",
+        View(
+            "Models on cpu and opencl",
+            ("model",),
+            (
+                Column("model", "model"),
+                Column("moved a run", "moved_bytes", number(0, " KiB", 1024)),
+                *_pair("run_ns", "one at a time"),
+                *_pair("period_ns", "in flight"),
+                Column("copies beside kernels", "beside", percent(unit="%")),
+            ),
+            where=lambda rows: rows.get("model"),
+            notes=(
+                "medians of interleaved rounds: of one run, and from one answer to the next with three in flight",
+                "÷: in place ÷ copies",
+                "copies beside kernels: the share of the time of copies between devices, three requests in flight, "
+                "in which a kernel ran",
+            ),
         ),
-    )
-    return [rates, lines]
+    ),
+)
 
-
-def _pair(readings: dict[bool, list[float]]) -> tuple[str, str, str]:
-    copies, place = (statistics.median(readings[own]) for own in (True, False))
-    return duration(copies), duration(place), ratio(place / copies)
-
-
-__all__ = ["SIZES", "Mixed", "Moved", "beside", "mixed", "move", "tables"]
+__all__ = ["COPIES", "EXPERIMENT", "IN_PLACE", "SIZES", "beside", "mixed", "move"]

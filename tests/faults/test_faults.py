@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 from click.testing import CliRunner
 
+from autotune.bench.experiment import frame_of
 from autotune.errors import UsageError
 from autotune.runtime.hal.recording import LoadedImage
 from tests.faults import places as fault_places
-from tests.faults.__main__ import command
-from tests.faults.page import tables
+from tests.faults.__main__ import EXPERIMENT, command
 from tests.faults.places import kinds
 from tests.faults.run import WAYS, faults_of, try_fault
 
@@ -62,6 +64,6 @@ def test_the_command_shows_a_table() -> None:
 
 def test_the_page_has_a_table_a_place() -> None:
     found = [try_fault("no room for a request", kind, WAYS[2]) for kind in kinds()[:2]]
-    made = tables(found)
+    made = EXPERIMENT.tables(frame_of([asdict(outcome) for outcome in found]))
     assert [table.title for table in made] == [each.where for each in found]
     assert made[0].rows[0][:3] == ("no room for a request", "in flight", "6 of 6")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autotune.bench.suites import models
+from autotune.bench.experiment import frame_of
 from autotune.cli import main as cli
 from results.bench import balance
 from results.bench.__main__ import command as bench
@@ -44,13 +44,12 @@ def test_every_benchmark_has_help_with_an_example(name: str, capsys: pytest.Capt
 def test_parts_switched_off(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     page = tmp_path / "ablation.md"
     arguments = ("ablation", "tiny_cnn", "--threads", 1, "--processes", 1, "--without", "fusion", "-o", page)
-    (row,) = measured(capsys, *arguments, "--json")["data"]
-    (off,) = row["without"]
-    assert off["switch"] == "fusion"
+    whole, off = measured(capsys, *arguments, "--json")["data"]
+    assert (whole["switch"], off["switch"]) == (None, "fusion")
     assert not off["same"]
-    assert off["work"]["dispatches"] > row["work"]["dispatches"]
-    assert off["work"]["region_bytes"] > row["work"]["region_bytes"]
-    assert off["ratio"]["median"] > 0
+    assert off["dispatches"] > whole["dispatches"]
+    assert off["region_bytes"] > whole["region_bytes"]
+    assert off["off_over_on"] > 0
     assert "| tiny_cnn | fusion |" in page.read_text(encoding="utf-8")
 
 
@@ -69,26 +68,25 @@ def test_vector_functions(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_lowering(capsys: pytest.CaptureFixture[str]) -> None:
     found = measured(capsys, "lowering", "GMM", "--repeat", 2, "--json")
-    (row,) = found["data"]
-    assert row["lines"] > 100
-    assert list(row["milliseconds"]) == ["program", "replay", "lower", "emit", "LLVM"]
-    assert all(len(times) == 2 and min(times) > 0 for times in row["milliseconds"].values())
+    rows = found["data"]
+    assert [row["stage"] for row in rows] == ["program", "replay", "lower", "emit", "LLVM"]
+    assert all(row["lines"] > 100 and len(row["milliseconds"]) == 2 and row["min_ms"] > 0 for row in rows)
 
 
 @pytest.mark.slow
 def test_search(capsys: pytest.CaptureFixture[str]) -> None:
     found = measured(capsys, "search", "SFM", "--trials", 2, "--candidates", 100, "--threads", 1, "--json")
-    (job,) = found["data"]["trials"]["1"]
+    job, scores = found["data"]
     assert job["trials"] == 2
-    assert found["data"]["scores"][0]["candidates"] == 100
+    assert scores["candidates"] == 100
 
 
 @pytest.mark.slow
 def test_promises_of_two_jobs_each(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     arguments = ("SFM:64,64", "--twice", "--trials", 4, "--threads", 1, "--keep", tmp_path, "--json")
     found = measured(capsys, "promises", *arguments)
-    (pair,) = found["data"]["1"]
-    assert [job["trials"] for job in pair["jobs"]] == [4, 4]
+    *jobs, pair = found["data"]
+    assert [job["trials"] for job in jobs] == [4, 4]
     assert pair["winners"]["processes"] >= 1
     assert sorted(path.name for path in tmp_path.glob("*.db")) == [
         "sfm-64-64-0.db",
@@ -107,7 +105,7 @@ def test_promises_need_new_databases(capsys: pytest.CaptureFixture[str], tmp_pat
 def test_promises_of_the_same_code(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("SFM:64,64", "--same-code", "--trials", 12, "--threads", 1, "--json")
     found = measured(capsys, "promises", *arguments)
-    (job,) = found["data"]["1"]
+    (job,) = found["data"]
     assert (job["kept"], job["claims"]) == (True, 0)
     assert job["report"]["trials"] == 12
 
@@ -129,6 +127,12 @@ def test_mistakes_are_one_line_with_exit_code_2(
     assert "Traceback" not in err
 
 
+def test_overhead(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "overhead")
+    assert code == 0
+    assert "call from Python, 1 worker" in out
+
+
 def test_several_requests_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     ways = ("call", "submit", "submit_all", "await")
     found = measured(
@@ -146,14 +150,15 @@ def test_several_requests_at_once(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_slow_worker_among_others() -> None:
     said = list[str]()
-    found = balance.measure(models.models(["mlp"]), (1.0, 4.0), 2, 2, said.append)
+    (found,) = balance.measure(said.append, ["mlp"], 2, 2, (1.0, 4.0))
     assert said == ["mlp: 2 factors, 2 rounds"]
-    assert [(each.model, each.factor, len(each.following_ns)) for each in found] == [
+    assert [(each["model"], each["factor"], len(each["following_ns"])) for each in found] == [
         ("mlp", 1, 2),
         ("mlp", 4, 2),
     ]
-    assert all(0 < each.share < 1 and min(each.fixed_ns) > 0 for each in found)
-    page, means = balance.tables(found, 2)
+    assert all(0 < each["share"] < 1 and min(each["fixed_ns"]) > 0 for each in found)
+    page, means = balance.EXPERIMENT.tables(frame_of(found))
+    assert page.title == "One of 2 workers is slow"
     assert [row[0] for row in page.rows] == ["mlp, 1", "mlp, 4"]
     assert [row[0] for row in means.rows] == ["1", "4"]
 

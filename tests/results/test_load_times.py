@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-from autotune.bench.suites import models
+from autotune.bench.experiment import Record, Rows, frame_of
 from results.bench import load_times
-from results.bench.load_times import MAPPED, OURS, PEER, PREPARED, SMALL, Life, Loading
+from results.bench.load_times import MAPPED, OURS, PEER, PREPARED, SMALL, typical
+
+TIMES = ("import_ns", "load_ns", "run_ns", "total_ns", "processor_ns", "pss_bytes", "uss_bytes", "peak_bytes")
 
 
 def test_lives_of_a_small_model() -> None:
-    (case,) = models.models(["tiny_cnn"])
     said: list[str] = []
-    found = load_times.measure([case], [], 1, 1, said.append)
-    assert [(each.model, each.system, len(each.lives)) for each in found] == [
+    (found,) = load_times.measure(said.append, ["tiny_cnn"], 1, 1, "none", [])
+    assert [(each["model"], each["system"], each["round"]) for each in found] == [
         ("tiny_cnn", OURS, 1),
         ("tiny_cnn", MAPPED, 1),
         ("tiny_cnn", SMALL, 1),
     ]
     assert said == ["tiny_cnn: compiled, then loaded 1 times"]
     for each in found:
-        assert each.typical("peak_bytes") >= each.typical("uss_bytes") > 1 << 20
-        assert each.typical("total_ns") > each.typical("load_ns") > 0
+        assert each["peak_bytes"] >= each["uss_bytes"] > 1 << 20
+        assert each["total_ns"] > each["load_ns"] > 0
 
 
 def test_tables_compare_each_of_ours_with_each_of_the_peers() -> None:
-    def loading(system: str, scale: int) -> Loading:
-        return Loading("m", system, (Life(*(scale * 10**6,) * 7),))
-
-    found = [loading(OURS, 1), loading(MAPPED, 2), loading(SMALL, 3), loading(PEER, 4), loading(PREPARED, 5)]
-    first, *ratios = load_times.tables(found, "2 threads")
-    assert [row[0] for row in first.rows] == [f"m, {each.system}" for each in found]
+    systems = {OURS: 1, MAPPED: 2, SMALL: 3, PEER: 4, PREPARED: 5}
+    found: list[Record] = [
+        {"model": "m", "threads": 2, "system": name, **dict.fromkeys(TIMES, scale * 10**6)}
+        for name, scale in systems.items()
+    ]
+    first, *ratios = load_times.EXPERIMENT.tables(frame_of(found))
+    assert [row[0] for row in first.rows] == [f"m, {name}" for name in systems]
     assert [table.title for table in ratios] == [
         f"{own} ÷ {peer}, 2 threads" for own in (OURS, MAPPED, SMALL) for peer in (PEER, PREPARED)
     ]
     assert ratios[3].rows[0] == ("m", *["0.40"] * 6)
+    assert len(load_times.EXPERIMENT.tables(frame_of(found[:3]))) == 1, "there is nobody to compare with"
+
+
+def test_the_median_of_lives_is_typical() -> None:
+    rows = Rows([{"load_ns": ns} for ns in (3, 1, 2)])
+    assert typical("load_ns")(rows) == 2

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from autotune.bench.experiment import frame_of
 from autotune.errors import UsageError
 from autotune.target import Target
 from cost_models import analytic
 from results.bench import predictions
-from results.bench.predictions import Sample
+from results.bench.predictions import Sample, record_of
 from results.bench.whole_models import Foreseen, geometric_error
 from search_spaces.spaces import space_for
 
@@ -40,15 +40,18 @@ def test_correlation_and_regret_follow_the_order() -> None:
     assert wrong.correlation < -0.95
     assert right.regret == 1.0
     assert wrong.regret > 1.0
-    (mean,) = predictions.by_group([right, wrong], lambda s: s.correlation).items()
-    assert mean == (right.group, pytest.approx(0, abs=0.05))
     assert right.group == "softmax, x86-64-v3, 1 thread"
+    families, workloads = predictions.EXPERIMENT.tables(frame_of([*map(record_of, (right, wrong))]))
+    ((group, correlation, *_),) = families.rows
+    assert group == right.group
+    assert abs(float(correlation)) <= 0.05
+    assert len(workloads.rows) == 1
 
 
 def test_samples_go_through_json(tmp_path: Path) -> None:
     sample, path = _sample(1), tmp_path / "runs.json"
     whole = Foreseen("mlp", 1, 2e6, (1e6, 4e6), 1e6, 1000, 1000, 3000, 1000)
-    data = {"regions": [asdict(sample)], "models": [asdict(whole)]}
+    data = [record_of(sample), record_of(whole)]
     path.write_text(json.dumps({"data": data}), encoding="utf-8")
     assert predictions.read(path) == ([sample], [whole])
 
@@ -61,6 +64,6 @@ def test_whole_models_say_how_far_off_they_were() -> None:
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.json"
-    path.write_text('{"data": {"regions": [{"family": "pool"}], "models": []}}', encoding="utf-8")
+    path.write_text('{"data": [{"of": "region", "family": "pool"}]}', encoding="utf-8")
     with pytest.raises(UsageError, match=r"holds no samples of `python -m results\.bench predictions"):
         predictions.read(path)

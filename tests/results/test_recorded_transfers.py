@@ -15,7 +15,7 @@ from cost_models import analytic
 from cost_models.known_error import known_error
 from results.bench import predictions
 from results.bench.predictions import Sample
-from results.bench.recorded_transfers import NEAR, table, transferred
+from results.bench.recorded_transfers import NEAR, summaries, transferred
 from search_spaces.projection import projected
 from search_spaces.spaces import space_for
 
@@ -61,8 +61,8 @@ def test_candidates_near_the_default_of_one_size_say_what_is_expected_of_another
     one = found[0]
     assert one.expected == one.known * one.predicted
     assert one.error == pytest.approx(np.log(1.7 / one.expected))
-    faster, *_ = table(found).rows
-    assert int(faster[1]) == sum(one.known <= 0.95 for one in found)
+    faster, *_ = summaries(found)
+    assert faster["pairs"] == sum(one.known <= 0.95 for one in found)
     assert not list(transferred([first])), "one size says nothing of another"
 
 

@@ -87,7 +87,7 @@ def test_a_year_in_miniature(monkeypatch: pytest.MonkeyPatch, effort: Effort) ->
     promoted = [step.report.version for step in found.steps if step.report.replaced]
     assert promoted == [f"v{number + 1:04d}" for number in range(len(promoted))]
     assert promoted
-    assert retraining.worse(found.steps) == 0
+    assert all(step.unseen.mean >= 0 for step in found.steps if step.unseen is not None)
     assert found.rollbacks == (*reversed(promoted[:-1]), None)
     assert all("significantly better" in told for told in found.manifests)
 

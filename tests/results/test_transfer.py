@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from autotune.bench.experiment import frame_of
 from autotune.cli import main as cli
 from autotune.compiler import Compilation, divide
 from autotune.compiler.tiers import Tier
@@ -20,7 +22,7 @@ from autotune.target import Target
 from autotune.tuning.whole_model import Profile
 from results.bench import neighbours, transfer
 from results.bench.__main__ import command
-from results.bench.transfer import Expectation, Row, expectations_table, speeds_table
+from results.bench.transfer import Expectation, Row
 from tests.compiler.test_tiers import tuned
 
 
@@ -36,10 +38,21 @@ def test_what_was_tuned_is_of_the_same_structure_in_other_sizes(family: str) -> 
     assert [sizes_of(w.text).structure for w in known] == [sizes_of(w.text).structure for w in asked]
 
 
+SHAPES = count(1)
+
+
 def row(asked: Ratio, *expectations: Expectation, tier: Tier = Tier.SHAPE) -> Row:
     default = Ratio(1.25, (1.2, 1.3))
     return Row(
-        "softmax", (8, 8), (4, 8), (tier.value,), ("direct", "direct"), 1e3, asked, default, expectations
+        "softmax",
+        (8, 8),
+        (next(SHAPES), 8),
+        (tier.value,),
+        ("direct", "direct"),
+        1e3,
+        asked,
+        default,
+        expectations,
     )
 
 
@@ -50,13 +63,19 @@ def test_means_are_of_speeds_and_of_what_a_neighbour_serves() -> None:
         row(Ratio(2.0, (1.9, 2.1)), tier=Tier.ANALYTIC),
     ]
     assert [Row.from_json(json.loads(json.dumps(one.to_json()))) for one in found] == found
-    table = speeds_table("t", found)
+    table, expected = transfer.EXPERIMENT.tables(frame_of(transfer.records_of(found, 2)))
+    assert table.title == "Speed, 2 threads"
     assert [line[5] for line in table.rows[:3]] == ["1.00", "0.83 (0.77 to 0.91)", "0.50 (0.48 to 0.53)"]
-    assert table.rows[3][0] == "nearest shape (2)"
-    assert table.rows[3][5].startswith("0.909 ")
-    unserved = speeds_table("t", found[2:]).rows[1]
-    assert (unserved[0], *unserved[5:]) == ("nearest shape (0)", "–", "–")
-    assert [line[1::4] for line in expectations_table("t", found).rows] == [("1", "1 of 1"), ("2", "1 of 2")]
+    nearest, every = table.rows[3:]
+    assert (nearest[0], every[0]) == ("nearest shape", "all")
+    assert nearest[5].startswith("0.909 ")
+    assert table.notes[0] == "nearest shape: the 2 of 3 shapes that a neighbour serves"
+    assert {line[0]: line[1::4] for line in expected.rows} == {
+        "ratio to the default": ("1", "1 of 1"),
+        "latency": ("2", "1 of 2"),
+    }
+    unserved = transfer.EXPERIMENT.tables(frame_of(transfer.records_of(found[2:], 2)))[0].rows[1]
+    assert (unserved[0], *unserved[5:]) == ("nearest shape", "–", "–")
 
 
 def fake_job(graph: Graph, *, database: Path, threads: int, **_: object) -> None:
@@ -100,7 +119,7 @@ def test_one_shape_of_a_few_trials(
     assert (
         cli.run(["transfer", "softmax", *options, "-o", str(page)], command, "python -m results.bench") == 0
     )
-    (row,) = json.loads(capsys.readouterr().out)["data"]["1"]
+    row, *_ = json.loads(capsys.readouterr().out)["data"]
     assert row["tuned_ns"] > 0
     assert set(row["tiers"]) <= {Tier.SHAPE.value, Tier.ANALYTIC.value}
     assert "| softmax 512×384 | 512×512 |" in page.read_text(encoding="utf-8")

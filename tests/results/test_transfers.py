@@ -7,11 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from autotune.bench.experiment import Record, frame_of
 from autotune.errors import UsageError
 from autotune.opencl import devices
 from autotune.runtime.hal.opencl.shared import shares_memory
 from results.bench import transfers
-from results.bench.transfers import Mixed, Moved, beside
+from results.bench.transfers import COPIES, IN_PLACE, beside
 from tests.codegen.opencl_device import needs_opencl
 
 
@@ -35,18 +36,25 @@ def test_a_model_runs_both_ways_with_the_same_answers(monkeypatch: pytest.Monkey
     monkeypatch.setattr(transfers, "_TURNS", 3)
     monkeypatch.setattr(transfers, "_TURN_S", 1e-3)
     found = transfers.mixed("zoo:tiny_cnn", {"Conv": "opencl:0", "*": "cpu:0"}, 1)
-    assert found.moved_bytes > 0
-    assert 0 <= found.beside <= 1
-    rates, models = transfers.tables(transfers.move(lambda _: None), [found])
+    assert [record["way"] for record in found] == [COPIES, IN_PLACE]
+    moved = found[0]["moved_bytes"]
+    assert moved > 0
+    assert 0 <= found[0]["beside"] <= 1
+    frame = frame_of([*transfers.move(lambda _: None), *found])
+    rates, models = transfers.EXPERIMENT.tables(frame)
     assert rates.rows[0][0] == "4 KiB"
-    assert models.rows[0][:2] == ("zoo:tiny_cnn", f"{found.moved_bytes / 1024:.0f} KiB")
+    assert models.rows[0][:2] == ("zoo:tiny_cnn", f"{moved / 1024:.0f} KiB")
 
 
 def test_the_tables_compare_in_place_with_copies() -> None:
-    made = Mixed(
-        "m", 2048, {True: [200.0, 210.0, 190.0], False: [100.0]}, {True: [300.0], False: [150.0]}, 0.25
-    )
-    rates, models = transfers.tables([Moved(1 << 20, 1e5, 2e5, 5e4, 1e5, 1e3)], [made])
+    about = {"model": "m", "moved_bytes": 2048, "beside": 0.25}
+    names = ("in_ns", "out_ns", "pinned_in_ns", "pinned_out_ns", "place_ns")
+    records: list[Record] = [
+        {"bytes": 1 << 20, **dict(zip(names, (1e5, 2e5, 5e4, 1e5, 1e3), strict=True))},
+        {**about, "way": COPIES, "run_ns": 200.0, "period_ns": 300.0},
+        {**about, "way": IN_PLACE, "run_ns": 100.0, "period_ns": 150.0},
+    ]
+    rates, models = transfers.EXPERIMENT.tables(frame_of(records))
     assert rates.rows == (
         (
             "1024 KiB",
@@ -66,4 +74,4 @@ def test_without_such_a_device_it_says_so(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(
         UsageError, match="on an OpenCL device that shares this process's memory, such as PoCL's"
     ):
-        transfers.move(lambda _: None)
+        list(transfers.move(lambda _: None))

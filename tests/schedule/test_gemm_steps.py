@@ -41,7 +41,7 @@ def test_sizes_that_blocks_do_not_divide() -> None:
 
 
 def test_the_command_times_every_step() -> None:
-    found = gemm_steps.measure(64, 1, 1)
+    found = gemm_steps.step_times(64, 1, 1)
     assert [step.name for step in found] == [*(s.__name__ for s in gemm_steps.STEPS), "NumPy"]
     assert all(step.minimum_s > 0 for step in found)
 

@@ -1,11 +1,11 @@
-"""What stress runs are shown as: tables of what was run, and of memory meanwhile."""
+"""The pages of stress runs: views of what was run, and of memory meanwhile."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable
 
-from autotune.bench.tables import Table
+from autotune.bench.experiment import Column, Record, Rows, View
+from autotune.bench.tables import number
 from tests.stress.run import Outcome
 
 _COUNTS = {
@@ -32,33 +32,24 @@ def line(outcome: Outcome) -> str:
     )
 
 
-def values(outcome: Outcome) -> dict[str, Any]:
-    """One outcome as JSON."""
+def record_of(outcome: Outcome) -> Record:
+    """Return one outcome as a row, with the resident bytes after each quarter of its tiles."""
+    done = outcome.totals.tiles
     return {
+        "where": _where(outcome),
         "devices": outcome.devices,
         "kinds": list(outcome.kinds),
         "clients": outcome.clients,
         **vars(outcome.totals),
         "seconds": outcome.seconds,
         "grown_bytes": outcome.grown_bytes,
-        "samples": [vars(sample) for sample in outcome.samples],
+        "samples": list(outcome.samples),
+        "resident": [
+            next(sample for sample in outcome.samples if sample.tiles >= part * done).resident
+            for part in _QUARTERS
+        ],
+        "most": max(sample.peak for sample in outcome.samples),
     }
-
-
-def tables(found: Sequence[Outcome]) -> list[Table]:
-    """What was run, a row each; and memory by how much of it was done."""
-    rows = [
-        (_where(each), *(f"{getattr(each.totals, name):,}" for name in _COUNTS), f"{each.seconds:.0f} s")
-        for each in found
-    ]
-    ran = Table("What was run", ("at a time", *_COUNTS.values(), "time"), tuple(rows))
-    columns = ("resident after", *(f"{part:.0%} of the tiles" for part in _QUARTERS), "most on devices")
-    note = (
-        "MiB of the process after a round, all devices closed and free memory given back (`malloc_trim`); "
-        "most bytes in use on all devices of a round"
-    )
-    memory = Table("Memory", columns, tuple(_memory(each) for each in found), (note,))
-    return [ran, memory]
 
 
 def _where(outcome: Outcome) -> str:
@@ -66,11 +57,36 @@ def _where(outcome: Outcome) -> str:
     return f"{devices}, {outcome.clients} clients"
 
 
-def _memory(outcome: Outcome) -> tuple[str, ...]:
-    done = outcome.totals.tiles
-    after = [next(s for s in outcome.samples if s.tiles >= part * done).resident for part in _QUARTERS]
-    most = max(sample.peak for sample in outcome.samples)
-    return (_where(outcome), *(f"{nbytes / 2**20:.0f}" for nbytes in after), f"{most / 2**20:.1f}")
+def _after(quarter: int) -> Callable[[Rows], float]:
+    return lambda rows: float(rows.get("resident")[quarter])
 
 
-__all__ = ["line", "tables", "values"]
+VIEWS = (
+    View(
+        "What was run",
+        ("where",),
+        (
+            Column("at a time", "where"),
+            *(Column(head, name, "{:,}".format) for name, head in _COUNTS.items()),
+            Column("time", "seconds", number(0, " s")),
+        ),
+    ),
+    View(
+        "Memory",
+        ("where",),
+        (
+            Column("resident after", "where"),
+            *(
+                Column(f"{part:.0%} of the tiles", _after(quarter), number(scale=2.0**20))
+                for quarter, part in enumerate(_QUARTERS)
+            ),
+            Column("most on devices", "most", number(1, scale=2.0**20)),
+        ),
+        notes=(
+            "MiB of the process after a round, all devices closed and free memory given back (`malloc_trim`); "
+            "most bytes in use on all devices of a round",
+        ),
+    ),
+)
+
+__all__ = ["VIEWS", "line", "record_of"]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from autotune.bench.experiment import frame_of
 from autotune.errors import UsageError
 from autotune.runtime.hal.cpu.segment import Segment
 from autotune.runtime.hal.semaphore import Timeline
 from tests.codegen.opencl_device import needs_opencl
+from tests.stress.__main__ import EXPERIMENT
 from tests.stress.graph import Graph
-from tests.stress.page import tables
+from tests.stress.page import record_of
 from tests.stress.run import stress
 
 
@@ -25,7 +27,7 @@ def test_so_it_is_between_kinds_of_devices() -> None:
     outcome = stress(50_000, seed=1, devices=3, clients=3, kinds=["cpu", "opencl"])
     assert outcome.totals.problems == []
     assert outcome.totals.copies
-    ran, memory = tables([outcome])
+    ran, memory = EXPERIMENT.tables(frame_of([record_of(outcome)]))
     assert ran.rows[0][0] == memory.rows[0][0] == "3 devices (cpu, opencl), 3 clients"
 
 

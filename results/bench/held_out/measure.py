@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
+from autotune.bench.options import check_known
 from autotune.bench.side_by_side import Competitor, CompetitorResult, Pace, SideBySide, difference
 from autotune.bench.systems import OURS, System
 from autotune.errors import MeasureError, MissingExtraError
 from autotune.graph.ir import Array
 from autotune.passes.preference import TOLERANCE as DEFAULT
-from autotune.suggest import did_you_mean
 from results.bench.held_out.architectures import ARCHITECTURES, Architecture
 from results.bench.held_out.compiling import Compiled, compiled
 
@@ -192,13 +192,9 @@ def _inputs(model: Path, place: Path) -> dict[str, str]:
     return {name: str(place / f"{name.removeprefix('input_')}.npy") for name in names}
 
 
-def check_names(names: Sequence[str]) -> str:
-    """What is wrong with the names of architectures, or nothing."""
-    known = [each.name for each in ARCHITECTURES]
-    for name in names:
-        if name not in known:
-            return f"unknown architecture {name!r}; there are: {', '.join(known)}{did_you_mean(name, known)}"
-    return ""
+def check_names(names: Sequence[str]) -> None:
+    """Raise UsageError for a name that is of no architecture."""
+    check_known(names, (each.name for each in ARCHITECTURES), "architecture")
 
 
 __all__ = ["TOLERANCE", "Limits", "Outcome", "check_names", "chosen", "measure"]

@@ -21,6 +21,7 @@ from autotune.errors import ArtifactError, BuildError, GraphError, UsageError
 from autotune.graph import ops
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import TensorType
+from autotune.graph.ops import registry
 from autotune.graph.region import Workload
 from autotune.operators import Attribute, check, define
 from autotune.passes.options import DIRECT, Option, allowed, options_of
@@ -70,6 +71,8 @@ def offer() -> Iterator[Callable[..., None]]:
     yield register
     for name, dtype in names:
         library.unregister(name, dtype)
+    for op in [name for name in registry._REGISTRY if name.startswith("com.test.")]:
+        del registry._REGISTRY[op]
 
 
 def by_reference(op: str, inputs: Sequence[TensorType], attrs: Mapping[str, Any]) -> Any:
@@ -301,3 +304,4 @@ def test_a_job_finds_a_kernel_that_is_faster(tmp_path: Path, monkeypatch: pytest
     x = normal(64, 512)
     np.testing.assert_allclose(tuned(x)[0], np.cumsum(x, -1), atol=1e-4)
     library.unregister("prefix")
+    del registry._REGISTRY["com.test.Prefix"]

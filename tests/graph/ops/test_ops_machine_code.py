@@ -1,4 +1,4 @@
-"""Every operator through the whole compiler: its unscheduled machine code equals the reference."""
+"""Every operator through the whole compiler: its unscheduled machine code, and numba's, equals the reference."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import pytest
 
 from autotune import te
 from autotune.graph import ops
+from autotune.target import Target
 from tests.graph.ops.cases import CASES, Case
-from tests.schedule.machine import run_machine_code
+from tests.schedule.machine import host, numba_target, run_machine_code
 
 
 def test_every_operator_with_an_expression_has_a_case() -> None:
@@ -18,6 +19,16 @@ def test_every_operator_with_an_expression_has_a_case() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_machine_code_equals_the_reference(case: Case) -> None:
+    equals_the_reference(case, host())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_numba_equals_the_reference(case: Case) -> None:
+    equals_the_reference(case, numba_target())
+
+
+def equals_the_reference(case: Case, target: Target) -> None:
     definition = ops.get(case.op)
     expected = definition.reference(case.arrays, case.attrs)
     inputs = [te.placeholder(a.shape, str(a.dtype), name=f"x{i}") for i, a in enumerate(case.arrays)]
@@ -25,6 +36,6 @@ def test_machine_code_equals_the_reference(case: Case) -> None:
     outputs = definition.compute(inputs, case.attrs, names)
     schedule = te.create_schedule([t.op for t in outputs])
     arrays = {t.name: a for t, a in zip(inputs, case.arrays, strict=True)}
-    found = run_machine_code(schedule, [*inputs, *outputs], arrays)
+    found = run_machine_code(schedule, [*inputs, *outputs], arrays, target=target)
     for name, wanted in zip(names, expected, strict=True):
         np.testing.assert_allclose(found[name], wanted, rtol=2e-5, atol=2e-5)

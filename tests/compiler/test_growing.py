@@ -147,7 +147,7 @@ def test_decoding_from_nothing_through_all_buckets(decoding):
             for stepped, whole in zip((y, key, value), at_once, strict=True):
                 np.testing.assert_allclose(stepped, whole, rtol=1e-4, atol=1e-4)
     assert key.shape == (2, 24, 8)
-    assert len(module._places) <= len(module.model.buckets)
+    assert len(module._places) <= len(module.compiled.cases)
 
 
 def masked(nodes, **constants):

@@ -51,13 +51,13 @@ def taken(module: Module) -> bool:
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Requests begin to run once this is set."""
-    gate, run = threading.Event(), Module._answer
+    gate, run = threading.Event(), Module.answer
 
-    def late(self: Module, arrays: tuple[object, ...], request: Request[object]) -> object:
+    def late(self: Module, arrays: tuple[object, ...], out: None, request: Request[object]) -> object:
         assert gate.wait(60)
-        return run(self, arrays, request)  # type: ignore[arg-type]
+        return run(self, arrays, out, request)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Module, "_answer", late)
+    monkeypatch.setattr(Module, "answer", late)
     yield gate
     gate.set()
 

@@ -91,19 +91,26 @@ class Frame:
             return self.undivided(relation.inner if self.extent(relation.outer) == 1 else relation.outer)
         return iv
 
-    def inside_reduction(self, split: Split) -> bool:
-        """Return whether loops of a split run inside a reduction loop, where an element must not be updated twice."""
-        leaves = self.stage.leaf_iter_vars
+    def first_update(self) -> int:
+        """Return the number of the leaf from which on elements of a reduction are updated, not computed."""
         first = self.stage.first_reduction()
-        if self.stage.init_at is not None:  # from there on elements are updated, not computed
-            first = min(first, leaves.index(self.stage.init_at))
-        made_of = {split.outer}
+        if self.stage.init_at is not None:
+            first = min(first, self.stage.leaf_iter_vars.index(self.stage.init_at))
+        return first
+
+    def leaves_of(self, loop: IterVar) -> list[int]:
+        """Return the numbers of the leaves that a loop was split or fused to."""
+        made_of = {loop}
         for relation in self.stage.relations:
             if isinstance(relation, Split) and relation.parent in made_of:
                 made_of |= {relation.outer, relation.inner}
             elif isinstance(relation, Fuse) and (relation.outer in made_of or relation.inner in made_of):
                 made_of.add(relation.fused)
-        return any(iv in made_of for iv in leaves[first:])
+        return [number for number, iv in enumerate(self.stage.leaf_iter_vars) if iv in made_of]
+
+    def inside_reduction(self, split: Split) -> bool:
+        """Return whether loops of a split run inside a reduction loop, where an element must not be updated twice."""
+        return any(number >= self.first_update() for number in self.leaves_of(split.outer))
 
     # -- values ----------------------------------------------------------------------------------------------
 

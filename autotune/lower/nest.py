@@ -77,7 +77,7 @@ class NestBuilder:
         self.inside_calls: set[Stage] = set()
         self.holding: set[Expr] = set()
         """Conditions that the code around the current place makes sure of."""
-        self.remainders = Remainders(self.simplifier)
+        self.remainders = Remainders(self.simplifier, self._races)
         read = {s: [r for e in body for r in reads(e)] for s, body in bodies.items()}
         for stage, last in epilogues.items():
             read[stage] += reads(last)
@@ -347,6 +347,24 @@ class NestBuilder:
         if self.threads and kinds == {"serial"}:  # code for threads unrolls loops over registers
             return size <= THREAD_REGISTERS
         return not kinds and size <= REGISTER_ELEMENTS
+
+    def _races(self, frame: Frame, split: Split) -> bool:
+        """Return whether concurrent iterations of a split that overlap would update the same elements in memory.
+
+        Those that two iterations only store get the same value from both; what is added to must belong to one.
+        """
+        stage, first = frame.stage, frame.first_update()
+        leaves = stage.leaf_iter_vars
+        if first == len(leaves) or stage in self.epilogues or stage.reduced_together():
+            return False
+        around = [leaves[number] for number in frame.leaves_of(split.outer)]
+        if all(stage.kind_of(iv) in ("serial", "unrolled") for iv in around):
+            return False
+        if any(iv in stage.tensorized for iv in leaves[: first + 1]):
+            return False  # the whole reduction is inside of the call
+        inside = frame.branch()
+        inside.extents[split.inner] = frame.width(split)
+        return not self._promotes_at(inside, first)
 
     def _is_tile(self, frame: Frame, out: Place) -> bool:
         """Return whether the stage's own buffer is exactly the tile that the loops below work on."""

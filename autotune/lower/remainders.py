@@ -14,8 +14,10 @@ from autotune.te.expr import Const, Expr, IterVar, Var, binary
 class Remainders:
     """Decides splits as soon as their outer loop is open: peeled, overlapped or guarded."""
 
-    def __init__(self, simplifier: Simplifier) -> None:
+    def __init__(self, simplifier: Simplifier, races: Callable[[Frame, Split], bool]) -> None:
         self.simplifier = simplifier
+        self.races = races
+        """Whether concurrent iterations would update elements that two of them compute."""
         self.named: dict[Expr, Lin] = {}
         """Values that got a name of their own."""
 
@@ -104,7 +106,8 @@ class Remainders:
         extent = frame.extent(split.parent)
         last = extent // width
         names: list[tuple[Var, Lin]] = []
-        if split.tail == "overlap" and extent >= width and not frame.inside_reduction(split):
+        overlaps = split.tail == "overlap" and extent >= width and not frame.inside_reduction(split)
+        if overlaps and not self.races(frame, split):
             low = self.simplifier.form(binary("min", outer.scaled(width).expr(), extent - width))
             frame.bases[split] = self._name(split.parent.name + ".base", low, names)
             frame.extents[split.inner] = width

@@ -12,6 +12,7 @@ from typing import Any
 
 from autotune.errors import LoweringError
 from autotune.lower.cells import Cells
+from autotune.lower.intervals import decided
 from autotune.lower.ir import Load, operands
 from autotune.lower.polyhedra import (
     ALWAYS,
@@ -222,7 +223,7 @@ class Comparison:
         try:
             text = condition(cond, self.names)
         except NotAffine:
-            return None
+            return decided(cond) if isinstance(cond, Compare) else None
         if self.facts.never(f"{test.text} and (not {text})"):
             return True
         return False if self.facts.never(f"{test.text} and {text}") else None

@@ -13,7 +13,7 @@ from autotune.codegen import interpreter
 from autotune.codegen.backend import compile_schedule
 from autotune.codegen.elf import read_symbols
 from autotune.errors import LoweringError, ScheduleError
-from autotune.lower import lower_schedule
+from autotune.lower import lower_schedule, program_text, verify
 from autotune.lower.ir import If, walk
 from autotune.schedule import Schedule
 from autotune.target import Target
@@ -380,3 +380,37 @@ def test_a_stage_that_is_inlined_at_a_looked_up_index_of_32_bits() -> None:
     s[padded].compute_inline()
     s[c].vectorize(s[c].op.axis[0])
     assert_computes(s, [p, q], c)
+
+
+@pytest.mark.parametrize(("unrolled", "overlaps"), [(False, False), (True, True)])
+def test_concurrent_tiles_that_overlap_do_not_add_to_the_same_elements(
+    unrolled: bool, overlaps: bool
+) -> None:
+    """The last of three tiles of four rows started a row early: two workers added to row 7 in memory at once.
+
+    Where a tile adds in registers and stores what is finished, both store the same, and the tiles still overlap.
+    """
+    p = te.placeholder((14, 11), name="P")
+    r = te.reduce_axis((0, 14), name="r")
+    c = te.compute((11, 11), lambda i, j: te.sum(p[r, j], axis=r), name="C")
+    s = te.create_schedule(c.op)
+    i, j = s[c].op.axis
+    outer, inner = s[c].split(i, factor=4, tail="overlap")
+    s[c].parallel(outer)
+    s[c].reorder(outer, r, inner, j)
+    if unrolled:
+        s[c].unroll(inner)
+        s[c].unroll(j)
+    program = lower_schedule(s, [p, c])
+    assert ("min(i.outer * 4, 7)" in program_text(program)) == overlaps
+    pytest.importorskip("islpy")
+    assert verify(s, [p, c]).status == "proven"
+    assert_computes(s, [p], c)
+
+
+def test_a_branch_that_the_range_of_data_decides_is_proved() -> None:
+    """A maximum with 0 is not negative: lowering left out the branch for negative numbers, and the proof missed it."""
+    pytest.importorskip("islpy")
+    p = te.placeholder((9,), name="P", dtype="int32")
+    c = te.compute((9,), lambda i: te.truncdiv(te.maximum(p[i], 0), 2), name="C")
+    assert verify(te.create_schedule(c.op), [p, c]).status == "proven"

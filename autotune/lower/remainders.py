@@ -17,7 +17,7 @@ class Remainders:
     def __init__(self, simplifier: Simplifier, races: Callable[[Frame, Split], bool]) -> None:
         self.simplifier = simplifier
         self.races = races
-        """Whether concurrent iterations would update elements that two of them compute."""
+        """True if concurrent iterations would update elements that two of them compute."""
         self.named: dict[Expr, Lin] = {}
         """Values that got a name of their own."""
 

@@ -151,12 +151,13 @@ def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:
     iterations, and the others of an iteration are left out. Raises ValueError for an empty domain's negative extent,
     and for ``thread_tag``: bind loops in the schedule; TypeError for a bound that data decide.
 
+    >>> from autotune import te
     >>> A = placeholder((4, 4), name="A")
     >>> def below(i):
     ...     k = reduce_axis((0, i + 1), name="k")
-    ...     return sum(A[i, k], axis=k)
+    ...     return te.sum(A[i, k], axis=k)
     >>> compute((4,), below, name="lower_triangle").op.body
-    (sum(if_then_else(k < i + 1, A[i, k], 0f), axis=(k)),)
+    (sum(if_then_else(k < i + 1, A[i, k], 0f), axis=(k in [0, 4))),)
     """
     if thread_tag:
         raise ValueError(f"reduce_axis {name}: thread_tag={thread_tag!r} belongs in the schedule: use bind")

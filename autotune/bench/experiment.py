@@ -95,7 +95,8 @@ class Column:
 class View:
     """A table over the frame.
 
-    It has a row for each combination of values of the columns ``rows``, where ``where`` holds of the frame's rows of
+    It shows the frame's rows whose column "of" is ``of``, or all where that is empty. It has a row for each combination
+    of values of the columns ``rows``, where ``where`` holds of the frame's rows of
     that; with ``each``, there is such a table for each combination of those. ``{threads}`` and other columns of the
     frame may stand in the title. ``last`` names a last row of the columns' ``last`` values, ``overall`` one of their
     values over all rows. Columns and notes may follow from the rows that there are. A table without rows is left out.
@@ -109,10 +110,12 @@ class View:
     last: str = ""
     overall: str = ""
     notes: Sequence[str] | Callable[[Rows], Iterable[str]] = ()
+    of: str = ""
 
     def tables(self, frame: DataFrame) -> Iterator[Table]:
         """Yield the tables, as text."""
-        for every in rows_of(frame).by(*self.each).values():
+        shown = rows_of(frame).where(of=self.of) if self.of else rows_of(frame)
+        for every in shown.by(*self.each).values():
             groups = [some for some in every.by(*self.rows).values() if self.where(some)]
             if not groups:
                 continue

@@ -199,7 +199,7 @@ EXPERIMENT = Experiment(
                 Column("parts", "parts"),
                 Column("error", "error", scientific),
             ),
-            where=lambda rows: rows.get("of") == _ANSWER,
+            of=_ANSWER,
             notes=("error: the largest difference from NumPy's results over the largest of these",),
         ),
         View(
@@ -215,7 +215,7 @@ EXPERIMENT = Experiment(
                 Column("measured", "measured_ns", duration),
                 Column("off", "off", "{:+.0%}".format),
             ),
-            where=lambda rows: rows.get("of") == _SLOWED,
+            of=_SLOWED,
             notes=(
                 "the slowed device is named first: all of the model on it is what a placement has to beat",
                 "off: how much longer it took than expected, as a part of what it took",

@@ -277,10 +277,6 @@ def _error_of(rows: Rows) -> float:
     return math.exp(math.sqrt(np.nanmean([math.log(ratio) ** 2 for ratio in rows.all("ratio")])))
 
 
-def _kind(kind: str) -> Callable[[Rows], bool]:
-    return lambda rows: rows.get("of") == kind
-
-
 def _model_notes(rows: Rows) -> list[str]:
     inside = sum(rows.all("holds"))
     return [
@@ -334,7 +330,7 @@ EXPERIMENT = Experiment(
                 *(Column(name, _mean(name), number(2)) for name in ("correlation", "scale", "regret")),
                 Column("error", _error_of, number(2)),
             ),
-            where=_kind(REGION),
+            of=REGION,
         ),
         View(
             "Whole models",
@@ -351,7 +347,7 @@ EXPERIMENT = Experiment(
                 Column("real", _bytes("peak", "constants"), size),
                 Column("memory ratio", "memory_ratio", number(3)),
             ),
-            where=_kind(MODEL),
+            of=MODEL,
             notes=_model_notes,
         ),
         View(
@@ -365,8 +361,7 @@ EXPERIMENT = Experiment(
                 Column("scale that is known", "known_scale", number(2)),
                 Column("spread that is known", "known_spread", number(2)),
             ),
-            ("of",),
-            where=_kind(KNOWN),
+            of=KNOWN,
             notes=(
                 "of the candidates that the model likes best: predicted over measured, geometric mean and standard "
                 "deviation of the logarithm; a level: code for x86-64-v3, after the known scale of its family",
@@ -383,7 +378,7 @@ EXPERIMENT = Experiment(
                 Column("slowest", lambda rows: max(rows.get("nanoseconds")), duration),
                 *(Column(name, name, number(2)) for name in ("correlation", "scale", "regret")),
             ),
-            where=_kind(REGION),
+            of=REGION,
         ),
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import count
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View
+from autotune.bench.experiment import Column, Experiment, Record, Say, View
 from autotune.bench.problem import Case
 from autotune.bench.suites import models, operators
 from autotune.bench.tables import NOTHING, duration, geometric_mean, number, plain, ratio
@@ -274,10 +274,6 @@ _NOTES = (
 )
 
 
-def _kind(kind: str) -> Callable[[Rows], bool]:
-    return lambda rows: rows.get("of") == kind
-
-
 def _ratio(gain: Gain | None) -> str:
     return NOTHING if gain is None else str(gain.ratio)
 
@@ -335,7 +331,7 @@ EXPERIMENT = Experiment(
                 Column("covered", "covered", _yes, _count),
             ),
             ("threads",),
-            _kind(PROMISE),
+            of=PROMISE,
             last="mean",
             notes=_NOTES,
         ),
@@ -350,7 +346,7 @@ EXPERIMENT = Experiment(
                 Column("within 3 %", "alike", _yes, _count),
             ),
             ("threads",),
-            _kind(WINNERS),
+            of=WINNERS,
             last="all",
             notes=(
                 "two independent jobs, each from nothing: the model as the one and as the other has it tuned, "
@@ -367,7 +363,7 @@ EXPERIMENT = Experiment(
                 Column("no change", "kept", _yes, _count),
             ),
             ("threads",),
-            _kind(SAME),
+            of=SAME,
             last="all",
             notes=(
                 "every candidate is read with the machine code of its default, and the job does not know that: it "

@@ -132,7 +132,7 @@ VIEW = View(
         Column("error that is stated", "stated", number(2)),
         Column("covered", "covered"),
     ),
-    where=lambda rows: rows.get("of") == TRANSFER,
+    of=TRANSFER,
     notes=(
         f"candidates that take up to {NEAR} of the default's time for one size, recorded for another too; faster: up "
         f"to {EXPECTED}; read ÷ default: of that other one, the geometric mean",

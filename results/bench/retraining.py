@@ -328,7 +328,7 @@ EXPERIMENT = Experiment(
                 Column("analytic", "top1_analytic", number(3)),
                 Column("in use after", lambda rows: rows.get("in_use") or "analytic"),
             ),
-            where=lambda rows: rows.get("of") == STEP,
+            of=STEP,
             notes=_year_notes,
         ),
         View(
@@ -344,7 +344,7 @@ EXPERIMENT = Experiment(
                 Column("gain on unseen, least", _gains(lambda count: 0), _signed),
                 Column("median", _gains(lambda count: count // 2), _signed),
             ),
-            where=lambda rows: rows.get("of") == RESAMPLED,
+            of=RESAMPLED,
             overall="all",
         ),
     ),

@@ -196,7 +196,7 @@ EXPERIMENT = Experiment(
                 Column("outcomes", _outcomes),
             ),
             ("threads",),
-            lambda rows: rows.get("of") == _TRIALS,
+            of=_TRIALS,
             overall="all",
         ),
         View(
@@ -208,7 +208,7 @@ EXPERIMENT = Experiment(
                 Column("features only, a second", over(_sum("candidates"), _sum("features_s")), _thousands),
                 Column("scored a second", over(_sum("candidates"), _sum("score_s")), _thousands),
             ),
-            where=lambda rows: rows.get("of") == _SCORES,
+            of=_SCORES,
             overall="all",
         ),
     ),

@@ -362,7 +362,7 @@ EXPERIMENT = Experiment(
                 Column("default ÷ tuned", _speeds("default"), _speed, _served),
             ),
             ("threads",),
-            lambda rows: rows.get("of") == SHAPE,
+            of=SHAPE,
             last="nearest shape",
             overall="all",
             notes=lambda rows: [
@@ -386,7 +386,7 @@ EXPERIMENT = Experiment(
                 Column("covered", _covered),
             ),
             ("threads",),
-            lambda rows: rows.get("of") == EXPECTATION,
+            of=EXPECTATION,
             notes=(
                 "each dispatch whose schedule was found for another size: what was said of it and what was read",
                 "bias and error: the mean and the root mean square of the logarithm of what was read over what was "

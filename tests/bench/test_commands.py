@@ -63,44 +63,12 @@ def test_products_beside_openblas(capsys: pytest.CaptureFixture[str]) -> None:
     assert ours["native_ns"] > 0
 
 
-def test_memory_beside_copying(capsys: pytest.CaptureFixture[str]) -> None:
-    found = measured(capsys, "memory", "gather", "--megabytes", 0.05, *QUICK)
-    assert [(row["contender"], row["kind"]) for row in found["data"]] == [
-        ("default", "own"),
-        ("copy", "floor"),
-    ]
-
-
 def test_operators(capsys: pytest.CaptureFixture[str]) -> None:
     found = measured(capsys, "operators", "SFM", "NRM:1,5,7", "--smallest", "--peers", "none", *QUICK)
     row, other = found["data"]
     assert (row["family"], row["case"], row["hits"], row["dispatches"]) == ("SFM", "(256,256)", 0, 1)
     assert (other["family"], other["case"]) == ("NRM", "(1,5,7)")
     assert found["notes"][0] == "SFM: softmax over axis 1 (M,N)"
-
-
-def test_quantised_operators_beside_float32(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    page = tmp_path / "int8.md"
-    found = measured(capsys, "int8", "7² 512", "--peers", "none", "-o", page, *QUICK)
-    assert [row["family"] for row in found["data"]] == ["float32", "int8"]
-    (line,) = [line for line in page.read_text(encoding="utf-8").splitlines() if "7² 512→512" in line]
-    assert "–" not in line
-
-
-def test_quantised_models_beside_float32(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    pytest.importorskip("sklearn", reason="digits come with scikit-learn")
-    page = tmp_path / "int8.md"
-    arguments = ("int8", "digits", "--peers", "none", "--processes", 1, "-o", page, *QUICK)
-    accuracy, plain, quantised = measured(capsys, *arguments)["data"]
-    assert (accuracy["model"], accuracy["runtime"]) == ("digits", "autotune")
-    assert accuracy["right_before"] > 0.95
-    assert accuracy["right"] > accuracy["right_before"] - 0.01
-    assert accuracy["error"] < 0.05
-    assert [each["family"] for each in (quantised, plain)] == ["quantised model", "float32 model"]
-    text = page.read_text(encoding="utf-8")
-    assert "| digits | autotune quantize | autotune |" in text
-    assert "| digits, by autotune quantize |" in text
-    assert "Quantised operators" not in text
 
 
 @pytest.mark.slow
@@ -122,8 +90,6 @@ def test_operators_tuned_and_not(capsys: pytest.CaptureFixture[str], tmp_path: P
     [
         (("operators", "XYZ"), "unknown family 'XYZ'; there are: C1D"),
         (("operators", "GMM:1,2"), "'GMM:1,2': GMM takes 4 whole numbers: batch matmul (B,N,M,K)"),
-        (("int8", "XYZ"), "no problem's name has 'XYZ'; there are: digits"),
-        (("memory", "XYZ"), "unknown family 'XYZ'; there are: elementwise"),
         (("models", "no_such_model", "--peers", "none"), "no zoo model is called 'no_such_model'"),
         (("models", "mlp", "--peers", "tensorflow"), "unknown peer 'tensorflow'"),
         (("models", "mlp", "--peer-python", "/no/python"), "cannot run the Python interpreter /no/python"),

@@ -10,11 +10,13 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from autotune.bench.problem import Case, Problem
-from autotune.bench.suites import gemm, memory, models, operators, quantised
+from autotune.bench.suites import gemm, models, operators
 from autotune.bench.suites.convolutions import Convolution, capsule, convolution, transposed
 from autotune.bench.suites.dense import attention_scores, matmul, norm, softmax
 from autotune.compiler import divide
 from autotune.graph import evaluate
+from results.bench import memory_operators as memory
+from results.bench.quantised import operators as quantised
 
 SMALL: dict[str, Callable[[], Problem]] = {
     "1-D": lambda: convolution(Convolution((9,), 4, 6, 3, 2, 1), 0),

@@ -195,3 +195,11 @@ def test_versions_of_peers_join_the_facts() -> None:
     facts = machine.with_peers({"date": "today"}, {"ONNX Runtime": "1.0", "autotune": "0.1"})
     assert facts == {"date": "today", "peers": "ONNX Runtime 1.0"}
     assert machine.with_peers({"date": "today"}, {"autotune": "0.1"}) == {"date": "today"}
+
+
+def test_views_of_rows_of_several_kinds_show_theirs() -> None:
+    records = [{"of": "a", "name": "x", "n": 1}, {"of": "b", "name": "x", "n": 2}]
+    cells = (Column("name", "name"), Column("n", "n"))
+    for kind, shown in (("a", "1"), ("b", "2")):
+        (made,) = View("T", ("name",), cells, of=kind).tables(frame_of(records))
+        assert made.rows == (("x", shown),)

@@ -14,6 +14,7 @@ from results.bench import balance
 from results.bench.__main__ import command as bench
 
 NAME = "python -m results.bench"
+QUICK = ("--threads", "1", "--rounds", "1", "--turn", "0.001", "--json")
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +116,8 @@ def test_promises_of_the_same_code(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (("math", "sine"), "unknown function 'sine'; there are: exp"),
         (("search", "XYZ"), "unknown operator 'XYZ'; there are: GMM"),
+        (("int8", "XYZ"), "no problem's name has 'XYZ'; there are: digits"),
+        (("memory", "XYZ"), "unknown family 'XYZ'; there are: elementwise"),
         (("lowering", "XYZ"), "unknown operator 'XYZ'; there are: CBR"),
     ],
 )
@@ -161,6 +164,38 @@ def test_a_slow_worker_among_others() -> None:
     assert page.title == "One of 2 workers is slow"
     assert [row[0] for row in page.rows] == ["mlp, 1", "mlp, 4"]
     assert [row[0] for row in means.rows] == ["1", "4"]
+
+
+def test_memory_beside_copying(capsys: pytest.CaptureFixture[str]) -> None:
+    found = measured(capsys, "memory", "gather", "--megabytes", 0.05, *QUICK)
+    assert [(row["contender"], row["kind"]) for row in found["data"]] == [
+        ("default", "own"),
+        ("copy", "floor"),
+    ]
+
+
+def test_quantised_operators_beside_float32(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    page = tmp_path / "int8.md"
+    found = measured(capsys, "int8", "7² 512", "--peers", "none", "-o", page, *QUICK)
+    assert [row["family"] for row in found["data"]] == ["float32", "int8"]
+    (line,) = [line for line in page.read_text(encoding="utf-8").splitlines() if "7² 512→512" in line]
+    assert "–" not in line
+
+
+def test_quantised_models_beside_float32(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="digits come with scikit-learn")
+    page = tmp_path / "int8.md"
+    arguments = ("int8", "digits", "--peers", "none", "--processes", 1, "-o", page, *QUICK)
+    accuracy, plain, quantised = measured(capsys, *arguments)["data"]
+    assert (accuracy["model"], accuracy["runtime"]) == ("digits", "autotune")
+    assert accuracy["right_before"] > 0.95
+    assert accuracy["right"] > accuracy["right_before"] - 0.01
+    assert accuracy["error"] < 0.05
+    assert [each["family"] for each in (quantised, plain)] == ["quantised model", "float32 model"]
+    text = page.read_text(encoding="utf-8")
+    assert "| digits | autotune quantize | autotune |" in text
+    assert "| digits, by autotune quantize |" in text
+    assert "Quantised operators" not in text
 
 
 @pytest.mark.parametrize("text", ["fast", "0.5", "1,", "1001"])

@@ -8,8 +8,6 @@ EXPERIMENTS: Mapping[str, str] = {
     "models": "autotune.bench.experiments.models",
     "operators": "autotune.bench.experiments.operators",
     "gemm": "autotune.bench.experiments.gemm",
-    "int8": "autotune.bench.experiments.int8",
-    "memory": "autotune.bench.experiments.memory",
 }
 """The module of each, which has it as ``EXPERIMENT``."""
 

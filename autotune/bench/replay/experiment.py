@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,10 +92,6 @@ def _records(found: SearchComparison, trials: int) -> Iterator[Record]:
 
 def _percents(estimate: Any) -> str:
     return f"{100 * estimate.mean:.1f} % ({100 * estimate.low:.1f} to {100 * estimate.high:.1f})"
-
-
-def _kind(kind: str) -> Callable[[Rows], bool]:
-    return lambda rows: rows.get("of") == kind
 
 
 def _means(rows: Rows) -> list[Column]:
@@ -205,14 +201,14 @@ EXPERIMENT = Experiment(
     ),
     measure=measure,
     views=(
-        View("{title}", ("sampler",), _means, where=_kind(METHOD)),
+        View("{title}", ("sampler",), _means, of=METHOD),
         View(
             "Trials to 95 % of the best, {further} workloads whose default is further from it",
             ("sampler",),
             _trials,
-            where=_kind(METHOD),
+            of=METHOD,
         ),
-        View("Regret after {trials} trials", ("workload",), _workloads, where=_kind(WORKLOAD)),
+        View("Regret after {trials} trials", ("workload",), _workloads, of=WORKLOAD),
     ),
     notes=_notes,
 )

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autotune.bench.quantised.sources import Source
 from autotune.bench.systems import System
 from autotune.errors import MeasureError
 from autotune.graph.ir import Array
 from autotune.quantization.quantize import quantize
+from results.bench.quantised.sources import Source
 
 if TYPE_CHECKING:
     import onnx

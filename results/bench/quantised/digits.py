@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from autotune.bench.quantised.sources import Source
 from autotune.errors import MissingExtraError
 from autotune.frontends.model_builder import ModelBuilder
 from autotune.graph.ir import Array
+from results.bench.quantised.sources import Source
 
 NAME = "digits"
 _TESTED, _CALIBRATION = 600, 64

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autotune.bench.experiment import Record
-from autotune.bench.quantised.quantisers import OnnxRuntime
-from autotune.bench.quantised.sources import Source
 from autotune.graph.ir import Array
+from results.bench.quantised.quantisers import OnnxRuntime
+from results.bench.quantised.sources import Source
 
 if TYPE_CHECKING:
     import onnx

@@ -18,8 +18,8 @@ ACCURACY = "accuracy"
 def measure(say: Say, names: Sequence[str], **given: Any) -> Iterator[Sequence[Record]]:
     """Quantise models and judge them, then compare these and quantised operators with their float32 forms."""
     from autotune.bench.compare import compare, plan_of
-    from autotune.bench.quantised import cases
-    from autotune.bench.suites import quantised
+    from results.bench.quantised import cases
+    from results.bench.quantised import operators as quantised
 
     models = cases.chosen(names)
     operators = [c for c in quantised.cases() if not names or any(word in c.name for word in names)]

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from autotune.bench.experiment import Record
 from autotune.bench.problem import Case, Problem
-from autotune.bench.quantised import digits
-from autotune.bench.quantised.accuracy import accuracies
-from autotune.bench.quantised.quantisers import OURS, THEIRS, OnnxRuntime, quantised
-from autotune.bench.quantised.sources import MODELS, Source, zoo_source
 from autotune.bench.systems import System
 from autotune.files import scratch_folder
 from autotune.suggest import counted
+from results.bench.quantised import digits
+from results.bench.quantised.accuracy import accuracies
+from results.bench.quantised.quantisers import OURS, THEIRS, OnnxRuntime, quantised
+from results.bench.quantised.sources import MODELS, Source, zoo_source
 
 if TYPE_CHECKING:
     import onnx

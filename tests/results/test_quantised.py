@@ -10,13 +10,13 @@ import pytest
 
 import autotune
 from autotune.bench.experiment import frame_of
-from autotune.bench.experiments import int8
-from autotune.bench.quantised import accuracy, cases, sources
-from autotune.bench.quantised.quantisers import OnnxRuntime
-from autotune.bench.quantised.sources import Source
 from autotune.bench.systems import System
 from autotune.errors import MeasureError
 from autotune.frontends.model_builder import ModelBuilder
+from results.bench import int8
+from results.bench.quantised import accuracy, cases, sources
+from results.bench.quantised.quantisers import OnnxRuntime
+from results.bench.quantised.sources import Source
 
 
 def test_logits_are_what_the_last_softmax_reads() -> None:

@@ -22,9 +22,9 @@ def measure(
 ) -> Iterator[Sequence[Record]]:
     """Compare operators of the families, all by default, with a copy of as many bytes."""
     from autotune.bench.compare import compare, plan_of
-    from autotune.bench.suites import memory
     from autotune.bench.systems import COPY
     from autotune.target import Target
+    from results.bench import memory_operators as memory
 
     options.check_known(names, memory.FAMILIES, "family")
     cache = Target.detect().l3_bytes / memory.MEBIBYTE

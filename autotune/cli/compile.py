@@ -35,7 +35,7 @@ from autotune.compiler.request import CompileOptions, CompileRequest
 def command(
     model: str, output: Path, details: bool, as_json: bool, **options: Unpack[CompileOptions]
 ) -> None:
-    """Compile MODEL with the best schedules known; workloads without one get the default schedule."""
+    """Compile MODEL with the best schedules of the database; workloads without one get the default schedule."""
     request = CompileRequest(model, **options).checked()
     announce(f"compiling {model}")
     from autotune.cli.affinity_lines import placed_json, placed_lines

@@ -24,7 +24,7 @@ SHOWN = 20
 
 @click.group(cls=SuggestingGroup, epilog=f"Example: autotune db stats --db tuning.db. {EPILOG_DATABASE}")
 def command() -> None:
-    """Look into a tuning database, check and export it."""
+    """Inspect, check, combine and export tuning databases."""
 
 
 @command.command(epilog="Example: autotune db stats --db tuning.db, or autotune db stats --by model")

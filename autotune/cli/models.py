@@ -1,4 +1,4 @@
-"""``autotune models``: the versions of the cost model, what each learnt from, and the way back."""
+"""``autotune models``: versions of the cost model, their training data, and promotion and rollback."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ code with barriers it compiles without optimisations, with which all random prog
 
 It does not run on processors newer than itself. Its LLVM of 2022 calls one that it does not know "generic", which its
 own compiler then refuses ("unknown target CPU 'generic'", pocl issue 1049), and no option or variable of PoCL names
-another. So the name is put right where the driver keeps it: the field behind the target triple in its description of
+another. A Zen 4 it takes for a Zen 3 ("znver3") that has AVX-512: its vectors then hold wrong numbers, or its compiler
+aborts. So the name is put right where the driver keeps it: the field behind the target triple in its description of
 the device. Nothing is touched unless both fields hold exactly what is expected of this version. The name is that of the
 processor that PoCL's own library of functions was compiled for: LLVM inlines functions only into code that has all of
 their features, and "x86-64-v4" lacks some that "skylake-avx512" has. Each `vload16` would be a call, around which all
@@ -23,6 +24,8 @@ from typing import Any
 
 _TRIPLE = b"x86_64-unknown-linux-gnu"
 _UNKNOWN = b"generic"
+_TAKEN_FOR = {"x86-64-v4": b"znver3"}
+"""The name of a lesser processor that those of a level are taken for."""
 PROCESSORS = {"x86-64-v4": "skylake-avx512", "x86-64-v3": "haswell", "x86-64-v2": "nehalem"}
 """Names of clang's for instruction sets, the most capable first."""
 _WORDS = 256
@@ -56,7 +59,8 @@ def name_processor(device: Any, level: str) -> bool:
         return False  # the description ends before
     finally:
         os.close(memory)
-    found = [n for n in range(1, _WORDS) if texts[n] == _UNKNOWN and texts[n - 1] == _TRIPLE]
+    wrong = (_UNKNOWN, _TAKEN_FOR.get(level, _UNKNOWN))
+    found = [n for n in range(1, _WORDS) if texts[n] in wrong and texts[n - 1] == _TRIPLE]
     if len(found) != 1:
         return False
     ctypes.c_uint64.from_address(device.int_ptr + 8 * found[0]).value = ctypes.addressof(

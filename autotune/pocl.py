@@ -2,7 +2,8 @@
 
 It computes wrong numbers where a branch that differs from work item to work item stands in a loop with barriers, and
 never comes to an end with some code that has such branches in a loop before a barrier, which all work items come by:
-code with barriers it compiles without optimisations, with which all random programs agree.
+code with barriers it compiles without optimisations, with which all random programs agree. So is code with local memory
+alone: where only constants are stored there, its LLVM crashes, which folds a load from memory without an initial value.
 
 It does not run on processors newer than itself. Its LLVM of 2022 calls one that it does not know "generic", which its
 own compiler then refuses ("unknown target CPU 'generic'", pocl issue 1049), and no option or variable of PoCL names
@@ -35,7 +36,7 @@ _WORDS = 256
 def options(device: Any, source: str) -> list[str]:
     """Return options to build a program with on a device of any driver."""
     found = ["-cl-std=CL1.2", "-w"]
-    if _is_pocl(device) and "barrier(" in source:
+    if _is_pocl(device) and ("barrier(" in source or "__local" in source):
         found.append("-cl-opt-disable")
     return found
 

@@ -147,7 +147,7 @@ def saved(registered: None, tmp_path: Path) -> Path:
 
 def test_the_manifest_lists_what_is_called(saved: Path) -> None:
     manifest = json.loads(zipfile.ZipFile(saved).read("manifest.json"))
-    assert manifest["libraries"] == ["autotune_library_plain.float32"]
+    assert manifest["images"][0]["libraries"] == ["autotune_library_plain.float32"]
     assert artifact.load_image(saved).objects
 
 
@@ -163,12 +163,14 @@ def test_an_artifact_whose_kernel_is_missing_is_refused(saved: Path) -> None:
 def test_an_artifact_that_calls_what_it_does_not_list_is_refused(
     saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = artifact.Manifest.from_json
+    real = artifact.ModelManifest.from_json
 
-    def shortened(data: bytes) -> artifact.Manifest:
-        return dataclasses.replace(real(data), libraries=())
+    def shortened(data: bytes) -> artifact.ModelManifest:
+        found = real(data)
+        (image,) = found.images
+        return dataclasses.replace(found, images=(dataclasses.replace(image, libraries=()),))
 
-    monkeypatch.setattr(artifact.Manifest, "from_json", staticmethod(shortened))
+    monkeypatch.setattr(artifact.ModelManifest, "from_json", staticmethod(shortened))
     with pytest.raises(ArtifactError, match="other library kernels than the manifest lists"):
         artifact.load_image(saved)
 

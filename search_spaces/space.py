@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,7 +22,6 @@ from search_spaces.group import KnobGroup, groups_of
 from search_spaces.population import Population
 from search_spaces.projection import Costs, nearest
 from search_spaces.report import SpaceReport, report
-from search_spaces.versions import VERSIONS, versions_of
 
 if TYPE_CHECKING:
     from autotune.graph.program import AnyWorkload
@@ -64,8 +63,8 @@ class _Knobs(Mapping[str, Any]):
 class Space:
     """The legal schedules of one workload on one target.
 
-    ``key`` covers the knobs, their values, the names of the constraints and the versions of the passes that
-    change code; with the keys of workload and target it looks up the tuning database.
+    ``key`` covers the knobs, their values and the names of the constraints; with the keys of workload and target it
+    looks up the tuning database. What code a configuration gives is no part of it: each run has the key of its own.
     """
 
     workload: AnyWorkload
@@ -74,7 +73,6 @@ class Space:
     knobs: tuple[Knob, ...]
     constraints: tuple[Constraint, ...]
     recipe: Recipe
-    versions: Mapping[str, int] = field(default_factory=lambda: VERSIONS)
     sketch: Sketch | None = None
     """The user's schedule function, for a program of a user's own."""
 
@@ -96,7 +94,6 @@ class Space:
             "family": self.family,
             "knobs": [knob.fingerprint for knob in self.knobs],
             "constraints": [constraint.name for constraint in self.constraints],
-            "versions": versions_of(self.family, self.versions),
         }
         if self.sketch is not None:
             parts["function"] = self.sketch.fingerprint
@@ -317,12 +314,11 @@ class Space:
         return Sketch(steps, program.outputs, self.knobs, self.constraints)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a description for the database: knobs, constraint names, versions."""
+        """Return a description for the database: knobs and constraint names."""
         return {
             "family": self.family,
             "knobs": [knob.to_json() for knob in self.knobs],
             "constraints": [constraint.name for constraint in self.constraints],
-            "versions": dict(versions_of(self.family, self.versions)),
         }
 
 

@@ -50,7 +50,7 @@ class Backend(Protocol):
         memory; None where it has none, or where that is not looked at."""
 
     def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
-        """Return the manifest of :meth:`compile` without code: its entry points and buffers, and no text."""
+        """Return the manifest of :meth:`compile` without code: its entry points, buffers and key, and no text."""
 
 
 BACKENDS: Mapping[str, str] = {

@@ -90,6 +90,10 @@ class DispatchCode:
     ``object_code`` is what is loaded: for a CPU a relocatable ELF file, for a GPU of NVIDIA a text in PTX,
     whose ``ir`` is LLVM's, for a device of OpenCL its source. ``overwriting`` are pairs of an output and an input, by
     their indexes, that may be the same memory: each element of the input is read before the output's takes its place.
+
+    ``key`` is the SHA-256 (hex) of what was generated: the text before a compiler sees it, without the names of
+    symbols, and the manifest. It is the same on every machine and with every version of LLVM, and another as soon as
+    what generates code makes anything else of the same schedule. By it a timing is known to be of this code.
     """
 
     object_code: bytes
@@ -97,6 +101,7 @@ class DispatchCode:
     buffers: tuple[BufferSpec, ...]
     ir: str
     overwriting: tuple[tuple[int, int], ...] = ()
+    key: str = ""
 
 
 class RunnableCode(DispatchCode, ABC):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -27,10 +28,13 @@ def with_manifest(
     object_code: bytes,
     text: str,
     overwriting: Sequence[tuple[Buffer, Buffer]] = (),
+    *,
+    generated: str,
 ) -> DispatchCode:
     """Return the code of a program, whose kernels became ``entries``, with its manifest.
 
-    In it ``overwriting`` are outputs and inputs that may be the same memory.
+    In it ``overwriting`` are outputs and inputs that may be the same memory. The key of the code follows from what was
+    ``generated``: the text under a prefix of symbols that is always the same.
     """
     buffers = [*program.arguments, *program.workspaces]
     hoisted = {b for k in program.kernels if k.hoisted for b in k.writes}
@@ -48,7 +52,19 @@ def with_manifest(
     )
     specs = tuple(_spec(b, b in program.outputs, b in hoisted) for b in buffers)
     pairs = tuple((numbers[output], numbers[source]) for output, source in overwriting)
-    return DispatchCode(object_code, kernels, specs, text, pairs)
+    return DispatchCode(object_code, kernels, specs, text, pairs, _key(generated, kernels, specs, pairs))
+
+
+def _key(
+    generated: str,
+    kernels: Sequence[Kernel],
+    specs: Sequence[BufferSpec],
+    pairs: Sequence[tuple[int, int]],
+) -> str:
+    """Return the SHA-256 (hex) of generated text, under a prefix of symbols that stands for all, and its manifest."""
+    calls = [(k.buffers, k.tiles, k.hoisted, k.scratch_bytes, k.launch) for k in kernels]
+    memory = [(spec.shape, spec.dtype, spec.role, spec.nbytes) for spec in specs]
+    return hashlib.sha256(f"{calls}{memory}{pairs}\n{generated}".encode()).hexdigest()
 
 
 def _spec(buffer: Buffer, is_output: bool, is_hoisted: bool) -> BufferSpec:

@@ -17,6 +17,7 @@ def to_json(code: DispatchCode) -> dict[str, Any]:
         "kernels": [asdict(kernel) for kernel in code.kernels],
         "buffers": [asdict(buffer) for buffer in code.buffers],
         "overwriting": [list(pair) for pair in code.overwriting],
+        "key": code.key,
     }
 
 
@@ -28,7 +29,9 @@ def from_json(data: Mapping[str, Any]) -> DispatchCode:
     )
     buffers = (BufferSpec(**{**b, "shape": tuple(b["shape"])}) for b in data["buffers"])
     pairs = tuple((output, source) for output, source in data["overwriting"])
-    return DispatchCode(base64.b64decode(data["object"]), tuple(kernels), tuple(buffers), "", pairs)
+    return DispatchCode(
+        base64.b64decode(data["object"]), tuple(kernels), tuple(buffers), "", pairs, data["key"]
+    )
 
 
 def _launch(data: Mapping[str, Any] | None) -> Launch | None:

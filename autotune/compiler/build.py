@@ -8,11 +8,11 @@ from typing import Any
 
 from autotune import settings
 from autotune.codegen import wire
-from autotune.codegen.backend import compile_schedule
+from autotune.codegen.backend import compile_schedule, manifest_of
 from autotune.codegen.code import DispatchCode
 from autotune.compiler.assemble import BuiltWorkload
 from autotune.compiler.build_workers import BuildWorkers
-from autotune.compiler.planned import GIVEN, Planned, apply
+from autotune.compiler.planned import GIVEN, Planned, Scheduled, apply
 from autotune.graph.region import Workload
 from autotune.schedule.trace import Trace
 from autotune.target import Target
@@ -49,7 +49,7 @@ class BuildTask:
 
     def run(self) -> DispatchCode:
         """Make the code here."""
-        applied = self.planned.scheduled or apply(self.planned.workload, self.planned.trace)
+        applied = applied_of(self.planned)
         return compile_schedule(
             applied.schedule,
             applied.program.args,
@@ -79,6 +79,20 @@ class BuildTask:
         return wire.from_json(answer)
 
 
+def applied_of(planned: Planned) -> Scheduled:
+    """Return the program and the schedule of a choice."""
+    return planned.scheduled or apply(planned.workload, planned.trace)
+
+
+def generated_key(planned: Planned, target: Target) -> str:
+    """Return the key of the code of one schedule, which is generated and not compiled."""
+    applied = applied_of(planned)
+    constants, strides = applied.program.constants, applied.program.strides
+    return manifest_of(
+        applied.schedule, applied.program.args, target, constants=constants, strides=strides
+    ).key
+
+
 def answer_build(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the build worker's side of :class:`BuildTask`."""
     workload, trace = Workload.parse(request["workload"]), Trace.from_json(request["trace"])
@@ -86,4 +100,4 @@ def answer_build(request: Mapping[str, Any]) -> dict[str, Any]:
     return wire.to_json(task.run())
 
 
-__all__ = ["BuildTask", "Building", "answer_build"]
+__all__ = ["BuildTask", "Building", "answer_build", "generated_key"]

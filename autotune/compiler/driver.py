@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.compiler.assemble import assemble
-from autotune.compiler.build import Building
 from autotune.compiler.build_workers import BuildWorkers
 from autotune.compiler.coverage import CoverageReport, coverage
 from autotune.compiler.dividing import distinct_workloads, divide
@@ -16,9 +15,10 @@ from autotune.compiler.forecast import Prediction, forecast
 from autotune.compiler.lock import Lock
 from autotune.compiler.locked import check_code, locked_plan
 from autotune.compiler.memory_proof import prove_memory
-from autotune.compiler.plan import plan_of
+from autotune.compiler.plan import Plan, plan_of
 from autotune.compiler.proof import prove_all
 from autotune.compiler.request import CompileRequest
+from autotune.compiler.stale import current_plan
 from autotune.database.opening import opened_if_given
 from autotune.errors import MissError
 from autotune.garbage import collector_paused
@@ -54,17 +54,25 @@ def compile_in_detail(request: CompileRequest, graph: Graph | None = None) -> Co
     parts = _parts(request, target, graph)
     workloads = distinct_workloads(parts)
     with opened_if_given(request.database) as store, BuildWorkers.of(len(workloads)) as workers:
-        if lock is None:
-            plan = plan_of(workloads, target, store, preference, request.schedules, workers, parts)
-        else:
-            plan = locked_plan(lock, workloads)
-        building = Building(list(plan.schedules.values()), target, workers)
-        parts = in_order(plan.apply(parts), target.threads, request.order or preference.aim)
-        report = coverage(parts, plan)
-        if request.require_hit and report.missed:
-            raise MissError(_miss_message(parts.name, report))
-        proofs = prove_all(parts, plan.schedules.values()) if request.verify else None
-        built = building.finish()
+        divided = parts
+
+        def planned(stale: frozenset[int]) -> Plan:
+            if lock is not None:
+                return locked_plan(lock, workloads)
+            return plan_of(
+                workloads, target, store, preference, request.schedules, workers, divided, stale=stale
+            )
+
+        def reported(plan: Plan) -> tuple[Partition, CoverageReport]:
+            ordered = in_order(plan.apply(divided), target.threads, request.order or preference.aim)
+            report = coverage(ordered, plan)
+            if request.require_hit and report.missed:
+                raise MissError(_miss_message(ordered.name, report))
+            return ordered, report
+
+        current, (parts, report) = current_plan(planned, target, workers, reported)
+    plan, built = current.plan, current.built
+    proofs = prove_all(parts, plan.schedules.values()) if request.verify else None
     metadata = {
         "layout": request.layout,
         "tolerance": str(request.tolerance),

@@ -19,6 +19,8 @@ class TimeSource(StrEnum):
 
     MEASURED = "measured"
     """Inside a model, interleaved with other options."""
+    STALE = "stale"
+    """The same, with other code than is generated now."""
     ESTIMATED = "estimated"
     """The analytic model's time of the default schedules."""
     AT_LEAST = "estimated at least"
@@ -33,6 +35,8 @@ class OptionTime:
     latency_ns: float
     source: TimeSource
     ratio: Ratio | None = None
+    compared: float = 0.0
+    """When it was measured, in seconds since 1970."""
 
     def __str__(self) -> str:
         gain = "" if self.ratio is None else f", {self.ratio}"

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from autotune.compiler.assemble import BuiltWorkload, assemble
-from autotune.compiler.build import Building
 from autotune.compiler.build_workers import BuildWorkers
 from autotune.compiler.coverage import CoverageReport, coverage
 from autotune.compiler.explain import Compilation, dump
 from autotune.compiler.plan import Plan, plan_of
 from autotune.compiler.program_steps import program_of
 from autotune.compiler.request import CompileRequest
+from autotune.compiler.stale import current_plan
 from autotune.database.opening import opened_if_given
 from autotune.errors import MissError, PlacementError
 from autotune.garbage import collector_paused
@@ -24,6 +25,7 @@ from autotune.passes.partition import OF_A_MODEL, Partition, partition
 from autotune.passes.pipeline import placed_passes, run_passes
 from autotune.passes.placement.affinity import Affinities, affinities
 from autotune.passes.placement.device_rules import DeviceRules
+from autotune.passes.preference import Preference
 from autotune.passes.segments import Division, divide_by_device
 from autotune.runtime.device_program import DeviceProgram
 from autotune.suggest import counted
@@ -102,10 +104,10 @@ def _compile_placed(
         for target in dict.fromkeys(targets):
             numbers = [number for number, own in enumerate(targets) if own == target]
             workloads = _workloads(parts[number] for number in numbers)
-            plan = plan_of(workloads, target, database, preference, workers=workers)
-            built = Building(list(plan.schedules.values()), target, workers).finish()
+            planned = partial(_planned, workloads, target, database, preference, workers)
+            current, _ = current_plan(planned, target, workers, lambda plan: None)
             for number in numbers:
-                segments[number] = _compiled(parts[number], plan, built, target, metadata)
+                segments[number] = _compiled(parts[number], current.plan, current.built, target, metadata)
     compiled = tuple(segment for segment in segments if segment is not None)
     missed = [dispatch for segment in compiled for dispatch in segment.coverage.missed]
     if request.require_hit and missed:
@@ -115,6 +117,17 @@ def _compile_placed(
         )
     program = program_of(graph, division, [segment.image for segment in compiled], metadata)
     return PlacedCompilation(program, found, division, compiled)
+
+
+def _planned(
+    workloads: Sequence[Workload],
+    target: Target,
+    database: Database | None,
+    preference: Preference,
+    workers: BuildWorkers,
+    stale: frozenset[int],
+) -> Plan:
+    return plan_of(workloads, target, database, preference, workers=workers, stale=stale)
 
 
 def _compiled(

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol, overload
 from autotune.compiler.build_workers import BuildWorkers
 from autotune.compiler.estimate import EstimateTask, OptionTime, TimeSource
 from autotune.compiler.planned import Planned, schedule_for
+from autotune.compiler.tiers import Tier
 from autotune.database.evidence import Evidence, State
 from autotune.database.goal import Goal, Objective, Saving
+from autotune.database.query import Hit
 from autotune.graph.region import Workload
 from autotune.passes.options import Option, allowed
 from autotune.passes.partition import Partition
@@ -164,11 +166,14 @@ def plan_of(
     schedules: Mapping[str, Trace] | None = None,
     workers: BuildWorkers | None = None,
     parts: Partition | None = None,
+    *,
+    stale: Collection[int] = (),
 ) -> Plan:
     """Return the plan of a model with these workloads: what is compiled, shown, tuned and reported is this one.
 
     ``schedules`` are a caller's own, by workload key; ``workers`` share the estimating. Where memory is to be small it
-    is that of the model with these ``parts``, and without them that of each workload for itself.
+    is that of the model with these ``parts``, and without them that of each workload for itself. Runs whose numbers are
+    ``stale`` were measured with other code (:mod:`autotune.compiler.stale`).
     """
     workers, goal = workers or BuildWorkers(), preference.goal
     footprints = None if goal.is_latency else _footprints(target, workers)
@@ -176,7 +181,7 @@ def plan_of(
     def planned(goal: Goal) -> Plan:
         wanted = replace(preference, goal=goal)
         rankings = rank(workloads, target, database, wanted, workers=workers, footprints=footprints)
-        return _scheduled(workloads, rankings, target, database, goal, schedules or {})
+        return _scheduled(workloads, rankings, target, database, goal, schedules or {}, stale)
 
     if parts is None or footprints is None or goal.objective is not Objective.MEMORY:
         return planned(goal)
@@ -192,6 +197,7 @@ def _scheduled(
     database: Database | None,
     wanted: Goal,
     schedules: Mapping[str, Trace],
+    stale: Collection[int],
 ) -> Plan:
     """Return the plan with these options, and schedules for what they have left of the allowed slowdown."""
     resulting, goals = dict[str, Workload](), dict[str, Goal]()
@@ -202,10 +208,32 @@ def _scheduled(
             resulting[region.key] = region
             goals[region.key] = min(goal, goals.get(region.key, goal), key=attrgetter("max_slowdown"))
     planned = {
-        key: schedule_for(region, target, database, schedules, goals[key])
+        key: schedule_for(region, target, database, schedules, goals[key], stale)
         for key, region in resulting.items()
     }
-    return Plan(rankings, planned, goals)
+    return Plan({key: _as_known(ranking, planned) for key, ranking in rankings.items()}, planned, goals)
+
+
+def _as_known(ranking: Ranking, planned: Mapping[str, Planned]) -> Ranking:
+    """Return a ranking whose comparison claims nothing any more where a dispatch of its winner was compared with other
+    code: its schedule is stale, or its default was measured again since. The order stays, as what is expected."""
+    first = ranking.times[0]
+    if first.source is not TimeSource.MEASURED:
+        return ranking
+    used = [planned[region.key] for region in first.option.regions if region.key in planned]
+    if not any(one.tier is Tier.STALE or _default_since(one, first.compared) for one in used):
+        return ranking
+    times = tuple(
+        replace(time, source=TimeSource.STALE, ratio=None) if time.source is TimeSource.MEASURED else time
+        for time in ranking.times
+    )
+    return replace(ranking, times=times)
+
+
+def _default_since(planned: Planned, compared: float) -> bool:
+    """Return whether the default of a workload was measured for the first time after a comparison."""
+    default = planned.found.default if isinstance(planned.found, Hit) else None
+    return default is not None and default.created > compared
 
 
 def rank(
@@ -353,7 +381,7 @@ def _compared(
     found = [(row, option) for row, option in found if row.key == option_key(option, target)]
     timed = [(row, row.latency.median_ns, option) for row, option in found if row.latency is not None]
     order = sorted(timed, key=lambda entry: (not entry[0].won, entry[1]))
-    times = [OptionTime(option, ns, TimeSource.MEASURED, row.ratio) for row, ns, option in order]
+    times = [OptionTime(option, ns, TimeSource.MEASURED, row.ratio, row.created) for row, ns, option in order]
     return times, [option for row, option in found if row.latency is None]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -10,13 +10,15 @@ from autotune import te
 from autotune.compiler.tiers import Tier, Transfer, transferred
 from autotune.database.evidence import Evidence, State
 from autotune.database.goal import FASTEST, Goal
+from autotune.database.query import Hit, Miss, MissReason
+from autotune.database.records import Key, WorkloadRow
 from autotune.errors import ScheduleError
 from autotune.graph.region import RegionProgram, Workload
 from autotune.schedule.trace import Trace
 from autotune.target import Target
 
 if TYPE_CHECKING:
-    from autotune.database.query import Hit, Miss
+    from autotune.database.near import Neighbour
     from autotune.database.records import Footprint
     from autotune.database.store import Database
     from autotune.schedule.schedule import Schedule
@@ -27,7 +29,9 @@ GIVEN = Evidence(State.GIVEN)
 UNKNOWN = Evidence(State.DEFAULT)
 """Of a default schedule without a database."""
 TRANSFERRED = Evidence(State.TRANSFERRED)
-"""Of a schedule that was found for another target or other sizes."""
+"""Of a schedule that was found for another target, for other sizes, or with other code."""
+STALE = "what was measured here is stale: other code is generated now"
+"""The reason where a run is no answer any more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +71,14 @@ def schedule_for(
     database: Database | None,
     schedules: Mapping[str, Trace],
     goal: Goal = FASTEST,
+    stale: Collection[int] = (),
 ) -> Planned:
     """Return the schedule of a workload: given, else the database's best for the goal, else what it knows of other
     targets and sizes, else the analytic model's pick.
 
     What is transferred serves latency only: nothing is known of its memory and size. A stored schedule that does not
-    apply any more counts as a miss; the reason says so.
+    apply any more counts as a miss; the reason says so. What the database found is no answer if the number of its run
+    is among those that are ``stale``: it is transferred too.
     """
     if workload.key in schedules:
         return Planned(workload, schedules[workload.key], GIVEN, tier=Tier.GIVEN)
@@ -82,15 +88,40 @@ def schedule_for(
     if database is None:
         return replace(_default(workload, space, "no database was given"), space=space)
     found = database.lookup(workload.key, target.key, space.key, goal)
-    return replace(_resolved(workload, target, space, database, found, goal), found=found, space=space)
+    resolved = (
+        _of_other_code(workload, target, space, database, found, goal)
+        if isinstance(found, Hit) and found.best.id in stale
+        else _resolved(workload, target, space, database, found, goal)
+    )
+    return replace(resolved, found=found, space=space)
+
+
+def _of_other_code(
+    workload: Workload, target: Target, space: Space, database: Database, found: Hit, goal: Goal
+) -> Planned:
+    """Return the schedule that follows from a run of other code."""
+    if not goal.is_latency:
+        return _default(workload, space, STALE)
+    from autotune.database.near import Difference, Neighbour  # SQLAlchemy is loaded by what has a database
+
+    same = Neighbour(
+        WorkloadRow.of(workload),
+        target,
+        Key(workload.key, target.key, space.key),
+        found.runs,
+        0.0,
+        True,
+        (Difference("code", "this version's", "that of another version"),),
+        stale=True,
+    )
+    own = [(same, found)] if found.evidence.searched else []
+    return _transferred(workload, target, space, database, STALE, own)
 
 
 def _resolved(
     workload: Workload, target: Target, space: Space, database: Database, found: Hit | Miss, goal: Goal
 ) -> Planned:
     """Return the schedule that follows from what the database answered."""
-    from autotune.database.query import Miss, MissReason
-
     if isinstance(found, Miss):
         if not goal.is_latency or found.reason is MissReason.ALL_FAILED:
             return _default(workload, space, found.found, found.evidence)
@@ -114,12 +145,17 @@ def _resolved(
 
 
 def _transferred(
-    workload: Workload, target: Target, space: Space, database: Database, missed: str
+    workload: Workload,
+    target: Target,
+    space: Space,
+    database: Database,
+    missed: str,
+    own: Sequence[tuple[Neighbour, Hit]] = (),
 ) -> Planned:
     """Return the transferred schedule of other targets and sizes, else the default with the reason why not."""
     from cost_models import analytic
 
-    transfer, reason = (None, "") if _single(space) else transferred(workload, target, space, database)
+    transfer, reason = (None, "") if _single(space) else transferred(workload, target, space, database, own)
     if transfer is None:
         return _default(workload, space, "; ".join(filter(None, (missed, reason))))
     if transfer.config == analytic.default_config(space):
@@ -165,4 +201,4 @@ def apply(workload: Workload, trace: Trace) -> Scheduled:
     return Scheduled(program, trace.apply(te.create_schedule(list(program.outputs))))
 
 
-__all__ = ["GIVEN", "Planned", "Scheduled", "apply", "evidence_in", "schedule_for"]
+__all__ = ["GIVEN", "TRANSFERRED", "Planned", "Scheduled", "apply", "evidence_in", "schedule_for"]

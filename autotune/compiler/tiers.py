@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
@@ -42,6 +42,8 @@ class Tier(StrEnum):
     """By a lock file."""
     EXACT = "exact"
     """Measured for this workload, target and search space."""
+    STALE = "stale"
+    """Measured for this workload, target and search space with other code than is generated now."""
     TARGET = "compatible target"
     """Measured for this workload with other threads, cores, similar caches or fewer instructions of the same width."""
     SHAPE = "nearest shape"
@@ -50,14 +52,14 @@ class Tier(StrEnum):
     """The analytic cost model's pick; nothing measured was of use."""
 
 
-ERRORS = {Tier.TARGET: 0.22, Tier.SHAPE: 0.29}
+ERRORS = {Tier.STALE: 0.22, Tier.TARGET: 0.22, Tier.SHAPE: 0.29}
 """Root mean square of the logarithm of a real ratio over the expected one. Of the same workload: over 24 schedules of a
 model tuned with two threads, timed beside the default with one (without bias; squeezenet on a Zen 4). Of other sizes:
 0.19 over the 17 candidates of results/runs that are faster than the default for one size and recorded for another
 (`python -m results.bench predictions --from results/runs/avx512`); so few leave room up to the value here (95 %)."""
-LATENCY_ERRORS = {Tier.TARGET: 0.40, Tier.SHAPE: 0.71}
+LATENCY_ERRORS = {Tier.STALE: 0.40, Tier.TARGET: 0.40, Tier.SHAPE: 0.71}
 """The same of latencies, in which the model's error for the default counts too: over 16 of those 24 schedules, and for
-other sizes over the 20 dispatches of results/transfer.md."""
+other sizes over the 20 dispatches of results/transfer.md. Stale runs count as of another target."""
 
 
 def listed_tiers(tiers: Iterable[Tier]) -> str:
@@ -83,7 +85,7 @@ class Transfer:
     @property
     def tier(self) -> Tier:
         """Return the tier of the neighbour."""
-        return Tier.TARGET if self.source.distance == 0 else Tier.SHAPE
+        return _tier_of(self.source)
 
     @property
     def interval_ns(self) -> tuple[float, float]:
@@ -118,25 +120,37 @@ class Transfer:
         }
 
 
+def _tier_of(source: Neighbour) -> Tier:
+    if source.stale:
+        return Tier.STALE
+    return Tier.TARGET if source.distance == 0 else Tier.SHAPE
+
+
 def expected(value: float, tier: Tier) -> Ratio:
     """Return an expected ratio with its interval."""
     return Ratio(value, around(value, ERRORS[tier]))
 
 
 def transferred(
-    workload: Workload, target: Target, space: Space, database: Database
+    workload: Workload,
+    target: Target,
+    space: Space,
+    database: Database,
+    own: Sequence[tuple[Neighbour, Hit]] = (),
 ) -> tuple[Transfer | None, str]:
     """Return a schedule from elsewhere that is expected to beat the analytic default here, and why not if there is
     none.
 
-    The workload itself on compatible targets comes first, then the nearest sizes. Only what a search tried is of use:
+    What is known of the workload's ``own`` schedules with other code comes first, then it on compatible targets, then
+    the nearest sizes. Only what a search tried is of use:
     the default, where nothing else was measured beside it, says nothing. Where the default won there it is taken as
     confirmed if it is the default here too.
     """
     near = [n for n in database.near(WorkloadRow.of(workload), target, space.key) if n.runs > 1]
     reason = ""
-    for group in ([n for n in near if n.distance == 0], [n for n in near if n.distance > 0]):
-        for source, hit in islice(_searched(group, database), _TRIED):
+    groups = ([n for n in near if n.distance == 0], [n for n in near if n.distance > 0])
+    for group in (own, *(_searched(group, database) for group in groups)):
+        for source, hit in islice(group, _TRIED):
             found = _projected(space, source, hit)
             if found is not None:
                 return found, ""
@@ -177,12 +191,12 @@ def _projected(space: Space, source: Neighbour, hit: Hit) -> Transfer | None:
         return Transfer(source, hit, found, SAME_CODE, 1e9 * default_s)
     if gain > EXPECTED:
         return None  # the model likes nothing better than its default
-    predicted = float(analytic.predict(space, [found])[0]) / default_s
+    # Of the same schedules here the model has nothing to add to what was measured.
+    predicted = 1.0 if source.stale else float(analytic.predict(space, [found])[0]) / default_s
     ratio = gain * predicted
     if ratio > EXPECTED or (source.distance > 0 and predicted > LIKED):
         return None
-    tier = Tier.TARGET if source.distance == 0 else Tier.SHAPE
-    return Transfer(source, hit, found, expected(ratio, tier), 1e9 * ratio * default_s)
+    return Transfer(source, hit, found, expected(ratio, _tier_of(source)), 1e9 * ratio * default_s)
 
 
 __all__ = [

@@ -35,7 +35,8 @@ class State(StrEnum):
     ONLY = "default, the only one"
     """There is nothing to choose."""
     TRANSFERRED = "transferred"
-    """Found for another target or for other sizes, and expected to be faster here; nothing was measured of it here."""
+    """Found for another target, for other sizes or with other code, and expected to be faster here; nothing was
+    measured of it here."""
     FAILED = "default, all failed"
     """The default; what was measured, itself included, failed."""
     DEFAULT = "default"

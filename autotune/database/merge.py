@@ -74,7 +74,12 @@ _NUMBERED = (schema.runs, schema.comparisons, schema.readings, schema.plans, sch
 
 def _everything() -> dict[Table, Select[Any]]:
     """Return all rows of every table."""
-    return {table: select(table) for table in TABLES} | {schema.readings: statements.select_all_readings()}
+    joined = schema.comparisons.outerjoin(schema.runs, schema.comparisons.c.run_id == schema.runs.c.id)
+    of_runs = {
+        schema.readings: statements.select_all_readings(),
+        schema.comparisons: select(schema.comparisons, schema.runs.c.code).select_from(joined),
+    }
+    return {table: select(table) for table in TABLES} | of_runs
 
 
 def _copy(
@@ -96,7 +101,9 @@ def _settled(
 ) -> list[Conflict]:
     """Return the conflict with a run that is there, if there is one; its reading is replaced if theirs is preferred."""
     key = Key(theirs.workload_key, theirs.target_key, theirs.space_key)
-    same = and_(statements.of(key), schema.runs.c.trace_key == theirs.trace_key)
+    same = and_(
+        statements.of(key), schema.runs.c.trace_key == theirs.trace_key, schema.runs.c.code == theirs.code
+    )
     mine = connection.execute(select(schema.runs).where(same)).one()
     found = conflict(mine, theirs, prefer)
     if found is not None and found.taken:
@@ -113,7 +120,8 @@ def _renumbered(connection: Connection, table: Table, row: dict[str, Any]) -> di
         space, trace = ("key", "name") if table is schema.comparisons else ("space_key", "trace_key")
         key = Key(row["workload_key"], row["target_key"], row[space])
         mine = statements.parameters(key, trace=row[trace])
-        found["run_id"] = connection.execute(statements.run_number(), mine).scalar_one()
+        numbers = {of.code: of.id for of in connection.execute(statements.run_numbers(), mine)}
+        found["run_id"] = numbers[row["code"]]
     return found
 
 
@@ -148,10 +156,10 @@ def diff(here: Database, there: Database) -> DiffReport:
 
 def _runs_of(database: Database) -> dict[tuple[str, ...], Any]:
     columns = schema.runs.c
-    named = (columns.workload_key, columns.target_key, columns.space_key, columns.trace_key)
+    named = (columns.workload_key, columns.target_key, columns.space_key, columns.trace_key, columns.code)
     read = (columns.outcome, columns.latency_median_ns, columns.latency_spread_ns, columns.n, columns.created)
     found = database.session.read(lambda connection: list(connection.execute(select(*named, *read))))
-    return {tuple(row[:4]): row for row in found}
+    return {tuple(row[:5]): row for row in found}
 
 
 def _used(database: Database, key: Key) -> str | None:

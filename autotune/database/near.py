@@ -55,6 +55,8 @@ class Neighbour:
     compatible: bool
     differences: tuple[Difference, ...]
     kin: bool = False
+    stale: bool = False
+    """It is the workload itself, measured here with other code."""
 
     @property
     def what(self) -> str:

@@ -51,7 +51,7 @@ class Origin(StrEnum):
     """The schedule that is used when nothing was tuned: every workload's run number one."""
     SEARCH = "search"
     NEAR = "near"
-    """Found for a near workload: one of other sizes, or on another target."""
+    """Found for a near workload: one of other sizes, on another target, or the same with other code."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,9 @@ class Run:
     UTC. ``confirmed_ns`` is the median latency in the newest comparison inside a model, ``inside`` that model's
     name; None and empty if it never was. ``footprint`` is None for what was never built, and for runs of versions that
     did not store it. ``crashed`` says how it ended its process inside a model, though it worked alone; empty if it
-    did not.
+    did not. ``code`` is the key of the generated code that was measured
+    (:class:`autotune.codegen.code.DispatchCode`); empty where none was generated, and in runs of versions that did not
+    store it. A run is *stale* if its schedule now gives other code.
 
     Each field declares its columns, from which the rest of the database derives them; a new one is stored as soon as
     it is declared here, with the next ``schema.VERSION`` as its ``since``.
@@ -223,6 +225,10 @@ class Run:
             make=Footprint,
             present="scratch_bytes",
         ),
+    )
+    code: str = field(
+        default="",
+        metadata=stored(StoredColumn("code", "text(64)", since=12, before="", dtype="str"), provenance=True),
     )
     crashed: str = field(
         default="",

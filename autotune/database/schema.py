@@ -27,13 +27,14 @@ from sqlalchemy.types import TypeEngine
 from autotune.database.columns import StoredColumn
 from autotune.database.records import RUNS
 
-VERSION = 11
+VERSION = 12
 """Version of the schema that this code writes.
 
 Version 2 added contests, version 3 verdicts, version 4 layers; version 5 has comparisons in the place of contests and
 verdicts; version 6 added readings, versions 7 and 9 the footprints of runs, version 8 plans, version
-10 the keys of readings and the indexes by which a database of a million runs answers, version 11 placements. An older
-database is brought up to date when it is opened to write.
+10 the keys of readings and the indexes by which a database of a million runs answers, version 11 placements, version 12
+the code of runs: a schedule that gives other code is measured again, and both runs stay. An older database is brought
+up to date when it is opened to write.
 """
 OLDEST = 1
 """The oldest version that this code can bring up to date."""
@@ -114,7 +115,7 @@ runs = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     *map(column_of, RUNS.columns),
-    UniqueConstraint("workload_key", "target_key", "space_key", "trace_key", name="one_run_each"),
+    UniqueConstraint("workload_key", "target_key", "space_key", "trace_key", "code", name="one_run_each"),
     Index("fastest", "workload_key", "target_key", "space_key", "outcome", "latency_min_ns"),
     Index("of_job", "job"),
     Index(

@@ -76,12 +76,15 @@ class Session:
 
         return self._patiently(attempt)
 
-    def write(self, work: Work[T], done: Work[T | None] = lambda connection: None) -> T:
+    def write(
+        self, work: Work[T], done: Work[T | None] = lambda connection: None, *, references: bool = True
+    ) -> T:
         """Run ``work`` in one transaction that is stored when this returns, in the file that the address names.
 
         If the answer of a server got lost, nobody knows whether the transaction was stored: ``done`` then
         looks, and gives what ``work`` would have said, or None to run it again. Without ``done``, ``work`` must
-        be harmless to repeat. Raises DatabaseError where the file was removed or replaced meanwhile.
+        be harmless to repeat. Without ``references`` a file does not hold rows to what they refer to, so that a table
+        may be made anew. Raises DatabaseError where the file was removed or replaced meanwhile.
         """
         if self.read_only:
             raise DatabaseError(f"the database {self.address} was opened for reading only")
@@ -91,7 +94,7 @@ class Session:
         def attempt() -> T:
             nonlocal again
             first, again = not again, True
-            with writer.connect() as connection:
+            with writer.connect() as connection, _held_to(connection, references):
                 try:
                     with connection.begin():
                         known = None if first else done(connection)
@@ -145,6 +148,20 @@ class Session:
             f"the database {self.address} did not answer for {self._timeout:.0f} s ({why}); "
             "what it had stored is kept, and the same command goes on from there"
         )
+
+
+@contextmanager
+def _held_to(connection: Connection, references: bool) -> Iterator[None]:
+    """Have SQLite hold rows to what they refer to, or not: it is told between transactions."""
+    raw = connection.connection.driver_connection
+    if references or connection.dialect.name != "sqlite" or raw is None:
+        yield
+        return
+    raw.execute("PRAGMA foreign_keys=OFF")
+    try:
+        yield
+    finally:
+        raw.execute("PRAGMA foreign_keys=ON")
 
 
 def insert_new(connection: Connection, table: Any, values: dict[str, Any]) -> bool:

@@ -64,6 +64,18 @@ _OF_SCHEDULES = and_(
 _CRASHES = schema.comparisons.alias("crashes")
 HUNG = _CRASHES.c.message.startswith(TIMED_OUT_INSIDE)
 """Of those the ones that were ended because they hung."""
+_LATER = schema.runs.alias("later")
+
+
+def _replaced(runs: Any = _RUNS) -> ColumnElement[bool]:
+    """Return the condition that a run's schedule was measured again since, with the code that it gives now.
+
+    Such a run is what it was: it is learnt from, and nothing else.
+    """
+    mine = _LATER.c
+    names = ("workload_key", "target_key", "space_key", "trace_key")
+    same = [mine[name] == runs[name] for name in names]
+    return exists().where(*same, mine.created > runs.created)
 
 
 def crashed(run_id: ColumnElement[Any]) -> ColumnElement[bool]:
@@ -97,21 +109,23 @@ def _crash(run_id: ColumnElement[Any]) -> ColumnElement[Any]:
 @cache
 def select_ok() -> Select[Any]:
     """Select the runs of a key that worked, the oldest first."""
-    return select_runs().where(_MINE, _OK).order_by(_RUNS.id)
+    return select_runs().where(_MINE, _OK, ~_replaced()).order_by(_RUNS.id)
 
 
 @cache
 def select_fastest(*, alive: bool = False) -> Select[Any]:
     """Select the ``count`` fastest runs of a key, by their first timing; ``alive``: those that never
     crashed in a model."""
-    wanted = select_runs().where(_MINE, _OK, *((~crashed(_RUNS.id),) if alive else ()))
+    wanted = select_runs().where(_MINE, _OK, ~_replaced(), *((~crashed(_RUNS.id),) if alive else ()))
     return wanted.order_by(_RUNS.latency_min_ns, _RUNS.id).limit(bindparam("count", type_=Integer))
 
 
 @cache
 def select_default(*, alive: bool = False) -> Select[Any]:
     """Select the first run of a key's default schedule that was timed."""
-    wanted = select_runs().where(_MINE, _OK, _DEFAULT, *((~crashed(_RUNS.id),) if alive else ()))
+    wanted = select_runs().where(
+        _MINE, _OK, _DEFAULT, ~_replaced(), *((~crashed(_RUNS.id),) if alive else ())
+    )
     wanted = wanted.with_hint(schema.runs, _BY_DEFAULTS, "sqlite")
     return wanted.order_by(_RUNS.latency_min_ns, _RUNS.id).limit(1)
 
@@ -123,7 +137,7 @@ def select_winner() -> Select[Any]:
     same = and_(_OF_SCHEDULES, _COMPARED.won, ~crashed(_COMPARED.run_id))
     order = (_COMPARED.created.desc(), _COMPARED.id.desc())
     newest = select(_COMPARED.run_id).where(same).order_by(*order).limit(1).scalar_subquery()
-    return select_runs().where(_RUNS.id == newest)
+    return select_runs().where(_RUNS.id == newest, ~_replaced())
 
 
 @cache
@@ -207,14 +221,16 @@ def select_comparison(*, of_key: bool) -> Select[Any]:
 @cache
 def select_compared() -> Select[Any]:
     """Select the results of all comparisons of a key's schedules for each run, the oldest first."""
-    return select(schema.comparisons).where(_OF_SCHEDULES).order_by(_COMPARED.created, _COMPARED.id)
+    joined = schema.comparisons.join(schema.runs, _COMPARED.run_id == _RUNS.id)
+    found = select(schema.comparisons).select_from(joined).where(_OF_SCHEDULES, ~_replaced())
+    return found.order_by(_COMPARED.created, _COMPARED.id)
 
 
 @cache
 def select_all_readings() -> Select[Any]:
     """Select the in-model measurements of runs, with the trace keys of the runs, the oldest first."""
     joined = schema.readings.join(schema.runs, _READINGS.run_id == _RUNS.id)
-    return select(schema.readings, _RUNS.trace_key).select_from(joined).order_by(_READINGS.id)
+    return select(schema.readings, _RUNS.trace_key, _RUNS.code).select_from(joined).order_by(_READINGS.id)
 
 
 _READ = and_(
@@ -226,14 +242,14 @@ _READ = and_(
 @cache
 def select_readings() -> Select[Any]:
     """Return those of the runs of a key."""
-    return select_all_readings().where(_READ)
+    return select_all_readings().where(_READ, ~_replaced())
 
 
 @cache
 def select_readings_below() -> Select[Any]:
     """Return those of the runs of a key that were read at least once with a ratio below a ``bound``."""
     below = select(_READINGS.run_id).where(_READ, _READINGS.ratio < bindparam("bound"))
-    return select_all_readings().where(_READINGS.run_id.in_(below))
+    return select_all_readings().where(_READINGS.run_id.in_(below), ~_replaced())
 
 
 @cache
@@ -245,13 +261,21 @@ def select_readings_of() -> Select[Any]:
 @cache
 def select_run() -> Select[Any]:
     """Select the run of a schedule, by the key of its ``trace``."""
-    return select_runs().where(_MINE, _RUNS.trace_key == bindparam("trace"))
+    found = select_runs().where(_MINE, _RUNS.trace_key == bindparam("trace"))
+    return found.order_by(_RUNS.created.desc(), _RUNS.id.desc()).limit(1)
+
+
+@cache
+def run_numbers() -> Select[Any]:
+    """Select the numbers of all runs of that schedule, with the code that it gave."""
+    return select(_RUNS.id, _RUNS.code).where(_MINE, _RUNS.trace_key == bindparam("trace"))
 
 
 @cache
 def run_number() -> Select[Any]:
     """Return the number of that run."""
-    return select(_RUNS.id).where(_MINE, _RUNS.trace_key == bindparam("trace"))
+    found = select(_RUNS.id).where(_MINE, _RUNS.trace_key == bindparam("trace"))
+    return found.order_by(_RUNS.created.desc(), _RUNS.id.desc()).limit(1)
 
 
 def select_records(

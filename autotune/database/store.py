@@ -114,13 +114,14 @@ class Database:
         self._insert(schema.layers, *described)
 
     def record(self, run: Run) -> bool:
-        """Store one measured run; False, and no change, when this schedule was recorded before."""
+        """Store one measured run; False, and no change, when this schedule was recorded
+        before with the same code."""
         row = RUNS.to_row(run)
 
         def mine(connection: Connection) -> bool | None:
             columns = schema.runs.c
             stored = select(columns.created, columns.host, columns.job).where(
-                statements.of(run.key), columns.trace_key == run.trace_key
+                statements.of(run.key), columns.trace_key == run.trace_key, columns.code == run.code
             )
             found = connection.execute(stored).first()
             return True if found == (row["created"], row["host"], row["job"]) else None

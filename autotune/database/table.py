@@ -103,11 +103,8 @@ def training_table(database: Database) -> pd.DataFrame:
     targets = {key: target.to_json() for key, target in database.targets().items()}
     models = {job.id: job.model for job in database.jobs()}
     runs = database.records()
-    defaults = {
-        run.key: run.latency.min_ns
-        for run in runs
-        if run.origin is Origin.DEFAULT and run.latency is not None
-    }
+    defaults = _defaults(runs)
+    newest = {(run.key, run.trace_key): run.id for run in sorted(runs, key=lambda run: run.created)}
     inside = {key: estimates(database.readings(key)) for key in {run.key for run in runs if run.latency}}
     rows = [
         {
@@ -117,7 +114,12 @@ def training_table(database: Database) -> pd.DataFrame:
             "config": run.config,
             "outcome": run.outcome.value,
             "latency_ns": run.latency.min_ns if run.latency else math.nan,
-            **_label(run, defaults.get(run.key, math.nan), inside.get(run.key, {})),
+            **_label(
+                run,
+                defaults.get(run.id, math.nan),
+                inside.get(run.key, {}),
+                replaced=newest[run.key, run.trace_key] != run.id,
+            ),
             "model": models.get(run.job, ""),
             "created": run.created,
         }
@@ -140,14 +142,30 @@ _TRAINING = (
 )
 
 
-def _label(run: Run, default_ns: float, inside: Mapping[str, Estimate]) -> dict[str, float]:
+def _defaults(runs: Sequence[Run]) -> dict[int | None, float]:
+    """Return the latency of the default that each run is compared with, by the run's number: that which was measured
+    last before it, as the code of a schedule may have changed since."""
+    timed = [run for run in runs if run.origin is Origin.DEFAULT and run.latency is not None]
+    latest = {run.key: run.latency_ns for run in reversed(timed)}
+    found = {}
+    for run in runs:
+        if run.origin is Origin.DEFAULT and run.latency is not None:
+            latest[run.key] = run.latency_ns
+        if run.key in latest:
+            found[run.id] = latest[run.key]
+    return found
+
+
+def _label(
+    run: Run, default_ns: float, inside: Mapping[str, Estimate], *, replaced: bool
+) -> dict[str, float]:
     """Return the label of a run by its measurements: in-model ones count more than the isolated one.
 
     Where others of its workload were measured in a model, one that was not is no faster than the default, as for the
     job."""
     if run.latency is None:
         return {"ratio": math.nan, "noise": math.nan}
-    found = inside.get(run.trace_key)
+    found = None if replaced else inside.get(run.trace_key)
     if found is not None:
         return {"ratio": found.mean, "noise": INSIDE_NOISE / math.sqrt(found.processes)}
     alone = run.latency.min_ns / default_ns

@@ -11,6 +11,7 @@ import time
 
 import sqlalchemy
 from sqlalchemy.engine import Connection
+from sqlalchemy.schema import AddConstraint, CreateTable
 
 from autotune.database import schema
 from autotune.database.columns import StoredColumn
@@ -31,7 +32,7 @@ def prepare(session: Session) -> None:
     """
     found = session.read(_version)
     if not session.read_only and (found is None or _is_older(found)):
-        session.write(_create)
+        session.write(_create, references=False)
         found = session.read(_version)
     begin = time.monotonic()
     while found is None and time.monotonic() - begin < _CREATION_S:
@@ -115,6 +116,8 @@ def _take_over(connection: Connection) -> None:
     for column in RUNS.columns:
         if column.name not in present:
             connection.exec_driver_sql(f"ALTER TABLE runs ADD COLUMN {_defined(connection, column)}")
+    if "code" not in present:
+        _tell_runs_by_code(connection)
     known = inspector.get_table_names()
     for table, copy in (("verdicts", _VERDICTS), ("contests", _CONTESTS)):
         if table in known:
@@ -128,6 +131,21 @@ def _take_over(connection: Connection) -> None:
         index.create(connection, checkfirst=True)
     for table in ("verdicts", "contests", "confirmations", "readings_before"):
         connection.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")
+
+
+def _tell_runs_by_code(connection: Connection) -> None:
+    """Have runs of a schedule told by their code, too: a constraint that SQLite cannot alter."""
+    if connection.dialect.name == "postgresql":
+        unique = next(c for c in schema.runs.constraints if c.name == "one_run_each")
+        connection.exec_driver_sql("ALTER TABLE runs DROP CONSTRAINT one_run_each")
+        connection.execute(AddConstraint(unique, isolate_from_table=False))
+        return
+    made = str(CreateTable(schema.runs).compile(dialect=connection.dialect))
+    columns = ", ".join(column.name for column in schema.runs.c)
+    connection.exec_driver_sql(made.replace("CREATE TABLE runs ", "CREATE TABLE runs_by_code ", 1))
+    connection.exec_driver_sql(f"INSERT INTO runs_by_code ({columns}) SELECT {columns} FROM runs ORDER BY id")
+    connection.exec_driver_sql("DROP TABLE runs")
+    connection.exec_driver_sql("ALTER TABLE runs_by_code RENAME TO runs")
 
 
 def _defined(connection: Connection, column: StoredColumn) -> str:

@@ -177,11 +177,13 @@ class Comparing:
         default never worked."""
         key = task.key
         known = self.database.records(workload=key.workload, target=key.target, space=key.space)
-        default = next((run for run in known if run.trace_key == task.default_trace and run.latency), None)
+        default = next((r for r in reversed(known) if r.trace_key == task.default_trace and r.latency), None)
         best = self._best(task)
-        if default is None or best is None:
+        if default is None or best is None or default.id in task.stale:
             return []
-        by_trace = {run.trace_key: run for run in known}
+        if best.id in task.stale:
+            best = default
+        by_trace = {run.trace_key: run for run in known if run.id not in task.stale}
         wanted = dict.fromkeys([*([planned] if planned else []), *task.leaders(TOP)])
         top = [by_trace[trace] for trace in wanted if trace in by_trace][:TOP]
         if all(run.confirmed_ns is not None for run in top):

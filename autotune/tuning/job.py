@@ -15,10 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from autotune.compiler.plan import OPTION, with_options
-from autotune.compiler.planned import evidence_in
+from autotune.compiler.planned import TRANSFERRED, evidence_in
 from autotune.database import Database
 from autotune.database.goal import Objective, goals_of, searched
-from autotune.database.query import Miss
+from autotune.database.query import Hit, Miss
 from autotune.database.records import JobRow, Run, WorkloadRow
 from autotune.errors import DatabaseError
 from autotune.machine_lock import Measuring
@@ -180,8 +180,7 @@ class Job:
     def _work(self, loop: TuningLoop, status: Status, row: JobRow) -> Report:
         stopped, whole, reachable = True, None, True
         try:
-            for task in loop.tasks:
-                loop.recall(task)
+            loop.take_up()
             status.plan_search.recall(self.database.plans(row.id))
             status.recalled = sum(len(task.known) for task in loop.tasks)
             if status.recalled and self.whole is not None:
@@ -437,6 +436,8 @@ class Job:
         answer = self.database.lookup(key.workload, key.target, key.space)
         before, after = answer.latencies
         evidence = evidence_in(task.space, answer.evidence)
+        if isinstance(answer, Hit) and answer.best.id in task.stale:
+            evidence = TRANSFERRED  # measured with other code, and not again
         return DispatchRow(
             task.names[0],
             task.workload.kind,

@@ -54,6 +54,8 @@ GENERATION = 8
 TOGETHER = 16
 """The total of candidates where few workloads are open: starting a process takes as long as measuring
 several."""
+OUTDATED = 8
+"""So many runs of a workload that are stale are measured again before anything else, the fastest of them."""
 PLANS = 3
 """Plans of the candidates read before that are read with them, in another process."""
 _PROCESS_S, _VERSION_S = 1.5, 0.2
@@ -172,11 +174,13 @@ class TuningLoop:
         Machine code that another schedule has given is not read again: the least of many readings would be another.
         """
         task, proposal = turn.task, turn.proposal
+        if proposal is not None and task.measured_otherwise(built):
+            task.forget(built.trace_key)
         known = task.known.get(built.trace_key)
         if proposal is None or known is not None:
             if proposal is not None:
                 task.repeat(proposal, built.trace_key)
-            elif built.failed is None:
+            elif built.failed is None and not task.measured_otherwise(built):
                 self.waiting.append((turn, built))
             return
         same_code = task.codes.get(built.code_key)
@@ -338,7 +342,7 @@ class TuningLoop:
         knows of near workloads too.
         """
         if task.near is None:
-            task.near = list(self.warm_start(task))
+            task.near = [*task.outdated, *self.warm_start(task)]
         most = count // 2 if self.cost_model.trained else count
         first, task.near = task.near[:most], task.near[most:]
         proposals = [task.search.suggest(config) for config in first if config not in task.search]
@@ -349,16 +353,46 @@ class TuningLoop:
             return near + found
         return [turn for pair in zip_longest(found, near) for turn in pair if turn is not None]
 
-    def recall(self, task: Task) -> None:
-        """Take what other processes measured for this task in the meantime."""
+    def take_up(self) -> None:
+        """Take what earlier sessions measured for all tasks; of what is stale the cost model learns, and the search is
+        free to measure it again."""
+        runs = {task.workload.key: self._runs_since(task) for task in self.tasks}
+        checked = [(task, run) for task in self.tasks for run in task.checked_runs(runs[task.workload.key])]
+        built = self.measurer.build([task.candidate(run.config) for task, run in checked]) if checked else []
+        outdated = set[str]()
+        for (task, run), code in zip(checked, built, strict=True):
+            if code.code != run.code or code.trace_key != run.trace_key:
+                outdated.add(task.workload.key)
+            task.keep_code(code, run)
+        for task in self.tasks:
+            if task.workload.key in outdated:
+                self._learn_from(task, runs[task.workload.key])
+            self.recall(task)
+        if outdated:
+            self.say(
+                f"other code is generated now for {len(outdated)} workloads: what was measured of them is stale"
+            )
+
+    def _learn_from(self, task: Task, runs: Sequence[Run]) -> None:
+        """Have the cost model know stale runs, and the search begin with the fastest of them."""
+        found = task.find_stale(runs, self.store.readings(task.key))
+        self.cost_model.observe(task.space, [config for config, _ in found], [ns for _, ns in found])
+        task.outdated = [config for config, _ in found if config != task.default][:OUTDATED]
+
+    def _runs_since(self, task: Task) -> list[Run]:
+        """Return the runs of a task that it does not know yet."""
         key = task.key
-        runs = self.store.records(
+        return self.store.records(
             workload=key.workload, target=key.target, space=key.space, after=task.last_run_id
         )
+
+    def recall(self, task: Task) -> None:
+        """Take what other processes measured for this task in the meantime."""
+        runs = self._runs_since(task)
         if not runs:
             return
         known = set(task.known)
-        task.recall(runs, self.store.readings(key))
+        task.recall(runs, self.store.readings(task.key))
         fresh = [run for run in runs if run.trace_key not in known and task.known[run.trace_key].latency]
         scores = [task.score_ns(run.trace_key) for run in fresh]
         self.cost_model.observe(task.space, [run.config for run in fresh], scores)
@@ -380,6 +414,7 @@ class TuningLoop:
                 origin=turn.origin,
                 seed=task.seed,
                 footprint=built.footprint,
+                code=built.code,
             )
         )
         new = self._store(self.suspicion.take(run, measurement))

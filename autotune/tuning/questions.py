@@ -57,13 +57,14 @@ class Question:
 
 
 def schedules_of(task: Task, runs: Sequence[Run], code: Sequence[Built]) -> Question:
-    """Return the comparison of the runs; one that cannot be built any more is left out."""
+    """Return the question which of the runs is the fastest; it leaves out what cannot be built any more, or gives other
+    code than was measured."""
     candidates, same = list[Choice](), list[Comparison]()
     for run, built in zip(runs, code, strict=True):
         row = Comparison(run.trace_key, task.key.space, run=run.id)
         if candidates and built.same_code(code[0]):
             same.append(row)
-        elif not built.failed:
+        elif not built.failed and (not candidates or built.code == run.code):
             candidates.append(Choice(row, code=built))
     return Question(SCHEDULE, task.key.workload, task.key.target, (), tuple(candidates), same=tuple(same))
 

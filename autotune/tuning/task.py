@@ -80,6 +80,13 @@ class Task:
     """The runs that an earlier session has checked but not measured inside the model."""
     near: list[Config] | None = None
     """The schedules of near workloads that are still to be tried; None until somebody has looked."""
+    stale: frozenset[int] = frozenset()
+    """Numbers of runs of earlier sessions whose code is, as far as was looked, not what their schedules give now: they
+    are learnt from, and the best of them are measured first."""
+    run_codes: dict[str, str] = field(default_factory=dict)
+    """The key of the generated code that each known run of the database was measured with, by trace key."""
+    outdated: list[Config] = field(default_factory=list)
+    """The fastest of them, which are measured first."""
     tried_near: int = 0
     """The number of runs of this kind, those of earlier sessions included."""
 
@@ -243,6 +250,45 @@ class Task:
         if built.code_key and known is not None and known.latency:
             self.codes.setdefault(built.code_key, built.trace_key)
 
+    def keep_code(self, built: Built, run: Run) -> None:
+        """Keep the code of a run that an earlier session measured, if that is what was measured."""
+        if built.code == run.code and not built.failed:
+            self.built[built.trace_key] = built
+
+    def forget(self, trace_key: str) -> None:
+        """Know nothing any more of a schedule that was measured with other code."""
+        for known in (self.known, self.inside, self.run_codes, self.footprints):
+            known.pop(trace_key, None)  # type: ignore[attr-defined]
+
+    def measured_otherwise(self, built: Built) -> bool:
+        """Return whether what is known of a schedule was measured with other code."""
+        return self.run_codes.get(built.trace_key, built.code) != built.code
+
+    def checked_runs(self, runs: Sequence[Run]) -> list[Run]:
+        """Return the runs whose code says whether that of all is still what was measured: the default and the fastest,
+        which a comparison builds anyway."""
+        worked = [run for run in runs if run.latency and not run.crashed and run.id not in self.stale]
+        default = [run for run in worked if run.origin is Origin.DEFAULT][-1:]
+        fastest = min(worked, key=lambda run: run.confirmed_ns or run.latency_ns, default=None)
+        return list({run.id: run for run in (*default, *([] if fastest is None else [fastest]))}.values())
+
+    def find_stale(self, runs: Sequence[Run], readings: Sequence[Reading]) -> list[tuple[Config, float]]:
+        """Take it that runs are stale; returns what worked of them, the fastest first, with latencies in ns."""
+        self.stale |= {run.id for run in runs if run.id is not None}
+        self.last_run_id = max([self.last_run_id, *(run.id or 0 for run in runs)])
+        worked = [run for run in runs if run.latency and not run.crashed]
+        alone = next((run.latency_ns for run in worked if run.origin is Origin.DEFAULT), math.inf)
+        inside = estimates(readings)
+
+        def latency(run: Run) -> float:
+            if self.alone or alone == math.inf or run.origin is Origin.DEFAULT:
+                return run.latency_ns
+            found = inside.get(run.trace_key)
+            return alone * (found.ratio if found else max(1.0, run.latency_ns / alone))
+
+        found = sorted(((run.config, latency(run)) for run in worked), key=lambda one: one[1])
+        return [one for one in found if self.space.legal_among([one[0]])[1][0]]
+
     def _forget_code(self) -> None:
         """Keep the code of the default and of the fastest."""
         ranked = sorted(self.built.keys() & self.known.keys(), key=self.score_ns)
@@ -254,7 +300,10 @@ class Task:
         """Take runs from the database, of an earlier session or of another process, and all readings of this task."""
         fresh = [run for run in runs if run.trace_key not in self.known]
         self.tried_near += sum(run.origin is Origin.NEAR for run in fresh)
+        mine = {*self.known, *(run.trace_key for run in fresh)}
+        readings = [reading for reading in readings if reading.trace_key in mine]
         self.inside = estimates(readings)
+        self.run_codes |= {run.trace_key: run.code for run in fresh}
         self.last_run_id = max([self.last_run_id, *(run.id or 0 for run in runs)])
         for run in fresh:
             found = Measurement(run.outcome, run.latency, run.error, run.message)

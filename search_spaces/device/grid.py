@@ -15,7 +15,6 @@ from autotune.schedule.knob import Knob
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.sketch import Choices
 from search_spaces.space import Space
-from search_spaces.versions import VERSIONS
 
 if TYPE_CHECKING:
     from autotune.graph.region import Workload
@@ -25,14 +24,6 @@ if TYPE_CHECKING:
 
 FAMILY = "device_grid"
 _ITEMS = (16, 32, 64, 128, 256)
-DEVICE_VERSIONS = {
-    **VERSIONS,
-    "codegen.gpu": 3,
-    "space.device_grid": 1,
-    "space.device_tile": 1,
-    "space.device_rows": 2,
-}
-"""The part of a configuration on which its code depends."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +67,7 @@ def grid_space(workload: Workload, target: Target) -> Space:
     values = tuple(n for n in _ITEMS if n <= target.group_items and (n == _ITEMS[0] or n <= elements))
     default = max(n for n in values if n <= 64)
     knob = Knob.of("items", values, default, "threads of a group")
-    return Space(workload, target, FAMILY, (knob,), (), GridRecipe(), versions=DEVICE_VERSIONS)
+    return Space(workload, target, FAMILY, (knob,), (), GridRecipe())
 
 
 def _stored(workload: Workload) -> list[ComputeOp]:
@@ -86,4 +77,4 @@ def _stored(workload: Workload) -> list[ComputeOp]:
     return [op for op in found if isinstance(op, ComputeOp) and not isinstance(op, PlaceholderOp)]
 
 
-__all__ = ["DEVICE_VERSIONS", "FAMILY", "bind_grid", "grid_space", "place"]
+__all__ = ["FAMILY", "bind_grid", "grid_space", "place"]

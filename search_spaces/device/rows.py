@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from autotune import te
 from autotune.schedule.knob import Knob
 from autotune.te.tensor import ComputeOp
-from search_spaces.device.grid import DEVICE_VERSIONS, place
+from search_spaces.device.grid import place
 from search_spaces.rows.shape import RowShape
 from search_spaces.sketch import Choices
 from search_spaces.space import Space
@@ -72,7 +72,7 @@ def device_rows_space(workload: Workload, target: Target, shape: RowShape) -> Sp
         return None
     values = tuple(n for n in (16, 32, 64, 128, 256) if n <= min(target.group_items, max(16, shape.width)))
     knob = Knob.of("items", values, min(64, max(values)), "threads of a group")
-    return Space(workload, target, FAMILY, (knob,), (), DeviceRowsRecipe(shape), versions=DEVICE_VERSIONS)
+    return Space(workload, target, FAMILY, (knob,), (), DeviceRowsRecipe(shape))
 
 
 __all__ = ["FAMILY", "DeviceRowsRecipe", "device_rows_space"]

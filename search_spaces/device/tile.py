@@ -19,7 +19,7 @@ from autotune.schedule.knob import Columns, Knob
 from autotune.te.tensor import ComputeOp
 from search_spaces.analysis import ReadForm
 from search_spaces.constraint import Constraint
-from search_spaces.device.grid import DEVICE_VERSIONS, place
+from search_spaces.device.grid import place
 from search_spaces.sketch import Choices
 from search_spaces.space import Space
 from search_spaces.tile.common import item_bytes
@@ -196,7 +196,6 @@ def device_tile_space(workload: Workload, target: Target, shape: TileShape) -> S
         tuple(knobs),
         tuple(rules),
         DeviceTileRecipe(shape),
-        versions=DEVICE_VERSIONS,
     )
 
 

@@ -17,6 +17,7 @@ import pytest
 from autotune.database import Database
 from autotune.database.merge import TABLES, merge
 from autotune.database.pack import opened_pack, write
+from autotune.database.pack_rows import to_line
 from autotune.database.records import PlacementReading, PlanReading, Ratio, Reading
 from autotune.errors import MissingExtraError, PackError, UsageError
 from tests.database.examples import HOST, KEY, compare, job, prepare, run, schedules
@@ -86,7 +87,10 @@ def test_a_pack_of_a_schema_without_placements_is_read(filled: Database, pack: P
         said = json.loads(members["manifest.json"])
         said["schema"] = 10
         del said["tables"]["placements"]
-        return {**members, "manifest.json": json.dumps(said).encode()}
+        lines = map(json.loads, members["runs.jsonl"].splitlines())
+        data = b"".join(to_line({name: line[name] for name in line if name != "code"}) for line in lines)
+        said["tables"]["runs"] |= {"nbytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        return {**members, "manifest.json": json.dumps(said).encode(), "runs.jsonl": data}
 
     rewritten(pack, older)
     with pytest.raises(PackError, match=r"unexpected member 'placements\.jsonl'"), opened_pack(pack):
@@ -156,7 +160,7 @@ HOSTILE: dict[str, tuple[Callable[[Members], Members], str]] = {
     "nested": (lambda m: {**m, "manifest.json": b"[" * 10**6}, "manifest.json is not JSON: "),
     "another format": (manifest(format="zip"), "it is no pack: its format is not 'autotune-pack'"),
     "a newer version": (manifest(version=2), "its version is 2, this autotune reads 1; export it again by this "),
-    "another schema": (manifest(schema=8), "its schema is 8, this autotune reads 11; export it again by this "),
+    "another schema": (manifest(schema=8), "its schema is 8, this autotune reads 12; export it again by this "),
     "other tables": (manifest(tables={}), "manifest.json has not the tables comparisons, jobs, "),
     "tables that are none": (manifest(tables=3), "manifest.json has not the tables comparisons, jobs, "),
     "no number": (

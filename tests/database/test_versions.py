@@ -107,7 +107,9 @@ def check(where: str, version: int, fresh: str) -> None:
         check_contents(database, version)
     with Database(where) as database:
         assert database.record(run("new", 1.0, seed=2**40))
-        assert [found.id for found in database.records()] == [1, 2, 3, 4]
+        assert database.record(run("fast", 1.0, code="e" * 64))
+        assert not database.record(run("fast", 1.0, code="e" * 64))
+        assert [found.id for found in database.records()] == [1, 2, 3, 4, 5]
         database.compared(KEY.workload, KEY.target, "option", options(("a", 1.0), won="a"), "net")
         assert database.damage() == []
 
@@ -136,6 +138,9 @@ def check_contents(database: Database, version: int) -> None:
     assert len(database.plans("j1")) == (version >= 8)
     assert len(database.placements("k" * 64)) == (version >= 11)
     assert best.footprint == (Footprint(4096, 9000, 1024) if version >= 9 else None)
+    assert [run.code for run in (default, fast, bad)] == (
+        ["d" * 64, "c" * 64, ""] if version >= 12 else ["", "", ""]
+    )
     assert len(database.runs()) == 3
 
 

@@ -16,7 +16,6 @@ from autotune.target import Target
 from search_spaces import group as group_module
 from search_spaces.constraint import Constraint
 from search_spaces.space import Space
-from search_spaces.versions import VERSIONS
 
 ROWS = Knob.of("rows", (1, 2, 4, 8), 4)
 VECTORS = Knob.of("vectors", (1, 2, 3), 2)
@@ -140,13 +139,6 @@ def test_default_is_the_declared_one_or_the_nearest_legal() -> None:
     greedy = (Knob.of("rows", (1, 2, 4, 8), 8), ORDER, VECTORS, PACK)
     fallback = space(knobs=greedy).default()
     assert space(knobs=greedy).check(fallback) == fallback
-
-
-@pytest.mark.parametrize("name", sorted(VERSIONS))
-def test_each_version_flips_the_key_of_the_spaces_that_use_it(name: str) -> None:
-    raised = space(versions={**VERSIONS, name: VERSIONS[name] + 1})
-    concerns = not name.startswith("space.") or name == "space.contraction"
-    assert (raised.key != space().key) is concerns
 
 
 def test_key_covers_knobs_values_and_constraints_but_not_help() -> None:

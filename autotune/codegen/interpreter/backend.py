@@ -42,15 +42,16 @@ class InterpreterBackend:
         text = program_text(program)
         name = name or "k" + hashlib.sha256(text.encode()).hexdigest()[:16]
         entries = [Entry(kernel, f"{name}_{n}") for n, kernel in enumerate(program.kernels)]
-        code = with_manifest(program, entries, text.encode(), text)
-        return InterpretedCode(code.object_code, code.kernels, code.buffers, text, program=program)
+        code = with_manifest(program, entries, text.encode(), text, generated=text)
+        return InterpretedCode(**vars(code), program=program)
 
     def fenced(self, program: LoopProgram, target: Target, code: DispatchCode) -> None:
         """Return none: the interpreter finds that in all that it runs."""
 
     def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
         """Return the manifest; its kernels need no scratch memory."""
-        return with_manifest(program, [Entry(kernel, "") for kernel in program.kernels], b"", "")
+        entries = [Entry(kernel, "") for kernel in program.kernels]
+        return with_manifest(program, entries, b"", "", generated=program_text(program))
 
 
 __all__ = ["InterpretedCode", "InterpreterBackend"]

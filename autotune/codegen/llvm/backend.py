@@ -18,7 +18,7 @@ from autotune.target import Target
 from autotune.te.depth import walks_deep
 
 _UNNAMED = "unnamed.kernel"
-"""Stands for the symbol prefix until the code, and with it its hash, is known."""
+"""Stands for the symbol prefix where code is generated: its hash does not depend on names."""
 
 
 class LlvmBackend:
@@ -27,12 +27,11 @@ class LlvmBackend:
     def compile(self, program: LoopProgram, target: Target, name: str = "") -> DispatchCode:
         """Return an ELF object, and the LLVM IR text that it was compiled from."""
         pairs = overwriting(program)
-        ir, entries = emit_program(program, target, name or _UNNAMED, pairs)
-        if not name:
-            name = "k" + hashlib.sha256(ir.encode()).hexdigest()[:16]
-            ir = ir.replace(_UNNAMED, name)
-            entries = [e._replace(symbol=e.symbol.replace(_UNNAMED, name)) for e in entries]
-        return with_manifest(program, entries, compile_ir(ir, target), ir, pairs)
+        generated, entries = emit_program(program, target, _UNNAMED, pairs)
+        name = name or "k" + hashlib.sha256(generated.encode()).hexdigest()[:16]
+        ir = generated.replace(_UNNAMED, name)
+        entries = [e._replace(symbol=e.symbol.replace(_UNNAMED, name)) for e in entries]
+        return with_manifest(program, entries, compile_ir(ir, target), ir, pairs, generated=generated)
 
     def fenced(self, program: LoopProgram, target: Target, code: DispatchCode) -> DispatchCode | None:
         """Return the same code with zones around its blocks on the stack and in scratch memory."""
@@ -40,14 +39,14 @@ class LlvmBackend:
             return None
         name, pairs = code.kernels[0].symbol.rpartition("_")[0], overwriting(program)
         ir, entries = emit_program(program, target, name, pairs, fenced=True)
-        return with_manifest(program, entries, compile_ir(ir, target), ir, pairs)
+        return with_manifest(program, entries, compile_ir(ir, target), ir, pairs, generated=ir)
 
     def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
         """Return the manifest of the text that would be compiled: it says what lives in registers, and
         what in scratch memory."""
         pairs = overwriting(program)
-        _, entries = emit_program(program, target, _UNNAMED, pairs)
-        return with_manifest(program, entries, b"", "", pairs)
+        generated, entries = emit_program(program, target, _UNNAMED, pairs)
+        return with_manifest(program, entries, b"", "", pairs, generated=generated)
 
 
 @walks_deep

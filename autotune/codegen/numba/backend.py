@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from autotune.codegen.code import DispatchCode, RunnableCode
-from autotune.codegen.manifest import Entry, with_manifest
+from autotune.codegen.manifest import with_manifest
 from autotune.codegen.numba.module import module_text
 from autotune.codegen.numba.threads import at_a_time
 from autotune.codegen.numba.types import as_stored, memory_type
@@ -21,7 +21,7 @@ from autotune.target import Target
 Array = np.ndarray[Any, Any]
 
 _UNNAMED = "unnamed_kernel"
-"""Stands for the symbol prefix until the code, and with it its hash, is known."""
+"""Stands for the symbol prefix where code is generated: its hash does not depend on names."""
 
 
 @dataclass(frozen=True)
@@ -64,17 +64,17 @@ class NumbaBackend:
 
     def compile(self, program: LoopProgram, target: Target, name: str = "") -> NumbaCode:
         """Return the module's text, in which the function ``name`` runs all kernels."""
-        text, entries = module_text(program, name or _UNNAMED)
-        if not name:
-            name = "k" + hashlib.sha256(text.encode()).hexdigest()[:16]
-            text = text.replace(_UNNAMED, name)
-            entries = [e._replace(symbol=e.symbol.replace(_UNNAMED, name)) for e in entries]
-        code = with_manifest(program, entries, text.encode(), text)
-        return NumbaCode(code.object_code, code.kernels, code.buffers, text, threads=target.threads)
+        generated, entries = module_text(program, _UNNAMED)
+        name = name or "k" + hashlib.sha256(generated.encode()).hexdigest()[:16]
+        text = generated.replace(_UNNAMED, name)
+        entries = [e._replace(symbol=e.symbol.replace(_UNNAMED, name)) for e in entries]
+        code = with_manifest(program, entries, text.encode(), text, generated=generated)
+        return NumbaCode(**vars(code), threads=target.threads)
 
     def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
         """Return its entry points, which need no scratch memory."""
-        return with_manifest(program, [Entry(kernel, "") for kernel in program.kernels], b"", "")
+        generated, entries = module_text(program, _UNNAMED)
+        return with_manifest(program, entries, b"", "", generated=generated)
 
 
 __all__ = ["NumbaBackend", "NumbaCode"]

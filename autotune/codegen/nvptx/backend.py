@@ -17,7 +17,7 @@ from autotune.target import Target
 from autotune.te.depth import walks_deep
 
 _UNNAMED = "unnamed_kernel"
-"""Stands for the symbol prefix until the code, and with it its hash, is known."""
+"""Stands for the symbol prefix where code is generated: its hash does not depend on names."""
 
 
 class NvptxBackend:
@@ -25,22 +25,23 @@ class NvptxBackend:
 
     def compile(self, program: LoopProgram, target: Target, name: str = "") -> DispatchCode:
         """Return the PTX, which a driver compiles for its device, and the LLVM IR that it was made from."""
-        ir, entries = emit_program(program, target, name or _UNNAMED)
+        generated, entries = emit_program(program, target, _UNNAMED)
         if not name:
             sizes = [e.launch for e in entries]
-            name = "k" + hashlib.sha256(f"{target.cpu}\n{sizes}\n{ir}".encode()).hexdigest()[:16]
-            ir = ir.replace(_UNNAMED, name)
-            entries = [e._replace(symbol=e.symbol.replace(_UNNAMED, name)) for e in entries]
+            name = "k" + hashlib.sha256(f"{target.cpu}\n{sizes}\n{generated}".encode()).hexdigest()[:16]
+        ir = generated.replace(_UNNAMED, name)
+        entries = [e._replace(symbol=e.symbol.replace(_UNNAMED, name)) for e in entries]
         starts = {e.symbol: Start(e.launch, len(e.kernel.buffers)) for e in entries if e.launch}
-        return with_manifest(program, entries, with_starts("ptx", starts, assembly(ir, target)), ir)
+        code = with_starts("ptx", starts, assembly(ir, target))
+        return with_manifest(program, entries, code, ir, generated=generated)
 
     def fenced(self, program: LoopProgram, target: Target, code: DispatchCode) -> None:
         """Return none: local memory is the driver's."""
 
     def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
         """Return launches, without code."""
-        _, entries = emit_program(program, target, _UNNAMED)
-        return with_manifest(program, entries, b"", "")
+        generated, entries = emit_program(program, target, _UNNAMED)
+        return with_manifest(program, entries, b"", "", generated=generated)
 
 
 @walks_deep

@@ -16,7 +16,7 @@ from autotune.target import Target
 from autotune.te.depth import walks_deep
 
 _UNNAMED = "unnamed_kernel"
-"""Stands for the symbol prefix until the code, and with it its hash, is known."""
+"""Stands for the symbol prefix where code is generated: its hash does not depend on names."""
 
 
 class OpenclBackend:
@@ -24,21 +24,21 @@ class OpenclBackend:
 
     def compile(self, program: LoopProgram, target: Target, name: str = "") -> DispatchCode:
         """Return the source, whose first line says how each kernel is started (:mod:`autotune.codegen.gpu.starts`)."""
-        text, entries = emit_program(program, target, name or _UNNAMED)
+        generated, entries = emit_program(program, target, _UNNAMED)
         starts = {e.symbol: Start(e.launch, len(e.kernel.buffers)) for e in entries if e.launch}
-        code = with_starts("opencl", starts, text)
-        if not name:
-            name = "k" + hashlib.sha256(code).hexdigest()[:16]
-            code = code.replace(_UNNAMED.encode(), name.encode())
-            entries = [e._replace(symbol=e.symbol.replace(_UNNAMED, name)) for e in entries]
-        return with_manifest(program, entries, code, code.decode())
+        code = with_starts("opencl", starts, generated)
+        name = name or "k" + hashlib.sha256(code).hexdigest()[:16]
+        code = code.replace(_UNNAMED.encode(), name.encode())
+        entries = [e._replace(symbol=e.symbol.replace(_UNNAMED, name)) for e in entries]
+        return with_manifest(program, entries, code, code.decode(), generated=generated)
 
     def fenced(self, program: LoopProgram, target: Target, code: DispatchCode) -> None:
         """Return none: local memory is the driver's."""
 
     def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
         """Return the manifest; its entry points need no scratch memory."""
-        return with_manifest(program, [Entry(part, "") for part in _parts(program)], b"", "")
+        generated, entries = emit_program(program, target, _UNNAMED)
+        return with_manifest(program, entries, b"", "", generated=generated)
 
 
 def _parts(program: LoopProgram) -> list[LoopKernel]:

@@ -55,11 +55,26 @@ class Built:
         without any."""
         if not self.payload:
             return ""
-        return hashlib.sha256(json.dumps(self.payload, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(_executed(self.payload), sort_keys=True).encode()).hexdigest()
+
+    @property
+    def code(self) -> str:
+        """Return the key of the generated code (:class:`autotune.codegen.code.DispatchCode`), by which timings are
+        stored; empty without any."""
+        return str(self.payload.get("key", ""))
 
     def same_code(self, other: Built) -> bool:
         """Return whether both are the same machine code."""
         return bool(self.code_key) and self.code_key == other.code_key
+
+
+def _executed(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is executed of a payload: without the keys of the texts that it was compiled from."""
+    return {
+        name: _executed(value) if isinstance(value, Mapping) else value
+        for name, value in payload.items()
+        if name != "key"
+    }
 
 
 @dataclass(frozen=True)

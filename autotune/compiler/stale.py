@@ -53,27 +53,34 @@ def current_plan(
         result = meanwhile(plan)
         known |= {_name(one.planned): one for one in building.finish().values()}
         built = {key: replace(known[_name(one)], planned=one) for key, one in plan.schedules.items()}
-        found = stale_runs(plan, lambda one, built=built: built[one.workload.key].code.key) - stale  # type: ignore[misc]
+        found = stale_runs(plan, lambda one: known[_name(one)].code.key) - stale
         if not found:
             return CurrentPlan(plan, built), result
         stale |= found
 
 
-def checked_plan(planned: Callable[[frozenset[int]], Plan], target: Target) -> Plan:
-    """Return the plan that follows where no run is used that is stale: code is generated and not compiled."""
-    stale, known = NO_RUNS, dict[tuple[str, str], str]()
+class CodeCheck:
+    """Which runs are stale, told by code that is generated and not compiled; what was generated is remembered."""
 
-    def key_of(one: Planned) -> str:
-        if _name(one) not in known:
-            known[_name(one)] = generated_key(one, target)
-        return known[_name(one)]
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._keys: dict[tuple[str, str], str] = {}
+        self._stale = NO_RUNS
 
-    while True:
-        plan = planned(stale)
-        found = stale_runs(plan, key_of) - stale
-        if not found:
-            return plan
-        stale |= found
+    def plan(self, planned: Callable[[frozenset[int]], Plan]) -> Plan:
+        """Return the plan that follows where no run is used that is stale; ``planned`` gives one by those that are."""
+        while True:
+            plan = planned(self._stale)
+            found = stale_runs(plan, self._key_of) - self._stale
+            if not found:
+                return plan
+            self._stale |= found
+
+    def _key_of(self, planned: Planned) -> str:
+        name = _name(planned)
+        if name not in self._keys:
+            self._keys[name] = generated_key(planned, self._target)
+        return self._keys[name]
 
 
 def stale_runs(plan: Plan, key_of: Callable[[Planned], str]) -> frozenset[int]:
@@ -92,4 +99,4 @@ def _name(planned: Planned) -> tuple[str, str]:
     return planned.workload.key, planned.trace.key
 
 
-__all__ = ["NO_RUNS", "CurrentPlan", "checked_plan", "current_plan", "stale_runs"]
+__all__ = ["NO_RUNS", "CodeCheck", "CurrentPlan", "current_plan", "stale_runs"]

@@ -13,6 +13,7 @@ from autotune.compiler.build_workers import BuildWorkers
 from autotune.compiler.hoist import Hoisted
 from autotune.compiler.plan import Plan, Ranking, plan_of, rank
 from autotune.compiler.planned import GIVEN, Planned, schedule_for
+from autotune.compiler.stale import CodeCheck
 from autotune.database import Database
 from autotune.garbage import collector_paused
 from autotune.passes.base import PROMISING
@@ -117,6 +118,7 @@ class MeasuredModel:
         self._preference = preference
         self._seed = seed
         self._check = check
+        self._code_check = CodeCheck(target)
         self._defaults: dict[str, BuiltWorkload] = {}
 
     def rankings(self) -> dict[str, Ranking]:
@@ -150,7 +152,9 @@ class MeasuredModel:
     def plan(self) -> Plan:
         """Return the plan that a compilation would make of the model now; another job may work on the same one."""
         workloads = distinct_workloads(self._parts)
-        return plan_of(workloads, self._target, self._database, self._preference)
+        return self._code_check.plan(
+            lambda stale: plan_of(workloads, self._target, self._database, self._preference, stale=stale)
+        )
 
     def gain(self, untuned: Code, tuned: Code, out_of_time: Callable[[], bool]) -> Gain | None:
         """Return the model untuned, and as a compilation would make it now, in several fresh processes.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from autotune.compiler.build import generated_key
+from autotune.compiler.planned import GIVEN, Planned
 from autotune.database import (
     Comparison,
     Database,
@@ -18,6 +20,7 @@ from autotune.database import (
     WorkloadRow,
 )
 from autotune.graph.region import Workload
+from autotune.schedule.trace import Trace
 from autotune.target import Target
 from search_spaces.spaces import space_for
 
@@ -50,9 +53,9 @@ def record(
     database.add_target(target)
     database.add_space(space.key, workload.key, "{}")
     key, took = Key(workload.key, target.key, space.key), Latency(3, ns, ns, 0.0)
-    assert database.record(
-        Run(key, 64 * name, trace_json, "{}", Outcome.OK, took, 0.0, origin=origin, created=time.time())
-    )
+    code = generated_key(Planned(workload, Trace.from_json(trace_json), GIVEN), target)
+    found = Run(key, 64 * name, trace_json, "{}", Outcome.OK, took, 0.0, origin=origin, created=time.time())
+    assert database.record(replace(found, code=code))
 
 
 def prepare(database: Database) -> None:

@@ -26,7 +26,6 @@ from autotune.schedule.trace import Trace
 from autotune.suggest import did_you_mean
 from search_spaces.constraint import Constraint
 from search_spaces.programs.discover import Discovery
-from search_spaces.versions import STEPS
 
 if TYPE_CHECKING:
     from autotune.schedule import Schedule
@@ -116,14 +115,8 @@ class Sketch:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the steps that discovery met: another function has another one, and so have steps that became
-        other code."""
-        changed = [
-            f"{name} {number}"
-            for name, number in STEPS.items()
-            if any(f'"{name}"' in met for met in self._met)
-        ]
-        return hashlib.sha256("\n".join([*self._met, *changed]).encode()).hexdigest()
+        """SHA-256 of the steps that discovery met: another function has another one."""
+        return hashlib.sha256("\n".join(self._met).encode()).hexdigest()
 
     def schedule(self, config: Config) -> Schedule:
         """Return a fresh schedule with the steps of ``config``; raises what the function raises."""

@@ -30,6 +30,7 @@ def to_json(answer: Answer, *, explain: bool = False) -> dict[str, Any]:
         "ranking": None if answer.ranking is None else answer.ranking.to_json(),
         "used": not answer.divided,
         "tier": answer.tier.value,
+        "code": answer.code,
         "latency_ns": answer.latency_ns,
         "interval_ns": answer.interval_ns,
         "default_ns": answer.default_ns,

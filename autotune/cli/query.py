@@ -48,6 +48,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Show the workload, its search space, what is near where nothing was measured, and the schedule.",
 )
+@click.option(
+    "--check-code",
+    is_flag=True,
+    help="Generate the code of each schedule: what was measured with other code is stale, and no exact answer.",
+)
 @FLAGS["devices"]
 @json_option
 def command(
@@ -56,6 +61,7 @@ def command(
     with_front: bool,
     only: str | None,
     explain: bool,
+    check_code: bool,
     devices: tuple[str, ...],
     as_json: bool,
     **options: Unpack[ChoiceOptions],
@@ -77,7 +83,9 @@ def command(
         _placement(request, as_json=as_json)
         return
     details = explain or with_front or top > 1 or is_key(what)
-    found = query(what, top=top, with_front=with_front, with_near=details, only=only, **options)
+    found = query(
+        what, top=top, with_front=with_front, with_near=details, only=only, check_code=check_code, **options
+    )
     chosen = request.one_target()
     answers = [_advised(answer, chosen, request) for answer in found]
     if as_json:
@@ -86,6 +94,8 @@ def command(
     lines = []
     if not is_key(what):
         lines = [*answer_lines.table(answers, chosen), *_missing(answers, request, details=details)]
+        if any(answer.code == "not checked" for answer in answers):
+            lines.append("not checked: whether the code that was measured is generated today (--check-code)")
     for answer in answers if details else ():
         lines += answer_lines.lines_of(answer, top)
         lines += [f"  {line}" for line in answer_lines.front_lines(answer)] if with_front else []

@@ -46,14 +46,18 @@ def current_plan(
     ``planned`` gives a plan by the numbers of the runs that are stale. What two plans have in common is built once.
     """
     stale, known = NO_RUNS, dict[tuple[str, str], BuiltWorkload]()
+
+    def key_of(one: Planned) -> str:
+        return known[_name(one)].code.key
+
     while True:
         plan = planned(stale)
         missing = [one for one in plan.schedules.values() if _name(one) not in known]
         building = Building(missing, target, workers)
         result = meanwhile(plan)
-        known |= {_name(one.planned): one for one in building.finish().values()}
+        known.update({_name(one.planned): one for one in building.finish().values()})
         built = {key: replace(known[_name(one)], planned=one) for key, one in plan.schedules.items()}
-        found = stale_runs(plan, lambda one: known[_name(one)].code.key) - stale
+        found = stale_runs(plan, key_of) - stale
         if not found:
             return CurrentPlan(plan, built), result
         stale |= found

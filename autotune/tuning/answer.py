@@ -42,6 +42,18 @@ class Answer:
     near: tuple[Neighbour, ...] = ()
     space: Space | None = None
     floor_ns: float | None = None
+    checked: bool = False
+    """The code of the schedule was generated, and compared with that which was measured."""
+
+    @property
+    def code(self) -> str | None:
+        """Return whether the code that was measured is that of today: "checked", "not checked" or "stale"; None where
+        nothing measured here is used."""
+        from autotune.compiler.tiers import Tier
+
+        if self.tier is Tier.STALE:
+            return "stale"
+        return None if self.measured is None else "checked" if self.checked else "not checked"
 
     @property
     def divided(self) -> bool:
@@ -135,6 +147,7 @@ class Answer:
         default, best = found.latencies
         where = f"inside {found.best.inside}" if found.side_by_side else "alone"
         why = f"; {self.planned.reason}" if self.planned is not None and self.planned.reason else ""
+        why += f"; code {self.code}" if self.code is not None else ""
         return (
             f"{self.evidence}; {nanoseconds(best)} {where} (default {nanoseconds(default)}), "
             f"{found.ok} of {found.runs} runs worked{why}"

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from autotune.compiler.dividing import Model
     from autotune.compiler.forecast import Prediction
-    from autotune.compiler.plan import Ranking
+    from autotune.compiler.plan import Plan, Ranking
     from autotune.database.store import Database
     from autotune.frontends.sizes import Given
     from autotune.graph.ir import Graph
@@ -314,6 +314,7 @@ def query(
     with_front: bool = False,
     with_near: bool = False,
     only: str | None = None,
+    check_code: bool = False,
     **options: Unpack[ChoiceOptions],
 ) -> list[Answer]:
     """Return the best schedule of the database for each workload of a model, or for one workload by its key.
@@ -324,8 +325,11 @@ def query(
     for an unknown one, and for a database that does not exist. Results have the ``top`` fastest runs, if more
     than one, their Pareto front with ``with_front``, and, for workloads that were not measured, the three nearest that
     were with ``with_near``. ``only`` selects the dispatches of a model whose name, or whose nodes' names, contain it.
+    With ``check_code`` the code of each schedule is generated (about 16 ms each), so that what was measured with other
+    code is stale and never exact; without it the results say that this was not checked.
     """
     from autotune.compiler.plan import plan_of
+    from autotune.compiler.stale import CodeCheck
     from autotune.database.front import front
     from autotune.graph.region import Workload
     from cost_models import analytic
@@ -338,7 +342,11 @@ def query(
         if only is not None and preference.goal.is_latency:  # what is small enough depends on the whole model
             asked = [one for one in asked if _named(only, one[1], one[2])] or asked
         workloads = [workload for workload, _, _ in asked if isinstance(workload, Workload)]
-        plan = plan_of(workloads, chosen, store, preference, parts=parts)
+
+        def planned_without(stale: frozenset[int]) -> Plan:
+            return plan_of(workloads, chosen, store, preference, parts=parts, stale=stale)
+
+        plan = CodeCheck(chosen).plan(planned_without) if check_code else planned_without(frozenset())
 
         def answer(
             workload: AnyWorkload,
@@ -379,6 +387,7 @@ def query(
                 tuple(near),
                 mine,
                 floor_ns,
+                check_code and planned is not None,
             )
 
         answers = []

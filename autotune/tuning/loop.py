@@ -356,8 +356,11 @@ class TuningLoop:
     def take_up(self) -> None:
         """Take what earlier sessions measured for all tasks; of what is stale the cost model learns, and the search is
         free to measure it again."""
-        runs = {task.workload.key: self._runs_since(task) for task in self.tasks}
-        checked = [(task, run) for task in self.tasks for run in task.checked_runs(runs[task.workload.key])]
+        known = {task.workload.key: self._runs_since(task) for task in self.tasks}
+        stale = {key: Task.past_runs(runs) for key, runs in known.items()}
+        past = {run.id for runs in stale.values() for run in runs}
+        current = {key: [run for run in runs if run.id not in past] for key, runs in known.items()}
+        checked = [(task, run) for task in self.tasks for run in Task.checked_runs(current[task.workload.key])]
         built = self.measurer.build([task.candidate(run.config) for task, run in checked]) if checked else []
         outdated = set[str]()
         for (task, run), code in zip(checked, built, strict=True):
@@ -365,8 +368,9 @@ class TuningLoop:
                 outdated.add(task.workload.key)
             task.keep_code(code, run)
         for task in self.tasks:
-            if task.workload.key in outdated:
-                self._learn_from(task, runs[task.workload.key])
+            key = task.workload.key
+            if found := known[key] if key in outdated else stale[key]:
+                self._learn_from(task, found)
             self.recall(task)
         if outdated:
             self.say(
@@ -382,9 +386,10 @@ class TuningLoop:
     def _runs_since(self, task: Task) -> list[Run]:
         """Return the runs of a task that it does not know yet."""
         key = task.key
-        return self.store.records(
+        runs = self.store.records(
             workload=key.workload, target=key.target, space=key.space, after=task.last_run_id
         )
+        return [run for run in runs if run.id not in task.stale]
 
     def recall(self, task: Task) -> None:
         """Take what other processes measured for this task in the meantime."""

@@ -264,10 +264,23 @@ class Task:
         """Return whether what is known of a schedule was measured with other code."""
         return self.run_codes.get(built.trace_key, built.code) != built.code
 
-    def checked_runs(self, runs: Sequence[Run]) -> list[Run]:
+    @staticmethod
+    def past_runs(runs: Sequence[Run]) -> list[Run]:
+        """Return the runs that a later one replaced: with the same schedule, or by a default that was measured again
+        because its code changed."""
+        newest: dict[str, Run] = {}
+        for run in sorted(runs, key=lambda run: run.created):
+            newest[run.trace_key] = run
+        replaced = [run for run in runs if newest[run.trace_key] is not run]
+        again = [newest[run.trace_key].created for run in replaced if run.origin is Origin.DEFAULT]
+        since = max(again, default=0.0)
+        return [run for run in runs if newest[run.trace_key] is not run or run.created < since]
+
+    @staticmethod
+    def checked_runs(runs: Sequence[Run]) -> list[Run]:
         """Return the runs whose code says whether that of all is still what was measured: the default and the fastest,
         which a comparison builds anyway."""
-        worked = [run for run in runs if run.latency and not run.crashed and run.id not in self.stale]
+        worked = [run for run in runs if run.latency and not run.crashed]
         default = [run for run in worked if run.origin is Origin.DEFAULT][-1:]
         fastest = min(worked, key=lambda run: run.confirmed_ns or run.latency_ns, default=None)
         return list({run.id: run for run in (*default, *([] if fastest is None else [fastest]))}.values())
@@ -275,7 +288,6 @@ class Task:
     def find_stale(self, runs: Sequence[Run], readings: Sequence[Reading]) -> list[tuple[Config, float]]:
         """Take it that runs are stale; returns what worked of them, the fastest first, with latencies in ns."""
         self.stale |= {run.id for run in runs if run.id is not None}
-        self.last_run_id = max([self.last_run_id, *(run.id or 0 for run in runs)])
         worked = [run for run in runs if run.latency and not run.crashed]
         alone = next((run.latency_ns for run in worked if run.origin is Origin.DEFAULT), math.inf)
         inside = estimates(readings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from typing import Any
 
@@ -161,21 +160,3 @@ def test_binding_is_running_the_function(seed: int) -> None:
         for rows, path in paths:
             for row in rows if path.error is None else ():
                 assert path.active == sketch.path(configs[row]).active
-
-
-@pytest.mark.parametrize("step", ["double_buffer", "software_pipeline", None])
-def test_programs_with_steps_that_became_other_code_have_another_fingerprint(step: str | None) -> None:
-    _, _, b, c = matmul(48, 64, 32)
-
-    def schedule(s: Schedule) -> None:
-        rows = s[c].split(s[c].op.axis[0], factor=s.knob("rows", (2, 4)))[0]
-        copy = s[s.cache_read(b, "global", [c])]
-        copy.compute_at(s[c], rows)
-        if step == "double_buffer":
-            copy.double_buffer()
-        elif step == "software_pipeline":
-            s[c].software_pipeline(rows)
-
-    sketch = Sketch(schedule, [c])
-    before = hashlib.sha256("\n".join(sketch._met).encode()).hexdigest()
-    assert (sketch.fingerprint != before) == (step is not None)

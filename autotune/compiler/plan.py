@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol, overload
 from autotune.compiler.build_workers import BuildWorkers
 from autotune.compiler.estimate import EstimateTask, OptionTime, TimeSource
 from autotune.compiler.planned import Planned, schedule_for
-from autotune.compiler.tiers import Tier
 from autotune.database.evidence import Evidence, State
 from autotune.database.goal import Goal, Objective, Saving
 from autotune.database.query import Hit
@@ -221,7 +220,7 @@ def _as_known(ranking: Ranking, planned: Mapping[str, Planned]) -> Ranking:
     if first.source is not TimeSource.MEASURED:
         return ranking
     used = [planned[region.key] for region in first.option.regions if region.key in planned]
-    if not any(one.tier is Tier.STALE or _default_since(one, first.compared) for one in used):
+    if not any(one.stale or _default_since(one, first.compared) for one in used):
         return ranking
     times = tuple(
         replace(time, source=TimeSource.STALE, ratio=None) if time.source is TimeSource.MEASURED else time

@@ -49,6 +49,7 @@ class Planned:
     ``latency_ns`` and ``footprint`` are what was measured of a schedule of the database, None for others. ``tier`` says
     where it comes from, ``transfer`` what is known of one that was found for another target or other sizes, ``found``
     what the database answered for exactly this target in the search ``space``.
+    ``stale``: that is of other code than is generated now.
     ``scheduled`` is the trace already applied to the program, where that was done to choose it.
     """
 
@@ -62,6 +63,7 @@ class Planned:
     transfer: Transfer | None = None
     found: Hit | Miss | None = field(default=None, compare=False, repr=False)
     space: Space | None = field(default=None, compare=False, repr=False)
+    stale: bool = False
     scheduled: Scheduled | None = field(default=None, compare=False, repr=False)
 
 
@@ -88,12 +90,10 @@ def schedule_for(
     if database is None:
         return replace(_default(workload, space, "no database was given"), space=space)
     found = database.lookup(workload.key, target.key, space.key, goal)
-    resolved = (
-        _of_other_code(workload, target, space, database, found, goal)
-        if isinstance(found, Hit) and found.best.id in stale
-        else _resolved(workload, target, space, database, found, goal)
-    )
-    return replace(resolved, found=found, space=space)
+    if isinstance(found, Hit) and found.best.id in stale:
+        other = _of_other_code(workload, target, space, database, found, goal)
+        return replace(other, found=found, space=space, stale=True)
+    return replace(_resolved(workload, target, space, database, found, goal), found=found, space=space)
 
 
 def _of_other_code(

@@ -49,9 +49,7 @@ class Answer:
     def code(self) -> str | None:
         """Return whether the code that was measured is that of today: "checked", "not checked" or "stale"; None where
         nothing measured here is used."""
-        from autotune.compiler.tiers import Tier
-
-        if self.tier is Tier.STALE:
+        if self.planned is not None and self.planned.stale:
             return "stale"
         return None if self.measured is None else "checked" if self.checked else "not checked"
 

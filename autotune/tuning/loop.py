@@ -360,7 +360,9 @@ class TuningLoop:
         stale = {key: Task.past_runs(runs) for key, runs in known.items()}
         past = {run.id for runs in stale.values() for run in runs}
         current = {key: [run for run in runs if run.id not in past] for key, runs in known.items()}
-        checked = [(task, run) for task in self.tasks for run in Task.checked_runs(current[task.workload.key])]
+        checked = [
+            (task, run) for task in self.tasks for run in Task.checked_runs(current[task.workload.key])
+        ]
         built = self.measurer.build([task.candidate(run.config) for task, run in checked]) if checked else []
         outdated = set[str]()
         for (task, run), code in zip(checked, built, strict=True):

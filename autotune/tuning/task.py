@@ -258,7 +258,7 @@ class Task:
     def forget(self, trace_key: str) -> None:
         """Know nothing any more of a schedule that was measured with other code."""
         for known in (self.known, self.inside, self.run_codes, self.footprints):
-            known.pop(trace_key, None)  # type: ignore[attr-defined]
+            known.pop(trace_key, None)
 
     def measured_otherwise(self, built: Built) -> bool:
         """Return whether what is known of a schedule was measured with other code."""
@@ -312,8 +312,8 @@ class Task:
         """Take runs from the database, of an earlier session or of another process, and all readings of this task."""
         fresh = [run for run in runs if run.trace_key not in self.known]
         self.tried_near += sum(run.origin is Origin.NEAR for run in fresh)
-        mine = {*self.known, *(run.trace_key for run in fresh)}
-        readings = [reading for reading in readings if reading.trace_key in mine]
+        taken = {*self.known, *(run.trace_key for run in fresh)}
+        readings = [reading for reading in readings if reading.trace_key in taken]
         self.inside = estimates(readings)
         self.run_codes |= {run.trace_key: run.code for run in fresh}
         self.last_run_id = max([self.last_run_id, *(run.id or 0 for run in runs)])

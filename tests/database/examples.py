@@ -44,6 +44,7 @@ def record(
     ns: float = 1000.0,
     name: str = "t",
     origin: Origin = Origin.SEARCH,
+    config: str = "{}",
 ) -> None:
     """Store a run of a workload of today: a schedule that took so many ns."""
     space = space_for(workload, target)
@@ -54,7 +55,7 @@ def record(
     database.add_space(space.key, workload.key, "{}")
     key, took = Key(workload.key, target.key, space.key), Latency(3, ns, ns, 0.0)
     code = generated_key(Planned(workload, Trace.from_json(trace_json), GIVEN), target)
-    found = Run(key, 64 * name, trace_json, "{}", Outcome.OK, took, 0.0, origin=origin, created=time.time())
+    found = Run(key, 64 * name, trace_json, config, Outcome.OK, took, 0.0, origin=origin, created=time.time())
     assert database.record(replace(found, code=code))
 
 

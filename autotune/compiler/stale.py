@@ -1,4 +1,4 @@
-"""Timings belong to code: which of a plan's are of other code than its schedules give now.
+"""Timings belong to code: the runs of a plan that were measured with other code than their schedules give now.
 
 A run has the key of the code that was measured (:class:`autotune.codegen.code.DispatchCode`). What compiles a plan
 generates its code anyway and compares; a run of other code, or of none that is known, is *stale*. Then the plan is made
@@ -64,7 +64,7 @@ def current_plan(
 
 
 class CodeCheck:
-    """Which runs are stale, told by code that is generated and not compiled; what was generated is remembered."""
+    """Finds the runs that are stale by code that is generated and not compiled, and remembers what was generated."""
 
     def __init__(self, target: Target) -> None:
         self._target = target

@@ -19,7 +19,7 @@ from autotune.compiler.plan import OPTION, option_key, plan_of
 from autotune.compiler.planned import schedule_for
 from autotune.compiler.stale import CodeCheck
 from autotune.compiler.tiers import Tier
-from autotune.database import Comparison, Database, Hit, Latency, Origin, Ratio, WorkloadRow
+from autotune.database import Comparison, Database, Hit, Latency, Origin, Ratio, Run, WorkloadRow
 from autotune.errors import MissError
 from autotune.graph.region import Workload
 from autotune.lower.program import lower_schedule
@@ -213,3 +213,36 @@ def test_a_comparison_of_algorithms_is_stale_with_a_schedule_of_its_winner(tmp_p
 def test_mutants_of_what_generates_code_are_stale(tmp_path: Path) -> None:
     """A sample; `python -m tests.database.stale_mutants 40` judges more."""
     assert campaign(tmp_path / "tuning.db", count=1, seed=1) == []
+
+
+def test_a_job_measures_what_is_stale_first_and_forgets_nothing(tmp_path: Path) -> None:
+    """The default, then the fastest of before; lookups see the new runs alone, the database has both."""
+    path = tmp_path / "tuning.db"
+
+    def tuned(trials: int) -> list[Run]:
+        budget = autotune.Budget(trials=trials)
+        options = {"threads": 1, "time_model": False, "quiet": True}
+        autotune.tune("zoo:mlp", budget=budget, database=path, **options)
+        with Database(path) as database:
+            return database.records()
+
+    before = tuned(9)
+    assert all(run.code for run in before if run.latency)
+    with Database(path) as database:
+        database.session.write(lambda connection: connection.exec_driver_sql("UPDATE runs SET code = 'x'"))
+    both = tuned(24)
+    first, again = both[: len(before)], both[len(before) :]
+    assert {run.code for run in first} == {"x"}
+    stale = {(run.key, run.trace_key) for run in first}
+    defaults = [run for run in again if run.origin is Origin.DEFAULT]
+    assert len(defaults) == len({run.key for run in first})
+    assert {(run.key, run.trace_key) for run in defaults} <= stale
+    fastest = [run for run in again if run.origin is Origin.NEAR]
+    assert fastest
+    assert {(run.key, run.trace_key) for run in fastest} <= stale
+    with Database(path) as database:
+        for run in defaults:
+            found = database.lookup(run.key.workload, run.key.target, run.key.space)
+            assert isinstance(found, Hit)
+            assert found.default is not None
+            assert found.default.code == run.code

@@ -17,6 +17,8 @@ from autotune.quantization.ranges import Histogram, Method, Range, chosen
 if TYPE_CHECKING:
     import onnx
 
+    from autotune.runtime.compiled_model import CompiledModel
+
 
 def batches(samples: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]) -> list[dict[str, Array]]:
     """Return inputs for each run: arrays have the shapes of the model's inputs, or several of them along
@@ -49,6 +51,11 @@ def batches(samples: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]])
         return np.ascontiguousarray(array[run * shape[0] : (run + 1) * shape[0]])
 
     return [{name: part(name, run) for name in shapes} for run in range(count)]
+
+
+def fixed_shapes(module: CompiledModel) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a model's inputs by name; the model was compiled for fixed ones."""
+    return {spec.name: tuple(int(size) for size in spec.shape) for spec in module.inputs}  # type: ignore[arg-type]
 
 
 def open_sizes(model: onnx.ModelProto, samples: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
@@ -108,7 +115,7 @@ def calibrate(
     inner = [value for value in values if value not in inputs]
     model = network.model([v for v in inner if v not in network.outputs])
     module = compile(model, shapes=open_sizes(model, samples), threads=threads)
-    feeds = batches(samples, {spec.name: tuple(spec.shape) for spec in module.inputs})
+    feeds = batches(samples, fixed_shapes(module))
 
     def seen() -> Iterator[dict[str, Array]]:
         for feed in feeds:
@@ -134,4 +141,4 @@ def calibrate(
     return Calibration({value: chosen(each, method, percentile) for value, each in histograms.items()}, means)
 
 
-__all__ = ["Calibration", "batches", "calibrate", "open_sizes"]
+__all__ = ["Calibration", "batches", "calibrate", "fixed_shapes", "open_sizes"]

@@ -12,7 +12,7 @@ from autotune.errors import UsageError
 from autotune.frontends.onnx.read import ModelSource, read_model
 from autotune.graph.ir import Array
 from autotune.quantization.bias_correction import channels_of, correct
-from autotune.quantization.calibrate import batches, calibrate, open_sizes
+from autotune.quantization.calibrate import batches, calibrate, fixed_shapes, open_sizes
 from autotune.quantization.choice import choose
 from autotune.quantization.fold_norms import fold_norms
 from autotune.quantization.network import Network
@@ -95,7 +95,7 @@ def agreement(
     modules = [compile(model, shapes=shapes, threads=threads) for model in (one, other)]
     apart = whole = 0.0
     same, rows = 0, 0
-    for feed in batches(samples, {spec.name: tuple(spec.shape) for spec in modules[0].inputs}):
+    for feed in batches(samples, fixed_shapes(modules[0])):
         wanted, found = (module.run(feed) for module in modules)
         for name, array in wanted.items():
             a, b = (np.asarray(x, np.float64) for x in (array, found[name]))

@@ -87,7 +87,7 @@ def _median(ratios: Series) -> Ratio:
 def _at_most(successes: int, count: int) -> float:
     """Return the probability that so many heads, or fewer, are of ``count`` fair coins."""
     # Exact, and without scipy, whose import takes half a second of every start of a job.
-    return sum(math.comb(count, heads) for heads in range(successes + 1)) / 2**count
+    return float(sum(math.comb(count, heads) for heads in range(successes + 1)) / 2**count)
 
 
 def _sign_test(ratios: Series) -> float:

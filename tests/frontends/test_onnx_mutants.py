@@ -16,7 +16,7 @@ from autotune.errors import AutotuneError, ModelImportError
 from autotune.frontends.model_builder import ModelBuilder
 from autotune.frontends.onnx.importer import load
 from tests.frontends.fuzz import FINE, _missing, read_record, report, verdict_of
-from tests.frontends.mutants import mutant, small_seeds
+from tests.frontends.mutants import mutant, seeds, small_seeds
 
 MUTANTS, COMPILED = 600, 60
 
@@ -167,3 +167,83 @@ def test_names_that_are_declared_twice() -> None:
     model = node_model("Relu", {"x": np.ones(2, np.float32)})
     model.graph.initializer.add().CopyFrom(model.graph.initializer[0])
     assert refused(model).endswith("initialiser 'x' is defined twice")
+
+
+def lone(op: str, inputs: list[str], outputs: list[str], opset: int = 23, **attributes: Any) -> Any:
+    """A model of one node that need not be as ONNX defines it, with x: float32[3, 2] and s: float32[2]."""
+    node = helper.make_node(op, inputs, outputs, name="n", **attributes)
+    given = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+        for name, shape in (("x", [3, 2]), ("s", [2]))
+    ]
+    graph = helper.make_graph([node], "one", given, [onnx.ValueInfoProto(name="y")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+
+
+def sums() -> Any:
+    body = helper.make_node("Add", ["a", "b"], ["c"]), helper.make_node("Identity", ["c"], ["d"])
+    values = {
+        name: helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2])
+        for name in ("a", "b", "c", "d")
+    }
+    return helper.make_graph(body, "body", [values["a"], values["b"]], [values["c"], values["d"]])
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda: lone("OptionalGetElement", [], ["y"]), "0 inputs of at least 1"),
+        (lambda: lone("SequenceAt", ["x"], ["y"]), "1 inputs of at least 2"),
+        (lambda: lone("ConcatFromSequence", ["x"], ["y"]), "attribute 'axis' is missing"),
+        (lambda: lone("ConcatFromSequence", ["x"], ["y"], axis="0"), "attribute 'axis' is of another type"),
+        (lambda: lone("Scan", ["s", "x"], ["y", "z"], body=sums()), "attribute 'num_scan_inputs' is missing"),
+        (
+            lambda: lone("Scan", ["s", "x"], ["y", "z"], body=sums(), num_scan_inputs=3),
+            "num_scan_inputs is 3, of 2 inputs",
+        ),
+        (
+            lambda: lone(
+                "Scan", ["s", "x"], ["y", "z"], body=sums(), num_scan_inputs=1, scan_input_axes=[0, 0]
+            ),
+            "scan_input_axes has 2 elements, it should have 1",
+        ),
+        (
+            lambda: lone("Scan", ["", "s", "x"], ["y", "z"], 8, body=sums(), num_scan_inputs=-1),
+            "num_scan_inputs is -1, of 2 inputs",
+        ),
+    ],
+)
+def test_operators_of_graphs_and_sequences_lack_nothing(model: Any, message: str) -> None:
+    assert message in refused(model())
+
+
+def test_a_definition_that_onnx_does_not_give_is_refused() -> None:
+    heads = (1, 2, 2, 8)
+    inputs = {"q": heads, "k": heads, "v": heads}
+    assert "ONNX defines no operator" in refused(
+        node_model("Attention", inputs, opset=23, softmax_precision=2**31)
+    )
+
+
+@pytest.mark.parametrize("periodic", [-1, 2, 2**31])
+def test_any_number_but_zero_makes_a_window_periodic(periodic: int) -> None:
+    given = {"size": np.array(10, np.int32)}
+    found, wanted = (
+        load(node_model("HannWindow", given, periodic=value)).constants.values() for value in (periodic, 1)
+    )
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert found
+
+
+def test_only_one_keeps_a_tensor_whose_axes_are_empty() -> None:
+    shapes = []
+    for noop in (1, 2, 2**40):
+        graph = load(node_model("ReduceSum", {"x": (2, 3)}, noop_with_empty_axes=noop, keepdims=0))
+        shapes.append(graph.type_of("y0").shape)
+    assert shapes == [(2, 3), (), ()]
+
+
+def test_the_judge_compares_what_is_there_of_an_output() -> None:
+    found = verdict_of(mutant(7_000_384, seeds()), 7_000_384, lambda stage: None)
+    assert found[0] in FINE, found

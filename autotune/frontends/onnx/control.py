@@ -378,13 +378,27 @@ def _check_body(node: OnnxNode, body: Any, takes: int, gives: int) -> None:
         )
 
 
-def _scan(node: OnnxNode, body: Any, model: Importing) -> None:
+def _scanned(node: OnnxNode, most: int) -> int:
+    """Return the number of inputs that are scanned."""
     count = int(node.attrs["num_scan_inputs"])
+    if not 1 <= count <= most:
+        raise node.fail(f"num_scan_inputs is {count}, of {most} inputs")
+    return count
+
+
+def _scan(node: OnnxNode, body: Any, model: Importing) -> None:
+    count = _scanned(node, len(node.inputs))
     states, scanned = node.inputs[: len(node.inputs) - count], node.inputs[len(node.inputs) - count :]
     _check_body(node, body, len(node.inputs), len(states))
     collected = len(body.output) - len(states)
     in_axes = node.attrs.get("scan_input_axes", (0,) * count)
     out_axes = node.attrs.get("scan_output_axes", (0,) * collected)
+    for name, values, wanted in (
+        ("scan_input_axes", in_axes, count),
+        ("scan_output_axes", out_axes, collected),
+    ):
+        if len(values) != wanted:
+            raise node.fail(f"{name} has {len(values)} elements, it should have {wanted}")
     ends = [
         *node.attrs.get("scan_input_directions", (0,) * count),
         *node.attrs.get("scan_output_directions", (0,) * collected),
@@ -415,8 +429,8 @@ def _scan_of_batches(node: OnnxNode, body: Any, model: Importing) -> None:
     """Scan of opset 8: one after another for each element of a batch, which is the first axis of all there is."""
     if node.input(0) != ABSENT:
         raise node.fail("lengths of sequences are not supported\n  export the model with opset 9 or later")
-    count = int(node.attrs["num_scan_inputs"])
     given = node.inputs[1:]
+    count = _scanned(node, len(given))
     states, scanned = given[: len(given) - count], given[len(given) - count :]
     _check_body(node, body, len(given), len(states))
     ends = [*node.attrs.get("directions", (0,) * count), *([0] * (len(body.output) - len(states)))]

@@ -51,7 +51,8 @@ def definition_of(
     has no definition.
 
     Raises:
-        ModelImportError: the node has an attribute that the definition, that of a later opset, does not know.
+        ModelImportError: the node has an attribute that the definition, that of a later opset, does not know, or
+            attributes for which ONNX has no definition.
     """
     schema = _defining(proto.op_type, opset)
     if schema is None:
@@ -65,6 +66,11 @@ def definition_of(
             "is not supported\n  export the model again with a later opset"
         )
     body = _body(schema, full, type_of)
+    if not body.node:
+        raise ModelImportError(
+            f"node {proto.name or proto.output[0]!r} ({proto.op_type}): ONNX defines no operator for these attributes "
+            "and types"
+        )
     given = {attribute.name: attribute for attribute in full.attribute}
     names = dict(_paired(body.input, full.input)) | dict(_paired(body.output, proto.output, prefix))
     nodes = (*before, *(_renamed(node, names, prefix, given) for node in body.node))
@@ -112,6 +118,9 @@ def _with_defaults(proto: Any, opset: int) -> Any:
     for name, attribute in schema_of(proto.op_type, opset).attributes.items():
         if name not in given and attribute.default_value.type != onnx.AttributeProto.UNDEFINED:
             full.attribute.append(attribute.default_value)
+    for attribute in full.attribute:
+        if attribute.name == "periodic":  # a flag that the definitions of windows calculate with
+            attribute.i = int(attribute.i != 0)
     return full
 
 

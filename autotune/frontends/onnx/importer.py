@@ -36,7 +36,7 @@ from autotune.frontends.onnx.read import (
     element_dtype,
     read_model,
 )
-from autotune.frontends.onnx.schema import check_node, node_name
+from autotune.frontends.onnx.schema import check_form, check_node, node_name
 from autotune.frontends.onnx.scope import Importing, NodeLists
 from autotune.frontends.onnx.sequences import SEQUENCES, is_of_sequences, sequence_node
 from autotune.frontends.onnx.support import check_supported, is_known, operator_of
@@ -282,6 +282,7 @@ class _Importer:
         first = proto.input[0] if proto.input else ABSENT
         if op not in CONTROL and op not in SEQUENCES and first not in self.sequences:
             return False
+        check_form(proto, self.opset)
         name, model = node_name(proto), self._importing()
         graphs = {a.name: a.g for a in proto.attribute if a.HasField("g")}
         plain = [a for a in proto.attribute if a.name not in graphs and not a.HasField("tp")]

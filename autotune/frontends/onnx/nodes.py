@@ -260,7 +260,7 @@ def _reshape(node: OnnxNode) -> None:
 
 def _reduce(node: OnnxNode) -> None:
     """Reduce over all axes where they are empty, as ONNX does unless noop_with_empty_axes says none."""
-    noop = node.attrs.pop("noop_with_empty_axes", 0)
+    noop = node.attrs.pop("noop_with_empty_axes", 0) == 1
     if not node.attrs.get("axes"):
         node.attrs.pop("axes", None)
         if noop:

@@ -60,6 +60,33 @@ def check_node(proto: Any, scope: Scope) -> None:
         ) from error
 
 
+def check_form(proto: Any, opset: int) -> None:
+    """Refuse a node that lacks an operand, a result or an attribute, or has an attribute of another type.
+
+    That is what can be said of operators with subgraphs or sequences, for which there is no inference of single nodes.
+
+    Raises:
+        ModelImportError: the message says what is missing, and what the operator takes.
+    """
+    schema = schema_of(proto.op_type, opset)
+    given = {attribute.name: attribute for attribute in proto.attribute}
+    for what, found, least in (
+        ("inputs", proto.input, schema.min_input),
+        ("outputs", proto.output, schema.min_output),
+    ):
+        if len(found) < least:
+            raise ModelImportError(
+                f"{_place(proto)}: it has {len(found)} {what} of at least {least}\n  {_signature(schema)}"
+            )
+    for name, attribute in schema.attributes.items():
+        if attribute.required and name not in given:
+            raise ModelImportError(f"{_place(proto)}: attribute {name!r} is missing\n  {_signature(schema)}")
+        if name in given and given[name].type not in (0, attribute.type.value):
+            raise ModelImportError(
+                f"{_place(proto)}: attribute {name!r} is of another type\n  {_signature(schema)}"
+            )
+
+
 @cache
 def _refusals() -> tuple[type[Exception], ...]:
     """Return the exceptions that onnx's C++ parts raise; the last two for absurd values."""
@@ -164,4 +191,4 @@ def _signature(schema: Any) -> str:
     return f"{text}\n  attributes: {', '.join(attributes) or 'none'}"
 
 
-__all__ = ["check_node", "node_name", "schema_of", "type_proto"]
+__all__ = ["check_form", "check_node", "node_name", "schema_of", "type_proto"]

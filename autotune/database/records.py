@@ -121,7 +121,7 @@ class Run:
     store it. A run is *stale* if its schedule now gives other code.
 
     Each field declares its columns, from which the rest of the database derives them; a new one is stored as soon as
-    it is declared here, with the next ``schema.VERSION`` as its ``since``.
+    it is declared here, with the version after ``schema.VERSION`` as its ``since``, which becomes that version.
     """
 
     key: Key = field(

@@ -64,6 +64,10 @@ BLENDS = frozenset({"Interpolate", "GridSample", "DeformedColumns", "Loop"})
 """Operators that move elements and compute with them, too: their results are rounded."""
 
 
+VARIANTS = 4
+"""Runs of the reference: as it is, and with errors."""
+
+
 class Unfit(Exception):
     """The node cannot be compared: too large, not finite, or other numbers after other roundings."""
 
@@ -152,14 +156,14 @@ class Draft:
         self.count += 1
         name = self.b.input(f"x{self.count}", tuple(shape), dtype)
         self.feed[name] = self.random(shape, dtype)
-        self.arrays[name] = [self.feed[name]] * 3
+        self.arrays[name] = [self.feed[name]] * VARIANTS
         self.values.append(name)
         return name
 
     def constant(self, array: Array) -> str:
         self.count += 1
         name = self.b.constant(f"k{self.count}", array)
-        self.arrays[name] = [array] * 3
+        self.arrays[name] = [array] * VARIANTS
         return name
 
     def normal(self, *shape: int, dtype: str = "float32", scale: float = 1.0) -> str:
@@ -175,7 +179,7 @@ class Draft:
         self.count += 1
         name = self.b.input(f"x{self.count}", array.shape, array.dtype.name)
         self.feed[name] = array
-        self.arrays[name] = [array] * 3
+        self.arrays[name] = [array] * VARIANTS
         return name
 
     # nodes --------------------------------------------------------------------------------------
@@ -196,7 +200,7 @@ class Draft:
             raise Unfit
         runs = [
             definition.reference([None if v == ABSENT else self.arrays[v][k] for v in inputs], full)
-            for k in range(3)
+            for k in range(VARIANTS)
         ]
         results = [
             [np.asarray(self._rounded(op, run[i], k)) for k, run in enumerate(runs)]
@@ -216,18 +220,33 @@ class Draft:
         return names
 
     def _rounded(self, op: str, result: Array, variant: int) -> Array:
-        """The result with an error: upwards in one variant, in any direction in the other."""
+        """The result with an error: upwards in one variant, downwards in the last, in any direction in the other."""
         level = ROUNDING.get(result.dtype.name)
         kind = ops.get(op).kind
         if not variant or level is None or op in EXACT or (kind == "movement" and op not in BLENDS):
             return result
         exact = result.astype(np.float64)
-        signs = 1.0 if variant == 1 else self.numbers.choice((-1.0, 1.0), result.shape)
+        signs = {1: 1.0, 3: -1.0}.get(variant)
+        if signs is None:
+            signs = self.numbers.choice((-1.0, 1.0), result.shape)
         error = level * np.abs(exact)
         if kind != "elementwise":
             largest = np.abs(exact).max(initial=0, where=np.isfinite(exact))
             error = error + max(level, self.sums if kind in SUMS else 0) * largest
         return (exact + signs * error).astype(result.dtype)
+
+    def apart(self, x: str, y: str) -> bool:
+        """Whether no rounding changes how elements of two values compare.
+
+        Their errors are taken to be independent: where both follow from the same numbers, every variant may have them
+        on the same side.
+        """
+        if x == y:
+            return True
+        first, second = (np.stack(self.arrays[v]).astype(np.float64) for v in (x, y))
+        low, high = (first.min(0), second.min(0)), (first.max(0), second.max(0))
+        exact = (low[0] == high[0]) & (low[1] == high[1])
+        return bool((exact | (high[0] < low[1]) | (high[1] < low[0])).all())
 
     def drawn(self) -> Drawn:
         """The graph of what was drawn; its outputs are the values that nothing reads, and some others."""

@@ -184,7 +184,10 @@ def parametric(d: Draft, op: str) -> None:
 @rule("Equal Less LessOrEqual Greater GreaterOrEqual")
 def comparison(d: Draft, op: str) -> None:
     x = d.pick((*FLOATS, "int64", "int32"))
-    d.node(op, x, partner(d, x))
+    y = partner(d, x)
+    if not d.apart(x, y):
+        raise Unfit
+    d.node(op, x, y)
 
 
 @rule("And Or Xor")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from autotune.passes.pipeline import NEEDED, optional_passes, standard_passes
 from autotune.workers.process import Died
 from tests import campaign
 from tests.compiler import fuzz
+from tests.compiler.drafts import Draft, Unfit
 from tests.compiler.operator_rules import LEFT_OUT, RULES
 
 
@@ -47,6 +49,35 @@ def run_block(first: int, count: int) -> None:
     for seed in range(first, first + count):
         line = fuzz.verdict(seed)
         assert "finding" not in line, f"python -m tests.compiler.fuzz 1 --first {seed}\n{line['finding']}"
+
+
+@pytest.mark.parametrize("op", ["Less", "LessOrEqual", "Equal", "Greater", "GreaterOrEqual"])
+def test_comparisons_that_rounding_decides_are_not_drawn(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both operands round upwards in every variant, and the computed ones may not."""
+    drawn, other = Draft(random.Random(0), fuzz.FINE), Draft(random.Random(0), fuzz.FINE)
+    for draft, near in ((drawn, 5e-10), (other, 1.0)):
+        x = draft.operand(np.array([0.5, 7e-4], np.float32))
+        value = draft.node("Sin", x)
+        beside = draft.node("Add", value, draft.constant(np.array([1.0, near], np.float32)))
+        monkeypatch.setattr(draft, "pick", lambda *_, value=value: value)
+        monkeypatch.setattr("tests.compiler.operator_rules.partner", lambda *_, beside=beside: beside)
+        if near == 1.0:
+            RULES[op](draft, op)
+        else:
+            with pytest.raises(Unfit):
+                RULES[op](draft, op)
+
+
+def test_a_value_just_above_a_step_is_not_rounded() -> None:
+    draft = Draft(random.Random(0), fuzz.FINE)
+    for offset, fits in ((0.25, True), (np.float32(2e-7), False)):
+        x = draft.operand(np.array([2.0], np.float32))
+        value = draft.node("Add", x, draft.constant(np.array([0.5 + offset], np.float32)))
+        if fits:
+            draft.node("Round", draft.node("Exp", draft.node("Log", value)))
+            continue
+        with pytest.raises(Unfit):
+            draft.node("Round", draft.node("Exp", draft.node("Log", value)))
 
 
 def test_needed_passes_are_passes() -> None:

@@ -105,7 +105,7 @@ def command(
 
 
 def _placement(request: CompileRequest, *, as_json: bool) -> None:
-    """Return the placement of a model on devices, and what was searched beside it."""
+    """Print the placement of a model on devices, and the searches beside it."""
     from autotune.tuning.placing import by_database
 
     _, answer = by_database(request)

@@ -189,7 +189,7 @@ class _Algebra:
         return _Term(value, "".join(a for a in term.letters if a in needed))
 
     def finish(self, term: _Term, result: str, output: str) -> None:
-        """Return the last term as the result."""
+        """Make the last term the result."""
         term = self.summed(term, result)
         lacking = [a for a in result if a not in term.letters]  # of one element in each operand
         value = self.aligned(term, result) if lacking else term.value

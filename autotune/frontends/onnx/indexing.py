@@ -116,7 +116,7 @@ def _non_max_suppression(node: OnnxNode, emit: Emitter) -> None:
 
 
 def _compress(node: OnnxNode, emit: Emitter) -> None:
-    """Return the elements at the places where the condition holds; behind its end it does not."""
+    """Take the elements at the places where the condition holds; behind its end it does not."""
     condition = node.scope.constant_of(node.inputs[1])
     value = node.inputs[0]
     if node.input_type(1).rank != 1:

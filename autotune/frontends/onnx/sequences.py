@@ -128,7 +128,7 @@ def _concat(node: OnnxNode, model: Importing) -> None:
 
 
 def _optional(node: OnnxNode, model: Importing) -> None:
-    """Return the optional itself for what it has; one without is known to be empty."""
+    """Take the optional itself for what it has; one without is known to be empty."""
     if node.input(0) == ABSENT:
         model.sequences[node.outputs[0]] = None
     else:

@@ -107,7 +107,7 @@ class CudaEngine:
         return tuple(commands)
 
     def run(self, name: str, prepared: Any, table: Sequence[Buffer], stopped: Stopped) -> bool:
-        """Return all of them into the thread's stream, and wait for it."""
+        """Put all of them into the thread's stream, and wait for it."""
         self._enter()
         return run_each(self, self._space, self._name, name, prepared, table, stopped)
 

@@ -97,7 +97,7 @@ class OpenclEngine:
         return tuple(commands)
 
     def run(self, name: str, prepared: Any, table: Sequence[Buffer], stopped: Stopped) -> bool:
-        """Return all of them into the thread's queue, and wait for it."""
+        """Put all of them into the thread's queue, and wait for it."""
         return slowed(self._slowdown, lambda: self._run(name, prepared, table, stopped))
 
     def _run(self, name: str, prepared: Any, table: Sequence[Buffer], stopped: Stopped) -> bool:

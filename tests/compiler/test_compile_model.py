@@ -208,7 +208,13 @@ def test_a_stored_schedule_that_does_not_apply_is_a_miss(tmp_path):
     graph, target = load(MODELS["mlp"]()), Target.detect()
     workload = distinct_workloads(divide(graph))[0]
     with Database(tmp_path / "tuning.db") as database:
-        record(database, workload, target, '{"version":1,"steps":[["compute_inline","nope",[]]]}')
+        record(
+            database,
+            workload,
+            target,
+            '{"version":1,"steps":[["compute_inline","nope",[]]]}',
+            code="of another time",
+        )
         compilation = check(graph, database=database, target=target)
     choice = compilation.coverage.dispatches[0]
     assert str(choice.evidence) == "default, not searched"

@@ -45,8 +45,9 @@ def record(
     name: str = "t",
     origin: Origin = Origin.SEARCH,
     config: str = "{}",
+    code: str | None = None,
 ) -> None:
-    """Store a run of a workload of today: a schedule that took so many ns."""
+    """Store a run of a workload of today: a schedule that took so many ns; ``code`` is the key of its code today."""
     space = space_for(workload, target)
     database.add_workload(
         WorkloadRow(workload.key, workload.text, workload.kind, workload.flops, workload.bytes)
@@ -54,7 +55,8 @@ def record(
     database.add_target(target)
     database.add_space(space.key, workload.key, "{}")
     key, took = Key(workload.key, target.key, space.key), Latency(3, ns, ns, 0.0)
-    code = generated_key(Planned(workload, Trace.from_json(trace_json), GIVEN), target)
+    if code is None:
+        code = generated_key(Planned(workload, Trace.from_json(trace_json), GIVEN), target)
     found = Run(key, 64 * name, trace_json, config, Outcome.OK, took, 0.0, origin=origin, created=time.time())
     assert database.record(replace(found, code=code))
 

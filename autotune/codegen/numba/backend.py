@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +16,7 @@ from autotune.codegen.manifest import with_manifest
 from autotune.codegen.numba.module import module_text
 from autotune.codegen.numba.threads import at_a_time
 from autotune.codegen.numba.types import as_stored, memory_type
+from autotune.codegen.numba.writer import Names
 from autotune.lower.ir import LoopProgram
 from autotune.target import Target
 
@@ -66,6 +68,7 @@ class NumbaBackend:
         """Return the module's text, in which the function ``name`` runs all kernels."""
         generated, entries = module_text(program, _UNNAMED)
         name = name or "k" + hashlib.sha256(generated.encode()).hexdigest()[:16]
+        name = Names(re.findall(r"\w+", generated)).fresh(name)
         text = generated.replace(_UNNAMED, name)
         entries = [e._replace(symbol=e.symbol.replace(_UNNAMED, name)) for e in entries]
         code = with_manifest(program, entries, text.encode(), text, generated=generated)

@@ -24,6 +24,7 @@ def test_each_family_file_is_listed() -> None:
         "common",
         "definition",
         "facts",
+        "library_kernel",
         "minimal_filtering",
         "registry",
         "sorting",

@@ -235,7 +235,8 @@ def test_a_job_measures_what_is_stale_first_and_forgets_nothing(tmp_path: Path) 
     assert {run.code for run in first} == {"x"}
     stale = {(run.key, run.trace_key) for run in first}
     defaults = [run for run in again if run.origin is Origin.DEFAULT]
-    assert len(defaults) == len({run.key for run in first})
+    # One for each workload that this job came to: which options it opens depends on what it measured.
+    assert 2 <= len(defaults) == len({run.key for run in defaults})
     assert {(run.key, run.trace_key) for run in defaults} <= stale
     fastest = [run for run in again if run.origin is Origin.NEAR]
     assert fastest

@@ -14,44 +14,44 @@ from autotune.garbage import collector_paused
 if TYPE_CHECKING:
     from autotune import errors, lower, te, tir
     from autotune.database.store import Database
-    from autotune.function import build
+    from autotune.functions.function import build
     from autotune.profiling.profile import profile
     from autotune.runtime.compiled_model import CompiledModel
     from autotune.runtime.executable import load
     from autotune.runtime.module import Module
     from autotune.target import Target
     from autotune.tuning.api import compile, compile_for_sizes, predict, query, retrain, tune
-    from autotune.tuning.budget import Budget
-    from autotune.tuning.events import StopTuning, TuningEvent
-    from autotune.tuning.place import place
-    from autotune.tuning.program import TunedSchedule, tune_schedule
-    from autotune.tuning.tune_devices import tune_on_devices
-    from autotune.tuning.tune_sizes import tune_for_sizes
+    from autotune.tuning.jobs.budget import Budget
+    from autotune.tuning.jobs.events import StopTuning, TuningEvent
+    from autotune.tuning.jobs.program import TunedSchedule, tune_schedule
+    from autotune.tuning.jobs.tune_devices import tune_on_devices
+    from autotune.tuning.jobs.tune_sizes import tune_for_sizes
+    from autotune.tuning.placement.place import place
 
 __version__ = "0.1.0"
 
 _WHERE = {
-    "Budget": "autotune.tuning.budget",
+    "Budget": "autotune.tuning.jobs.budget",
     "CompiledModel": "autotune.runtime.compiled_model",
     "Database": "autotune.database.store",
     "Module": "autotune.runtime.module",
-    "StopTuning": "autotune.tuning.events",
+    "StopTuning": "autotune.tuning.jobs.events",
     "Target": "autotune.target",
-    "TunedSchedule": "autotune.tuning.program",
-    "TuningEvent": "autotune.tuning.events",
-    "build": "autotune.function",
+    "TunedSchedule": "autotune.tuning.jobs.program",
+    "TuningEvent": "autotune.tuning.jobs.events",
+    "build": "autotune.functions.function",
     "compile": "autotune.tuning.api",
     "compile_for_sizes": "autotune.tuning.api",
     "load": "autotune.runtime.executable",
-    "place": "autotune.tuning.place",
+    "place": "autotune.tuning.placement.place",
     "predict": "autotune.tuning.api",
     "profile": "autotune.profiling.profile",
     "query": "autotune.tuning.api",
     "retrain": "autotune.tuning.api",
     "tune": "autotune.tuning.api",
-    "tune_for_sizes": "autotune.tuning.tune_sizes",
-    "tune_on_devices": "autotune.tuning.tune_devices",
-    "tune_schedule": "autotune.tuning.program",
+    "tune_for_sizes": "autotune.tuning.jobs.tune_sizes",
+    "tune_on_devices": "autotune.tuning.jobs.tune_devices",
+    "tune_schedule": "autotune.tuning.jobs.program",
 }
 """Module of each public name; packages such as ``te`` are imported by their own name."""
 

@@ -15,12 +15,12 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ("autotune/passes/memory/plan_memory.py", _STEPS.format("0"), _STEPS.format("1")): _EMPTY,
     ("autotune/passes/memory/plan_memory.py", _STEPS.format("0"), _STEPS.format(" -1")): _EMPTY,
     (
-        "autotune/runtime/archive.py",
+        "autotune/runtime/artifacts/archive.py",
         _HEADER.format("<"),
         _HEADER.format("!="),
     ): "a file gives no more bytes than it was asked for",
     (
-        "autotune/runtime/executor.py",
+        "autotune/runtime/cpu/executor.py",
         _INSIDE.format("=="),
         _INSIDE.format("<="),
     ): "workers count from 0",
@@ -29,7 +29,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         for node in _NODES
     },
     (
-        "autotune/tuning/paired.py",
+        "autotune/tuning/compare/paired.py",
         "if len(ratios) < least_processes(1):",
         "if len(ratios) < least_processes( 0):",
     ): "where no candidate is compared as many processes are needed as for one",

@@ -37,7 +37,7 @@ from tests.campaign import ROOT, Line, Work, arguments, record_of, run
 from tests.equivalent_mutants import EQUIVALENT
 
 TARGETS: dict[str, tuple[str, ...]] = {
-    "autotune/runtime/executor.py": (
+    "autotune/runtime/cpu/executor.py": (
         "tests/runtime/test_executor_steps.py",
         "tests/runtime/test_executor.py",
     ),
@@ -45,11 +45,11 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "autotune/passes/memory/plan_memory.py": ("tests/passes/test_plan_memory.py",),
     "autotune/lower/partition.py": ("tests/lower/test_partition.py",),
     "autotune/lower/remainders.py": ("tests/lower/test_remainders.py",),
-    "autotune/tuning/paired.py": ("tests/tuning/test_paired.py",),
-    "autotune/compiler/makespan.py": ("tests/compiler/test_makespan.py",),
+    "autotune/tuning/compare/paired.py": ("tests/tuning/test_paired.py",),
+    "autotune/compiler/devices/makespan.py": ("tests/compiler/test_makespan.py",),
     "autotune/passes/placement/affinity.py": ("tests/passes/test_affinity.py",),
-    "autotune/runtime/archive.py": ("tests/runtime/test_archive.py",),
-    "autotune/runtime/contents.py": ("tests/runtime/test_contents.py",),
+    "autotune/runtime/artifacts/archive.py": ("tests/runtime/test_archive.py",),
+    "autotune/runtime/artifacts/contents.py": ("tests/runtime/test_contents.py",),
 }
 """Files that are mutated, and the tests next to them."""
 

@@ -12,7 +12,7 @@ import autotune
 from autotune import te
 from autotune.codegen.interpreter.backend import InterpretedCode
 from autotune.errors import InputError, InternalError, TargetError, UsageError
-from autotune.function import Function
+from autotune.functions.function import Function
 from autotune.schedule import Schedule
 from autotune.te.expr import const
 from tests.codegen.opencl_device import needs_opencl

@@ -22,7 +22,7 @@ from autotune.database.schema import targets
 from autotune.errors import AutotuneError, LockError, PackError, UsageError
 from autotune.foreign import file_name, parse_json, printable
 from autotune.frontends.model_builder import ModelBuilder
-from autotune.runtime.manifest import Manifest
+from autotune.runtime.artifacts.manifest import Manifest
 from autotune.schedule.trace import Trace
 from autotune.target import Target
 

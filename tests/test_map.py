@@ -14,7 +14,7 @@ STAGES = {
     "Models and graphs": ("autotune/frontends", "autotune/graph", "autotune/passes"),
     "Programs and schedules": ("autotune/te", "autotune/schedule", "autotune/lower"),
     "Machine code": ("autotune/codegen", "autotune/library"),
-    "Compiling a model": ("autotune/compiler",),
+    "Compiling a model": ("autotune/compiler", "autotune/functions"),
     "Running it": ("autotune/runtime", "autotune/workers", "autotune/profiling"),
     "Search spaces": ("search_spaces",),
     "Cost models": ("cost_models", "autotune/calibration"),

@@ -86,7 +86,7 @@ def test_every_extra_that_is_advised_exists() -> None:
 
 
 def test_extras_bring_what_is_imported() -> None:
-    from autotune.tuning.samplers import NEEDS
+    from autotune.tuning.search.samplers import NEEDS
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     imported = {

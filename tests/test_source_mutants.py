@@ -9,12 +9,12 @@ from tests.source_mutants import ROOT, Mutant, draw, judge
 
 WRONG = {
     "nothing is stolen": (
-        "autotune/runtime/executor.py",
+        "autotune/runtime/cpu/executor.py",
         "for distance in range(workers):",
         "for distance in range(1):",
     ),
     "a part of an artifact may be any": (
-        "autotune/runtime/archive.py",
+        "autotune/runtime/artifacts/archive.py",
         "if sum(entry.file_size for entry in entries) > total:",
         "if False:",
     ),
@@ -24,7 +24,7 @@ WRONG = {
         "found.add(root + 2 if",
     ),
     "luck wins": (
-        "autotune/tuning/paired.py",
+        "autotune/tuning/compare/paired.py",
         "median < 1 - margin and _sign_test",
         "median < 1 - margin or _sign_test",
     ),

@@ -22,8 +22,8 @@ from autotune.bench.systems import System, find_peers
 from autotune.bench.tables import duration, ratio
 from autotune.errors import UsageError
 from autotune.files import scratch_folder
-from autotune.tuning.history import History
-from autotune.tuning.progress import PlainLines
+from autotune.tuning.report.history import History
+from autotune.tuning.report.progress import PlainLines
 
 _LEAST_TUNE_S = 5.0
 

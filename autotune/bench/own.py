@@ -17,17 +17,17 @@ from autotune.database import State
 from autotune.database.opening import opened
 from autotune.errors import UsageError
 from autotune.passes.preference import TOLERANCE, Preference
-from autotune.runtime import artifact
+from autotune.runtime.artifacts import artifact
 from autotune.target import Target
 from autotune.tuning.api import tune
-from autotune.tuning.budget import Budget
-from autotune.tuning.gain import Gain, gain_of
-from autotune.tuning.history import History, history
-from autotune.tuning.model import work_of
+from autotune.tuning.jobs.budget import Budget
+from autotune.tuning.jobs.model import work_of
+from autotune.tuning.measure.gain import Gain, gain_of
+from autotune.tuning.report.history import History, history
 
 if TYPE_CHECKING:
-    from autotune.tuning.report import Report
-    from autotune.tuning.status import Progress
+    from autotune.tuning.report.result import Report
+    from autotune.tuning.report.status import Progress
 
 _NOTHING_TO_SEARCH = Budget(per_workload=1)
 """All that is left is to compare what a job that was killed has found, and its default is among that."""

@@ -55,14 +55,14 @@ class Autotune:
     module = "autotune"
 
     def load(self, model: str, inputs: Arrays, threads: int) -> Run:
-        from autotune.runtime import artifact
+        from autotune.runtime.artifacts import artifact
         from autotune.runtime.module import Module
 
         self._compiled = compiled = Module(artifact.load_image(model), threads)
         return self._bound(compiled, inputs)
 
     def _bound(self, compiled: Any, inputs: Arrays) -> Run:
-        from autotune.runtime.device import aligned
+        from autotune.runtime.cpu.device import aligned
 
         self._arguments = arguments = [inputs[spec.name] for spec in compiled.inputs]
         self._out = out = [aligned(np.empty(spec.shape, spec.dtype)) for spec in compiled.outputs]

@@ -6,7 +6,7 @@ import numpy as np
 
 from autotune.calibration import cores
 from autotune.calibration.probe import Probe, Times
-from autotune.runtime.overhead import chain_times
+from autotune.runtime.cpu.overhead import chain_times
 
 _TILES, _COMMANDS, _SAMPLES = 4096, 20, 400
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from autotune.suggest import counted
 
 if TYPE_CHECKING:
-    from autotune.compiler.placed import PlacedCompilation
+    from autotune.compiler.devices.placed import PlacedCompilation
     from autotune.passes.placement.affinity import Affinities
     from autotune.passes.placement.propagate import Home
-    from autotune.tuning.device_times import Expected
+    from autotune.tuning.placement.device_times import Expected
 
 
 def affinity_lines(found: Affinities) -> list[str]:
     """Return a line an input, operation, output and transfer: its device and why, and the devices that
     it could be on."""
-    from autotune.tuning.units import size
+    from autotune.tuning.report.units import size
 
     graph, homes = found.graph, found.homes
     count = Counter(home.device for home in homes.nodes.values())
@@ -82,7 +82,7 @@ def placed_json(done: PlacedCompilation, where: str | None) -> dict[str, Any]:
 
 def placed_lines(done: PlacedCompilation, where: str | None, *, details: bool = True) -> list[str]:
     """Return the same as text: a line a step and a dispatch or, without ``details``, a few lines."""
-    from autotune.tuning.units import size
+    from autotune.tuning.report.units import size
 
     program = done.program
     runs = sum(step.kind == "run" for step in program.steps)
@@ -97,7 +97,7 @@ def placed_lines(done: PlacedCompilation, where: str | None, *, details: bool = 
 def expected_lines(expected: Expected) -> list[str]:
     """Return the makespan that is expected of a run, what each device and its copies take of it, and
     when each step is on."""
-    from autotune.tuning.units import nanoseconds
+    from autotune.tuning.report.units import nanoseconds
 
     def time(seconds: float) -> str:
         return nanoseconds(1e9 * seconds)

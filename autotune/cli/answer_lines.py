@@ -23,7 +23,7 @@ def table(answers: Sequence[Answer], target: Target) -> list[str]:
     """Return a line for each workload that is dispatched: its latency, that of the default, the least that is
     possible, its dispatches and ONNX nodes, and how sure it is. What was not measured here has a ``~``."""
     from autotune.compiler.tiers import listed_tiers
-    from autotune.tuning.report import listed
+    from autotune.tuning.report.result import listed
 
     used = [answer for answer in answers if not answer.divided]
     tiers = listed_tiers(answer.tier for answer in used for _ in answer.names)
@@ -37,7 +37,7 @@ def table(answers: Sequence[Answer], target: Target) -> list[str]:
 
 
 def _figure(answer: Answer | None, value: float | None) -> str:
-    from autotune.tuning.units import nanoseconds
+    from autotune.tuning.report.units import nanoseconds
 
     rough = answer is not None and answer.measured is None and value is not None
     return f"{('~' if rough else '') + nanoseconds(value):>10}"
@@ -46,7 +46,7 @@ def _figure(answer: Answer | None, value: float | None) -> str:
 def lines_of(answer: Answer, top: int) -> list[str]:
     """Return the lines about one workload."""
     from autotune.database import Miss
-    from autotune.tuning.report import listed
+    from autotune.tuning.report.result import listed
 
     found = answer.answer
     lines = [f"{answer.workload.key[:12]}  {answer.title}"]
@@ -69,7 +69,7 @@ def lines_of(answer: Answer, top: int) -> list[str]:
 
 def _transferred(transfer: Transfer) -> list[str]:
     from autotune.schedule.knob import config_to_json
-    from autotune.tuning.units import nanoseconds
+    from autotune.tuning.report.units import nanoseconds
 
     low, high = transfer.interval_ns
     latency = f"{nanoseconds(transfer.latency_ns)} ({nanoseconds(low)} to {nanoseconds(high)})"
@@ -105,7 +105,7 @@ def fastest(answer: Answer) -> list[Run]:
 
 
 def _line(run: Run) -> str:
-    from autotune.tuning.units import nanoseconds
+    from autotune.tuning.report.units import nanoseconds
 
     known = run.confirmed_ns is not None
     latency = nanoseconds(run.confirmed_ns if known else run.latency_ns)
@@ -116,7 +116,7 @@ def _line(run: Run) -> str:
 def front_lines(answer: Answer) -> list[str]:
     """Return the Pareto front of one workload, a line a run, that in use marked."""
     from autotune.database import Miss
-    from autotune.tuning.units import size
+    from autotune.tuning.report.units import size
 
     if not answer.front:
         return [] if isinstance(answer.answer, Miss) else ["no run has a known footprint: tune it again"]

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from autotune.errors import ArtifactError
-from autotune.runtime.artifact import ArtifactFile, CaseManifest, ModelManifest, examine
+from autotune.runtime.artifacts.artifact import ArtifactFile, CaseManifest, ModelManifest, examine
+from autotune.runtime.artifacts.manifest import Manifest
 from autotune.runtime.compiled import SizedTensor
 from autotune.runtime.image import largest_input
-from autotune.runtime.manifest import Manifest
 from autotune.runtime.targets import choose, label, why_not
 from autotune.suggest import counted
-from autotune.tuning.units import size
+from autotune.tuning.report.units import size
 
 
 def artifact_json(path: str, held: ArtifactFile) -> dict[str, Any]:

@@ -40,10 +40,10 @@ def command(
     announce(f"compiling {model}")
     from autotune.cli.affinity_lines import placed_json, placed_lines
     from autotune.compiler.explain import Compilation
-    from autotune.runtime import artifact
-    from autotune.tuning.accuracy import checked
+    from autotune.runtime.artifacts import artifact
     from autotune.tuning.api import check_cores
     from autotune.tuning.compiling import AnyCompilation, compile_request
+    from autotune.tuning.measure.accuracy import checked
 
     def as_dict(done: AnyCompilation) -> dict[str, Any]:
         return compilation_json(done, where) if isinstance(done, Compilation) else placed_json(done, where)

@@ -114,7 +114,7 @@ def _table_of_groups(groups: Sequence[dict[str, Any]], by: str) -> Iterator[str]
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    from autotune.tuning.units import nanoseconds
+    from autotune.tuning.report.units import nanoseconds
 
     numbers = f"{'runs':>5} {'default':>10} {'best':>10} {'GFLOP/s':>8} {'confirmed':>22}"
     yield f"  {'workload':<12}  {'kind':<14}{numbers}  shapes"

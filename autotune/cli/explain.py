@@ -82,11 +82,11 @@ def command(
     from autotune.cli.prediction_lines import lines_of
     from autotune.compiler.dividing import imported
     from autotune.compiler.explain import beside
-    from autotune.runtime.archive import is_archive
-    from autotune.tuning.accuracy import checked
+    from autotune.runtime.artifacts.archive import is_archive
     from autotune.tuning.api import predicted
     from autotune.tuning.compiling import compile_on_one_device
-    from autotune.tuning.placing import by_database, placed_by, where_it_runs
+    from autotune.tuning.measure.accuracy import checked
+    from autotune.tuning.placement.placing import by_database, placed_by, where_it_runs
 
     records: list[PassRecord] = []
     request = CompileRequest(model, **options, observer=lambda record, graph: records.append(record))
@@ -206,7 +206,7 @@ def _write_text(graph: Graph, path: str) -> None:
 
 def _draw(done: Compilation, path: str) -> None:
     """Write the picture of the memory plan."""
-    from autotune.compiler.memory_chart import memory_svg
+    from autotune.compiler.memory.chart import memory_svg
 
     try:
         Path(path).write_text(memory_svg(done.partition, done.memory_plan), encoding="utf-8")
@@ -227,10 +227,10 @@ def _explain_placed(
         placed_json,
         placed_lines,
     )
-    from autotune.compiler.placed import PlacedCompilation
+    from autotune.compiler.devices.placed import PlacedCompilation
     from autotune.runtime.hal.driver import open_device
     from autotune.tuning.compiling import compile_case
-    from autotune.tuning.device_times import expected_of
+    from autotune.tuning.placement.device_times import expected_of
 
     announce(f"compiling {request.model}")
     done, where = compile_case(request, graph)

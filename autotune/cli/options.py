@@ -31,7 +31,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 
 
 def _checked_seed(_context: click.Context, _option: click.Parameter, seed: int) -> int:
-    from autotune.tuning.random_inputs import checked_seed
+    from autotune.tuning.measure.random_inputs import checked_seed
 
     return checked_seed(seed)
 
@@ -81,7 +81,7 @@ def _devices(_context: click.Context, _option: click.Parameter, text: str | None
 def _placement(
     _context: click.Context, _option: click.Parameter, texts: Sequence[str]
 ) -> dict[str, str] | None:
-    from autotune.tuning.placing import parse_placement
+    from autotune.tuning.placement.placing import parse_placement
 
     return parse_placement(tuple(texts))
 
@@ -296,7 +296,7 @@ def print_compilation(done: Compilation, where: str | None, *, details: bool = T
     if done.range_line:
         echo(done.range_line)
     if done.error is not None:
-        from autotune.tuning.accuracy import in_words
+        from autotune.tuning.measure.accuracy import in_words
 
         echo(in_words(done.error))
     echo(f"schedules from {where or 'the cost model: there is no database'}")
@@ -318,7 +318,7 @@ def memory_json(done: Compilation) -> dict[str, int]:
 
 def memory_line(done: Compilation) -> str:
     """Return the same in a line."""
-    from autotune.tuning.units import size
+    from autotune.tuning.report.units import size
 
     found, threads = memory_json(done), counted(done.image.target.threads, "thread")
     texts = {name.removesuffix("_bytes"): size(nbytes) for name, nbytes in found.items()}

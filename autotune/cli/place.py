@@ -24,7 +24,7 @@ from autotune.compiler.request import ModelOptions
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
-    from autotune.tuning.place import PlacementReport
+    from autotune.tuning.placement.place import PlacementReport
 
 
 @click.command(
@@ -76,7 +76,7 @@ def command(
     them are measured interleaved with all of the model on the first device. One is used only if it is significantly
     faster. It goes to the database: --devices of compile, run and explain finds it.
     """
-    from autotune.tuning.place import place
+    from autotune.tuning.placement.place import place
 
     report = place(
         model,
@@ -100,7 +100,7 @@ def command(
 
 def report_lines(report: PlacementReport) -> list[str]:
     """Return the lines about a search's result, and how to use it."""
-    from autotune.tuning.units import nanoseconds
+    from autotune.tuning.report.units import nanoseconds
 
     def time(seconds: float | None) -> str:
         return nanoseconds(None if seconds is None else 1e9 * seconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from autotune.suggest import counted
-from autotune.tuning.units import nanoseconds, size
+from autotune.tuning.report.units import nanoseconds, size
 
 if TYPE_CHECKING:
     from autotune.compiler.forecast import Prediction

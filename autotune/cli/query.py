@@ -106,7 +106,7 @@ def command(
 
 def _placement(request: CompileRequest, *, as_json: bool) -> None:
     """Print the placement of a model on devices, and the searches beside it."""
-    from autotune.tuning.placing import by_database
+    from autotune.tuning.placement.placing import by_database
 
     _, answer = by_database(request)
     if as_json:

@@ -115,7 +115,7 @@ def command(
 
 def _module(request: CompileRequest, options: CompileOptions) -> tuple[CompiledModel, Given | None]:
     """Return the module, and sizes of the request to run where the module takes requests of several."""
-    from autotune.runtime.archive import is_archive
+    from autotune.runtime.artifacts.archive import is_archive
 
     model = str(request.model)
     if is_archive(model):
@@ -143,7 +143,7 @@ def _specs(module: CompiledModel, shapes: Given | None) -> tuple[TensorSpec, ...
 
 def _inputs(specs: Sequence[TensorSpec], given: dict[str, Any], random: bool, seed: int) -> dict[str, Any]:
     """Return arrays for all inputs: given, else random; raises InputError for a missing one."""
-    from autotune.tuning.random_inputs import random_inputs
+    from autotune.tuning.measure.random_inputs import random_inputs
 
     names = [spec.name for spec in specs]
     unknown = [name for name in given if name not in names]
@@ -240,7 +240,7 @@ def _median(times: Any) -> float:
 
 
 def _show(facts: dict[str, Any]) -> None:
-    from autotune.tuning.units import nanoseconds
+    from autotune.tuning.report.units import nanoseconds
 
     for name, output in facts["outputs"].items():
         shape = "×".join(map(str, output["shape"])) or "scalar"

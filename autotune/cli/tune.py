@@ -27,7 +27,7 @@ from autotune.compiler.request import CompileRequest, MachineOptions
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
-    from autotune.tuning.budget import Budget
+    from autotune.tuning.jobs.budget import Budget
 
 DEFAULT_BUDGET = "10m"
 
@@ -88,8 +88,8 @@ def command(
     from autotune.cli.main import INTERRUPTED
     from autotune.lower.verify_isl import load_isl
     from autotune.tuning.api import tune
-    from autotune.tuning.budget import Budget, process_age
-    from autotune.tuning.progress import display
+    from autotune.tuning.jobs.budget import Budget, process_age
+    from autotune.tuning.report.progress import display
 
     if verify:
         load_isl()  # missing is noticed before the search, not after it
@@ -115,8 +115,8 @@ def command(
 def _tune_for_sizes(
     model: str, budget: Budget, as_json: bool, search: Mapping[str, Any], options: MachineOptions
 ) -> bool:
-    from autotune.tuning.progress import display
-    from autotune.tuning.tune_sizes import tune_for_sizes
+    from autotune.tuning.jobs.tune_sizes import tune_for_sizes
+    from autotune.tuning.report.progress import display
 
     def say(text: str) -> None:
         echo(json.dumps({"event": "bucket", "text": text}) if as_json else text)
@@ -154,8 +154,8 @@ def _tune_on_devices(
 ) -> int:
     from autotune.cli.main import INTERRUPTED
     from autotune.cli.place import report_lines
-    from autotune.tuning.progress import display
-    from autotune.tuning.tune_devices import tune_on_devices
+    from autotune.tuning.jobs.tune_devices import tune_on_devices
+    from autotune.tuning.report.progress import display
 
     def say(text: str) -> None:
         if not as_json:

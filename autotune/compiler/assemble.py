@@ -26,7 +26,7 @@ from autotune.passes.memory.plan_memory import Lifetime, MemoryPlan, plan_memory
 from autotune.passes.memory.taken_memory import chains, taken_memory, unfolded
 from autotune.passes.partition import Dispatch, Partition
 from autotune.runtime.conflicts import overlapping
-from autotune.runtime.device import Host, scratch_bytes
+from autotune.runtime.cpu.device import Host, scratch_bytes
 from autotune.runtime.image import Binding, Command, DispatchInfo, IndexCheck, ModuleImage, TensorSpec
 from autotune.target import Target
 

@@ -37,7 +37,7 @@ def divide(
 
     ``activations`` are the target's (:attr:`autotune.target.Target.activations`), ``without`` the names of passes that
     are left out. Devices that the model names are left out, and a warning says so: models on several are compiled by
-    :mod:`autotune.compiler.placed`.
+    :mod:`autotune.compiler.devices.placed`.
     """
     graph = on_one_device(imported(model, shapes))
     passes = standard_passes(layout, activations, without)

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.compiler.assemble import assemble
-from autotune.compiler.build_workers import BuildWorkers
+from autotune.compiler.build.workers import BuildWorkers
 from autotune.compiler.coverage import CoverageReport, coverage
 from autotune.compiler.dividing import distinct_workloads, divide
 from autotune.compiler.explain import Compilation, dump
 from autotune.compiler.forecast import Prediction, forecast
 from autotune.compiler.lock import Lock
 from autotune.compiler.locked import check_code, locked_plan
-from autotune.compiler.memory_proof import prove_memory
+from autotune.compiler.memory.proof import prove_memory
 from autotune.compiler.plan import Plan, plan_of
 from autotune.compiler.proof import prove_all
 from autotune.compiler.request import CompileRequest

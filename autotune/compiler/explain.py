@@ -9,7 +9,7 @@ from pathlib import Path
 from autotune import settings
 from autotune.compiler.assemble import BuiltWorkload
 from autotune.compiler.coverage import CoverageReport
-from autotune.compiler.memory_proof import MemoryProof
+from autotune.compiler.memory.proof import MemoryProof
 from autotune.compiler.plan import Plan
 from autotune.compiler.proof import ProofReport
 from autotune.frontends.sizes import Given
@@ -36,7 +36,7 @@ class Compilation:
     memory_proof: MemoryProof | None = None
     """With ``verify``: every value is whole when it is read."""
     error: float | None = None
-    """From end to end, where it was asked for: see :mod:`autotune.tuning.accuracy`."""
+    """From end to end, where it was asked for: see :mod:`autotune.tuning.measure.accuracy`."""
 
     @property
     def range_line(self) -> str:

@@ -26,7 +26,7 @@ from typing import Any
 from autotune.errors import ArtifactError, LockError, ScheduleError
 from autotune.files import replacing
 from autotune.foreign import parse_json
-from autotune.runtime.manifest import decode
+from autotune.runtime.artifacts.manifest import decode
 from autotune.schedule.trace import Trace
 from autotune.target import Target
 

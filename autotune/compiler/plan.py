@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
-from autotune.compiler.build_workers import BuildWorkers
+from autotune.compiler.build.workers import BuildWorkers
 from autotune.compiler.estimate import EstimateTask, OptionTime, TimeSource
 from autotune.compiler.planned import Planned, schedule_for
 from autotune.database.evidence import Evidence, State
@@ -25,7 +25,7 @@ from autotune.schedule.trace import Trace
 from autotune.target import Target
 
 if TYPE_CHECKING:
-    from autotune.compiler.saving import Footprints
+    from autotune.compiler.memory.saving import Footprints
     from autotune.database.records import Comparison
     from autotune.database.store import Database
 
@@ -184,7 +184,7 @@ def plan_of(
 
     if parts is None or footprints is None or goal.objective is not Objective.MEMORY:
         return planned(goal)
-    from autotune.compiler.peak import least_peak
+    from autotune.compiler.memory.peak import least_peak
 
     return least_peak(parts, workloads, goal, planned, footprints)
 
@@ -341,7 +341,7 @@ def _suited(
 
 
 def _footprints(target: Target, workers: BuildWorkers) -> Footprints:
-    from autotune.compiler.saving import (
+    from autotune.compiler.memory.saving import (
         Footprints,  # loads all that makes machine code, which most plans do without
     )
 
@@ -356,7 +356,7 @@ def _for_goal(
     database: Database | None,
 ) -> dict[str, Ranking]:
     """Return the same with the smallest option that the goal allows at the front of each."""
-    from autotune.compiler.saving import smallest_options
+    from autotune.compiler.memory.saving import smallest_options
 
     smaller = smallest_options(
         {key: ranking.times for key, ranking in rankings.items()},

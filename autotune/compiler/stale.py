@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from autotune.compiler.assemble import BuiltWorkload
-from autotune.compiler.build import Building, generated_key
-from autotune.compiler.build_workers import BuildWorkers
+from autotune.compiler.build.build import Building, generated_key
+from autotune.compiler.build.workers import BuildWorkers
 from autotune.compiler.tiers import Tier
 from autotune.database.query import Hit
 from autotune.target import Target

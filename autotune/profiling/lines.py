@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autotune.suggest import counted
-from autotune.tuning.units import nanoseconds
+from autotune.tuning.report.units import nanoseconds
 
 if TYPE_CHECKING:
     from autotune.profiling.profile import DeviceProfile, DispatchProfile, ModelProfile, WorkerProfile

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.runtime import layout
+from autotune.runtime.cpu import layout
 from autotune.runtime.recording import Recording, StepRecording
 
 Event = dict[str, Any]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.runtime import layout
+from autotune.runtime.cpu import layout
 from autotune.runtime.recording import StepRecording, spent
 
 Numbers = NDArray[np.float64]

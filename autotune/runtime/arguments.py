@@ -1,6 +1,6 @@
 """Checks the arrays of a call against a module's inputs and outputs, and converts them.
 
-Calls whose arrays fit as they are do not come here: :mod:`autotune.runtime.calls` sees to them.
+Calls whose arrays fit as they are do not come here: :mod:`autotune.runtime.cpu.calls` sees to them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import InputError
-from autotune.runtime.device import address_of, allocate_array
+from autotune.runtime.cpu.device import address_of, allocate_array
 from autotune.runtime.image import TensorSpec
 from autotune.suggest import did_you_mean
 

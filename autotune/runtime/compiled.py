@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import ArtifactError, InputError
+from autotune.runtime.artifacts.hashes import DATA, hash_of
 from autotune.runtime.axes import Axes, axis, axis_text, extents, parse_axis, shape_text, symbols_of
-from autotune.runtime.device_program import DeviceProgram, of_image
-from autotune.runtime.hashes import DATA, hash_of
 from autotune.runtime.image import ModuleImage, TensorSpec
+from autotune.runtime.programs.device_program import DeviceProgram, of_image
+from autotune.runtime.programs.verify_program import verify_steps
 from autotune.runtime.targets import label
-from autotune.runtime.verify_program import verify_steps
 from autotune.target import Target
 
 

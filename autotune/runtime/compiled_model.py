@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from autotune.errors import UsageError
 from autotune.runtime.image import DispatchInfo, TensorSpec
 from autotune.runtime.recording import Recording
-from autotune.runtime.request import Request
+from autotune.runtime.requests.request import Request
 
 if TYPE_CHECKING:
     from autotune.runtime.compiled import Compiled, SizedTensor
@@ -136,7 +136,7 @@ class CompiledModel(ABC):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the compiled model to a file that :func:`autotune.load` reads; raises ArtifactError."""
-        from autotune.runtime import artifact
+        from autotune.runtime.artifacts import artifact
 
         artifact.save(self.compiled, path)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from autotune.errors import UsageError
-from autotune.runtime.device_program import of_image
 from autotune.runtime.hal.device import DeviceInfo
 from autotune.runtime.hal.driver import devices
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.placed_module import PlacedModule
+from autotune.runtime.programs.device_program import of_image
 from autotune.target import Target
 
 _DRIVERS = {"opencl": "opencl", "nvptx64": "cuda"}

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from autotune.errors import UsageError
 from autotune.hardware import check_threads
-from autotune.runtime import artifact
+from autotune.runtime.artifacts import artifact
 from autotune.runtime.compiled import Compiled
-from autotune.runtime.device import HOST_MEMORY, Memory
-from autotune.runtime.device_program import DeviceProgram
+from autotune.runtime.cpu.device import HOST_MEMORY, Memory
 from autotune.runtime.module import Module
+from autotune.runtime.programs.device_program import DeviceProgram
 from autotune.runtime.targets import choose
 
 if TYPE_CHECKING:

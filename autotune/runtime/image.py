@@ -10,7 +10,7 @@ import ml_dtypes  # noqa: F401  (NumPy knows "bfloat16" by name from here on)
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.runtime.device import scratch_bytes
+from autotune.runtime.cpu.device import scratch_bytes
 from autotune.target import ITEM_BYTES, Target
 
 Space = Literal["input", "output", "constant", "arena"]

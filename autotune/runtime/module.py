@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 from autotune.codegen.jit import LoadedCode
 from autotune.errors import BuildError, InternalError, UsageError
 from autotune.hardware import usable_cores
-from autotune.runtime import layout
 from autotune.runtime.arguments import Buffers, Signature, signature_text
 from autotune.runtime.compiled import Compiled
 from autotune.runtime.compiled_model import MAX_RUNS, CompiledModel, Inputs
 from autotune.runtime.counted import from_metadata, parts
-from autotune.runtime.device import HOST_MEMORY, Memory, address_of, no_memory
+from autotune.runtime.cpu import layout
+from autotune.runtime.cpu.device import HOST_MEMORY, Memory, address_of, no_memory
+from autotune.runtime.cpu.instance import Instance, closed
 from autotune.runtime.image import DispatchInfo, ModuleImage, TensorSpec
-from autotune.runtime.instance import Instance, closed
 from autotune.runtime.recording import Recording, StepRecording, boundaries, spent
-from autotune.runtime.request import Request
-from autotune.runtime.streams import Streams
+from autotune.runtime.requests.request import Request
+from autotune.runtime.requests.streams import Streams
 from autotune.runtime.verify import verify
 from autotune.target import Target
 

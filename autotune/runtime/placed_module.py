@@ -13,17 +13,17 @@ from autotune.errors import UsageError
 from autotune.runtime.arguments import Signature, signature_text
 from autotune.runtime.compiled import Compiled
 from autotune.runtime.compiled_model import CompiledModel, Inputs, times_of
-from autotune.runtime.device_program import DeviceProgram
 from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.driver import open_device
 from autotune.runtime.image import TensorSpec
-from autotune.runtime.in_flight import Answer, InFlight
-from autotune.runtime.program_request import LoadedProgram, Submitted
-from autotune.runtime.recorded_runs import recorded_runs
+from autotune.runtime.programs.device_program import DeviceProgram
+from autotune.runtime.programs.in_flight import Answer, InFlight
+from autotune.runtime.programs.program_request import LoadedProgram, Submitted
+from autotune.runtime.programs.recorded_runs import recorded_runs
+from autotune.runtime.programs.verify_program import verify_program
 from autotune.runtime.recording import Recording
-from autotune.runtime.request import Request
-from autotune.runtime.requests import apart
-from autotune.runtime.verify_program import verify_program
+from autotune.runtime.requests.queue import apart
+from autotune.runtime.requests.request import Request
 
 
 @dataclass(frozen=True)

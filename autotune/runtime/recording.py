@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.runtime import layout
+from autotune.runtime.cpu import layout
 from autotune.runtime.image import ModuleImage
 from autotune.target import Target
 
@@ -18,7 +18,7 @@ class StepRecording:
     moves ``moved_bytes``.
 
     ``begin_ns`` and ``end_ns`` [runs] are of ``time.monotonic_ns``. ``events`` are event rows
-    [runs, commands, workers, EVENT_SLOTS] (:mod:`autotune.runtime.layout`), with the dispatch of each command in
+    [runs, commands, workers, EVENT_SLOTS] (:mod:`autotune.runtime.cpu.layout`), with the dispatch of each command in
     ``dispatch_of``; None of a device that does not tell. One without ``known_workers`` tells when kernels ran, but not
     who ran them: its rows are of one worker. ``shares`` are the parts of a command's tiles that
     the workers began with at last. ``target`` is the device with as many threads as it has workers.

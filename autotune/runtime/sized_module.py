@@ -19,16 +19,16 @@ from autotune.errors import InputError, UsageError
 from autotune.runtime.axes import parse_axis, size_of, terms_of
 from autotune.runtime.compiled import Compiled, SizedTensor, with_images
 from autotune.runtime.compiled_model import CompiledModel, Inputs, Results, times_of
-from autotune.runtime.device import HOST_MEMORY, Memory, address_of
-from autotune.runtime.device_program import DeviceProgram
+from autotune.runtime.cpu.device import HOST_MEMORY, Memory, address_of
 from autotune.runtime.executable import module_of_program
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.module import Module
+from autotune.runtime.programs.device_program import DeviceProgram
 from autotune.runtime.recording import Recording
 from autotune.runtime.recycled import Recycled
-from autotune.runtime.request import Request
+from autotune.runtime.requests.request import Request
+from autotune.runtime.requests.streams import Streams
 from autotune.runtime.sized_request import Cut, Place, Plan
-from autotune.runtime.streams import Streams
 from autotune.suggest import did_you_mean
 
 if TYPE_CHECKING:

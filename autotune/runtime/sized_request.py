@@ -15,7 +15,7 @@ from autotune.runtime.image import TensorSpec
 from autotune.runtime.module import Module
 from autotune.runtime.recording import Recording
 from autotune.runtime.recycled import Recycled
-from autotune.runtime.request import Request
+from autotune.runtime.requests.request import Request
 
 if TYPE_CHECKING:
     from autotune.runtime.placed_module import PlacedModule

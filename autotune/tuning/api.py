@@ -27,10 +27,10 @@ from autotune.files import scratch_folder
 from autotune.garbage import collector_paused
 from autotune.hardware import check_threads, usable_cores
 from autotune.target import Target
-from autotune.tuning.answer import Answer
-from autotune.tuning.asked import Asked, entries
-from autotune.tuning.budget import Budget
-from autotune.tuning.report import Report
+from autotune.tuning.jobs.budget import Budget
+from autotune.tuning.report.answer import Answer
+from autotune.tuning.report.asked import Asked, entries
+from autotune.tuning.report.result import Report
 from autotune.tuning.requested import with_database
 
 if TYPE_CHECKING:
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
     from autotune.graph.ir import Graph
     from autotune.graph.program import AnyWorkload
     from autotune.passes.partition import Partition
-    from autotune.runtime.device_program import DeviceProgram
     from autotune.runtime.module import Module
     from autotune.runtime.placed_module import PlacedModule
+    from autotune.runtime.programs.device_program import DeviceProgram
     from autotune.runtime.sized_module import SizedModule
-    from autotune.tuning.events import Callback
+    from autotune.tuning.jobs.events import Callback
     from autotune.tuning.measure.interface import Measurer
-    from autotune.tuning.samplers import SamplerLike
-    from autotune.tuning.status import Progress
+    from autotune.tuning.report.status import Progress
+    from autotune.tuning.search.samplers import SamplerLike
     from cost_models.ranker import Ranker
     from cost_models.registry import Registry
     from cost_models.retrain import RetrainReport
@@ -114,13 +114,13 @@ def tune(
     """
     from autotune.calibration.host import ensure
     from autotune.compiler import divide
-    from autotune.tuning.accuracy import EndToEnd
-    from autotune.tuning.job import Job, Options
+    from autotune.tuning.jobs.job import Job, Options
+    from autotune.tuning.jobs.model import MeasuredModel, work_of
+    from autotune.tuning.measure.accuracy import EndToEnd
     from autotune.tuning.measure.pool import ProcessPool
-    from autotune.tuning.model import MeasuredModel, work_of
-    from autotune.tuning.online_model import OnlineModel
-    from autotune.tuning.random_inputs import checked_seed
-    from autotune.tuning.samplers import factory
+    from autotune.tuning.measure.random_inputs import checked_seed
+    from autotune.tuning.search.online_model import OnlineModel
+    from autotune.tuning.search.samplers import factory
 
     begun = time.monotonic() if begun is None else begun
     limit = Budget.of(budget)
@@ -160,9 +160,9 @@ def tune(
 
 def shown_to(progress: Progress | None, callback: Callback | None, *, quiet: bool) -> Progress:
     """Return everything that hears of the job."""
-    from autotune.tuning.events import Calls, Several
-    from autotune.tuning.progress import display
-    from autotune.tuning.status import Progress
+    from autotune.tuning.jobs.events import Calls, Several
+    from autotune.tuning.report.progress import display
+    from autotune.tuning.report.status import Progress
 
     shown = progress or (Progress() if quiet else display(sys.stdout))
     return shown if callback is None else Several([shown, Calls(callback)])

@@ -19,9 +19,9 @@ from autotune.compiler.locked import changed_code, code_digest
 from autotune.database.records import Ratio
 from autotune.errors import LockError, MeasureError
 from autotune.suggest import counted
-from autotune.tuning.paired import ERROR_RATE, least_processes, ratio, slower
-from autotune.tuning.turns import Rounds, Turns
-from autotune.tuning.whole_model import Profile
+from autotune.tuning.compare.paired import ERROR_RATE, least_processes, ratio, slower
+from autotune.tuning.measure.turns import Rounds, Turns
+from autotune.tuning.measure.whole_model import Profile
 
 if TYPE_CHECKING:
     from autotune.compiler.dividing import Model
@@ -147,7 +147,7 @@ def _rounds(asked: int) -> Rounds:
 
 def _reference(lock: Lock, path: Path | None, changed: Sequence[LockedSchedule]) -> ModuleImage:
     """Return the artifact with the code that was locked."""
-    from autotune.runtime import artifact
+    from autotune.runtime.artifacts import artifact
 
     many = f"{len(changed)} of {len(lock.schedules)}"
     if path is None:

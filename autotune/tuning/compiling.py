@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from autotune.compiler import compile_in_detail
+from autotune.compiler.devices.placed import PlacedCompilation, compile_placed
 from autotune.compiler.dividing import imported
 from autotune.compiler.dynamic.buckets import Bucket, SizeRange, buckets
 from autotune.compiler.dynamic.declared import by_dimension, declared_axes
 from autotune.compiler.dynamic.traffic import Traffic
 from autotune.compiler.explain import Compilation
-from autotune.compiler.placed import PlacedCompilation, compile_placed
 from autotune.compiler.request import CompileRequest
 from autotune.database.opening import default_database
 from autotune.errors import MissError
@@ -25,9 +25,9 @@ from autotune.passes.pipeline import dumped_for
 from autotune.passes.placement.device_rules import DeviceRules
 from autotune.runtime.axes import axis, axis_text, extents
 from autotune.runtime.compiled import Case, Compiled, SizedTensor
-from autotune.runtime.device_program import DeviceProgram, of_image
-from autotune.tuning.placement_answer import PlacementAnswer, code_of, code_of_image
-from autotune.tuning.placing import by_database, known_devices, placed_by, target_of
+from autotune.runtime.programs.device_program import DeviceProgram, of_image
+from autotune.tuning.placement.answer import PlacementAnswer, code_of, code_of_image
+from autotune.tuning.placement.placing import by_database, known_devices, placed_by, target_of
 from autotune.tuning.requested import exists, with_database
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from autotune.passes.pipeline import optional_passes
 from autotune.runtime.image import ModuleImage
 from autotune.suggest import listing
 from autotune.target import Target
-from autotune.tuning.paired import Readings, across_processes
-from autotune.tuning.turns import Rounds, Turns
+from autotune.tuning.compare.paired import Readings, across_processes
+from autotune.tuning.measure.turns import Rounds, Turns
 from results.bench.texts import interval
 
 CANONICAL = frozenset({"attention", "canonical_forms"})

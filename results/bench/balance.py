@@ -17,12 +17,12 @@ from autotune.bench.tables import duration, geometric_mean, number, percent
 from autotune.codegen.jit import LoadedCode
 from autotune.compiler import compile_in_detail
 from autotune.compiler.request import CompileRequest
-from autotune.runtime import layout
 from autotune.runtime.arguments import Signature
-from autotune.runtime.balance import TILES_OF_A_WINDOW
-from autotune.runtime.device import HOST_MEMORY, address_of
+from autotune.runtime.cpu import layout
+from autotune.runtime.cpu.balance import TILES_OF_A_WINDOW
+from autotune.runtime.cpu.device import HOST_MEMORY, address_of
+from autotune.runtime.cpu.instance import Instance
 from autotune.runtime.image import ModuleImage
-from autotune.runtime.instance import Instance
 from results.bench.slowed_workers import SlowedWorkers
 
 _TURN_NS = 15_000_000

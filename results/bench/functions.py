@@ -20,7 +20,7 @@ from autotune.bench.experiment import Column, Experiment, Record, Say, View, ove
 from autotune.bench.interleaved import interleaved
 from autotune.bench.tables import geometric_mean, number
 from autotune.codegen.llvm.vector_math import BINARY_FUNCTIONS, FUNCTIONS, has_avx512, math_function
-from autotune.runtime.device import address_of
+from autotune.runtime.cpu.device import address_of
 from autotune.target import Target
 
 if TYPE_CHECKING:

@@ -164,7 +164,7 @@ def scheduled(step: Steps, size: int) -> tuple[Schedule, list[Tensor]]:
 
 def step_times(size: int, repeat: int, threads: int | None, steps: Sequence[Steps] = STEPS) -> list[StepTime]:
     """Time every step, and NumPy's BLAS after them; raises InternalError when one computes something else."""
-    from autotune.function import build
+    from autotune.functions.function import build
 
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((size, size), dtype=np.float32) for _ in range(2))

@@ -23,7 +23,7 @@ from autotune.bench.tables import duration, geometric_mean, number, ratio
 from autotune.compiler import compile_in_detail
 from autotune.compiler.request import CompileRequest
 from autotune.errors import MeasureError
-from autotune.runtime import artifact
+from autotune.runtime.artifacts import artifact
 
 OURS = "autotune"
 MAPPED = "autotune, mapped"

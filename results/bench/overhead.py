@@ -8,7 +8,7 @@ from dataclasses import asdict
 from autotune.bench.experiment import Column, Experiment, Record, Say, View
 from autotune.bench.tables import duration
 from autotune.hardware import usable_cores
-from autotune.runtime import overhead
+from autotune.runtime.cpu import overhead
 
 
 def measure(say: Say) -> Iterator[Sequence[Record]]:

@@ -13,7 +13,7 @@ from autotune.compiler import compile_in_detail
 from autotune.compiler.request import CompileRequest
 from autotune.runtime.conflicts import done_before
 from autotune.runtime.image import ModuleImage
-from autotune.tuning.gain import gain_of
+from autotune.tuning.measure.gain import gain_of
 from results.bench.texts import interval
 
 MODELS = (

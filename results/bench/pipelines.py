@@ -22,7 +22,7 @@ from autotune.runtime.compiled_model import CompiledModel
 from autotune.runtime.module import Module
 from autotune.runtime.placed_module import PlacedModule
 from autotune.tuning.measure.in_flight import Flow, keep_in_flight
-from autotune.tuning.place import propose
+from autotune.tuning.placement.place import propose
 
 WAYS = ("stages, one at a time", "stages, in flight", "all cores, one at a time", "all cores, in flight")
 _TURN_NS = 60e6

@@ -26,9 +26,9 @@ from autotune.graph import evaluate
 from autotune.graph.ir import Graph
 from autotune.runtime.placed_module import PlacedModule
 from autotune.settings import environment_name
-from autotune.tuning.placement_answer import checked_devices
-from autotune.tuning.placing import known_devices
-from autotune.tuning.random_inputs import random_inputs
+from autotune.tuning.measure.random_inputs import random_inputs
+from autotune.tuning.placement.answer import checked_devices
+from autotune.tuning.placement.placing import known_devices
 
 _TIMEOUT_S = 600.0
 NONE = "none"

@@ -24,7 +24,7 @@ from autotune.errors import UsageError
 from autotune.graph.region import Workload
 from autotune.suggest import counted
 from autotune.target import Target
-from autotune.tuning.units import size
+from autotune.tuning.report.units import size
 from cost_models import analytic
 from cost_models.known_error import LEVEL, KnownError, known_error, of_machine
 from cost_models.microarchitectures import CORES

@@ -24,10 +24,10 @@ from autotune.errors import UsageError
 from autotune.files import scratch_folder
 from autotune.frontends import zoo
 from autotune.tuning.api import tune
-from autotune.tuning.budget import Budget
-from autotune.tuning.gain import Gain, gain_of
+from autotune.tuning.jobs.budget import Budget
+from autotune.tuning.measure.gain import Gain, gain_of
 from autotune.tuning.measure.pool import ProcessPool
-from autotune.tuning.report import Report
+from autotune.tuning.report.result import Report
 from results.bench import search
 from results.bench.same_code import SameCode
 

@@ -21,7 +21,7 @@ from autotune.bench.tables import duration, ratio
 from autotune.compiler import compile_in_detail
 from autotune.compiler.request import CompileRequest
 from autotune.errors import MeasureError
-from autotune.runtime import artifact
+from autotune.runtime.artifacts import artifact
 from autotune.suggest import counted
 from autotune.workers.process import Died, WorkerProcess
 

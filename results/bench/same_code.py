@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from autotune.tuning.measure.interface import Built, BuiltOption, Candidate, Measurer
-from autotune.tuning.outcome import Measurement
+from autotune.tuning.measure.outcome import Measurement
 
 
 @dataclass(frozen=True)

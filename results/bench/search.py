@@ -21,7 +21,7 @@ from autotune.files import scratch_folder
 from autotune.suggest import counted
 from autotune.target import Target
 from autotune.tuning.api import tune
-from autotune.tuning.budget import Budget
+from autotune.tuning.jobs.budget import Budget
 from cost_models import features
 from cost_models.dataset import Dataset
 from cost_models.folds import FOLDS

@@ -13,13 +13,13 @@ import numpy as np
 
 from autotune.codegen.jit import LoadedCode
 from autotune.codegen.llvm import compile_ir
-from autotune.runtime import layout
-from autotune.runtime.addresses import at
-from autotune.runtime.atomics import call_kernel, clock_ns, load, pause
-from autotune.runtime.device import address_of
-from autotune.runtime.program import Program
-from autotune.runtime.translate.functions import native
-from autotune.runtime.translate.module import llvm_ir
+from autotune.runtime.cpu import layout
+from autotune.runtime.cpu.addresses import at
+from autotune.runtime.cpu.atomics import call_kernel, clock_ns, load, pause
+from autotune.runtime.cpu.device import address_of
+from autotune.runtime.cpu.program import Program
+from autotune.runtime.cpu.translate.functions import native
+from autotune.runtime.cpu.translate.module import llvm_ir
 from autotune.target import Target
 
 _KERNEL, _TABLE, _SCRATCH, _STRIDE, _EXTRA = range(5)

@@ -28,10 +28,10 @@ from autotune.files import scratch_folder
 from autotune.passes.options import DIRECT
 from autotune.target import Target
 from autotune.tuning.api import tune
-from autotune.tuning.budget import Budget
-from autotune.tuning.paired import ratio
-from autotune.tuning.turns import Rounds, Turns
-from autotune.tuning.whole_model import Profile
+from autotune.tuning.compare.paired import ratio
+from autotune.tuning.jobs.budget import Budget
+from autotune.tuning.measure.turns import Rounds, Turns
+from autotune.tuning.measure.whole_model import Profile
 from cost_models.interval import ConfidenceInterval, around
 from results.bench import neighbours
 from results.bench.neighbours import Pair, model

@@ -14,7 +14,6 @@ from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, Vie
 from autotune.bench.interleaved import interleaved
 from autotune.bench.tables import duration, number, percent, ratio
 from autotune.errors import InternalError, UsageError
-from autotune.runtime.device_program import DeviceProgram
 from autotune.runtime.hal.buffer import Buffer, host_buffer
 from autotune.runtime.hal.command_buffer import CommandBuffer
 from autotune.runtime.hal.cpu.cores import core_ids
@@ -23,9 +22,10 @@ from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.opencl.driver import open_number
 from autotune.runtime.hal.opencl.shared import shares_memory
 from autotune.runtime.placed_module import PlacedModule
+from autotune.runtime.programs.device_program import DeviceProgram
 from autotune.runtime.recording import Recording
 from autotune.tuning.measure.in_flight import keep_in_flight
-from autotune.tuning.random_inputs import random_inputs
+from autotune.tuning.measure.random_inputs import random_inputs
 
 SIZES = (64 << 10, 1 << 20, 16 << 20)
 _TURNS = 30

@@ -15,7 +15,7 @@ from autotune.bench.systems import OURS
 from autotune.compiler import compile_in_detail, predict_in_detail
 from autotune.compiler.request import CompileRequest
 from autotune.errors import MeasureError
-from autotune.runtime import artifact
+from autotune.runtime.artifacts import artifact
 
 
 @dataclass(frozen=True)

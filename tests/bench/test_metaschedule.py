@@ -25,7 +25,7 @@ from autotune.cli import main as cli
 from autotune.database.records import JobRow, Key, Outcome, Run
 from autotune.graph import evaluate
 from autotune.graph.text import parse_graph
-from autotune.tuning.history import History, Improvement, _timed
+from autotune.tuning.report.history import History, Improvement, _timed
 
 STUB = """
 import json, os, pathlib, sys, numpy as np

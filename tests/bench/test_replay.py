@@ -32,8 +32,8 @@ from autotune.cli.main import run
 from autotune.errors import UsageError
 from autotune.schedule.knob import Config, config_to_json
 from autotune.target import Target
-from autotune.tuning.samplers import OPTUNA
-from autotune.tuning.warm_start import TRIALS
+from autotune.tuning.search.samplers import OPTUNA
+from autotune.tuning.search.warm_start import TRIALS
 from cost_models import analytic, retrain
 from cost_models.interval import ConfidenceInterval
 from cost_models.manifest import ModelManifest

@@ -31,7 +31,7 @@ from autotune.database import Database, Latency, Origin, Ratio
 from autotune.errors import MissingExtraError, UsageError
 from autotune.schedule.trace import Trace
 from autotune.target import Target
-from autotune.tuning.gain import Gain
+from autotune.tuning.measure.gain import Gain
 from autotune.workers.process import WorkerProcess
 from tests.database.examples import record, schedules
 

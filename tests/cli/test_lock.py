@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from autotune.cli import main as cli
-from autotune.runtime import artifact
+from autotune.runtime.artifacts import artifact
 from tests.cli.conftest import MODEL
 
 

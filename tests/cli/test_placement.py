@@ -119,7 +119,7 @@ def artifact_of(path: Path) -> bytes:
 def test_a_model_without_devices_is_compiled_as_ever(tmp_path):
     from autotune.compiler import compile_in_detail
     from autotune.compiler.request import CompileRequest
-    from autotune.runtime import artifact
+    from autotune.runtime.artifacts import artifact
 
     artifact.save(compile_in_detail(CompileRequest("zoo:tiny_cnn", threads=1)).image, tmp_path / "direct.atm")
     assert artifact_of(tmp_path / "one.atm") == (tmp_path / "direct.atm").read_bytes()

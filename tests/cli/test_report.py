@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from autotune.database import Evidence, Ratio, State
-from autotune.tuning.live import Live
-from autotune.tuning.report import DispatchRow, Report, lines_of
+from autotune.tuning.report.live import Live
+from autotune.tuning.report.result import DispatchRow, Report, lines_of
 
 NAME = "features.10.expand3x3.convolution"
 TUNED = Evidence(State.TUNED, 19, Ratio(0.5, (0.49, 0.51)))

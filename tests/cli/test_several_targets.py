@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from autotune.cli.main import cli
 from autotune.errors import ArtifactError, UsageError
-from autotune.runtime.archive import read_members
+from autotune.runtime.artifacts.archive import read_members
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="its levels are those of x86-64")
 

@@ -12,7 +12,7 @@ from autotune import te
 from autotune.codegen.backend import compile_schedule
 from autotune.codegen.jit import LoadedCode
 from autotune.codegen.llvm import assembly
-from autotune.runtime.device import aligned
+from autotune.runtime.cpu.device import aligned
 from autotune.target import Target
 from tests.codegen.native import call_kernel
 

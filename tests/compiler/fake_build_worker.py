@@ -6,7 +6,7 @@ import os
 import signal
 from typing import Any
 
-from autotune.compiler.build_workers import error_answer
+from autotune.compiler.build.workers import error_answer
 from autotune.errors import BuildError
 from autotune.workers.serve import serve
 

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from autotune.compiler import compile_in_detail
-from autotune.compiler.memory_proof import prove_memory
+from autotune.compiler.memory.proof import prove_memory
 from autotune.compiler.request import CompileRequest
 from autotune.errors import GraphError
 from autotune.frontends.models import load

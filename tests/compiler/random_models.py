@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.compiler import compile_in_detail, plan
-from autotune.compiler.memory_proof import prove_memory
+from autotune.compiler.memory.proof import prove_memory
 from autotune.compiler.planned import GIVEN, Planned
 from autotune.compiler.request import CompileRequest
 from autotune.errors import GraphError

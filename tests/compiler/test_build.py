@@ -5,7 +5,7 @@ import json
 import pytest
 
 from autotune.codegen import wire
-from autotune.compiler.build import BuildTask, answer_build
+from autotune.compiler.build.build import BuildTask, answer_build
 from autotune.compiler.dividing import distinct_workloads, divide
 from autotune.compiler.estimate import EstimateTask, answer_estimate
 from autotune.compiler.planned import GIVEN, Planned, schedule_for

@@ -10,8 +10,9 @@ import numpy as np
 import psutil
 import pytest
 
-from autotune.compiler import build_workers, compile_in_detail
-from autotune.compiler.build_workers import BuildWorkers, builders
+from autotune.compiler import compile_in_detail
+from autotune.compiler.build import workers as build_workers
+from autotune.compiler.build.workers import BuildWorkers, builders
 from autotune.compiler.request import CompileRequest
 from autotune.errors import BuildError, InternalError, UsageError
 from autotune.graph.build import GraphBuilder

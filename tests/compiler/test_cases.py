@@ -12,7 +12,7 @@ import autotune
 from autotune.compiler.request import CompileRequest
 from autotune.errors import InputError, UsageError
 from autotune.hardware import architecture, usable_cores
-from autotune.runtime import artifact
+from autotune.runtime.artifacts import artifact
 from autotune.runtime.placed_module import PlacedModule
 from autotune.tuning.compiling import compile_request
 from tests.compiler.test_sizes import check, encoder, images

@@ -5,7 +5,7 @@ import pytest
 
 from autotune.compiler import region_inputs, region_outputs
 from autotune.compiler.assemble import assemble
-from autotune.compiler.build import Building
+from autotune.compiler.build.build import Building
 from autotune.compiler.planned import GIVEN, Planned
 from autotune.compiler.region import region_partition
 from autotune.errors import InputError

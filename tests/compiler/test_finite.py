@@ -16,7 +16,7 @@ from autotune.errors import LockError, UsageError
 from autotune.frontends.model_builder import ModelBuilder
 from autotune.passes.options import RULES, allowed
 from autotune.passes.preference import Preference
-from autotune.runtime import artifact
+from autotune.runtime.artifacts import artifact
 from autotune.runtime.module import Module
 
 LARGE = 1e37

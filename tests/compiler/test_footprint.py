@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from autotune.cli.options import memory_json, memory_line
 from autotune.compiler import compile_in_detail, distinct_workloads, divide
 from autotune.compiler.assemble import BuiltWorkload, assemble
-from autotune.compiler.build import BuildTask
-from autotune.compiler.footprint import footprint_of
+from autotune.compiler.build.build import BuildTask
+from autotune.compiler.memory.footprint import footprint_of
 from autotune.compiler.planned import GIVEN, Planned
 from autotune.compiler.region import region_partition
 from autotune.compiler.request import CompileRequest
 from autotune.graph.region import Workload
-from autotune.runtime import artifact
-from autotune.runtime.device import Memory, allocate
+from autotune.runtime.artifacts import artifact
+from autotune.runtime.cpu.device import Memory, allocate
 from autotune.runtime.module import Module
 from autotune.target import Target
 from search_spaces.spaces import space_for

@@ -17,7 +17,7 @@ from autotune.errors import InputError
 from autotune.frontends.onnx import importer as frontend
 from autotune.graph import evaluate
 from autotune.graph.region import Workload
-from autotune.runtime import artifact
+from autotune.runtime.artifacts import artifact
 from autotune.runtime.module import Module
 from autotune.target import Target
 from search_spaces.spaces import space_for

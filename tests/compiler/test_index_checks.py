@@ -15,7 +15,7 @@ from autotune.compiler.request import CompileRequest
 from autotune.errors import ArtifactError, GraphError, InputError
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
-from autotune.runtime import artifact
+from autotune.runtime.artifacts import artifact
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.module import Module
 

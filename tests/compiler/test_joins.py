@@ -12,7 +12,7 @@ import pytest
 from autotune.compiler import compile_in_detail
 from autotune.compiler.dividing import distinct_workloads, divide
 from autotune.compiler.explain import Compilation
-from autotune.compiler.memory_proof import prove_memory
+from autotune.compiler.memory.proof import prove_memory
 from autotune.compiler.request import CompileRequest
 from autotune.errors import ArtifactError, InternalError
 from autotune.graph import evaluate
@@ -20,7 +20,7 @@ from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 from autotune.passes.layout.views import Placement
 from autotune.passes.memory.plan_memory import MemoryPlan
-from autotune.runtime import artifact
+from autotune.runtime.artifacts import artifact
 from autotune.runtime.module import Module
 from autotune.schedule.trace import Trace
 from tests.passes.random_joins import random_joins

@@ -17,7 +17,7 @@ from autotune.errors import BuildError, ModelImportError
 from autotune.frontends.onnx.importer import load
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
-from autotune.runtime import device
+from autotune.runtime.cpu import device
 from autotune.runtime.module import Module
 
 Shape = tuple[int, ...]

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from autotune.compiler.makespan import Task, makespan
-from autotune.compiler.program_tasks import Flow, FlowStep, tasks_of
+from autotune.compiler.devices.makespan import Task, makespan
+from autotune.compiler.devices.tasks import Flow, FlowStep, tasks_of
 from autotune.runtime.hal.buffer import HOST_SPACE
 from autotune.runtime.hal.rates import DeviceRates
 

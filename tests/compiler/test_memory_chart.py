@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from autotune.compiler.memory_chart import memory_svg
+from autotune.compiler.memory.chart import memory_svg
 from autotune.frontends.onnx.importer import load
 from autotune.graph.build import GraphBuilder
 from autotune.passes.memory.plan_memory import plan_memory, value_lifetimes

@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 
 from autotune.compiler import compile_in_detail, distinct_workloads, divide
-from autotune.compiler.build_workers import BuildWorkers
-from autotune.compiler.peak import least_peak
+from autotune.compiler.build.workers import BuildWorkers
+from autotune.compiler.memory.peak import least_peak
+from autotune.compiler.memory.saving import Footprints
 from autotune.compiler.plan import Plan
 from autotune.compiler.planned import GIVEN, Planned
 from autotune.compiler.request import CompileRequest
-from autotune.compiler.saving import Footprints
 from autotune.database import Footprint
 from autotune.database.goal import Goal, Objective
 from autotune.target import Target

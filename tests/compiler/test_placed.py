@@ -10,18 +10,18 @@ import pytest
 
 import autotune
 from autotune.compiler import compile_in_detail
+from autotune.compiler.devices.placed import PlacedCompilation, compile_placed
 from autotune.compiler.dividing import imported
-from autotune.compiler.placed import PlacedCompilation, compile_placed
 from autotune.compiler.request import CompileRequest
 from autotune.errors import ArtifactError, PlacementError
 from autotune.graph import Graph
 from autotune.graph.ir import Array
 from autotune.passes.placement.device_rules import DeviceRules
-from autotune.runtime.device_program import DeviceProgram
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.module import Module
 from autotune.runtime.placed_module import PlacedModule
-from autotune.runtime.verify_program import verify_program
+from autotune.runtime.programs.device_program import DeviceProgram
+from autotune.runtime.programs.verify_program import verify_program
 from autotune.target import Target
 from tests.graph.graphs import small_convnet
 

@@ -15,7 +15,7 @@ from autotune.codegen.nvptx.assembler import assembled, find_assembler
 from autotune.compiler.driver import compile_in_detail
 from autotune.compiler.request import CompileRequest
 from autotune.errors import ArtifactError, AutotuneError, BuildError
-from autotune.runtime import artifact
+from autotune.runtime.artifacts import artifact
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.module import Module
 from autotune.runtime.verify import verify

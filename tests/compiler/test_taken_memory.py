@@ -11,8 +11,8 @@ import pytest
 from autotune.compiler import compile_in_detail
 from autotune.compiler.dividing import distinct_workloads, divide
 from autotune.compiler.explain import Compilation
-from autotune.compiler.memory_chart import memory_svg
-from autotune.compiler.memory_proof import prove_memory
+from autotune.compiler.memory.chart import memory_svg
+from autotune.compiler.memory.proof import prove_memory
 from autotune.compiler.request import CompileRequest
 from autotune.errors import InternalError
 from autotune.graph import evaluate

@@ -15,8 +15,8 @@ from autotune.cli import main as cli
 from autotune.compiler.dynamic.buckets import SizeRange
 from autotune.compiler.dynamic.traffic import Traffic, least_padding
 from autotune.errors import UsageError
-from autotune.tuning import tune_sizes
-from autotune.tuning.budget import Budget
+from autotune.tuning.jobs import tune_sizes
+from autotune.tuning.jobs.budget import Budget
 
 
 def file(tmp_path, *lines):

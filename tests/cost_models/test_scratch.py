@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from autotune.database.records import Footprint, Origin, Outcome
+from autotune.tuning.jobs.task import Task
 from autotune.tuning.measure.interface import Built
-from autotune.tuning.task import Task
 from cost_models import analytic
 from cost_models.machine import Machine
 from cost_models.terms.memory import most_scratch, refusal

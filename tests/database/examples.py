@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from autotune.compiler.build import generated_key
+from autotune.compiler.build.build import generated_key
 from autotune.compiler.planned import GIVEN, Planned
 from autotune.database import (
     Comparison,

@@ -18,12 +18,12 @@ from autotune.database import Database, JobRow
 from autotune.database.address import DatabaseAddress
 from autotune.errors import DatabaseError, UsageError
 from autotune.passes.options import Option
-from autotune.tuning.budget import Budget
-from autotune.tuning.job import Job, Subject
+from autotune.tuning.compare.sites import Site
+from autotune.tuning.jobs.budget import Budget
+from autotune.tuning.jobs.job import Job, Subject
 from autotune.tuning.measure.interface import Built
-from autotune.tuning.outcome import Measurement
-from autotune.tuning.progress import PlainLines
-from autotune.tuning.sites import Site
+from autotune.tuning.measure.outcome import Measurement
+from autotune.tuning.report.progress import PlainLines
 from tests.database.conformance import Conformance
 from tests.database.examples import KEY, job, options, prepare, run, schedules
 from tests.database.server import PASSWORD, Server

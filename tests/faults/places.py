@@ -17,16 +17,16 @@ from autotune.errors import BuildError, MissingExtraError
 from autotune.graph import Graph
 from autotune.graph.build import GraphBuilder
 from autotune.hardware import usable_cores
-from autotune.runtime import artifact
+from autotune.runtime.artifacts import artifact
 from autotune.runtime.compiled_model import CompiledModel
-from autotune.runtime.device import Memory
-from autotune.runtime.device_program import DeviceProgram
+from autotune.runtime.cpu.device import Memory
 from autotune.runtime.hal.cpu.cores import parts
 from autotune.runtime.hal.cpu.driver import open_cores
 from autotune.runtime.hal.device import Device
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.module import Module
 from autotune.runtime.placed_module import PlacedModule
+from autotune.runtime.programs.device_program import DeviceProgram
 
 ROWS, WIDTH, ASKED = 64, 96, 16
 PATIENCE_S = 60.0

@@ -18,9 +18,9 @@ from numba import types
 from autotune import library, te
 from autotune.codegen.jit import LoadedCode
 from autotune.errors import ArtifactError, BuildError, KnobError, ScheduleError, UsageError
-from autotune.function import build
+from autotune.functions.function import build
 from autotune.library import blas
-from autotune.runtime import artifact
+from autotune.runtime.artifacts import artifact
 from autotune.schedule.knob import Value
 from autotune.schedule.trace import Trace
 from autotune.te.library_calls import library_matmul

@@ -26,7 +26,7 @@ from autotune.graph.region import Workload
 from autotune.operators import Attribute, check, define
 from autotune.passes.options import DIRECT, Option, allowed, options_of
 from autotune.passes.preference import Preference
-from autotune.runtime import artifact
+from autotune.runtime.artifacts import artifact
 from search_spaces.spaces import space_for
 from tests.search_spaces import workloads as make
 

@@ -7,7 +7,7 @@ import pytest
 
 from autotune.compiler import compile_in_detail, distinct_workloads, divide
 from autotune.compiler.assemble import assemble
-from autotune.compiler.build import Building
+from autotune.compiler.build.build import Building
 from autotune.compiler.plan import OPTION, option_key, plan_of, rank
 from autotune.compiler.planned import schedule_for
 from autotune.compiler.region import region_partition

@@ -10,7 +10,7 @@ import pytest
 import autotune
 from autotune.compiler import compile_in_detail
 from autotune.compiler.explain import beside
-from autotune.compiler.memory_proof import prove_memory
+from autotune.compiler.memory.proof import prove_memory
 from autotune.compiler.request import CompileRequest
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from autotune.compiler.driver import compile_in_detail
-from autotune.compiler.memory_proof import prove_memory
+from autotune.compiler.memory.proof import prove_memory
 from autotune.compiler.request import CompileRequest
 from autotune.errors import GraphError, InternalError
 from autotune.graph import evaluate

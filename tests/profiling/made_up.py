@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autotune.runtime import layout
+from autotune.runtime.cpu import layout
 from autotune.runtime.image import Binding, Command, DispatchInfo, ModuleImage
 from autotune.runtime.recording import Recording, StepRecording
 from autotune.target import Target

@@ -14,7 +14,7 @@ from autotune.errors import InputError, UsageError
 from autotune.profiling.profile import profile_of
 from autotune.profiling.roofline import Roofs
 from autotune.profiling.trace_events import trace_of
-from autotune.runtime import layout
+from autotune.runtime.cpu import layout
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.hal.opencl.engine import _spans
 from autotune.runtime.module import Module

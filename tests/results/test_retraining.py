@@ -14,8 +14,8 @@ from autotune.bench.replay.recording import COLUMNS, Facts, Recording
 from autotune.cli.main import run
 from autotune.database import Database
 from autotune.schedule.knob import config_to_json
-from autotune.tuning import job
-from autotune.tuning.online_model import OnlineModel
+from autotune.tuning.jobs import job
+from autotune.tuning.search.online_model import OnlineModel
 from cost_models import dataset
 from cost_models.feature_cache import FeatureCache
 from results.bench import retraining

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from autotune.database import Latency, Outcome, State
+from autotune.tuning.compare.paired import ERROR_RATE
 from autotune.tuning.measure.interface import Built, Candidate
-from autotune.tuning.outcome import Measurement
-from autotune.tuning.paired import ERROR_RATE
-from autotune.tuning.turns import Rounds
-from autotune.tuning.whole_model import Profile, Version
+from autotune.tuning.measure.outcome import Measurement
+from autotune.tuning.measure.turns import Rounds
+from autotune.tuning.measure.whole_model import Profile, Version
 from results.bench.same_code import SameCode
 from tests.tuning.simulated import SimulatedMeasurer
 from tests.tuning.synthetic import TARGET

@@ -19,7 +19,7 @@ from autotune.database.near import sizes_of
 from autotune.database.records import SAME_CODE, Ratio
 from autotune.graph.ir import Graph
 from autotune.target import Target
-from autotune.tuning.whole_model import Profile
+from autotune.tuning.measure.whole_model import Profile
 from results.bench import neighbours, transfer
 from results.bench.__main__ import command
 from results.bench.transfer import Expectation, Row

@@ -28,10 +28,10 @@ import numpy as np
 
 import autotune
 from autotune.graph.text import parse_graph
+from autotune.runtime.cpu.pool import pool_of
 from autotune.runtime.module import Module
 from autotune.runtime.placed_module import PlacedModule
-from autotune.runtime.pool import pool_of
-from autotune.runtime.request import Request
+from autotune.runtime.requests.request import Request
 from tests.runtime.kernels import chain
 
 AnyModule = Module | PlacedModule

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from autotune.errors import ArtifactError
-from autotune.runtime.archive import (
+from autotune.runtime.artifacts.archive import (
     MAGIC,
     SUFFIX,
     Member,

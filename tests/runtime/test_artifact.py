@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 from autotune.errors import ArtifactError
-from autotune.runtime import artifact, native
-from autotune.runtime.archive import read_members
-from autotune.runtime.device import Host, address_of
-from autotune.runtime.hashes import CODE, hash_of
+from autotune.runtime.artifacts import artifact
+from autotune.runtime.artifacts.archive import read_members
+from autotune.runtime.artifacts.hashes import CODE, hash_of
+from autotune.runtime.cpu import native
+from autotune.runtime.cpu.device import Host, address_of
 from autotune.runtime.image import DTYPES, ModuleImage
 from autotune.runtime.module import Module
 from tests.runtime.kernels import binding, chain, compile_ir, image, spec

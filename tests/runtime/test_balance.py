@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.runtime import balance, layout
-from autotune.runtime.balance import TILES_OF_A_WINDOW
+from autotune.runtime.cpu import balance, layout
+from autotune.runtime.cpu.balance import TILES_OF_A_WINDOW
+from autotune.runtime.cpu.pool import ThreadPool, pool_of
 from autotune.runtime.module import Module
-from autotune.runtime.pool import ThreadPool, pool_of
 from results.bench.slowed_workers import SlowedWorkers
 from tests.runtime.kernels import binding, image, spec
 from tests.runtime.test_overlap import SIZE, STEP, VECTORS, Steps, graph, in_order

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autotune.runtime import call_record
+from autotune.runtime.cpu import call_record
 from autotune.runtime.image import TensorSpec
 from autotune.runtime.module import Module
 from tests.runtime.kernels import binding, chain, image

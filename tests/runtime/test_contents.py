@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from autotune.errors import ArtifactError
-from autotune.runtime import contents, device
-from autotune.runtime.archive import Member
-from autotune.runtime.contents import ContentsReader, ContentsWriter, little_endian
-from autotune.runtime.hashes import CODE, DATA, hash_of
-from autotune.runtime.manifest import Blob
+from autotune.runtime.artifacts import contents
+from autotune.runtime.artifacts.archive import Member
+from autotune.runtime.artifacts.contents import ContentsReader, ContentsWriter, little_endian
+from autotune.runtime.artifacts.hashes import CODE, DATA, hash_of
+from autotune.runtime.artifacts.manifest import Blob
+from autotune.runtime.cpu import device
 
 SMALL, LARGE = (64 << 10) - 1, 64 << 10
 """Bytes of constants that are read, and that may stay in the file."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from autotune.errors import BuildError
-from autotune.runtime.device import ALIGNMENT, HOST_MEMORY, HUGE_PAGE, address_of, allocate_pages
+from autotune.runtime.cpu.device import ALIGNMENT, HOST_MEMORY, HUGE_PAGE, address_of, allocate_pages
 
 
 @pytest.mark.parametrize("nbytes", [100, HUGE_PAGE, HUGE_PAGE + 1, 3 * HUGE_PAGE])

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.errors import UsageError
-from autotune.runtime import layout
+from autotune.runtime.cpu import layout
+from autotune.runtime.cpu.pool import ThreadPool, pool_of
 from autotune.runtime.module import Module
-from autotune.runtime.pool import ThreadPool, pool_of
 from tests.runtime.kernels import binding, chain, image, spec
 
 THREADS = (1, 2, 3, 4)
@@ -271,7 +271,7 @@ def test_a_thread_that_begins_after_the_end_of_its_pool_leaves_memory_alone(
 
 def test_threads_that_cannot_start_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     pool, start = ThreadPool(4), _thread.start_new_thread
-    monkeypatch.setattr("autotune.runtime.instance.pool_of", lambda workers: pool)
+    monkeypatch.setattr("autotune.runtime.cpu.instance.pool_of", lambda workers: pool)
     with Module(chain(2, 64), 4) as module:
 
         def refuse(function: Callable[..., None], arguments: tuple[int, ...]) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from autotune.runtime import balance, executor, layout
-from autotune.runtime.addresses import at, shares_of, worker_at
+from autotune.runtime.cpu import balance, executor, layout
+from autotune.runtime.cpu.addresses import at, shares_of, worker_at
 
 STATE, PROGRAM, COMMAND, REQUEST, EVENTS, TABLE, KERNEL, SCRATCH = (1 << 20 << n for n in range(8))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from autotune.compiler import compile_in_detail
 from autotune.compiler.request import CompileRequest
-from autotune.runtime.folder import FolderReader, FolderWriter
+from autotune.runtime.artifacts.folder import FolderReader, FolderWriter
 
 
 def test_images_come_back_and_share_contents(tmp_path: Path) -> None:

@@ -24,14 +24,14 @@ from autotune.errors import (
     UsageError,
 )
 from autotune.graph.text import parse_graph
-from autotune.runtime import layout
-from autotune.runtime.device_program import DeviceProgram
+from autotune.runtime.cpu import layout
 from autotune.runtime.hal.cpu.cores import core_ids, parts
 from autotune.runtime.hal.cpu.driver import open_cores
 from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.queue import Submission
 from autotune.runtime.placed_module import PlacedModule
-from autotune.runtime.program_request import RequestMemory, Submitted
+from autotune.runtime.programs.device_program import DeviceProgram
+from autotune.runtime.programs.program_request import RequestMemory, Submitted
 
 pytestmark = pytest.mark.skipif(len(core_ids()) < 2, reason="one core is no two devices")
 
@@ -351,7 +351,7 @@ def test_without_memory_for_more_requests_take_turns(program, devices, monkeypat
         made.append(RequestMemory(loaded))
         return made[0]
 
-    monkeypatch.setattr("autotune.runtime.in_flight.RequestMemory", once)
+    monkeypatch.setattr("autotune.runtime.programs.in_flight.RequestMemory", once)
     with PlacedModule(program, devices=devices) as module:
         inputs = [X + n for n in range(20)]
         check(module.submit_all([(x,) for x in inputs]), inputs)

@@ -14,8 +14,9 @@ import pytest
 
 from autotune import hardware
 from autotune.errors import ArtifactError, BuildError, InputError, UsageError
-from autotune.runtime import artifact, layout
-from autotune.runtime.device import Host
+from autotune.runtime.artifacts import artifact
+from autotune.runtime.cpu import layout
+from autotune.runtime.cpu.device import Host
 from autotune.runtime.executable import load
 from autotune.runtime.image import Binding, ModuleImage, TensorSpec
 from autotune.runtime.module import Module

@@ -12,10 +12,10 @@ import pytest
 
 from autotune.codegen.elf import read_symbols
 from autotune.hardware import architecture
-from autotune.runtime import native
+from autotune.runtime.cpu import native
+from autotune.runtime.cpu.native import machine_code
+from autotune.runtime.cpu.translate.module import llvm_ir
 from autotune.runtime.module import Module
-from autotune.runtime.native import machine_code
-from autotune.runtime.translate.module import llvm_ir
 from tests.runtime.kernels import chain
 
 RUN = """
@@ -43,7 +43,7 @@ def test_a_process_that_was_given_the_executor_compiles_none(tmp_path: Path) -> 
     path.write_bytes(machine_code())
     given = f"""
 from pathlib import Path
-from autotune.runtime import native
+from autotune.runtime.cpu import native
 native.give(Path({str(path)!r}).read_bytes())
 native._compiled = None  # calling it fails
 """

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.errors import ArtifactError
-from autotune.runtime import program
 from autotune.runtime.conflicts import conflicts, done_before, overlapping
+from autotune.runtime.cpu import program
 from autotune.runtime.image import Binding, Command, IndexCheck, ModuleImage
 from autotune.runtime.module import Module
 from autotune.runtime.verify import verify

@@ -16,13 +16,13 @@ from autotune.errors import ArtifactError, DeviceError, InputError, PlacementErr
 from autotune.graph import Graph
 from autotune.graph.build import GraphBuilder
 from autotune.graph.text import parse_graph
-from autotune.runtime import artifact
+from autotune.runtime.artifacts import artifact
 from autotune.runtime.hal import driver
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.hal.driver import open_device
 from autotune.runtime.hal.opencl.shared import shares_memory
 from autotune.runtime.placed_module import PlacedModule
-from autotune.tuning.placing import known_devices
+from autotune.tuning.placement.placing import known_devices
 from tests.graph.graphs import small_convnet
 
 pytestmark = pytest.mark.skipif(len(core_ids()) < 2, reason="one core is no two devices")

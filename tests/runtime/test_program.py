@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autotune.runtime import layout
-from autotune.runtime.program import Argument, Program, ProgramBuilder
+from autotune.runtime.cpu import layout
+from autotune.runtime.cpu.program import Argument, Program, ProgramBuilder
 
 
 def recorded(tiles: list[int], workers: int = 2) -> Program:

@@ -15,7 +15,7 @@ import pytest
 import autotune
 from autotune.compiler.request import CompileRequest
 from autotune.hardware import architecture, usable_cores
-from autotune.runtime import artifact
+from autotune.runtime.artifacts import artifact
 from autotune.tuning.compiling import compile_request
 
 pytestmark = pytest.mark.skipif(architecture() != "x86_64", reason="LLVM maps code on other processors")

@@ -17,11 +17,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 import autotune
 from autotune.graph.text import parse_graph
-from autotune.runtime.device_program import DeviceProgram
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.module import Module
 from autotune.runtime.placed_module import PlacedModule
-from autotune.runtime.request import Request
+from autotune.runtime.programs.device_program import DeviceProgram
+from autotune.runtime.requests.request import Request
 from tests.runtime.interrupts import PLACED, ROOT, X, hammered
 from tests.runtime.kernels import chain
 

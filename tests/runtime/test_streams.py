@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from autotune.errors import BuildError, DeviceTimeoutError, InputError, UsageError
-from autotune.runtime import layout
-from autotune.runtime.device import Memory, address_of
+from autotune.runtime.cpu import layout
+from autotune.runtime.cpu.device import Memory, address_of
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.module import Module
-from autotune.runtime.request import Request
+from autotune.runtime.requests.request import Request
 from tests.runtime.kernels import chain
 
 X = np.arange(64, dtype=np.int64)

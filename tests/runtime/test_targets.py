@@ -13,9 +13,10 @@ import pytest
 import autotune
 from autotune.errors import ArtifactError, UsageError
 from autotune.hardware import instruction_sets
-from autotune.runtime import artifact, targets
-from autotune.runtime.archive import read_members
-from autotune.runtime.artifact import examine
+from autotune.runtime import targets
+from autotune.runtime.artifacts import artifact
+from autotune.runtime.artifacts.archive import read_members
+from autotune.runtime.artifacts.artifact import examine
 from autotune.runtime.compiled import Compiled
 from autotune.runtime.image import ModuleImage
 from autotune.target import Target

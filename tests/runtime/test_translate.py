@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from autotune.codegen.jit import LoadedCode
 from autotune.codegen.llvm import compile_ir
 from autotune.errors import BuildError, InternalError
-from autotune.runtime import atomics
-from autotune.runtime.translate.functions import Native, external, native
-from autotune.runtime.translate.module import llvm_ir
+from autotune.runtime.cpu import atomics
+from autotune.runtime.cpu.translate.functions import Native, external, native
+from autotune.runtime.cpu.translate.module import llvm_ir
 from autotune.target import Target
 
 LIMIT = 7

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from autotune.errors import InternalError
-from autotune.runtime import layout, pool, waiting
-from autotune.runtime.addresses import at, worker_at
+from autotune.runtime.cpu import layout, pool, waiting
+from autotune.runtime.cpu.addresses import at, worker_at
 from autotune.runtime.module import Module
 from tests.runtime.kernels import binding, chain, image, spec
 
@@ -211,7 +211,7 @@ def test_a_worker_that_never_comes_costs_nothing() -> None:
     team._state[layout.SERVING] = 1
     x, outputs = np.arange(64, dtype=np.int64), list[np.ndarray]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("autotune.runtime.instance.pool_of", lambda count: team)
+        patch.setattr("autotune.runtime.cpu.instance.pool_of", lambda count: team)
         module = Module(chain(40, 64, body="mirror"), 2)
 
     def call() -> None:
@@ -249,7 +249,7 @@ def test_workers_that_take_their_time_meet(
     monkeypatch.setattr(pool, "_SPIN_NS", spin_ns)
     monkeypatch.setattr(pool, "usable_cores", lambda: workers)
     team = pool.ThreadPool(workers)
-    monkeypatch.setattr("autotune.runtime.instance.pool_of", lambda count: team)
+    monkeypatch.setattr("autotune.runtime.cpu.instance.pool_of", lambda count: team)
     x = np.arange(64, dtype=np.int64)
     with Module(chain(40, 64, body="late"), workers) as module:
         outputs: list[np.ndarray] = []

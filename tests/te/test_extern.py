@@ -14,7 +14,7 @@ from autotune import library, te
 from autotune.codegen import interpreter
 from autotune.errors import ArtifactError, BuildError, LoweringError, UsageError
 from autotune.lower import lower_schedule, verify
-from autotune.runtime import artifact
+from autotune.runtime.artifacts import artifact
 
 SIGNATURE = ctypes.CFUNCTYPE(
     None, ctypes.POINTER(ctypes.c_float), ctypes.POINTER(ctypes.c_float), ctypes.c_int64, ctypes.c_double

@@ -10,7 +10,7 @@ import pytest
 import autotune
 from autotune import te
 from autotune.errors import InputError, LoweringError, ScheduleError
-from autotune.sized_function import KEPT, SizedFunction
+from autotune.functions.sized import KEPT, SizedFunction
 
 
 def product() -> tuple[te.Tensor, ...]:

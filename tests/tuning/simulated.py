@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from autotune.database.records import Outcome
 from autotune.tuning.measure.interface import Built, BuiltOption, Candidate
-from autotune.tuning.outcome import Measurement
+from autotune.tuning.measure.outcome import Measurement
 
 Answer = Callable[[Candidate], Measurement]
 

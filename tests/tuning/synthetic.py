@@ -17,7 +17,7 @@ from autotune.schedule.knob import Config, Knob
 from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.tuning.measure.interface import Candidate
-from autotune.tuning.outcome import Measurement
+from autotune.tuning.measure.outcome import Measurement
 from search_spaces.constraint import Constraint
 from search_spaces.nest import Access, Body, Loop, LoopNest
 from search_spaces.population import Population

@@ -12,7 +12,7 @@ from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 from autotune.passes.preference import TOLERANCE
 from autotune.target import Target
-from autotune.tuning.accuracy import EndToEnd, checked, in_words
+from autotune.tuning.measure.accuracy import EndToEnd, checked, in_words
 
 
 def graph() -> Graph:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from autotune.errors import UsageError
-from autotune.tuning.budget import Budget, Meter
+from autotune.tuning.jobs.budget import Budget, Meter
 
 
 @pytest.mark.parametrize(

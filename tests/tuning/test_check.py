@@ -18,13 +18,13 @@ from autotune.database.records import Ratio
 from autotune.errors import LockError
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
-from autotune.runtime import artifact
+from autotune.runtime.artifacts import artifact
 from autotune.runtime.image import ModuleImage
 from autotune.target import Target
 from autotune.tuning.check import CheckReport, Finding, Read, check
-from autotune.tuning.paired import ERROR_RATE, least_processes, slower
-from autotune.tuning.turns import Rounds
-from autotune.tuning.whole_model import Profile
+from autotune.tuning.compare.paired import ERROR_RATE, least_processes, slower
+from autotune.tuning.measure.turns import Rounds
+from autotune.tuning.measure.whole_model import Profile
 
 TARGET = Target.detect(threads=1)
 

@@ -27,17 +27,17 @@ from autotune.passes.preference import Preference
 from autotune.passes.substitute import substitute
 from autotune.runtime.image import ModuleImage
 from autotune.target import Target
-from autotune.tuning.budget import Budget
-from autotune.tuning.compare import close_behind
-from autotune.tuning.gain import gain_of
-from autotune.tuning.job import Job, Options, Subject
+from autotune.tuning.compare.sites import Site
+from autotune.tuning.compare.step import close_behind
+from autotune.tuning.jobs.budget import Budget
+from autotune.tuning.jobs.job import Job, Options, Subject
+from autotune.tuning.jobs.model import MeasuredModel, subject_of, work_of
+from autotune.tuning.measure.gain import gain_of
 from autotune.tuning.measure.interface import BuiltOption, Candidate
-from autotune.tuning.model import MeasuredModel, subject_of, work_of
-from autotune.tuning.outcome import Measurement
-from autotune.tuning.sites import Site
-from autotune.tuning.status import Progress
-from autotune.tuning.turns import WORKER, FreshProcesses, Rounds, Turns
-from autotune.tuning.whole_model import Profile, Version, Watch
+from autotune.tuning.measure.outcome import Measurement
+from autotune.tuning.measure.turns import WORKER, FreshProcesses, Rounds, Turns
+from autotune.tuning.measure.whole_model import Profile, Version, Watch
+from autotune.tuning.report.status import Progress
 from autotune.workers.process import WorkerProcess
 from tests.tuning.simulated import SimulatedMeasurer
 
@@ -256,8 +256,8 @@ def test_a_version_that_hangs_is_ended_and_leaves(
 
 
 def test_many_processes_start_together_a_few_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autotune.tuning.turns._AHEAD", 3)
-    monkeypatch.setattr("autotune.tuning.turns.usable_cores", lambda: 2)
+    monkeypatch.setattr("autotune.tuning.measure.turns._AHEAD", 3)
+    monkeypatch.setattr("autotune.tuning.measure.turns.usable_cores", lambda: 2)
     started = list[str]()
     monkeypatch.setattr(WorkerProcess, "start", lambda self: started.append(self.name))
     path = tmp_path / "executor.o"

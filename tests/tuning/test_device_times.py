@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from autotune.compiler.devices.placed import PlacedCompilation, compile_placed
 from autotune.compiler.dividing import imported
-from autotune.compiler.placed import PlacedCompilation, compile_placed
 from autotune.errors import UsageError
 from autotune.passes.placement.device_rules import DeviceRules
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.hal.cpu.driver import open_cores
 from autotune.target import Target
-from autotune.tuning.device_times import around, expected_of, image_times, whole_seconds
+from autotune.tuning.placement.device_times import around, expected_of, image_times, whole_seconds
 from tests.graph.graphs import small_convnet
 
 

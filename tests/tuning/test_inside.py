@@ -14,14 +14,14 @@ import pytest
 from autotune.database import Database
 from autotune.database.inside import estimates
 from autotune.database.records import Reading
-from autotune.tuning.budget import Budget
-from autotune.tuning.inside import Found, InModelReader
-from autotune.tuning.loop import PLANS
+from autotune.tuning.compare.sites import Sites
+from autotune.tuning.jobs.budget import Budget
+from autotune.tuning.jobs.loop import PLANS
+from autotune.tuning.jobs.task import DISCARDED
+from autotune.tuning.measure.inside import Found, InModelReader
 from autotune.tuning.measure.interface import Built
-from autotune.tuning.sites import Sites
-from autotune.tuning.task import DISCARDED
-from autotune.tuning.turns import Rounds
-from autotune.tuning.whole_model import UNWATCHED, Profile, Version, Watch
+from autotune.tuning.measure.turns import Rounds
+from autotune.tuning.measure.whole_model import UNWATCHED, Profile, Version, Watch
 from tests.tuning.synthetic import Synthetic, measurer
 from tests.tuning.test_job import A, B, Model, hit, job
 from tests.tuning.test_sites import sites

@@ -25,20 +25,20 @@ from autotune.database.records import SAME_CODE, Reading
 from autotune.errors import MeasureError, NoReferenceError, UsageError
 from autotune.passes.options import Option
 from autotune.schedule.knob import Config, Knob
-from autotune.tuning.budget import Budget, Meter
-from autotune.tuning.compare import LOSSES, TOP
-from autotune.tuning.gain import Gain
-from autotune.tuning.job import Job, Options, Subject, alive, owner
-from autotune.tuning.loop import TuningLoop, Turn
+from autotune.tuning.compare.paired import least_processes
+from autotune.tuning.compare.sites import Site
+from autotune.tuning.compare.step import LOSSES, TOP
+from autotune.tuning.jobs.budget import Budget, Meter
+from autotune.tuning.jobs.job import Job, Options, Subject, alive, owner
+from autotune.tuning.jobs.loop import TuningLoop, Turn
+from autotune.tuning.measure.gain import Gain
 from autotune.tuning.measure.interface import Built, Candidate
-from autotune.tuning.outcome import Measurement
-from autotune.tuning.paired import least_processes
-from autotune.tuning.progress import JsonLines, PlainLines
-from autotune.tuning.report import Report
-from autotune.tuning.sites import Site
-from autotune.tuning.status import Progress
-from autotune.tuning.turns import Rounds
-from autotune.tuning.whole_model import UNWATCHED, Code, Profile, Version, Watch
+from autotune.tuning.measure.outcome import Measurement
+from autotune.tuning.measure.turns import Rounds
+from autotune.tuning.measure.whole_model import UNWATCHED, Code, Profile, Version, Watch
+from autotune.tuning.report.progress import JsonLines, PlainLines
+from autotune.tuning.report.result import Report
+from autotune.tuning.report.status import Progress
 from tests.tuning.simulated import SimulatedMeasurer
 from tests.tuning.synthetic import TARGET, Synthetic, measurer
 
@@ -501,8 +501,8 @@ def test_nothing_is_decided_when_time_ran_out(path: Path) -> None:
 
 
 def test_a_long_search_is_compared_on_the_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autotune.tuning.job._EARLIEST_S", 0.0)
-    monkeypatch.setattr("autotune.tuning.job._SHARE", 0.0)
+    monkeypatch.setattr("autotune.tuning.jobs.job._EARLIEST_S", 0.0)
+    monkeypatch.setattr("autotune.tuning.jobs.job._SHARE", 0.0)
     model = Model(A, inside=A.latency)
     job(path, A, trials=60, whole=model, measurer=Stopping(measurer(A), 50)).run()
     assert model.asked
@@ -539,7 +539,7 @@ def test_a_time_budget_ends_the_job(path: Path) -> None:
     seconds = iter(range(10_000))
     work = job(path, A, budget=Budget(seconds=100))
     measuring = work.measurer
-    import autotune.tuning.job as module
+    import autotune.tuning.jobs.job as module
 
     real = module.Meter
     try:
@@ -590,7 +590,7 @@ def test_comparing_and_the_whole_model_are_part_of_a_time_budget(
             model.now += 1.0
             return super().measure(built, default_ns)
 
-    monkeypatch.setattr("autotune.tuning.job.Meter", partial(Meter, clock=model.clock))
+    monkeypatch.setattr("autotune.tuning.jobs.job.Meter", partial(Meter, clock=model.clock))
     slow = Slow(measurer(A)._answer)
     job(path, A, budget=Budget(seconds=100), whole=model, measurer=slow, head_s=head_s).run()
     assert len(slow.measured) > 20
@@ -602,7 +602,7 @@ def test_the_whole_model_is_not_timed_where_starting_took_longer_than_is_left(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, out = Hours(A), io.StringIO()
-    monkeypatch.setattr("autotune.tuning.job.Meter", partial(Meter, clock=model.clock))
+    monkeypatch.setattr("autotune.tuning.jobs.job.Meter", partial(Meter, clock=model.clock))
     budget = Budget(seconds=100)
     job(path, A, budget=budget, whole=model, head_s=70.0, progress=JsonLines(out)).run()
     assert model.looks["time"] == 0
@@ -620,7 +620,7 @@ def test_no_more_is_built_than_there_is_time_to_measure(path: Path, monkeypatch:
             model.now += len(candidates)
             return super().build(candidates)
 
-    monkeypatch.setattr("autotune.tuning.job.Meter", partial(Meter, clock=model.clock))
+    monkeypatch.setattr("autotune.tuning.jobs.job.Meter", partial(Meter, clock=model.clock))
     job(path, A, budget=Budget(seconds=100), measurer=Slow(measurer(A)._answer)).run()
     assert max(built) == Options().batch
     assert built[-1] < Options().batch

@@ -19,12 +19,12 @@ from autotune.database.records import SAME_CODE
 from autotune.passes.preference import Preference
 from autotune.schedule.trace import Trace
 from autotune.target import Target
-from autotune.tuning.inside import InModelReader
+from autotune.tuning.jobs.model import MeasuredModel, work_of
+from autotune.tuning.measure.inside import InModelReader
 from autotune.tuning.measure.interface import Candidate
 from autotune.tuning.measure.pool import ProcessPool
-from autotune.tuning.model import MeasuredModel, work_of
-from autotune.tuning.turns import Rounds
-from autotune.tuning.whole_model import Version
+from autotune.tuning.measure.turns import Rounds
+from autotune.tuning.measure.whole_model import Version
 from tests.database.examples import record, schedules
 
 

@@ -13,11 +13,11 @@ from autotune.database import Database, Footprint, Hit
 from autotune.database.goal import Goal, Objective, searched
 from autotune.errors import UsageError
 from autotune.schedule.knob import Config
-from autotune.tuning.aim import Aim
 from autotune.tuning.measure.interface import Built, Candidate
-from autotune.tuning.online_model import OnlineModel
-from autotune.tuning.samplers import factory
-from autotune.tuning.search import Search
+from autotune.tuning.search.aim import Aim
+from autotune.tuning.search.online_model import OnlineModel
+from autotune.tuning.search.samplers import factory
+from autotune.tuning.search.study import Search
 from tests.tuning.simulated import SimulatedMeasurer
 from tests.tuning.synthetic import Synthetic
 from tests.tuning.test_job import A, job, measurer

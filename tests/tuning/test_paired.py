@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import binomtest, quantile_test
 
 from autotune.database import Ratio
-from autotune.tuning import paired
-from autotune.tuning.paired import (
+from autotune.tuning.compare import paired
+from autotune.tuning.compare.paired import (
     CONFIDENCE,
     ERROR_RATE,
     MARGIN,

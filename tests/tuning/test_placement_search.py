@@ -11,19 +11,19 @@ import pytest
 
 import autotune
 from autotune.cli.main import run as run_cli
+from autotune.compiler.devices.memory import shortage
+from autotune.compiler.devices.placed import compile_placed
 from autotune.compiler.dividing import imported
-from autotune.compiler.placed import compile_placed
-from autotune.compiler.program_memory import shortage
 from autotune.database import Database
 from autotune.errors import UsageError
 from autotune.passes.placement.device_rules import DeviceRules
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.hal.rates import DeviceRates
-from autotune.tuning.place import place
-from autotune.tuning.placement_answer import placement_key
-from autotune.tuning.placement_costs import DeviceCosts, PlacementCosts, Placing, Unit
-from autotune.tuning.placement_search import search_placements
-from autotune.tuning.placing import known_devices, parse_placement, target_of
+from autotune.tuning.placement.answer import placement_key
+from autotune.tuning.placement.costs import DeviceCosts, PlacementCosts, Placing, Unit
+from autotune.tuning.placement.place import place
+from autotune.tuning.placement.placing import known_devices, parse_placement, target_of
+from autotune.tuning.placement.search import search_placements
 from tests.graph.graphs import small_convnet
 
 two_devices = pytest.mark.skipif(len(core_ids()) < 2, reason="one core is no two devices")

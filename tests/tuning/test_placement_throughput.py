@@ -11,21 +11,21 @@ import pytest
 
 import autotune
 from autotune.cli.main import run as run_cli
+from autotune.compiler.devices.makespan import Task
+from autotune.compiler.devices.throughput import throughput
 from autotune.compiler.dividing import imported, on_one_device
-from autotune.compiler.makespan import Task
-from autotune.compiler.throughput import throughput
 from autotune.database import Database
 from autotune.errors import UsageError
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.hal.rates import DeviceRates
 from autotune.tuning.measure.in_flight import keep_in_flight
-from autotune.tuning.place import place
-from autotune.tuning.placement_aim import PlacementAim, aim_of
-from autotune.tuning.placement_answer import placement_key
-from autotune.tuning.placement_costs import DeviceCosts, PlacementCosts, Unit
-from autotune.tuning.placement_search import search_placements
-from autotune.tuning.placement_stages import chain_stages, staged
-from autotune.tuning.placing import known_devices
+from autotune.tuning.placement.aim import PlacementAim, aim_of
+from autotune.tuning.placement.answer import placement_key
+from autotune.tuning.placement.costs import DeviceCosts, PlacementCosts, Unit
+from autotune.tuning.placement.place import place
+from autotune.tuning.placement.placing import known_devices
+from autotune.tuning.placement.search import search_placements
+from autotune.tuning.placement.stages import chain_stages, staged
 from tests.graph.graphs import small_convnet
 
 two_devices = pytest.mark.skipif(len(core_ids()) < 2, reason="one core is no two devices")

@@ -14,12 +14,12 @@ import pytest
 from autotune.database import Database, Latency, Outcome, State
 from autotune.database.records import PlanReading, Ratio, Reading
 from autotune.passes.options import Option
+from autotune.tuning.compare.sites import Sites
 from autotune.tuning.measure.interface import Built
-from autotune.tuning.outcome import Measurement
-from autotune.tuning.plan_search import PlanSearch
-from autotune.tuning.sites import Sites
-from autotune.tuning.turns import Rounds
-from autotune.tuning.whole_model import Profile, Version
+from autotune.tuning.measure.outcome import Measurement
+from autotune.tuning.measure.turns import Rounds
+from autotune.tuning.measure.whole_model import Profile, Version
+from autotune.tuning.search.plan_search import PlanSearch
 from tests.tuning.synthetic import Synthetic
 from tests.tuning.test_inside import built
 from tests.tuning.test_job import Model, job

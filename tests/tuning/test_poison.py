@@ -14,7 +14,7 @@ import pytest
 from autotune import library, te
 from autotune.codegen.backend import backend_for
 from autotune.database import Outcome
-from autotune.function import image_of
+from autotune.functions.function import image_of
 from autotune.lower.ir import LoopProgram, Store, walk
 from autotune.lower.program import lower_schedule
 from autotune.target import Target

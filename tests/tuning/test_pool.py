@@ -18,8 +18,8 @@ import pytest
 from autotune.database import Outcome
 from autotune.errors import DeviceMemoryError, DeviceTimeoutError, MeasureError, NoReferenceError
 from autotune.tuning.measure.interface import BuiltOption, Candidate
+from autotune.tuning.measure.outcome import Measurement, of_exception
 from autotune.tuning.measure.pool import Limits, ProcessPool
-from autotune.tuning.outcome import Measurement, of_exception
 
 HERE = Path(__file__).parent
 RUN = "import runpy, sys; sys.path.insert(0, sys.argv[1]); runpy.run_path(sys.argv[2], run_name='__main__')"

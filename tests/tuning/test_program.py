@@ -15,9 +15,9 @@ from autotune.database.records import Latency, Ratio
 from autotune.errors import KnobError, MeasureError, UsageError
 from autotune.graph.program import ProgramWorkload
 from autotune.schedule import Schedule
-from autotune.tuning.gain import Gain
-from autotune.tuning.online_model import OnlineModel
-from autotune.tuning.program import TunedSchedule, _result, tune_schedule
+from autotune.tuning.jobs.program import TunedSchedule, _result, tune_schedule
+from autotune.tuning.measure.gain import Gain
+from autotune.tuning.search.online_model import OnlineModel
 from autotune.tuning.verify import problems_of, stale_keys
 from cost_models import analytic, features
 from search_spaces.programs import program as program_space

@@ -15,12 +15,12 @@ from rich.console import Console, ConsoleDimensions
 
 from autotune.database import JobRow
 from autotune.database.store import Database
-from autotune.tuning import progress
-from autotune.tuning.events import Calls, Several, StopTuning, TuningEvent
-from autotune.tuning.live import Live, Notebook, in_notebook
-from autotune.tuning.progress import PlainLines, display
-from autotune.tuning.screen import Row, Screen
-from autotune.tuning.status import Progress
+from autotune.tuning.jobs.events import Calls, Several, StopTuning, TuningEvent
+from autotune.tuning.report import progress
+from autotune.tuning.report.live import Live, Notebook, in_notebook
+from autotune.tuning.report.progress import PlainLines, display
+from autotune.tuning.report.screen import Row, Screen
+from autotune.tuning.report.status import Progress
 from tests.tuning.synthetic import Synthetic
 from tests.tuning.test_job import A, B, Model, job
 

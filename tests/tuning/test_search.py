@@ -12,9 +12,9 @@ import pytest
 
 from autotune.errors import MissingExtraError, UsageError
 from autotune.schedule.knob import config_to_json
-from autotune.tuning.online_model import OnlineModel
-from autotune.tuning.samplers import GUIDED, OPTUNA, factory, name_of
-from autotune.tuning.search import Proposal, Search, to_config, to_params
+from autotune.tuning.search.online_model import OnlineModel
+from autotune.tuning.search.samplers import GUIDED, OPTUNA, factory, name_of
+from autotune.tuning.search.study import Proposal, Search, to_config, to_params
 from tests.tuning.synthetic import Synthetic
 
 

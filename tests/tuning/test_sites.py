@@ -5,9 +5,9 @@ from typing import Any, cast
 import pytest
 
 from autotune.passes.options import Option
-from autotune.tuning.allocate import Allocator
-from autotune.tuning.sites import UNUSED, Site, Sites
-from autotune.tuning.task import Task
+from autotune.tuning.compare.sites import UNUSED, Site, Sites
+from autotune.tuning.jobs.allocate import Allocator
+from autotune.tuning.jobs.task import Task
 from tests.tuning.synthetic import FakeWorkload
 
 W = {name: FakeWorkload(name, name) for name in ("plain", "direct", "rows", "product")}

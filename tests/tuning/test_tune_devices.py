@@ -15,10 +15,10 @@ from autotune.database import Database
 from autotune.database.records import PlacementReading
 from autotune.errors import UsageError
 from autotune.target import Target
-from autotune.tuning.budget import Budget
-from autotune.tuning.place import MeasuredPlacement, PlacementReport
-from autotune.tuning.report import Report
-from autotune.tuning.tune_devices import _Job
+from autotune.tuning.jobs.budget import Budget
+from autotune.tuning.jobs.tune_devices import _Job
+from autotune.tuning.placement.place import MeasuredPlacement, PlacementReport
+from autotune.tuning.report.result import Report
 
 ONE, MANY = Target.parse("x86-64-v3", threads=1), Target.parse("x86-64-v3", threads=2)
 TARGETS = {"cpu:0": ONE, "cpu:1": ONE, "cpu": MANY}

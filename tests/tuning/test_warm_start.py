@@ -16,8 +16,8 @@ from autotune.graph.build import GraphBuilder
 from autotune.graph.region import Workload
 from autotune.schedule.knob import Config, config_to_json
 from autotune.target import Target
-from autotune.tuning.job import Options
-from autotune.tuning.warm_start import TRIALS, proposals
+from autotune.tuning.jobs.job import Options
+from autotune.tuning.search.warm_start import TRIALS, proposals
 from cost_models import analytic
 from search_spaces.projection import projected
 from search_spaces.spaces import space_for

@@ -18,9 +18,9 @@ from autotune.bench.replay.recording import Recording
 from autotune.bench.replay.search import INSIDE, Answers, RecordedModel, search
 from autotune.errors import UsageError
 from autotune.schedule.knob import Config
-from autotune.tuning.online_model import Matrix
-from autotune.tuning.sampler import GUIDED
-from autotune.tuning.samplers import SamplerLike, name_of
+from autotune.tuning.search.online_model import Matrix
+from autotune.tuning.search.sampler import GUIDED
+from autotune.tuning.search.samplers import SamplerLike, name_of
 from cost_models import dataset, folds
 from cost_models.feature_cache import FeatureCache
 from cost_models.interval import ConfidenceInterval

@@ -136,8 +136,8 @@ def _notes(rows: Rows) -> Iterator[str]:
 
 
 def _samplers() -> Sequence[str]:
-    from autotune.tuning.sampler import GUIDED
-    from autotune.tuning.samplers import OPTUNA
+    from autotune.tuning.search.sampler import GUIDED
+    from autotune.tuning.search.samplers import OPTUNA
 
     return (GUIDED, *OPTUNA)
 

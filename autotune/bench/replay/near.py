@@ -13,7 +13,7 @@ from autotune.database import Database, Key, Latency, Origin, Outcome, Run, Work
 from autotune.database.records import Reading
 from autotune.files import scratch_folder
 from autotune.schedule.knob import Config, config_to_json
-from autotune.tuning import warm_start
+from autotune.tuning.search import warm_start
 
 if TYPE_CHECKING:
     from autotune.database.near import Neighbour

@@ -24,17 +24,17 @@ from autotune.files import scratch_folder
 from autotune.passes.preference import TOLERANCE, Preference
 from autotune.schedule.knob import config_to_json
 from autotune.target import Target
-from autotune.tuning.compare import EVERY
-from autotune.tuning.inside import InModelReader
-from autotune.tuning.job import Subject
+from autotune.tuning.compare.sites import Site, Sites
+from autotune.tuning.compare.step import EVERY
+from autotune.tuning.jobs.job import Subject
+from autotune.tuning.jobs.model import MeasuredModel, work_of
+from autotune.tuning.jobs.task import Task
+from autotune.tuning.measure.inside import InModelReader
 from autotune.tuning.measure.interface import Built, Candidate
 from autotune.tuning.measure.pool import ProcessPool
-from autotune.tuning.model import MeasuredModel, work_of
-from autotune.tuning.online_model import OnlineModel
-from autotune.tuning.samplers import factory
-from autotune.tuning.search import Search
-from autotune.tuning.sites import Site, Sites
-from autotune.tuning.task import Task
+from autotune.tuning.search.online_model import OnlineModel
+from autotune.tuning.search.samplers import factory
+from autotune.tuning.search.study import Search
 
 if TYPE_CHECKING:
     from autotune.compiler.dividing import Model

@@ -17,17 +17,17 @@ from autotune.database.records import Key, Latency, Outcome, PlanReading, Readin
 from autotune.errors import InternalError, UsageError
 from autotune.passes.options import Option
 from autotune.schedule.knob import Config, config_to_json
-from autotune.tuning.allocate import Allocator
-from autotune.tuning.budget import Budget, Meter
-from autotune.tuning.loop import TuningLoop
+from autotune.tuning.compare.sites import Site, Sites
+from autotune.tuning.jobs.allocate import Allocator
+from autotune.tuning.jobs.budget import Budget, Meter
+from autotune.tuning.jobs.loop import TuningLoop
+from autotune.tuning.jobs.task import Task
 from autotune.tuning.measure.interface import Built, BuiltOption, Candidate
-from autotune.tuning.online_model import EVERY, Matrix, OnlineModel
-from autotune.tuning.outcome import Measurement
-from autotune.tuning.sampler import GuidedSampler
-from autotune.tuning.samplers import SamplerLike, factory
-from autotune.tuning.search import SamplerFactory, Search
-from autotune.tuning.sites import Site, Sites
-from autotune.tuning.task import Task
+from autotune.tuning.measure.outcome import Measurement
+from autotune.tuning.search.online_model import EVERY, Matrix, OnlineModel
+from autotune.tuning.search.sampler import GuidedSampler
+from autotune.tuning.search.samplers import SamplerLike, factory
+from autotune.tuning.search.study import SamplerFactory, Search
 from search_spaces.population import Population
 
 if TYPE_CHECKING:

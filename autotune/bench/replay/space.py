@@ -15,7 +15,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from autotune.errors import UsageError
 from autotune.schedule.knob import Config
-from autotune.tuning.search import distribution, known_trials, population_of, to_config, to_params
+from autotune.tuning.search.study import distribution, known_trials, population_of, to_config, to_params
 from search_spaces.population import Indexes, Population
 from search_spaces.projection import Costs
 from search_spaces.space import Space

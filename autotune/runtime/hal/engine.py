@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import DeviceError
-from autotune.runtime.check_rows import out_of_range
+from autotune.runtime.cpu.check_rows import out_of_range
 from autotune.runtime.hal.allocator import Storage
 from autotune.runtime.hal.buffer import HOST_SPACE, Buffer
 from autotune.runtime.hal.command_buffer import (

@@ -29,7 +29,7 @@ from autotune.runtime.hal.buffer import Buffer
 from autotune.runtime.hal.command_buffer import CommandBuffer
 from autotune.runtime.hal.errors import without_frames
 from autotune.runtime.hal.semaphore import Point, Timeline
-from autotune.runtime.requests import Requests
+from autotune.runtime.requests.queue import Requests
 
 if TYPE_CHECKING:
     from autotune.runtime.hal.device import Device

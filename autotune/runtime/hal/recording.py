@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.errors import UsageError
-from autotune.runtime.check_rows import subject
-from autotune.runtime.device import HOST_MEMORY
+from autotune.runtime.cpu.check_rows import subject
+from autotune.runtime.cpu.device import HOST_MEMORY
 from autotune.runtime.hal.buffer import HOST_SPACE, Buffer, host_buffer
 from autotune.runtime.hal.command_buffer import CheckIndices, CommandBuffer, Recorder, Reference, Slot
 from autotune.runtime.hal.device import Device

@@ -1,1 +1,1 @@
-"""Measuring: candidates in, outcomes out; what runs a candidate is another process."""
+"""Measurements of candidates, alone and inside the whole model, and what decides their outcome."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from autotune.graph.ir import Array
 from autotune.rounding import round_up
-from autotune.runtime.device import ALIGNMENT, Memory, address_of
+from autotune.runtime.cpu.device import ALIGNMENT, Memory, address_of
 
 ZONE = 4096
 """Bytes of a zone: a row too many of most tiles ends within it."""

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from autotune.database.records import Footprint
-from autotune.tuning.outcome import Measurement
+from autotune.tuning.measure.outcome import Measurement
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import MeasureError
-from autotune.runtime import native
+from autotune.runtime.artifacts.folder import FolderReader
 from autotune.runtime.compiled_model import CompiledModel
-from autotune.runtime.device import Memory
-from autotune.runtime.folder import FolderReader
+from autotune.runtime.cpu import native
+from autotune.runtime.cpu.device import Memory
 from autotune.runtime.module import Module
 from autotune.tuning.measure.in_flight import keep_in_flight
-from autotune.tuning.random_inputs import random_inputs
+from autotune.tuning.measure.random_inputs import random_inputs
 from autotune.workers.serve import Handler, serve
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _together(path: Path, depth: int) -> CompiledModel:
 
 
 def _placed(path: Path, depth: int | None = None) -> PlacedModule:
-    from autotune.runtime import artifact
+    from autotune.runtime.artifacts import artifact
     from autotune.runtime.placed_module import PlacedModule
 
     return PlacedModule(artifact.load(path).cases[0].program, in_flight=depth)

@@ -15,7 +15,7 @@ from typing import Any
 from autotune.database.records import Footprint, Latency, Outcome
 from autotune.errors import NoReferenceError
 from autotune.tuning.measure.interface import Built, BuiltOption, Candidate
-from autotune.tuning.outcome import Measurement, of_death
+from autotune.tuning.measure.outcome import Measurement, of_death
 from autotune.workers.pool import WorkerPool
 from autotune.workers.process import Died, WorkerProcess, python_module
 

@@ -31,8 +31,8 @@ from autotune.schedule import Schedule, Trace
 from autotune.target import Target
 from autotune.te.dtypes import is_float
 from autotune.tuning.measure.check import can_lose_precision, same_sign_tolerance, tolerance
+from autotune.tuning.measure.outcome import Measurement, of_difference, of_exception
 from autotune.tuning.measure.timing import time_candidate
-from autotune.tuning.outcome import Measurement, of_difference, of_exception
 from autotune.workers.serve import Handler, serve
 from search_spaces.space import Space
 from search_spaces.spaces import space_for
@@ -113,7 +113,7 @@ def build(request: Request) -> Answer:
     trace_json = trace_key = ""
     try:
         from autotune.codegen.backend import backend_for
-        from autotune.compiler.footprint import footprint_of
+        from autotune.compiler.memory.footprint import footprint_of
         from autotune.lower.program import lower_schedule
 
         workload, program, schedule = _scheduled(request)
@@ -272,7 +272,7 @@ def _confined(
     from autotune.compiler.assemble import BuiltWorkload, assemble
     from autotune.compiler.planned import GIVEN, Planned
     from autotune.compiler.region import region_gaps, region_inputs, region_outputs, region_partition
-    from autotune.function import image_of
+    from autotune.functions.function import image_of
     from autotune.passes.substitute import substitute
     from autotune.tuning.measure.confined import Confined
 

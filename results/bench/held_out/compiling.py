@@ -88,7 +88,7 @@ def _share(pid: int) -> int:
 def _compile(model: str, threads: int, tolerance: float, path: str) -> Compiled:
     from autotune.compiler import compile_in_detail
     from autotune.compiler.request import CompileRequest
-    from autotune.runtime import artifact
+    from autotune.runtime.artifacts import artifact
 
     begin = time.perf_counter()
     try:

@@ -39,7 +39,7 @@ def test_a_model_has_the_answers_of_the_cpu(image: ModuleImage, wanted: np.ndarr
         assert module.devices == ("opencl:0",)
         np.testing.assert_allclose(module(X)[0], wanted, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(module.submit(X).result()[0], wanted, rtol=1e-4, atol=1e-5)
-    from autotune.runtime import artifact
+    from autotune.runtime.artifacts import artifact
 
     artifact.save(image, tmp_path / "mlp.atm")
     with autotune.load(tmp_path / "mlp.atm") as module:

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.codegen.jit import LoadedCode
-from autotune.runtime.device import allocate_pages
+from autotune.runtime.cpu.device import allocate_pages
+from autotune.runtime.cpu.pool import ThreadPool, pool_of, stay_on
 from autotune.runtime.hal.buffer import Buffer
 from autotune.runtime.hal.command_buffer import Barrier, Command, Copy, Fill, failed, resolved
 from autotune.runtime.hal.cpu.segment import Segment
 from autotune.runtime.hal.engine import Stopped
 from autotune.runtime.hal.executable import Code
 from autotune.runtime.hal.slowdown import slowed
-from autotune.runtime.pool import ThreadPool, pool_of, stay_on
 
 
 @dataclass(frozen=True, eq=False)

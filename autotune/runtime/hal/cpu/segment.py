@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.runtime import layout
-from autotune.runtime.call_record import CallRecord
-from autotune.runtime.calls import RAN, UNATTENDED, WRONG
-from autotune.runtime.check_rows import CheckRows, out_of_range
-from autotune.runtime.device import address_of
+from autotune.runtime.cpu import layout
+from autotune.runtime.cpu.call_record import CallRecord
+from autotune.runtime.cpu.calls import RAN, UNATTENDED, WRONG
+from autotune.runtime.cpu.check_rows import CheckRows, out_of_range
+from autotune.runtime.cpu.device import address_of
+from autotune.runtime.cpu.native import executor
+from autotune.runtime.cpu.pool import ThreadPool
+from autotune.runtime.cpu.program import Argument, Pointer, ProgramBuilder
 from autotune.runtime.hal.buffer import Buffer
 from autotune.runtime.hal.command_buffer import CheckIndices, Dispatch, Reference, Slot, failed
 from autotune.runtime.image import TensorSpec
-from autotune.runtime.native import executor
-from autotune.runtime.pool import ThreadPool
-from autotune.runtime.program import Argument, Pointer, ProgramBuilder
 
 
 class Segment:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from autotune.errors import DeviceError, DeviceLostError
 from autotune.opencl import pyopencl
-from autotune.runtime.device import allocate_pages
+from autotune.runtime.cpu.device import allocate_pages
 from autotune.runtime.hal.buffer import HOST_SPACE, Buffer
 from autotune.runtime.hal.command_buffer import Command, Dispatch
 from autotune.runtime.hal.engine import Stopped, run_each

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from autotune.opencl import devices, kind, pyopencl
-from autotune.runtime.device import allocate_pages
+from autotune.runtime.cpu.device import allocate_pages
 from autotune.runtime.hal.buffer import HOST_SPACE, Allocation
 from autotune.settings import current
 

@@ -1,0 +1,1 @@
+"""Functions on NumPy arrays out of schedules."""

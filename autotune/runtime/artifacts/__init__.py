@@ -1,0 +1,1 @@
+"""Artifacts: a compiled model in one file or a folder, written, read and checked."""

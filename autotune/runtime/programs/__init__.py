@@ -1,0 +1,1 @@
+"""Programs of several devices: their steps, their requests, and recordings of them."""

@@ -1,0 +1,1 @@
+"""Requests in the background: futures, queues and streams."""

@@ -1,0 +1,438 @@
+"""The tuning loop: ask → build → look up → check → record → measured in the model → tell."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Protocol
+
+from autotune.database.records import Key, Origin, PlanReading, Ratio, Reading, Run
+from autotune.errors import AutotuneError, NoReferenceError
+from autotune.schedule.knob import Config, config_to_json
+from autotune.tuning.compare.paired import least_processes
+from autotune.tuning.compare.step import TOP
+from autotune.tuning.jobs.allocate import Allocator
+from autotune.tuning.jobs.budget import Meter
+from autotune.tuning.jobs.suspicion import Suspicion
+from autotune.tuning.jobs.task import Task
+from autotune.tuning.measure.inside import Found, InModelReader, PlanVersion
+from autotune.tuning.measure.interface import Built, Measurer
+from autotune.tuning.measure.outcome import Measurement
+from autotune.tuning.measure.whole_model import Options
+from autotune.tuning.search.online_model import OnlineModel
+from autotune.tuning.search.plan_search import PlanProposal, PlanSearch
+from autotune.tuning.search.study import Proposal
+
+
+class RunStore(Protocol):
+    """The store of runs; the database is one."""
+
+    def record(self, run: Run) -> bool:
+        """Keep a run; False if this schedule was kept before."""
+
+    def records(self, *, workload: str, target: str, space: str, after: int) -> list[Run]:
+        """Return the runs of a key that were stored after the row ``after``."""
+
+    def read_inside(self, key: Key, readings: Sequence[Reading], inside: str, job: str) -> None:
+        """Keep what runs of a key took inside a model."""
+
+    def crashed_inside(self, key: Key, traces: Mapping[str, str], inside: str, job: str) -> None:
+        """Keep that runs of a key ended their process inside a model, and why."""
+
+    def read_plans(self, plans: Sequence[PlanReading], inside: str, job: str) -> None:
+        """Keep what whole plans took inside a model."""
+
+    def readings(self, key: Key) -> list[Reading]:
+        """Return all that was kept of a key."""
+
+
+GENERATION = 8
+"""Candidates of a workload that are measured in the model together, at most; those of other workloads beside them."""
+TOGETHER = 16
+"""The total of candidates where few workloads are open: starting a process takes as long as measuring
+several."""
+OUTDATED = 8
+"""So many runs of a workload that are stale are measured again before anything else, the fastest of them."""
+PLANS = 3
+"""Plans of the candidates read before that are read with them, in another process."""
+_PROCESS_S, _VERSION_S = 1.5, 0.2
+"""Seconds that measuring in the model takes on a quiet machine: for a process, and for a version until measured."""
+_PROCESS = 20.0
+"""A process takes as long as so many trials, on a busy machine too."""
+_COMPARING = least_processes(TOP) + 2
+"""The number of processes with the winners that follow the search: schedules, then a few options."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One candidate on its way through the loop; without a proposal an earlier session has checked it."""
+
+    task: Task
+    config: Config
+    proposal: Proposal | None
+    origin: Origin
+
+    @staticmethod
+    def of(task: Task, proposal: Proposal, origin: Origin) -> Turn:
+        """Return the proposals of a search."""
+        return Turn(task, proposal.config, proposal, origin)
+
+
+@dataclass
+class TuningLoop:
+    """The parts of a job. ``describe`` completes a run's provenance; ``measured`` hears of each run, ``left_out`` of
+    each task whose candidates cannot be checked, and ``before_turn`` is called before each turn."""
+
+    tasks: Sequence[Task]
+    allocator: Allocator
+    measurer: Measurer
+    store: RunStore
+    cost_model: OnlineModel
+    meter: Meter
+    describe: Callable[[Run], Run]
+    measured: Callable[[Task, Run], None]
+    left_out: Callable[[Task], None] = lambda task: None
+    before_turn: Callable[[], None] = lambda: None
+    say: Callable[[str], None] = lambda text: None
+    reader: InModelReader | None = None
+    """Reads candidates inside the model; without it they count by what they take alone."""
+    plan_search: PlanSearch | None = None
+    """Proposes whole plans, which are read beside the candidates."""
+    warm_start: Callable[[Task], Sequence[Config]] = lambda task: ()
+    """A function to the schedules of workloads near that of a task: asked once, when it gets its first turn."""
+    job: str = ""
+    batch: int = 8
+    least: int = 0
+    """So many candidates are measured where starting took the whole time of the budget."""
+    waiting: list[tuple[Turn, Built]] = field(default_factory=list)
+    """Those that are to be measured in the model."""
+    _pace_s: float = 0.0
+    """Seconds a trial, lately."""
+    _version_s: float = _VERSION_S
+    suspicion: Suspicion = field(init=False)
+
+    def run(self) -> None:
+        """Turn after turn until the budget is spent or no task has anything left to try.
+
+        Raises MeasureError when it is the machine that fails, and not the candidates.
+        """
+        proven = any(task.best_ns < float("inf") for task in self.tasks)
+        self.suspicion = Suspicion(len(self.allocator.untried), proven)
+        builder = ThreadPoolExecutor(1, "autotune-batch")
+        try:
+            self._turns(builder)
+        except BaseException as error:  # Ctrl-C, or whatever a user's callback raises
+            if self.suspicion.worked and not isinstance(error, AutotuneError):
+                self._store(self.suspicion.rest())
+            raise
+        finally:
+            builder.shutdown(wait=False, cancel_futures=True)  # a build that goes on ends with the measurer
+        self._store(self.suspicion.rest())
+
+    def _turns(self, builder: Executor) -> None:
+        turns = list[Turn]()
+        while not self._is_over:
+            self.before_turn()
+            begin = self.meter.session_s
+            turns = turns or self.ask()
+            if not turns and not self.waiting:
+                return
+            building = builder.submit(
+                self.measurer.build, [turn.task.candidate(turn.config) for turn in turns]
+            )
+            upcoming = self._ask_ahead(turns)
+            for turn, built in zip(turns, building.result(), strict=True):
+                if self._is_over:
+                    return
+                self.take(turn, built)
+            self._pace_s = (self.meter.session_s - begin) / max(1, len(turns))
+            last = self.meter.trials_left < 1 or self._is_late()
+            if not turns or last or len(self.waiting) >= self._enough():
+                self.read()
+                if last:
+                    return
+                self.cost_model.learn()
+            turns = upcoming
+
+    def _ask_ahead(self, building: Sequence[Turn]) -> list[Turn]:
+        """Return the batch after the one that is being built: asking takes no time where builders are waited for.
+
+        None where it would be another if the batch before it was known: while defaults are built, where candidates
+        count by their isolated latency, and where they are measured in the model next.
+        """
+        defaults = any(turn.origin is Origin.DEFAULT for turn in building)
+        if self.reader is None or defaults or len(self.waiting) + len(building) >= self._enough():
+            return []
+        return self.ask(building)
+
+    def take(self, turn: Turn, built: Built) -> None:
+        """Check a candidate and store it; tell the search of it unless it is to be measured in the model first.
+
+        Machine code that another schedule has given is not read again: the least of many readings would be another.
+        """
+        task, proposal = turn.task, turn.proposal
+        if proposal is not None and task.measured_otherwise(built):
+            task.forget(built.trace_key)
+        known = task.known.get(built.trace_key)
+        if proposal is None or known is not None:
+            if proposal is not None:
+                task.repeat(proposal, built.trace_key)
+            elif built.failed is None and not task.measured_otherwise(built):
+                self.waiting.append((turn, built))
+            return
+        same_code = task.codes.get(built.code_key)
+        measurement = self.measure(turn, built) if same_code is None else task.known[same_code]
+        if measurement is None:
+            return
+        run = self.record(turn, built, measurement)
+        task.check(built, measurement, turn.origin)
+        reads = self.reader is not None and turn.origin is not Origin.DEFAULT
+        if reads and same_code is None and measurement.latency and not task.discarded(measurement):
+            self.waiting.append((turn, built))
+        else:
+            self._tell(turn, proposal, same_code or built.trace_key)
+        if run is not None:
+            self.measured(task, run)
+
+    def read(self) -> None:
+        """Read inside the model what waits for it and, once more, the fastest of before; store it, tell the search."""
+        waiting, self.waiting = self.waiting, []
+        if self.reader is None or not waiting:
+            return
+        entries: dict[str, list[Built]] = {}
+        for turn, built in waiting:
+            entries.setdefault(turn.task.workload.key, []).append(built)
+        plans = self._plans(self.reader.options())
+        self.say(f"measuring {len(waiting)} candidates of {len(entries)} workloads in the model")
+        begin, count = self.meter.session_s, max(map(len, entries.values())) + len(plans) + 1
+        found = self.reader.read(entries, lambda: self.meter.seconds_left <= 0, [plan for _, plan in plans])
+        self._version_s = max(0.0, self.meter.session_s - begin - self._process_s) / count
+        self.meter.keep_back(_COMPARING * (_PROCESS_S + (TOP + 1) * self._version_s))
+        tasks, name = {task.workload.key: task for task in self.tasks}, self.reader.model.name
+        for key, readings in found.readings.items():
+            self.store.read_inside(tasks[key].key, readings, name, self.job)
+            tasks[key].read(readings)
+        for key, traces in found.crashed.items():
+            self.store.crashed_inside(tasks[key].key, traces, name, self.job)
+            tasks[key].crashed_inside(traces)
+        self._tell_plans([proposal for proposal, _ in plans], found)
+        number, took = sum(map(len, found.readings.values())), self.meter.session_s - begin
+        self.say(f"measured {number} candidates in the model, {number / max(took, 1e-9):.0f} a second")
+        for turn, built in waiting:
+            if turn.proposal is not None:
+                self._tell(turn, turn.proposal, built.trace_key)
+
+    def _plans(self, several: Sequence[Options]) -> list[tuple[PlanProposal, PlanVersion]]:
+        """Return plans to read beside what waits: of the options in use, and one of each other that is open."""
+        if self.plan_search is None:
+            return []
+        code = {task.workload.key: task.built for task in self.tasks}
+        found = []
+        for number, options in enumerate(several):
+            for _ in range(1 if number else PLANS):
+                plan = self.plan_search.ask(options)
+                if plan is not None:
+                    built = {key: code[key][trace] for key, trace in plan.schedules.items()}
+                    found.append((plan, PlanVersion(options, built)))
+        return found
+
+    def _tell_plans(self, plans: Sequence[PlanProposal], read: Found) -> None:
+        """Store the latencies of plans as a whole, and tell the search of them."""
+        if self.plan_search is None or self.reader is None:
+            return
+        for number, plan in enumerate(plans):
+            reading = None
+            if (whole := read.plans.get(number)) is not None:
+                reading = PlanReading(plan.options, plan.schedules, Ratio(whole.ratio), whole.rounds)
+                self.store.read_plans([reading], self.reader.model.name, self.job)
+            self.plan_search.tell(plan, reading)
+
+    def _tell(self, turn: Turn, proposal: Proposal, trace_key: str) -> None:
+        """Tell the search and the cost model how a candidate ended."""
+        task = turn.task
+        task.tell(proposal, trace_key)
+        if task.known[trace_key].latency:
+            self.cost_model.observe(task.space, [turn.config], [task.score_ns(trace_key)])
+
+    @property
+    def _most(self) -> int:
+        """Return the number of candidates of a workload that may wait."""
+        if self.reader is None:
+            return GENERATION
+        several = TOGETHER // max(1, len(self.allocator.open_tasks))
+        return min(max(GENERATION, several), self.reader.most - PLANS)
+
+    def _enough(self) -> float:
+        """Return the number of candidates that must wait before they are measured: half of those that may
+        wait in all open tasks."""
+        if self.reader is None:
+            return 0.0
+        return max(1.0, 0.5 * self._most * len(self.allocator.open_tasks))
+
+    @property
+    def _is_over(self) -> bool:
+        """Return whether the budget is spent, and the least number of candidates measured."""
+        if not self.meter.spent:
+            return False
+        return self.meter.trials_left < 1 or sum(len(task.known) for task in self.tasks) >= self.least
+
+    def _is_late(self) -> bool:
+        """Return whether time is left only to read what waits now inside the model, not for another batch."""
+        if self.reader is None or not self.waiting:
+            return False
+        most = max(Counter(turn.task.workload.key for turn, _ in self.waiting).values())
+        reading_s = self._process_s + (most + PLANS + 1) * self._version_s
+        return self.meter.seconds_left < reading_s + self.batch * self._pace_s
+
+    @property
+    def _process_s(self) -> float:
+        """Seconds that a process takes in which candidates are measured in the model, without their versions."""
+        return max(_PROCESS_S, _PROCESS * self._pace_s)
+
+    def measure(self, turn: Turn, built: Built) -> Measurement | None:
+        """Return the outcome; None, also for all that follow, where there is nothing to check candidates against."""
+        task = turn.task
+        if refused := task.refused(built, turn.origin):
+            return refused
+        if not task.no_reference:
+            try:
+                return self.measurer.measure(built, task.default_alone_ns)
+            except NoReferenceError as error:
+                task.no_reference = str(error)
+                self.suspicion.leave_out(f"{task.name}: {error}", default=turn.origin is Origin.DEFAULT)
+                self.left_out(task)
+        return None
+
+    def ask(self, building: Sequence[Turn] = ()) -> list[Turn]:
+        """Return the batch after that which is ``building``: first every task's default schedule, then what was left
+        unread, then proposals for one task; none when all that are open wait to be read."""
+        count = int(min(self.batch, self.meter.trials_left - len(building)))
+        seconds_left = self.meter.seconds_left - len(building) * self._pace_s
+        if self._pace_s and seconds_left < count * self._pace_s:
+            least = 0 if building else 1
+            count = max(least, int(seconds_left / self._pace_s))  # what is built will be measured
+        if count <= 0:
+            return []
+        untried = self.allocator.untried
+        if untried:
+            return [
+                Turn.of(task, task.search.suggest(task.default), Origin.DEFAULT) for task in untried[:count]
+            ]
+        waiting = Counter(turn.task.workload.key for turn in (*building, *(turn for turn, _ in self.waiting)))
+        full = self._most
+        busy = {key for key, number in waiting.items() if number >= full}
+        while (task := self.allocator.choose(busy)) is not None:
+            self.recall(task)
+            most = int(min(count, full - waiting[task.workload.key]))
+            if task.left:
+                taken, task.left = task.left[:most], task.left[most:]
+                return [Turn(task, config, None, Origin.SEARCH) for config in taken]
+            if turns := self._propose(task, int(min(most, task.room - waiting[task.workload.key]))):
+                return turns
+            busy.add(task.workload.key)
+        return []
+
+    def _propose(self, task: Task, count: int) -> list[Turn]:
+        """Return the new candidates of a task: what was found for near workloads, and what its search asks for.
+
+        The former come first or, where a model of earlier jobs guides the search, alternate with its favourites: it
+        knows of near workloads too.
+        """
+        if task.near is None:
+            task.near = [*task.outdated, *self.warm_start(task)]
+        most = count // 2 if self.cost_model.trained else count
+        first, task.near = task.near[:most], task.near[most:]
+        proposals = [task.search.suggest(config) for config in first if config not in task.search]
+        near = [Turn.of(task, proposal, Origin.NEAR) for proposal in proposals]
+        asked = task.search.ask(count - len(near))
+        found = [Turn.of(task, proposal, Origin.SEARCH) for proposal in asked]
+        if not self.cost_model.trained:
+            return near + found
+        return [turn for pair in zip_longest(found, near) for turn in pair if turn is not None]
+
+    def take_up(self) -> None:
+        """Take what earlier sessions measured for all tasks; of what is stale the cost model learns, and the search is
+        free to measure it again."""
+        known = {task.workload.key: self._runs_since(task) for task in self.tasks}
+        stale = {key: Task.past_runs(runs) for key, runs in known.items()}
+        past = {run.id for runs in stale.values() for run in runs}
+        current = {key: [run for run in runs if run.id not in past] for key, runs in known.items()}
+        checked = [
+            (task, run) for task in self.tasks for run in Task.checked_runs(current[task.workload.key])
+        ]
+        built = self.measurer.build([task.candidate(run.config) for task, run in checked]) if checked else []
+        outdated = set[str]()
+        for (task, run), code in zip(checked, built, strict=True):
+            if code.code != run.code or code.trace_key != run.trace_key:
+                outdated.add(task.workload.key)
+            task.keep_code(code, run)
+        for task in self.tasks:
+            key = task.workload.key
+            if found := known[key] if key in outdated else stale[key]:
+                self._learn_from(task, found)
+            self.recall(task)
+        if outdated:
+            self.say(
+                f"other code is generated now for {len(outdated)} workloads: what was measured of them is stale"
+            )
+
+    def _learn_from(self, task: Task, runs: Sequence[Run]) -> None:
+        """Have the cost model know stale runs, and the search begin with the fastest of them."""
+        found = task.find_stale(runs, self.store.readings(task.key))
+        self.cost_model.observe(task.space, [config for config, _ in found], [ns for _, ns in found])
+        task.outdated = [config for config, _ in found if config != task.default][:OUTDATED]
+
+    def _runs_since(self, task: Task) -> list[Run]:
+        """Return the runs of a task that it does not know yet."""
+        key = task.key
+        runs = self.store.records(
+            workload=key.workload, target=key.target, space=key.space, after=task.last_run_id
+        )
+        return [run for run in runs if run.id not in task.stale]
+
+    def recall(self, task: Task) -> None:
+        """Take what other processes measured for this task in the meantime."""
+        runs = self._runs_since(task)
+        if not runs:
+            return
+        known = set(task.known)
+        task.recall(runs, self.store.readings(task.key))
+        fresh = [run for run in runs if run.trace_key not in known and task.known[run.trace_key].latency]
+        scores = [task.score_ns(run.trace_key) for run in fresh]
+        self.cost_model.observe(task.space, [run.config for run in fresh], scores)
+
+    def record(self, turn: Turn, built: Built, measurement: Measurement) -> Run | None:
+        """Store a run before anything else hears of it; a failure may have to wait until it is clear that it is
+        the candidate's own. None if another process has measured this schedule first: its reading stands."""
+        task, config = turn.task, turn.config
+        run = self.describe(
+            Run(
+                key=task.key,
+                trace_key=built.trace_key,
+                trace_json=built.trace_json,
+                config_json=config_to_json(config),
+                outcome=measurement.outcome,
+                latency=measurement.latency,
+                error=measurement.error,
+                message=measurement.message,
+                origin=turn.origin,
+                seed=task.seed,
+                footprint=built.footprint,
+                code=built.code,
+            )
+        )
+        new = self._store(self.suspicion.take(run, measurement))
+        if measurement.latency is not None and run not in new:
+            return None
+        self.meter.trials += 1
+        return run
+
+    def _store(self, runs: Sequence[Run]) -> list[Run]:
+        """Return those that were not known."""
+        return [run for run in runs if self.store.record(run)]
+
+
+__all__ = ["GENERATION", "PLANS", "RunStore", "TuningLoop", "Turn"]

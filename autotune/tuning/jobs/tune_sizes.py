@@ -1,0 +1,116 @@
+"""Tuning a model with dynamic shapes: a job for each bucket, with the part of the budget that its part of the time
+is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from autotune.compiler.dynamic.buckets import Bucket
+from autotune.compiler.request import CompileRequest, MachineOptions
+from autotune.database.opening import opened
+from autotune.frontends.models import ReadModel, read_model
+from autotune.frontends.onnx.read import ModelSource
+from autotune.tuning.api import predicted, tune
+from autotune.tuning.compiling import buckets_of, of_one_size, traffic_of
+from autotune.tuning.jobs.budget import Budget
+
+if TYPE_CHECKING:
+    from autotune.frontends.sizes import Given
+    from autotune.tuning.report.result import Report
+    from autotune.tuning.report.status import Progress
+
+
+@dataclass(frozen=True)
+class TunedBucket:
+    """The job of a bucket, and the part of the budget that it got; no report where no request takes the bucket."""
+
+    sizes: Mapping[str, int]
+    share: float
+    report: Report | None
+
+    @property
+    def label(self) -> str:
+        """Its sizes."""
+        return ", ".join(f"{symbol} = {size}" for symbol, size in self.sizes.items())
+
+
+def tune_for_sizes(
+    model: ModelSource | ReadModel,
+    sizes: Given,
+    *,
+    budget: Budget | str,
+    progress: Callable[[], Progress | None] = lambda: None,
+    say: Callable[[str], None] = lambda _: None,
+    begun: float | None = None,
+    **options: Any,
+) -> list[TunedBucket]:
+    """Search faster schedules for all buckets that :func:`autotune.compile_for_sizes` would make of the same ranges.
+
+    The budget is divided by frequency times the predicted time of a bucket; ``traffic`` (a file of JSON lines such as
+    ``{"sizes": {"seq": 17}, "count": 120}``) says how often requests have which sizes, and without it all buckets are
+    as frequent. Ranges without named buckets get at most ``most_buckets`` by it, those that pad least. A bucket that
+    no request takes is not tuned. The other ``options`` are those of :func:`autotune.tune`; a job of each bucket
+    goes on when the same call is made again. Stops after a bucket whose report says ``stopped``.
+
+    Raises UsageError for the ranges and the traffic, PaddingError, and what :func:`autotune.tune` raises.
+    """
+    begun = time.monotonic() if begun is None else begun
+    limit = Budget.of(budget)
+    source = read_model(model)
+    asked = {name: value for name, value in options.items() if name in MachineOptions.__annotations__}
+    request = CompileRequest(source, shapes=sizes, **asked).checked()
+    options = {n: v for n, v in options.items() if n not in ("database", "traffic", "most_buckets")}
+    ranges, made = buckets_of(request, source)
+    traffic = traffic_of(request)
+    counts = traffic.weights(ranges) if traffic else None
+    done: list[TunedBucket] = []
+    with opened(request.database) as store:
+        weights = []
+        for bucket in made:
+            frequency = 1 if counts is None else counts[tuple(bucket.sizes[symbol] for symbol in ranges)]
+            found = predicted(of_one_size(request, bucket.graph, store)) if frequency else None
+            weights.append(frequency * found.latency_ns if found else 0.0)
+        for bucket, share, part in _divided(made, weights, limit, begun):
+            tuned = TunedBucket(bucket.sizes, share, None)
+            if part is None:
+                say(f"not tuning for {tuned.label}: no request takes this bucket")
+                done.append(tuned)
+                continue
+            say(f"tuning for {tuned.label}: {100 * share:.0f} % of the budget, {part}")
+            graph = bucket.graph.replace(name=f"{source.origin} ({tuned.label})")
+            report = tune(graph, budget=part, database=store, progress=progress(), **options)
+            done.append(replace(tuned, report=report))
+            if report.stopped:
+                break
+    return done
+
+
+def _divided(
+    made: list[Bucket], weights: list[float], limit: Budget, begun: float
+) -> Iterator[tuple[Bucket, float, Budget | None]]:
+    """Yield the buckets, those with most weight first, with their shares and budgets: of what is left
+    when each begins."""
+    total = left = sum(weights)
+    trials = limit.trials
+    order = sorted(range(len(made)), key=lambda i: -weights[i])
+    for index in order:
+        weight = weights[index]
+        if not weight:
+            yield made[index], 0.0, None
+            continue
+        share = weight / left
+        seconds = limit.limit_s and max(1.0, share * (limit.limit_s - (time.monotonic() - begun)))
+        own = None if trials is None else max(1, round(share * trials))
+        yield (
+            made[index],
+            weight / total,
+            Budget(trials=own, seconds=seconds, per_workload=limit.per_workload),
+        )
+        left -= weight
+        trials = None if trials is None or own is None else max(0, trials - own)
+
+
+__all__ = ["TunedBucket", "tune_for_sizes"]

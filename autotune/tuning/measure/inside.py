@@ -1,0 +1,226 @@
+"""Candidates of all workloads are read together, inside the model: a version of it has one candidate of each.
+
+What a dispatch takes depends on its neighbours and on what they leave in the caches, so that a reading alone says
+little about it. Versions are interleaved with the untuned one in one process, and a run of a version times a
+candidate of every workload at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from autotune.database.records import Reading
+from autotune.tuning.compare.sites import Sites
+from autotune.tuning.compare.step import EVERY
+from autotune.tuning.measure.interface import Built
+from autotune.tuning.measure.turns import Rounds
+from autotune.tuning.measure.whole_model import Code, Options, Profile, Version, Watch, WholeModel
+
+ROUNDS = Rounds(3, processes=1, turn_ns=15e6, every=EVERY, part=True)
+"""For candidates of which most are worse than the default; those that are not are read again."""
+
+Candidates = Mapping[str, Sequence[Built]]
+"""Built candidates by workload key."""
+
+
+@dataclass(frozen=True)
+class PlanVersion:
+    """A plan to read as a whole: its options, and the code of what is not the default's."""
+
+    options: Options
+    code: Code
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The latency of a plan as a whole, over that of the untuned model in the same rounds."""
+
+    ratio: float
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """The latencies of candidates, the reasons of those that end their process by trace key, all by workload key; and
+    what plans took as a whole, by their numbers."""
+
+    readings: dict[str, list[Reading]] = field(default_factory=dict)
+    crashed: dict[str, dict[str, str]] = field(default_factory=dict)
+    plans: dict[int, Whole] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class InModelReader:
+    """Reads candidates inside a model."""
+
+    sites: Sites
+    model: WholeModel
+
+    @property
+    def most(self) -> int:
+        """Return the number of candidates of a workload that are measured at once."""
+        return self.model.most - 1
+
+    def read(
+        self, candidates: Candidates, late: Callable[[], bool], plans: Sequence[PlanVersion] = ()
+    ) -> Found:
+        """Measure candidates and plans, and find those that crash; nothing of those for which there was no time.
+
+        A version that ends its process is read again in halves, until it is known which of its candidates does: the
+        others have their readings. A candidate alone in its version has crashed when that ends its process again.
+        """
+        found = Found()
+        waiting = self._groups(candidates, plans)
+        while waiting:
+            halves = list[_Group]()
+            for groups in self._batches(waiting):
+                if late():
+                    return found
+                untuned: Profile | None = None
+                reasons: dict[int, str] = {}
+                for first, group, default, profiles in self._read(groups, late, reasons):
+                    untuned = default if group.untuned else untuned
+                    for key, reading in group.readings(default, profiles):
+                        found.readings.setdefault(key, []).append(reading)
+                    if untuned is not None:
+                        found.plans.update(group.wholes(untuned, profiles))
+                    dead = [] if late() else [n for n, profile in enumerate(profiles) if profile is None]
+                    halves += [half for number in dead for half in group.halves(number)]
+                    for number in dead:
+                        for key, trace in group.crashes(number):
+                            why = reasons.get(first + 1 + number, "")
+                            found.crashed.setdefault(key, {})[trace] = why
+            waiting = halves
+        return found
+
+    def options(self) -> list[Options]:
+        """Return the options in use, and as long as there are such, the next ones that may be faster."""
+        used = {key: ranking.chosen for key, ranking in self.model.rankings().items()}
+        alternatives = {
+            site.workload.key: [o for o in self.sites.open_options(site) if o != used.get(site.workload.key)]
+            for site in self.sites.several
+        }
+        most = max(map(len, alternatives.values()), default=0)
+        others = [
+            {key: found[n] for key, found in alternatives.items() if n < len(found)} for n in range(most)
+        ]
+        return [used, *({**used, **other} for other in others)]
+
+    def _groups(self, candidates: Candidates, plans: Sequence[PlanVersion]) -> list[_Group]:
+        """Return candidates by the first of the model's options that execute their workloads, with the
+        plans of these."""
+        groups, left = list[_Group](), dict(candidates)
+        for number, options in enumerate(self.options()):
+            uses = self.sites.uses(options)
+            here = {key: left.pop(key) for key in candidates if key in left and key in uses}
+            mine = {n: plan.code for n, plan in enumerate(plans) if _names(plan.options) == _names(options)}
+            if here or mine:
+                codes = [*mine.values(), *_transposed(here)]
+                groups.append(_Group(options, codes, self._defaults(uses), tuple(mine), not number))
+        return groups
+
+    def _defaults(self, workloads: Iterable[str]) -> Code:
+        """Return the code of default schedules, as far as it was built."""
+        tasks = [self.sites.task_of[key] for key in workloads if key in self.sites.task_of]
+        return {task.workload.key: task.default_code for task in tasks if task.default_code}
+
+    def _batches(self, groups: Sequence[_Group]) -> list[list[_Group]]:
+        """Return those that are read in one process, as far as there is memory."""
+        batches: list[list[_Group]] = []
+        for group in groups:
+            if batches and sum(len(g.versions) for g in (*batches[-1], group)) <= self.model.most:
+                batches[-1].append(group)
+            else:
+                batches.append([group])
+        return batches
+
+    def _read(
+        self, groups: Sequence[_Group], late: Callable[[], bool], reasons: dict[int, str]
+    ) -> Iterator[tuple[int, _Group, Profile, list[Profile | None]]]:
+        """Yield for each group the number of its first version, and the times of that one, of the untuned model, and
+        of the others, in one process; ``reasons`` gets why versions ended it, by their numbers."""
+        versions = [v for group in groups for v in group.versions]
+        read = self.model.read(versions, ROUNDS, late, Watch(failed=reasons.__setitem__))
+        first = 0
+        for group in groups:
+            default, *profiles = read[first : first + len(group.versions)]
+            if default is not None:
+                yield first, group, default, profiles
+            first += len(group.versions)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Versions of a model with the same options: the first are plans, with these numbers; ``again`` after one died.
+
+    ``untuned``: the version without candidates has the options in use.
+    """
+
+    options: Options
+    codes: Sequence[Code]
+    defaults: Code
+    plans: tuple[int, ...] = ()
+    untuned: bool = False
+    again: bool = False
+
+    @cached_property
+    def versions(self) -> list[Version]:
+        """The one without candidates, then the others."""
+        return [Version(self.options, {**self.defaults, **code}) for code in ({}, *self.codes)]
+
+    def halves(self, number: int) -> list[_Group]:
+        """Return the candidates of this version of half of the workloads, and of the others; none if it is known
+        which one ends the process."""
+        if self.crashes(number):
+            return []
+        mine = self.codes[number]
+        keys = list(mine)
+        parts = [part for part in (keys[: len(keys) // 2], keys[len(keys) // 2 :]) if part]
+        return [
+            _Group(self.options, [{key: mine[key] for key in part}], self.defaults, again=True)
+            for part in parts
+        ]
+
+    def crashes(self, number: int) -> list[tuple[str, str]]:
+        """Return the workload and the trace of the candidate that ended the process of the version with this number,
+        where it was the only one and not for the first time."""
+        mine = self.codes[number]
+        return [(key, one.trace_key) for key, one in mine.items()] if self.again and len(mine) == 1 else []
+
+    def readings(self, default: Profile, profiles: Sequence[Profile | None]) -> Iterator[tuple[str, Reading]]:
+        """Yield the latencies of candidates, with their workload keys."""
+        for code, profile in zip(self.codes, profiles, strict=False):
+            if profile is not None:
+                for key, built in code.items():
+                    yield key, _reading(key, built, default, profile)
+
+    def wholes(self, untuned: Profile, profiles: Sequence[Profile | None]) -> dict[int, Whole]:
+        """Return the latencies of the plans."""
+        return {
+            number: Whole(float(np.median(profile.whole / untuned.whole)), len(profile.whole))
+            for number, profile in zip(self.plans, profiles, strict=False)
+            if profile is not None
+        }
+
+
+def _transposed(candidates: Candidates) -> list[Code]:
+    """Return one candidate of each workload, then the next of each, and so on."""
+    count = max(map(len, candidates.values()), default=0)
+    return [{key: found[n] for key, found in candidates.items() if n < len(found)} for n in range(count)]
+
+
+def _names(options: Options) -> dict[str, str]:
+    return {key: option.name for key, option in options.items()}
+
+
+def _reading(workload: str, built: Built, default: Profile, profile: Profile) -> Reading:
+    mine, others = profile.series(workload), default.series(workload)
+    ratio = float(np.median(mine / others))
+    return Reading(built.trace_key, ratio, len(mine), float(np.median(others)))
+
+
+__all__ = ["ROUNDS", "Candidates", "Found", "InModelReader", "PlanVersion", "Whole"]

@@ -1,0 +1,110 @@
+"""The model in which candidates are used: versions of it, and what they take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from autotune.passes.options import Option
+from autotune.tuning.compare.paired import Readings, Series
+from autotune.tuning.measure.interface import Built
+
+if TYPE_CHECKING:
+    from autotune.compiler.plan import Ranking
+    from autotune.tuning.measure.gain import Gain
+    from autotune.tuning.measure.turns import Rounds
+
+Code = Mapping[str, Built]
+"""Built code by workload key; what is not in it gets its default schedule."""
+Options = Mapping[str, Option]
+"""Options by workload key; what is not in it is computed directly."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version of the model: its options and its code."""
+
+    options: Options
+    code: Code
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The times of a version: ``ns`` [rounds, dispatches], and the name and workload key of each dispatch."""
+
+    dispatches: Sequence[tuple[str, str]]
+    ns: Readings
+
+    def series(self, workload: str, names: Sequence[str] = ()) -> Series:
+        """Return nanoseconds a round of a dispatch: the mean over those called ``names``, each with all of its
+        steps, or over those that have the workload."""
+        mine = [
+            number
+            for number, (name, key) in enumerate(self.dispatches)
+            if (name.partition("/")[0] in names if names else key == workload)
+        ]
+        return np.asarray(self.ns[:, mine].sum(axis=1) / (len(names) or len(mine)))
+
+    @property
+    def whole(self) -> Series:
+        """Nanoseconds a round of all dispatches together."""
+        return np.asarray(self.ns.sum(axis=1))
+
+
+def _none_settled(profiles: Sequence[Profile | None]) -> Collection[int]:
+    return ()
+
+
+def _not_told(version: int, reason: str) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """An observer of interleaved versions; versions are told by their numbers.
+
+    ``settled`` is asked after each process which versions need no more turns, given what was read so far. ``failed``
+    is told why a version ended its process.
+    """
+
+    settled: Callable[[Sequence[Profile | None]], Collection[int]] = _none_settled
+    failed: Callable[[int, str], None] = _not_told
+
+
+UNWATCHED = Watch()
+
+
+class WholeModel(Protocol):
+    """The model in which options and schedules are used."""
+
+    name: str
+    nbytes: int
+    """Of its constants."""
+    most: int
+    """The number of versions of it for which there is memory at once."""
+
+    def rankings(self) -> Mapping[str, Ranking]:
+        """Return the options of workloads with several, by workload key: the first of each is what a
+        compilation uses now."""
+
+    def read(
+        self,
+        versions: Sequence[Version],
+        rounds: Rounds,
+        out_of_time: Callable[[], bool],
+        watch: Watch = UNWATCHED,
+    ) -> list[Profile | None]:
+        """Measure versions interleaved; return the times of each, None for one that failed."""
+
+    def gain(self, untuned: Code, tuned: Code, out_of_time: Callable[[], bool]) -> Gain | None:
+        """Return the time the whole model untuned, and with the options and schedules used now, in
+        several fresh processes.
+
+        None without time for it. ``untuned`` and ``tuned`` are code of defaults and of what is used, as far as built.
+        """
+
+
+__all__ = ["UNWATCHED", "Code", "Options", "Profile", "Version", "Watch", "WholeModel"]

@@ -1,0 +1,1 @@
+"""Placement: the search for the device of each part of a model."""

@@ -1,0 +1,365 @@
+"""``place``: search where the parts of a model run, and measure what the search promises against one device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+
+from autotune.compiler.devices.memory import IN_FLIGHT, shortage
+from autotune.compiler.request import CompileRequest, MachineOptions, keywords_of
+from autotune.database.records import PlacementReading, Ratio
+from autotune.errors import PlacementError
+from autotune.machine_lock import Measuring
+from autotune.passes.placement.device_rules import DeviceRules
+from autotune.runtime.hal.driver import open_device
+from autotune.tuning.compare.paired import PLAN_MARGIN, Series, fastest, ratio
+from autotune.tuning.measure.turns import Rounds, Turns
+from autotune.tuning.placement.aim import PlacementAim, aim_of
+from autotune.tuning.placement.answer import WITHOUT, checked_devices, code_of, code_of_image, placement_key
+from autotune.tuning.placement.costs import PlacementCosts, Placing, measured_costs
+from autotune.tuning.placement.placing import known_devices, target_of
+from autotune.tuning.placement.search import SearchedPlacement, search_placements
+from autotune.tuning.requested import open_database, with_database
+
+if TYPE_CHECKING:
+    from autotune.compiler.devices.throughput import Throughput
+    from autotune.compiler.dividing import Model
+    from autotune.database.store import Database
+    from autotune.runtime.hal.device import DeviceInfo
+    from autotune.runtime.programs.device_program import DeviceProgram
+
+CANDIDATES = 2
+"""Placements that are measured beside the incumbent; they share the error rate."""
+_PROCESSES = 8
+_EACH = 3
+_ROUNDS = Rounds(most=_PROCESSES * _EACH, least=_PROCESSES * _EACH, processes=_PROCESSES, turn_ns=60e6)
+_PROMISE = 0.99
+"""The share of the incumbent's time above which, by expectation, a placement is not measured."""
+
+
+@dataclass(frozen=True)
+class MeasuredPlacement:
+    """A placement: what it was expected to take and took, in seconds, its ratio to the incumbent, and the SHA-256 (hex)
+    of its code.
+
+    For throughput that is from one answer to the next; ``alone_seconds`` is then what a request takes when they follow
+    each other, None for the incumbent.
+    """
+
+    placement: dict[str, str]
+    devices: tuple[str, ...]
+    expected_seconds: float
+    measured_seconds: float | None
+    ratio: Ratio | None
+    alone_seconds: float | None = None
+    code: str = ""
+
+    @property
+    def off(self) -> float | None:
+        """Return the excess over the expected time, as a part of what it took."""
+        if self.measured_seconds is None:
+            return None
+        return 1.0 - self.expected_seconds / self.measured_seconds
+
+
+@dataclass(frozen=True)
+class PlacementReport:
+    """The result of a search. ``accepted`` is the number of the measured placement that is used; 0 is the incumbent."""
+
+    model: str
+    devices: tuple[str, ...]
+    units: int
+    evaluated: int
+    alone_seconds: dict[str, float]
+    measured: tuple[MeasuredPlacement, ...]
+    accepted: int
+    aim: str = "latency"
+    in_flight: int = 0
+
+    @property
+    def placement(self) -> dict[str, str]:
+        """Return the patterns and devices to compile with."""
+        return self.measured[self.accepted].placement
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it, as plain values."""
+        return asdict(self) | {"placement": self.placement}
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """The placement on several devices that is expected to be the best, compiled and not measured as a whole."""
+
+    placement: dict[str, str]
+    program: DeviceProgram
+    expected: Throughput
+
+
+@keywords_of(MachineOptions)
+def propose(
+    model: Model,
+    devices: Sequence[str],
+    in_flight: int,
+    *,
+    seed: int = 0,
+    **options: Unpack[MachineOptions],
+) -> Proposal | None:
+    """Return the stages of a pipeline, for so many requests in flight; None where all on one device is
+    expected to be better.
+
+    Raises as :func:`place` does.
+    """
+    request = CompileRequest(model, devices=devices, **options).checked()
+    aim = aim_of("throughput", in_flight, len(devices))
+
+    return with_database(request, lambda own: _Job(own, aim, seed).propose())[0]
+
+
+@keywords_of(MachineOptions)
+def place(
+    model: Model,
+    devices: Sequence[str],
+    *,
+    aim: str = "latency",
+    in_flight: int | None = None,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda text: None,
+    job: str = "",
+    **options: Unpack[MachineOptions],
+) -> PlacementReport:
+    """Search a placement of a model on devices, of which the first is what it runs on without one.
+
+    What the search finds is used only if interleaved whole runs show it to be faster than all of it on the first
+    device, by the test of :mod:`autotune.tuning.compare.paired`. For latency the result goes to the database with
+    ``job`` beside it, where :func:`autotune.compile` finds it by the same devices; the placement there already is
+    measured again, beside what the search finds. With the ``aim`` "throughput" as many requests as possible are to
+    be answered in a second, ``in_flight`` at a time (by default one more than there are devices), there and on the
+    first device; the result is stored for later searches of the same aim, and :func:`autotune.compile` takes it as a
+    placement only.
+
+    Raises UsageError for devices that are not there, fewer than two, or one twice, and for another aim, PlacementError
+    where no placement fits into their memory; and what compiling and the devices raise.
+    """
+    from autotune.database.opening import opened
+
+    request = CompileRequest(model, devices=devices, **options).checked()
+    wanted = aim_of(aim, in_flight, len(devices))
+    with opened(request.database) as store:
+        return _Job(replace(request, database=store), wanted, seed, job, progress).run()
+
+
+def _checked(devices: Sequence[str], infos: Mapping[str, DeviceInfo]) -> tuple[str, ...]:
+    names = checked_devices(devices, infos)
+    for name in names:
+        target_of(infos[name])
+    return names
+
+
+class _Job:
+    def __init__(
+        self,
+        request: CompileRequest,
+        aim: PlacementAim,
+        seed: int,
+        job: str = "",
+        progress: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        from autotune.compiler.dividing import imported, on_one_device
+
+        self.request = request
+        self.infos = known_devices()
+        self.devices = _checked(request.devices, self.infos)
+        self.graph = on_one_device(imported(request.model, request.shapes))
+        self.aim = aim
+        self.database = open_database(request)
+        self.job = job
+        self.key = aim.key(placement_key(self.graph, self.devices, self.infos))
+        self.seed = seed
+        self.progress = progress
+
+    def propose(self) -> Proposal | None:
+        with self._measuring():
+            return self._propose()
+
+    def _measuring(self) -> Measuring:
+        return Measuring(f"place {self.graph.name}", self.progress)
+
+    def _propose(self) -> Proposal | None:
+        _, costs, found = self._searched()
+        best = found[0].placing
+        expected = costs.throughput(best, self.aim.in_flight)
+        if len({*best}) < 2 or expected is None:
+            return None
+        placement = self._placement(best, costs)
+        return Proposal(placement, self._compiled(placement), expected)
+
+    def _searched(self) -> tuple[list[DeviceProgram], PlacementCosts, list[SearchedPlacement]]:
+        """Return all of the model on each device, what its parts cost there, and placements, the best first."""
+        self.progress(f"measuring {self.graph.name} on {', '.join(self.devices)}")
+        alone = [self._compiled({"*": device}) for device in self.devices]
+        costs = measured_costs(self.graph, alone, {name: open_device(name) for name in self.devices})
+        self.progress(f"searching where {len(costs.units)} parts run")
+        ops = tuple(unit.op for unit in costs.units)
+        aim, starts = self.aim, self.aim.starts(costs)
+        found = search_placements(
+            lambda placing: aim.score(costs, placing), ops, len(self.devices), starts=starts, seed=self.seed
+        )
+        return alone, costs, found
+
+    def run(self) -> PlacementReport:
+        with self._measuring():
+            return self._run()
+
+    def _run(self) -> PlacementReport:
+        aim, (alone, costs, found) = self.aim, self._searched()
+        chosen = self._chosen(found, costs)
+        placements = [self._placement(placing, costs) for placing, _ in chosen]
+        programs = [
+            alone[placing[0]] if len({*placing}) == 1 else self._compiled(placement)
+            for (placing, _), placement in zip(chosen, placements, strict=True)
+        ]
+        measured, accepted = self._measured(chosen, placements, programs)
+        if self.database is not None:
+            self._store(self.database, measured, accepted)
+        by_device = {name: aim.seconds(costs, self._on(n, costs)) for n, name in enumerate(self.devices)}
+        return PlacementReport(
+            self.graph.name,
+            self.devices,
+            len(costs.units),
+            len(found),
+            by_device,
+            measured,
+            accepted,
+            aim.name,
+            aim.in_flight,
+        )
+
+    def _chosen(
+        self, found: Sequence[SearchedPlacement], costs: PlacementCosts
+    ) -> list[tuple[Placing, float]]:
+        """Return the placements to measure, with the expected seconds of each: all on the first device, what the
+        database has, and what promises most."""
+        scores = {each.placing: each.seconds for each in found if math.isfinite(each.seconds)}
+        if not scores:
+            requests = self.aim.in_flight or IN_FLIGHT
+            tried = [costs.needs(self._on(number, costs), requests) for number in range(len(self.devices))]
+            raise PlacementError(shortage(self.graph.name, tried, costs.memory, requests))
+        first = self._on(0, costs)
+        if first not in scores:
+            first = next(iter(scores))
+        expected = {first: self.aim.seconds(costs, first)}
+        kept = self._kept(costs)
+        if kept is not None and math.isfinite(seconds := self.aim.seconds(costs, kept)):
+            expected[kept] = seconds
+        for placing, score in scores.items():
+            if len(expected) > CANDIDATES:
+                break
+            seconds = self.aim.seconds(costs, placing)
+            if seconds < _PROMISE * expected[first]:
+                expected[placing] = seconds
+            elif score > scores[first]:
+                break
+        return [*expected.items()]
+
+    def _kept(self, costs: PlacementCosts) -> Placing | None:
+        """Return the database's placement, if it is of this objective."""
+        if self.database is None:
+            return None
+        found = self.database.placement(self.key)
+        return None if found is None else costs.placing(found.placement)
+
+    def _store(self, database: Database, measured: Sequence[MeasuredPlacement], accepted: int) -> None:
+        readings = [
+            PlacementReading(
+                self.devices,
+                each.placement,
+                1e9 * each.expected_seconds,
+                each.code,
+                None if each.measured_seconds is None else 1e9 * each.measured_seconds,
+                each.ratio,
+                0 if each.measured_seconds is None else _ROUNDS.most,
+                number == accepted,
+            )
+            for number, each in enumerate(measured)
+        ]
+        database.placed(self.key, readings, self.graph.name, self.job)
+
+    @staticmethod
+    def _on(device: int, costs: PlacementCosts) -> Placing:
+        return (device,) * len(costs.units)
+
+    def _placement(self, placing: Placing, costs: PlacementCosts) -> dict[str, str]:
+        if len({*placing}) == 1:
+            return {"*": self.devices[placing[0]]}
+        return costs.rules(placing)
+
+    def _compiled(self, placement: dict[str, str]) -> DeviceProgram:
+        from autotune.compiler.devices.placed import compile_placed
+
+        done = compile_placed(
+            self.graph,
+            DeviceRules(placement, tuple(self.infos)),
+            lambda name: target_of(self.infos[name]),
+            self.request,
+        )
+        return done.program
+
+    def _measured(
+        self,
+        chosen: Sequence[tuple[Placing, float]],
+        placements: Sequence[dict[str, str]],
+        programs: Sequence[DeviceProgram],
+    ) -> tuple[tuple[MeasuredPlacement, ...], int]:
+        """Measure whole runs of all, interleaved, and return which is used."""
+        series, alone = self._series(placements, programs)
+        accepted = fastest(series, _EACH, PLAN_MARGIN)
+        incumbent = series[0]
+        found = [
+            MeasuredPlacement(
+                placement,
+                program.devices,
+                expected,
+                _seconds(mine),
+                None
+                if mine is None or incumbent is None or mine is incumbent
+                else ratio(mine, incumbent, _EACH),
+                _seconds(by_itself),
+                code_of(program) if placement != {"*": WITHOUT} else code_of_image(program.images[0]),
+            )
+            for (_, expected), placement, program, mine, by_itself in zip(
+                chosen, placements, programs, series, alone, strict=True
+            )
+        ]
+        return tuple(found), accepted
+
+    def _series(
+        self, placements: Sequence[dict[str, str]], programs: Sequence[DeviceProgram]
+    ) -> tuple[list[Series | None], Sequence[Series | None]]:
+        """Return the times of each with as many requests in flight as is asked for; and, of several, one
+        after another."""
+        self.progress(f"measuring {len(programs)}, interleaved, all on {self.devices[0]} among them")
+        versions = [
+            program if placement != {"*": WITHOUT} else program.images[0]
+            for placement, program in zip(placements, programs, strict=True)
+        ]
+        alone = versions[1:] if self.aim.in_flight else []
+        with Turns(self.seed) as turns:
+            for version in versions:
+                turns.add(version, self.aim.in_flight)
+            for version in alone:
+                turns.add(version)
+            read = turns.time(_ROUNDS, lambda: False)
+        series = [None if readings is None else np.median(readings, axis=1) for readings in read]
+        together, after = series[: len(programs)], series[len(programs) :]
+        return together, [None, *after] if alone else [None] * len(programs)
+
+
+def _seconds(series: Series | None) -> float | None:
+    return None if series is None else 1e-9 * float(np.median(series))
+
+
+__all__ = ["CANDIDATES", "MeasuredPlacement", "PlacementReport", "Proposal", "place", "propose"]

@@ -1,0 +1,1 @@
+"""Reports of a job and of a query: displays while it runs, results afterwards."""

@@ -1,0 +1,163 @@
+"""Progress displays: plain lines for logs, JSON lines for machines; ``live`` has those that are redrawn in place."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, TextIO
+
+from autotune.database.records import Outcome, Run
+from autotune.foreign import printable
+from autotune.suggest import counted
+from autotune.tuning.jobs.task import Task
+from autotune.tuning.report.result import Report, duration, lines_of, summary
+from autotune.tuning.report.status import Progress, Status, headline
+from autotune.tuning.report.units import nanoseconds
+
+NOTABLE = 0.02
+"""A gain in the readings that is worth a line."""
+QUIET_S = 600.0
+"""After so long without a line there is one anyway: it still works."""
+
+
+class JsonLines(Progress):
+    """One JSON object a line, with an ``event`` each: preparing, started, measured, phase, finished."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def _say(self, event: str, **fields: Any) -> None:
+        print(json.dumps({"event": event, **fields}), file=self._out, flush=True)
+
+    def preparing(self, note: str) -> None:
+        """Report what takes time before the job begins."""
+        self._say("preparing", note=note)
+
+    def started(self, status: Status) -> None:
+        """Report the job, and the number of tasks."""
+        tasks = [{"name": t.name, "workload": t.workload.key, "weight": t.weight} for t in status.tasks]
+        self._say(
+            "started",
+            job=status.job,
+            model=status.model,
+            database=status.database,
+            target=status.target,
+            continued=status.continued,
+            recalled=status.recalled,
+            tasks=tasks,
+        )
+
+    def measured(self, status: Status, task: Task, run: Run) -> None:
+        """Report one run, after it was stored."""
+        self._say(
+            "measured",
+            task=task.name,
+            workload=run.key.workload,
+            trace=run.trace_key,
+            origin=run.origin.value,
+            outcome=run.outcome.value,
+            latency_ns=run.latency.min_ns if run.latency else None,
+            message=run.message,
+            **status.to_json(),
+        )
+
+    def phase(self, status: Status) -> None:
+        """Report the next phase."""
+        self._say("phase", **status.to_json())
+
+    def finished(self, report: Report) -> None:
+        """Show the whole report."""
+        self._say("finished", **report.to_json())
+
+
+class PlainLines(Progress):
+    """A line for each event worth reading, for logs; ``brief`` without the table of dispatches at the end.
+
+    These are: the start, the defaults measured, a gain of :data:`NOTABLE`, the first failure of a kind, what
+    comes next, the end; and after :data:`QUIET_S` without any of them a sign of life.
+    """
+
+    def __init__(self, out: TextIO, *, brief: bool = False) -> None:
+        self._out = out
+        self._brief = brief
+        self._said = time.monotonic()
+        self._best_ns: float | None = None
+        self._phase = ""
+        self._failures: set[str] = set()
+
+    def _say(self, text: str) -> None:
+        self._said = time.monotonic()
+        print(printable(text), file=self._out, flush=True)
+
+    def preparing(self, note: str) -> None:
+        """Report what takes time before the search."""
+        self._say(note)
+
+    def started(self, status: Status) -> None:
+        """Report what is tuned, for what, into which database."""
+        for line in headline(status):
+            self._say(line)
+        self._best_ns = status.best_ns
+
+    def measured(self, status: Status, task: Task, run: Run) -> None:
+        """Print a line if this was worth one."""
+        kind, best = run.outcome.value, status.best_ns
+        if run.outcome is not Outcome.OK and kind not in self._failures:
+            self._failures.add(kind)
+            self._say(f"first {kind}, of {task.name}: {run.message}")
+        if best is not None and self._best_ns is None:
+            self._best_ns = best
+            self._say(f"defaults measured: {state_line(status)}")
+        elif best is not None and self._best_ns is not None and best < (1 - NOTABLE) * self._best_ns:
+            self._best_ns = best
+            self._say(state_line(status))
+        elif time.monotonic() - self._said >= QUIET_S:
+            self._say(state_line(status))
+
+    def phase(self, status: Status) -> None:
+        """Report the next phase."""
+        text = f"{status.phase} after {status.meter.trials} trials{_note(status)}"
+        if text != self._phase:
+            self._phase = text
+            self._say(text)
+
+    def finished(self, report: Report) -> None:
+        """Show the whole report, or the end of it."""
+        for line in summary(report) if self._brief else lines_of(report):
+            self._say(line)
+
+
+def _note(status: Status) -> str:
+    return f": {status.note}" if status.note else ""
+
+
+def state_line(status: Status) -> str:
+    """Return trials, speed, best so far, time left and failures in one line."""
+    limit = status.meter.budget.trials
+    done = f"{status.meter.trials}" + (f"/{limit}" if limit else "")
+    eta = "" if status.eta_s is None else f", {duration(status.eta_s)} left"
+    bad = {name: n for name, n in status.outcomes.items() if name != "ok"}
+    failures = "".join(f", {n} {name}" for name, n in sorted(bad.items()))
+    return f"{done} trials, {status.trials_per_second:.1f}/s, {gain_line(status)}{eta}{failures}"
+
+
+def gain_line(status: Status) -> str:
+    """Return the confirmed speed-up, and what single measurements promise beside it."""
+    many = counted(len(status.gains), "workload")
+    known = "nothing confirmed" if status.confirmed is None else f"confirmed {status.confirmed} in {many}"
+    readings = f"{nanoseconds(status.default_ns)} → {nanoseconds(status.best_ns)}"
+    return f"{known}, unconfirmed {readings}"
+
+
+def display(out: TextIO, *, as_json: bool = False) -> Progress:
+    """Return the display that fits ``out``: JSON lines, a notebook's cell, a terminal or a log."""
+    if as_json:
+        return JsonLines(out)
+    from autotune.tuning.report.live import Live, Notebook, in_notebook
+
+    if in_notebook():
+        return Notebook()
+    return Live(out) if out.isatty() else PlainLines(out)
+
+
+__all__ = ["NOTABLE", "QUIET_S", "JsonLines", "PlainLines", "display", "gain_line", "state_line"]

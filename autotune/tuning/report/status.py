@@ -1,0 +1,161 @@
+"""The state of a running job, as progress displays see it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from autotune.database.records import Origin, Outcome, Ratio, Run
+from autotune.tuning.compare.paired import total
+from autotune.tuning.compare.sites import Sites
+from autotune.tuning.jobs.budget import Meter
+from autotune.tuning.jobs.task import Task
+from autotune.tuning.report.result import DispatchRow, Report
+from autotune.tuning.search.plan_search import PlanSearch
+
+
+@dataclass
+class Status:
+    """The state of a job. ``recalled`` counts runs that the database had before this session."""
+
+    model: str
+    database: str
+    job: str
+    target: str
+    sites: Sites
+    meter: Meter
+    plan_search: PlanSearch
+    continued: bool = False
+    recalled: int = 0
+    phase: str = "search"
+    note: str = ""
+    """The present work of the phase."""
+    session_trials: int = 0
+    near_trials: int = 0
+    """Those of this session that were found for near workloads."""
+    outcomes: Counter[str] = field(default_factory=Counter)
+    failures: dict[str, str] = field(default_factory=dict)
+    """One message of each kind of failure, the newest."""
+
+    gains: Mapping[str, str] = field(default_factory=dict)
+    """The confirmed speed-ups inside the model, by workload key."""
+    confirmed: Ratio | None = None
+    """Their effect on the sum over the dispatches; None while there are none."""
+
+    def confirm(self, rows: Sequence[DispatchRow]) -> None:
+        """Take the newest comparisons into account; ``rows`` are what a compilation would use now."""
+        known = [row for row in rows if row.before_ns is not None]
+        self.gains = {r.workload: r.evidence.gain for r in known if r.evidence.state.tuned}
+        parts = [(row.count * (row.before_ns or 0.0), row.evidence.ratio) for row in known]
+        self.confirmed = total(parts) if self.gains else None
+
+    @property
+    def tasks(self) -> Sequence[Task]:
+        """All tasks of the job."""
+        return self.sites.tasks
+
+    def count(self, run: Run) -> None:
+        """Take one more measured run into account."""
+        self.session_trials += 1
+        self.near_trials += run.origin is Origin.NEAR
+        self.outcomes[run.outcome.value] += 1
+        if run.outcome is not Outcome.OK:
+            self.failures[run.outcome.value] = run.message
+
+    @property
+    def trials_per_second(self) -> float:
+        """Measured runs a second in this session."""
+        return self.session_trials / max(1e-9, self.meter.session_s)
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds until the job ends, comparing included; None while nobody can know."""
+        by_time = self.meter.left_s
+        by_trials = float("inf")
+        most = min(self.meter.trials_left, sum(task.room for task in self.tasks if not task.finished))
+        if self.session_trials and most < float("inf"):
+            by_trials = most / self.trials_per_second
+        left = min(by_time, by_trials)
+        return left if left < float("inf") else None
+
+    @property
+    def default_ns(self) -> float | None:
+        """The model's latency by the readings of default schedules; None until all that it uses are known."""
+        total = self.sites.default_total(lambda task: task.default_ns or float("inf"))
+        return total if total < float("inf") else None
+
+    @property
+    def best_ns(self) -> float | None:
+        """The model's latency by the smallest readings, which say little of the model itself; None until all are
+        known."""
+        total = self.sites.total(lambda task: task.best_ns)
+        return total if total < float("inf") else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers for a machine to read."""
+        return {
+            "phase": self.phase,
+            "note": self.note,
+            "trials": self.meter.trials,
+            "near_trials": self.near_trials,
+            "elapsed_s": round(self.meter.elapsed_s, 3),
+            "eta_s": None if self.eta_s is None else round(self.eta_s, 1),
+            "trials_per_second": round(self.trials_per_second, 3),
+            "outcomes": dict(self.outcomes),
+            "default_ns": self.default_ns,
+            "best_ns": self.best_ns,
+            "confirmed": None if self.confirmed is None else self.confirmed.to_json(),
+        }
+
+
+def headline(status: Status) -> list[str]:
+    """Return the subject, target and database of tuning."""
+    dispatches, ways = status.sites.dispatches, len(status.sites.several)
+    more = f" ({ways} with several algorithms)" if ways else ""
+    lines = [
+        f"tuning {status.model}: {dispatches} dispatches, {len(status.tasks)} workloads{more}, for {status.target}",
+        f"database {status.database}, budget {status.meter.budget}",
+    ]
+    if status.continued:
+        lines.append(
+            f"continuing job {status.job}: {status.meter.trials} trials done, {status.recalled} runs known"
+        )
+    elif status.recalled:
+        lines.append(f"the database knows {status.recalled} runs of these workloads")
+    return lines
+
+
+def share_done(meter: Meter) -> float:
+    """Return the used share of the budget, from 0 to 1."""
+    budget = meter.budget
+    shares = [meter.trials / budget.trials if budget.trials else 0.0]
+    if budget.limit_s:
+        shares.append(meter.elapsed_s / budget.limit_s)
+    return min(1.0, max(shares))
+
+
+class Progress:
+    """Shows a job while it runs: subclasses override what they show, nothing is shown of the rest."""
+
+    def preparing(self, note: str) -> None:
+        """Note what takes time before the job begins."""
+
+    def started(self, status: Status) -> None:
+        """Note that the job begins or goes on."""
+
+    def measured(self, status: Status, task: Task, run: Run) -> None:
+        """Note that one run was measured and stored."""
+
+    def phase(self, status: Status) -> None:
+        """Note that ``status.phase`` or its note has changed."""
+
+    def finished(self, report: Report) -> None:
+        """Note that the job ended or was stopped."""
+
+    def close(self) -> None:
+        """Give the terminal back; also after an error, and a second time."""
+
+
+__all__ = ["Progress", "Status", "headline", "share_done"]

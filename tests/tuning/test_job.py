@@ -25,9 +25,10 @@ from autotune.database.records import SAME_CODE, Reading
 from autotune.errors import MeasureError, NoReferenceError, UsageError
 from autotune.passes.options import Option
 from autotune.schedule.knob import Config, Knob
+from autotune.tuning.compare.interleaved import LOSSES
 from autotune.tuning.compare.paired import least_processes
 from autotune.tuning.compare.sites import Site
-from autotune.tuning.compare.step import LOSSES, TOP
+from autotune.tuning.compare.step import TOP
 from autotune.tuning.jobs.budget import Budget, Meter
 from autotune.tuning.jobs.job import Job, Options, Subject, alive, owner
 from autotune.tuning.jobs.loop import TuningLoop, Turn

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from autotune.compiler.plan import OPTION
 from autotune.database.records import Comparison, Run, crash_message
 from autotune.passes.options import Option
+from autotune.tuning.compare.paired import Series
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.measure.interface import Built
 from autotune.tuning.measure.whole_model import Profile, Version
@@ -21,7 +22,8 @@ Position = tuple[int, int]
 
 @dataclass(frozen=True)
 class Choice:
-    """A candidate at a site: an option of its workload, or code for it. ``row`` is its row in the database."""
+    """A candidate at a site: an option of its workload, code for it, or by its name alone an option of a site of the
+    whole model. ``row`` is its row in the database."""
 
     row: Comparison
     option: Option | None = None
@@ -34,6 +36,9 @@ class Question:
 
     ``workload`` and ``target`` are keys; ``kind`` is that of the site, ``names`` are its dispatches, or empty for
     all that have the workload. ``same`` are candidates whose machine code is the incumbent's: they take no turns.
+
+    Of another kind than options and schedules of a workload it is a site of the whole model, and ``workload`` the key
+    of that.
     """
 
     kind: str
@@ -44,15 +49,29 @@ class Question:
     failed: tuple[Comparison, ...] = ()
     same: tuple[Comparison, ...] = ()
 
+    @property
+    def whole(self) -> bool:
+        """Return whether it is decided by the latency of the whole model."""
+        return self.kind not in (OPTION, SCHEDULE)
+
+    @property
+    def subject(self) -> str:
+        """Return what is compared, in a word."""
+        return f"{self.kind} of the model" if self.whole else "workload"
+
+    def series(self, profile: Profile) -> Series:
+        """Return the latencies of the site in a version."""
+        return profile.whole if self.whole else profile.series(self.workload, self.names)
+
     def without(self, crashed: Mapping[int, str]) -> Question:
         """Return the question without the candidates with these numbers, which crashed for these reasons; those of
-        an option's site are said to have failed."""
+        options are said to have failed."""
         left = tuple(c for number, c in enumerate(self.candidates) if number not in crashed)
         gone = [
             replace(self.candidates[number].row, message=crash_message(crashed[number]))
             for number in sorted(crashed)
         ]
-        failed = gone if self.kind == OPTION else []
+        failed = [] if self.kind == SCHEDULE else gone
         return replace(self, candidates=left, failed=(*self.failed, *failed))
 
 
@@ -85,10 +104,11 @@ def suspects_of(questions: Sequence[Question], profiles: Sequence[Profile | None
 def version_of(base: Version, questions: Sequence[Question], positions: Iterable[Position]) -> Version:
     """Return the version in which some questions have these candidates, and the others their incumbents."""
     numbers = dict(positions)
-    here = {q.workload: q.candidates[numbers.get(mine, 0)] for mine, q in enumerate(questions)}
-    options = {key: c.option for key, c in here.items() if c.option is not None}
-    code = {key: c.code for key, c in here.items() if c.code is not None}
-    return Version({**base.options, **options}, {**base.code, **code})
+    here = [(q, q.candidates[numbers.get(mine, 0)]) for mine, q in enumerate(questions)]
+    options = {q.workload: c.option for q, c in here if c.option is not None}
+    code = {q.workload: c.code for q, c in here if c.code is not None}
+    whole = {q.kind: c.row.name for q, c in here if q.whole}
+    return Version({**base.options, **options}, {**base.code, **code}, {**base.whole, **whole})
 
 
 __all__ = [

@@ -364,7 +364,16 @@ class Job:
         say = partial(self._say, status, "compare")
         best = status.plan_search.best
         sites, model, goals = status.sites, self.whole, goals_of(self.options.objective)
-        comparing = Comparing(sites, self.database, self.measurer, model, status.job, say, best, goals)
+        comparing = Comparing(
+            database=self.database,
+            model=model,
+            job=status.job,
+            say=say,
+            best_plan=best,
+            goals=goals,
+            sites=sites,
+            measurer=self.measurer,
+        )
         if comparing.run(options_late, late):
             status.confirm(self._rows(status.sites, self.whole.rankings()))
         self._rule_out(status.sites)

@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 
 from autotune.database.records import Reading
+from autotune.tuning.compare.interleaved import EVERY
 from autotune.tuning.compare.sites import Sites
-from autotune.tuning.compare.step import EVERY
 from autotune.tuning.measure.interface import Built
 from autotune.tuning.measure.turns import Rounds
 from autotune.tuning.measure.whole_model import Code, Options, Profile, Version, Watch, WholeModel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -25,10 +25,11 @@ Options = Mapping[str, Option]
 
 @dataclass(frozen=True)
 class Version:
-    """One version of the model: its options and its code."""
+    """One version of the model: its options, its code, and by their kinds the options of sites of the whole model."""
 
     options: Options
     code: Code
+    whole: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,18 +78,12 @@ class Watch:
 UNWATCHED = Watch()
 
 
-class WholeModel(Protocol):
-    """The model in which options and schedules are used."""
+class Versions(Protocol):
+    """A model of which versions are measured."""
 
     name: str
-    nbytes: int
-    """Of its constants."""
     most: int
     """The number of versions of it for which there is memory at once."""
-
-    def rankings(self) -> Mapping[str, Ranking]:
-        """Return the options of workloads with several, by workload key: the first of each is what a
-        compilation uses now."""
 
     def read(
         self,
@@ -99,6 +94,17 @@ class WholeModel(Protocol):
     ) -> list[Profile | None]:
         """Measure versions interleaved; return the times of each, None for one that failed."""
 
+
+class WholeModel(Versions, Protocol):
+    """The model in which options and schedules are used."""
+
+    nbytes: int
+    """Of its constants."""
+
+    def rankings(self) -> Mapping[str, Ranking]:
+        """Return the options of workloads with several, by workload key: the first of each is what a
+        compilation uses now."""
+
     def gain(self, untuned: Code, tuned: Code, out_of_time: Callable[[], bool]) -> Gain | None:
         """Return the time the whole model untuned, and with the options and schedules used now, in
         several fresh processes.
@@ -107,4 +113,4 @@ class WholeModel(Protocol):
         """
 
 
-__all__ = ["UNWATCHED", "Code", "Options", "Profile", "Version", "Watch", "WholeModel"]
+__all__ = ["UNWATCHED", "Code", "Options", "Profile", "Version", "Versions", "Watch", "WholeModel"]

@@ -48,7 +48,7 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True)
 class Work:
-    """What the processes of a campaign do.
+    """Run the processes of a campaign.
 
     ``check`` answers a seed. An answer with "then" is the name of a further step of ``steps`` for the seed, and none of
     the record's. ``ended`` is the line of a seed whose process died at a step, ``seconds`` how long a step may take and

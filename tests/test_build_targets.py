@@ -157,7 +157,7 @@ def test_a_module_is_not_compiled_for_the_interpreter() -> None:
 
 
 def test_accesses_outside_of_a_buffer_are_found() -> None:
-    """What the interpreter is for, beside the numbers."""
+    """The interpreter counts and checks, beside the numbers."""
     function = autotune.build(*program(), target="interpreter")
     loop = loop_of(function)
     loop.body.indices = (loop.var + const(1),)

@@ -1,4 +1,4 @@
-"""What the system says of the machine, and what is refused because of it."""
+"""The system's description of the machine, and what is refused because of it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ STAGES = {
 
 
 def first_line(folder: str) -> str:
-    """What a package says of itself in one line; '' where it says nothing."""
+    """Return a package's line about itself; '' where it says nothing."""
     source = (ROOT / folder / "__init__.py").read_text(encoding="utf-8")
     text = ast.get_docstring(ast.parse(source)) or ""
     return text.split("\n")[0].strip()

@@ -24,7 +24,7 @@ define void @f(ptr %p) {
 
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch) -> Target:
-    """What the machine is."""
+    """Return this machine's target, as detected."""
     monkeypatch.delenv("AUTOTUNE_HOST", raising=False)
     return Target.detect()
 

@@ -10,15 +10,35 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("autotune", "search_spaces", "cost_models")
-UNEDITED = ("autotune/bench/",)
-"""Folders whose docstrings and messages still await the same edit."""
+PACKAGES = ("autotune", "search_spaces", "cost_models", "results")
 OPENINGS = re.compile(r"\s*(What|Whether|How|Where|Which)\b")
 FORBIDDEN = re.compile(
     r"\b(take|takes|taking|took|taken) turns\b|\bin turns\b|\bbeyond doubt\b"
     r"|\b(read|reads|reading|readings) inside (a|the) models?\b"
     r"|\b0\.\d+ (to 0\.\d+ )?of (the|its|their) time\b"
 )
+EMPTY_WORDS = frozenset(
+    {
+        "return",
+        "the",
+        "a",
+        "an",
+        "of",
+        "it",
+        "its",
+        "this",
+        "all",
+        "as",
+        "in",
+        "by",
+        "with",
+        "for",
+        "to",
+        "from",
+    }
+    | {"that", "which", "has", "have", "each"}
+)
+"""Say nothing in a docstring (:func:`meaning`)."""
 MOST_WORDS = 60
 """Of a list item."""
 
@@ -29,10 +49,9 @@ def pages() -> list[Path]:
     return [*named, *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name != "glossary.md")]
 
 
-def sources() -> list[Path]:
-    """Return the modules of the packages."""
-    found = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-    return [path for path in found if not path.relative_to(ROOT).as_posix().startswith(UNEDITED)]
+def sources(*more: str) -> list[Path]:
+    """Return the modules of the packages, and of ``more`` folders."""
+    return [path for package in (*PACKAGES, *more) for path in sorted((ROOT / package).rglob("*.py"))]
 
 
 def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -54,6 +73,12 @@ def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield statement.lineno, statement.value.value
 
 
+def meaning(text: str) -> set[str]:
+    """Return the words of a docstring or a name, without those that carry no meaning and without endings."""
+    words = re.findall(r"[a-z0-9]+", text.lower())
+    return {re.sub(r"(?<=\w{3})(ies|es|s|ed|ing)$", "", word) for word in words} - EMPTY_WORDS
+
+
 def items(text: str) -> Iterator[str]:
     """Yield the items of a page's lists, each as one line."""
     text = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
@@ -64,11 +89,24 @@ def items(text: str) -> Iterator[str]:
 def test_docstrings_do_not_open_with_a_question_word() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}: {text[:60]}"
-        for path in sources()
+        for path in sources("tests")
         for line, text in docstrings(ast.parse(path.read_text(encoding="utf-8")))
         if OPENINGS.match(text)
     ]
     assert found == [], "open with an imperative (Return ...), or with a noun for a class or a value"
+
+
+def test_docstrings_of_functions_say_more_than_their_names() -> None:
+    """``Return the columns`` on ``columns`` is no documentation."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}: {text}"
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        if (text := ast.get_docstring(node) or "").startswith("Return ")
+        if meaning(text) <= meaning(node.name.replace("_", " "))
+    ]
+    assert found == []
 
 
 def test_messages_and_docstrings_use_the_words_of_the_glossary() -> None:

@@ -74,7 +74,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class _Frame:
-    """Where values lie on the paper."""
+    """Scales from values to positions on the paper."""
 
     x: tuple[float, float]
     y: tuple[float, float]

@@ -26,7 +26,7 @@ UNTUNED, TUNED = OWN = ("default", "tuned")
 """Our contenders."""
 CASE = ("family", "case")
 GAIN_NOTE = (
-    "default speed ÷ tuned: the median over fresh processes in which both take turns, as jobs report it, without "
+    "default speed ÷ tuned: the median over fresh processes in which both are interleaved, as jobs report it, without "
     "Python's share"
 )
 RATIO_NOTE = "÷ best: our latency (tuned where it is known) ÷ the fastest peer's; below 1 we are faster"

@@ -1,4 +1,4 @@
-"""The protocol of benchmarks with peers: a suite of problems, ours and the peers' in interleaved turns, as records."""
+"""The protocol of benchmarks with peers: a suite of problems, ours and the peers' interleaved, as records."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LEAST_TUNE_S = 5.0
 
 @dataclass(frozen=True)
 class PeerTuning:
-    """What a peer that tunes gets for each case; ``folder`` keeps what it found, None for this run only."""
+    """The tuning of a peer for each case; ``folder`` keeps what it found, None for this run only."""
 
     trials: int = 64
     seconds: float = 1800.0
@@ -39,7 +39,7 @@ class PeerTuning:
 
 @dataclass(frozen=True)
 class BenchmarkPlan:
-    """What to compare: threads, peers, pace, and how many trials to tune before (None: not at all)."""
+    """A comparison: its threads, peers and pace, and how many trials to tune before (None: not at all)."""
 
     threads: Sequence[int]
     peers: Sequence[System] = ()
@@ -211,7 +211,7 @@ def _reached(best: float, own: Own, default: float | None, history: History | No
 
 
 def _kept_folder(folder: Path, case: Case, threads: int) -> Path:
-    """Where peers keep what they found for a case; the same one in the next run."""
+    """Return the folder in which peers keep what they found for a case; the same one in the next run."""
     name = re.sub(r"[^\w.]+", "-", f"{case.family}-{case.name}").strip("-")
     return folder / f"{name}-{threads}-threads"
 

@@ -37,7 +37,7 @@ class Evaluation:
 
     @cached_property
     def judged(self) -> dict[str, Judgement]:
-        """What each is worth."""
+        """Return the judgement of each method."""
         return {name: judge(scores, self.data) for name, scores in self.scores.items()}
 
     def table(self) -> Table:

@@ -111,7 +111,7 @@ def runs_known(problem: Problem, threads: int, database: str) -> int:
 
 
 def known_history(problem: Problem, threads: int, database: str) -> History:
-    """What the database's jobs did for the problem on this machine, all algorithms included."""
+    """Return what the database's jobs did for the problem on this machine, all algorithms included."""
     target = Target.detect(threads)
     parts = divide(problem.graph, activations=target.activations)
     with opened(database) as store:

@@ -1,4 +1,4 @@
-"""Competitors in interleaved turns at one problem, each in a process of its own; what was read of each."""
+"""Competitors interleaved at one problem, each in a process of its own; what was read of each."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _NATIVE_ROUNDS = 3
 
 @dataclass(frozen=True)
 class Pace:
-    """How long to measure: ``rounds`` turns of about ``turn_s`` seconds each, at least ``least`` runs.
+    """The extent of a measurement: ``rounds`` of about ``turn_s`` seconds each, at least ``least`` runs.
 
     They are shared by ``processes`` fresh ones of each competitor: where its code and arrays lie is drawn once in each.
 
-    Between turns everybody rests for ``rest_s``: the threads of the one before may still spin, those of
+    Between rounds everybody rests for ``rest_s``: the threads of the one before may still spin, those of
     ONNX Runtime and OpenBLAS for tens of milliseconds.
     """
 
@@ -63,7 +63,7 @@ class Competitor:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a competitor's tuner did, earlier runs of the benchmark included; ``failure`` says why it stopped."""
+    """The work of a competitor's tuner, earlier runs of the benchmark included; ``failure`` says why it stopped."""
 
     trials: int
     seconds: float
@@ -73,7 +73,7 @@ class Tuned:
 
 @dataclass(frozen=True)
 class CompetitorResult:
-    """What one competitor did: latency, outputs, how long loading took; ``failure`` says why not."""
+    """One competitor's latency, outputs and time to load; ``failure`` says why there are none."""
 
     latency: Latency | None = None
     outputs: tuple[Array, ...] = ()
@@ -108,7 +108,7 @@ class SideBySide:
         self._workers.close()
 
     def run(self, entries: Sequence[Competitor]) -> dict[str, CompetitorResult]:
-        """Load everybody, run once, then time them in turns; readings by name.
+        """Load everybody, run once, then time them interleaved; readings by name.
 
         A competitor that fails is a reading with its failure; the others go on.
         """
@@ -192,7 +192,7 @@ class SideBySide:
     def _ask(
         self, entry: Competitor, request: Mapping[str, Any], timeout_s: float = _RUN_S
     ) -> dict[str, Any]:
-        """What a competitor's own worker answers: two competitors of one system do not share it."""
+        """Return the answer of a competitor's own worker: two competitors of one system do not share it."""
         if not self._workers.has(entry.name):
             environment = entry.system.environment(self.threads)
             self._workers.add(entry.name, WorkerProcess(entry.system.command, environment))

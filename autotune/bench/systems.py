@@ -37,7 +37,7 @@ class System:
     """A ``floor`` is no peer: a bound that nobody goes below."""
 
     def environment(self, threads: int) -> dict[str, str]:
-        """What its worker's environment must say."""
+        """Return the variables that its worker's environment must have."""
         return {self.threads_variable: str(threads)} if self.threads_variable else {}
 
 

@@ -84,13 +84,13 @@ class MetaSchedule:
 
 
 def _recipe(model: str) -> dict[str, Any]:
-    """What :func:`autotune.bench.problem.write_graph` wrote; ``tuned`` is the folder of the database."""
+    """Read what :func:`autotune.bench.problem.write_graph` wrote; ``tuned`` is the folder of the database."""
     recipe: dict[str, Any] = json.loads((Path(model) / "recipe.json").read_text())
     return recipe
 
 
 def progress(folder: Path) -> dict[str, Any]:
-    """How many trials there were in how many seconds, and after how many the best was known.
+    """Return how many trials there were in how many seconds, and after how many the best was known.
 
     A batch is complete or not there: what a tuner that was killed did after its last one is lost.
     """

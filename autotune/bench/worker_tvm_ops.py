@@ -16,7 +16,7 @@ import numpy as np
 
 Arrays = Mapping[str, Any]
 _EPSILON = 1e-5
-"""What a BatchNormalization without the attribute adds, as ONNX defines it."""
+"""The epsilon of a BatchNormalization without the attribute, as ONNX defines it."""
 
 
 def prim_func(recipe: Mapping[str, Any], inputs: Arrays, constants: Arrays) -> tuple[Any, list[Any]]:

@@ -137,7 +137,7 @@ class Saving:
         return f"{share}, {self.ratio.median:.2f}{interval} of the latency{doubt}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return all of it."""
+        """Return the fields as JSON, of reports and of ``--json``."""
         return {
             "objective": self.objective.value,
             "bytes": self.nbytes,

@@ -31,7 +31,7 @@ from autotune.target import Target
 
 
 def key_columns(key: Key) -> dict[str, str]:
-    """Return the columns of a key."""
+    """Return the values of the three columns that hold a key."""
     return {"workload_key": key.workload, "target_key": key.target, "space_key": key.space}
 
 

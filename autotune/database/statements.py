@@ -273,7 +273,7 @@ def run_numbers() -> Select[Any]:
 
 @cache
 def run_number() -> Select[Any]:
-    """Return the number of that run."""
+    """Return the statement that finds the newest own run of a trace."""
     found = select(_RUNS.id).where(_MINE, _RUNS.trace_key == bindparam("trace"))
     return found.order_by(_RUNS.created.desc(), _RUNS.id.desc()).limit(1)
 

@@ -98,7 +98,7 @@ def _zeros(tensor_type: TensorType) -> Array:
 
 
 def name_text(name: str) -> str:
-    """Return a name as texts have it."""
+    """Return a name as it stands in a text: quoted where it is no plain word."""
     return name if WORD.fullmatch(name) and name not in KEYWORDS else json.dumps(name)
 
 

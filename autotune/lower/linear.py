@@ -99,7 +99,7 @@ class Lin:
 
 
 def constant_form(value: int) -> Lin:
-    """Return a constant."""
+    """Return the linear form without variables."""
     return Lin({}, value)
 
 

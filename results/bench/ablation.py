@@ -1,4 +1,4 @@
-"""What each part of the graph compiler is worth: dispatches, bytes, memory and time of models with it switched off."""
+"""The worth of each part of the graph compiler: dispatches, bytes, memory and time of models with it switched off."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ SWITCHES = (
 
 @dataclass(frozen=True)
 class Work:
-    """What a run of a model has to do: its dispatches, the bytes of their operands and results, and the arena.
+    """The work of a run of a model: its dispatches, the bytes of their operands and results, and the arena.
 
     ``regions`` and ``region_bytes`` are the same of the divided graph, before algorithms of several dispatches are
     chosen.
@@ -169,7 +169,7 @@ def _counts(work: Work, whole: Work) -> Record:
 
 
 def _timed(images: Sequence[ModuleImage], processes: int) -> tuple[float | None, list[Ratio | None]]:
-    """The first version's median latency in ns, and the ratios of the others to it; all take turns in each process."""
+    """The first version's median latency in ns, and the ratios of the others to it, interleaved in each process."""
     read = list[Sequence[Readings | None]]()
     with Turns(0) as turns:
         turns.start(processes)
@@ -197,7 +197,7 @@ def _divided(graph: Graph, switch: Switch, target: Target) -> Partition:
 
 
 def _text(parts: Partition) -> list[Any]:
-    """What two divisions of a model that are the same have in common."""
+    """Return a text that is the same for two divisions of a model that are the same."""
     return [
         parts.outputs,
         *((d.workload.key, d.inputs, d.outputs, *map(parts.reach, d.inputs)) for d in parts.dispatches),
@@ -207,7 +207,7 @@ def _text(parts: Partition) -> list[Any]:
 ABOUT = (
     "What each part of the graph compiler is worth: untuned models with everything on beside the same with one part "
     "switched off, their dispatches, the bytes that these move, memory between them, and latency. Both versions of a "
-    "model take turns in fresh processes."
+    "model are interleaved in fresh processes."
 )
 
 _COUNTS = {

@@ -1,4 +1,4 @@
-"""What one slow worker costs, with tiles stolen from it alone and with shares that follow what workers did."""
+"""The cost of one slow worker, with tiles stolen from it alone and with shares that follow what workers did."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _record(factor: float, fixed: Sequence[_Turn], following: Sequence[_Turn]) -
 ABOUT = (
     "One worker is made to spin after each chunk of tiles, so that it takes a number of times as long. Others steal "
     "from it either way; what it begins with is as much as the others', or follows how fast the workers were "
-    "in the runs before, as it does in use. Both take turns in one process."
+    "in the runs before, as it does in use. Both are interleaved in one process."
 )
 
 

@@ -272,7 +272,7 @@ def numpy_form(name: str) -> tuple[str, Function]:
 
 
 def speed(name: str, dtype: str, lanes: int, rounds: int) -> Speed:
-    """Both timed in turns over positive values of the working interval; the fastest round of each."""
+    """Time both interleaved over positive values of the working interval; the fastest round of each."""
     rng = np.random.default_rng(0)
     x = rng.uniform(0.1, 5.0, _TIMED_ELEMENTS).astype(dtype)
     y = rng.uniform(-2.0, 2.0, _TIMED_ELEMENTS).astype(dtype)

@@ -147,7 +147,7 @@ STEPS: tuple[Steps, ...] = (
 
 @dataclass(frozen=True)
 class StepTime:
-    """What one step takes: the fastest and the median run in seconds, and 2 n^3 over the fastest in GFLOP/s."""
+    """The time of one step: the fastest and the median run in seconds, and 2 n^3 over the fastest in GFLOP/s."""
 
     name: str
     minimum_s: float

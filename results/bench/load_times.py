@@ -1,4 +1,4 @@
-"""How long a compiled model takes to load, and how much memory, beside ONNX Runtime's session of the same model."""
+"""Time and memory to load a compiled model, compared with ONNX Runtime's session of the same model."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _live(name: str, command: Sequence[str]) -> dict[str, Any]:
 
 
 def _run(command: Sequence[str], what: str) -> str:
-    """What a process printed; raises MeasureError."""
+    """Return the output of a process; raises MeasureError."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_TIMEOUT_S)
     except (OSError, subprocess.SubprocessError) as error:

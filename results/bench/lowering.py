@@ -1,4 +1,4 @@
-"""How long a candidate takes to become machine code, stage by stage: what a tuning job does for every trial."""
+"""The time of a candidate to machine code, stage by stage: what a tuning job does for every trial."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def measure(
 EXPERIMENT = Experiment(
     title="Memory-bound operators",
     about="Operators that only move bytes, larger than the last-level cache. The floor is a copy of as many bytes "
-    "(read + written) by NumPy on as many threads, taking turns with us.",
+    "(read + written) by NumPy on as many threads, interleaved with us.",
     summary="""Elementwise chains, transposes, concat, gather, pools and reductions against the speed of copying.
 
     NAMES are families: elementwise, transpose, concat, gather, pool, reduction, softmax (all by default).""",

@@ -17,7 +17,7 @@ Sizes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Pair:
-    """What was tuned and what is asked for."""
+    """A workload that was tuned, and one of other sizes."""
 
     family: str
     known: Sizes
@@ -144,7 +144,7 @@ PAIRS: Mapping[str, Sequence[tuple[Sizes, Sizes]]] = {
         ((1, 64, 112), (1, 64, 96)), ((1, 256, 28), (4, 256, 28)), ((1, 128, 56), (1, 192, 56)),
     ),
 }  # fmt: skip
-"""What was tuned and what is asked for, by family: another batch or length, other channels, other images."""
+"""Sizes that were tuned and sizes to transfer to, by family: another batch or length, other channels, other images."""
 
 
 def pairs(families: Iterable[str] = (), most: int | None = None) -> dict[str, list[Pair]]:

@@ -1,4 +1,4 @@
-"""What it gains that dispatches run beside each other, in an order that lets them."""
+"""The gain of concurrent dispatches, in an order that lets them overlap."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def _arena(rows: Rows) -> float:
 
 
 ABOUT = (
-    "What it gains that independent dispatches run beside each other, in an order that takes turns between branches: "
+    "The speed-up of concurrent independent dispatches, in an order that alternates between branches: "
     "untuned models as they are compiled, beside the same in the model's own order with a barrier after each command. "
-    "Both take turns in fresh processes."
+    "Both are interleaved in fresh processes."
 )
 
 EXPERIMENT = Experiment(

@@ -124,8 +124,8 @@ ABOUT = (
 
 _NOTES = (
     "times are from one answer to the next, in the mean of a turn, the least of all turns: work beside this is not in "
-    "them; all take turns in one process, and the answers of requests with different inputs were compared with those "
-    "of the module of all cores first",
+    "them; all are interleaved in one process, and the answers of requests with different inputs were compared with "
+    "those of the module of all cores first",
     "stages: how many parts of each device a request has; all cores: the same model as one module of all cores, whose "
     "requests in flight share them out",
     "÷: stages in flight over the other; below 1 the pipeline is the faster one",

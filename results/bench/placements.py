@@ -37,7 +37,7 @@ NONE = "none"
 MODELS = "squeezenet,mlp,encoder,mobilenetv2"
 SLOWED = "squeezenet,mlp,encoder,inception_v1"
 _ANSWER, _SLOWED = "answer", "slowed"
-"""What a record is of: the answer of a placement, or a placement that was searched with a device made slower."""
+"""The kind of a record: the answer of a placement, or a placement that was searched with a device made slower."""
 
 
 def measure(
@@ -130,7 +130,7 @@ def slowed_devices(model: str, devices: Sequence[str], factor: float, say: Say) 
 
 
 def searched(model: str, devices: Sequence[str], database: str, setting: Mapping[str, str]) -> dict[str, Any]:
-    """What `autotune place` finds in a process of its own. Raises MeasureError with what it says if it fails."""
+    """Run `autotune place` in a process of its own and return its result; raises MeasureError with what it says."""
     command = [sys.executable, "-m", "autotune.cli.main", "place", model, "--devices", ",".join(devices)]
     done = subprocess.run(
         [*command, "--db", database, "--json"],

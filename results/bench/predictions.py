@@ -1,4 +1,4 @@
-"""How well the analytic cost model ranks candidates that are measured: random samples of spaces of every family."""
+"""The ranking of measured candidates by the analytic cost model: random samples of spaces of every family."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from search_spaces.spaces import space_for
 
 T = TypeVar("T")
 REGION, MODEL, KNOWN = "region", "model", "known error"
-"""What a record is of."""
+"""The kind of a record."""
 Configs = tuple[Mapping[str, int | str | bool], ...]
 
 
@@ -100,7 +100,7 @@ def cases(families: Sequence[str] = ()) -> list[tuple[str, str, Workload]]:
 def measured(
     family: str, name: str, workload: Workload, target: Target, *, candidates: int, turns: int, seed: int = 0
 ) -> Sample:
-    """Build random candidates and time them in turns, so that a slow moment of the machine meets all of them.
+    """Build random candidates and time them interleaved, so that a slow moment of the machine meets all of them.
 
     Candidates that fail are left out.
     """
@@ -261,7 +261,7 @@ def _known(samples: Sequence[Sample]) -> list[Record]:
 
 
 ABOUT = (
-    "How well the analytic cost model ranks random candidates of each family of search spaces, measured in turns; "
+    "How well the analytic cost model ranks random candidates of each family of search spaces, measured interleaved; "
     "minima count. Correlation is Spearman's, of ranks: 1 for the same order, 0 for none. Scale: predicted over "
     "measured time, the median. Regret: the measured time of the candidate that the model likes best, over the best. "
     "Error: the factor that the expected time of that candidate is off by, which has the family's known scale "

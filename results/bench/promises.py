@@ -58,7 +58,7 @@ class Promise:
 
     @property
     def covered(self) -> bool | None:
-        """Whether the reported interval holds the second reading; None without an interval."""
+        """Return whether the reported interval holds the second reading; None without an interval."""
         if self.reported is None or self.again is None or self.reported.ratio.interval is None:
             return None
         low, high = self.reported.ratio.interval
@@ -161,12 +161,12 @@ class Unchanged:
 
     @property
     def claims(self) -> int:
-        """How many dispatches it says to be faster than their defaults."""
+        """The number of dispatches that it says to be faster than their defaults."""
         return sum(row.evidence.state.tuned for row in self.report.dispatches)
 
     @property
     def kept(self) -> bool:
-        """Whether it reports no change, of dispatches and of the whole."""
+        """Return whether it reports no change, of dispatches and of the whole."""
         return not self.claims and self.report.speedup is None
 
 
@@ -257,7 +257,7 @@ def record_of(job: Unchanged) -> Record:
 
 
 PROMISE, WINNERS, SAME = "promise", "winners", "same code"
-"""What a record is of."""
+"""The kind of a record."""
 ABOUT = (
     "The gain that a tuning job reports, beside the same change read again when the job is over: a short job of each "
     "model and operator, from nothing."

@@ -36,7 +36,7 @@ class RecordedRuns:
 
     @cached_property
     def _tables(self) -> list[DataFrame]:
-        """What a cost model learns of each recording."""
+        """Return the table of each recording as a cost model learns from it."""
         found = []
         for number, recording in enumerate(self.recordings):
             table = recording.training_table(inside=False)

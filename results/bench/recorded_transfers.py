@@ -1,4 +1,4 @@
-"""How good expectations of schedules are that were found for other sizes, over recorded candidates of both sizes."""
+"""The quality of what is expected of schedules from other sizes, over recorded candidates of both sizes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from cost_models.interval import around
 from search_spaces.projection import projected
 
 TRANSFER = "transfer"
-"""What a record is of."""
+"""The kind of a record."""
 NEAR = 1.2
-"""What takes so much of the default's time for one size says something of another: few that are faster were recorded
+"""Candidates that take up to this much of the default's time at one size count: few that are faster were recorded
 for both."""
 
 
 @dataclass(frozen=True)
 class Transferred:
-    """What a candidate took for one workload, and for another of its structure: latencies over the default's.
+    """A candidate's latencies for one workload, and for another of its structure, over the default's.
 
     ``known`` was read of the first, ``ratio`` of the other; ``predicted`` is by the analytic model, for the other.
     """
@@ -39,7 +39,7 @@ class Transferred:
 
     @property
     def expected(self) -> float:
-        """What is said of the other one before it is read."""
+        """The expectation of the other one before it is read."""
         return self.known * self.predicted
 
     @property

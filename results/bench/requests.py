@@ -27,7 +27,7 @@ from autotune.workers.process import Died, WorkerProcess
 
 OURS = "autotune"
 WAYS = ("call", "submit", "submit_all", "await")
-"""How clients ask our modules: threads that call, or one thread that submits singly, in batches or as coroutines."""
+"""The ways to call our modules: threads that call, or one thread that submits singly, in batches or as coroutines."""
 _SCRIPT = Path(__file__).with_name("worker_requests.py")
 _START_S = 300.0
 _QUARTERS = 4
@@ -38,7 +38,7 @@ MODELS = ("tiny_cnn", "mlp", "encoder", "squeezenet", "mobilenetv2")
 
 @dataclass(frozen=True)
 class Served:
-    """What the clients of one system saw who kept so many requests on their way.
+    """The clients' view of one system, with so many concurrent requests.
 
     ``latencies_ns`` counts requests by latency, to 1 %; ``rss_bytes`` is the memory of the process at the start and
     after each quarter.
@@ -200,8 +200,8 @@ def _joined(before: Served, now: Served) -> Served:
 ABOUT = (
     "A model that clients ask who keep several requests on their way, beside ONNX Runtime with as many threads and "
     "with one: requests per second, latency as a client sees it, processor time of the whole process, answers that "
-    "differ from those of the same input when nothing else ran, and memory. Systems take turns, each in a process of "
-    "its own."
+    "differ from those of the same input when nothing else ran, and memory. Systems are interleaved, each in "
+    "a process of its own."
 )
 
 

@@ -45,7 +45,7 @@ judges."""
 
 
 class Earlier(StrEnum):
-    """What the model in use learnt from, before it is retrained."""
+    """The training data of the model in use, before it is retrained."""
 
     FEW = "few workloads"
     """As much as a young database has: there is little to gain over it, and little should be promoted."""
@@ -140,7 +140,7 @@ def _ranker(registry: Registry) -> Ranker | None:
 
 
 def _gain(new: Ranker | None, old: Ranker | None, unseen: Dataset) -> ConfidenceInterval:
-    """How much faster the best of the first candidates of ``new`` is than of ``old``, the mean over workloads."""
+    """Return the mean speed-up over workloads of the best of the first candidates by ``new`` over that by ``old``."""
     valid = unseen.take(unseen.valid)
     first, second = (
         judge(analytic_scores(valid.x) if ranker is None else ranker.predict(valid.x), valid).of("batch")
@@ -150,7 +150,7 @@ def _gain(new: Ranker | None, old: Ranker | None, unseen: Dataset) -> Confidence
 
 
 def _rolled_back(registry: Registry) -> Iterator[str | None]:
-    """What is in use after each rollback, until nothing is."""
+    """Yield what is in use after each rollback, until nothing is."""
     while registry.current() is not None:
         yield registry.rollback()
 
@@ -245,7 +245,7 @@ def _record(step: Step) -> Record:
 
 
 STEP, RESAMPLED = "step", "resampled"
-"""What a record is of."""
+"""The kind of a record."""
 ABOUT = (
     "Recorded runs go into a database month by month, and the cost model is retrained after each, by the same path as "
     "`autotune retrain`. After one month the runs of the rest of the year are tried with their latencies shuffled "

@@ -1,4 +1,4 @@
-"""How fast the search itself is: measured trials, and candidates scored, a second."""
+"""The speed of the search itself: measured trials, and candidates scored, a second."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TRAINING = 256
 
 
 _TRIALS, _SCORES = "trials", "scores"
-"""What a record is of: a tuning job from nothing, or candidates of one workload scored on one core."""
+"""The kind of a record: a tuning job from nothing, or candidates of one workload scored on one core."""
 
 
 def cases(families: Sequence[str] = ()) -> list[Case]:

@@ -71,7 +71,7 @@ class SlowedWorkers:
             row[layout.KERNEL], row[layout.TABLE] = kernel, address_of(table)
 
     def slow(self, factors: Sequence[float]) -> None:
-        """How many times as long each worker takes, 1 or more."""
+        """Slow each worker by a factor, 1 or more."""
         self._extra[:] = [round((factor - 1.0) * _ONE) for factor in factors]
 
 

@@ -1,4 +1,4 @@
-"""torch.compile with us behind it beside inductor and eager PyTorch, each in processes of its own, in turns."""
+"""torch.compile with us behind it beside inductor and eager PyTorch, each in processes of its own, interleaved."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def measure(say: Say, names: Sequence[str], threads: int, rounds: int) -> Iterat
 ABOUT = (
     'Models of torchvision, timm and transformers with random weights by `torch.compile(model, backend="autotune")`, '
     "untuned, beside inductor (max-autotune, weights frozen) and eager PyTorch, in inference mode and float32: each in "
-    "a process of its own, in turns. A model counts only where every graph of it is compiled."
+    "a process of its own, interleaved. A model counts only where every graph of it is compiled."
 )
 
 _times = {way: at("min_ns", way=way) for way in LABELS}

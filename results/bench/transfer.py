@@ -1,4 +1,4 @@
-"""How fast a schedule is that was found for another size: beside what a job finds for the size itself.
+"""The speed of schedules that were found for another size, compared with what a job finds for the size itself.
 
 The shapes of a family are independent operators of one model, so that a job tunes them together and what is compared
 is read where schedules are used, a dispatch at a time.
@@ -45,7 +45,7 @@ _ROUNDS = 5
 
 @dataclass(frozen=True)
 class Expectation:
-    """What was expected of one dispatch by a transferred schedule, and what was read; ``ratio`` and ``expected_ratio``
+    """An expectation of one dispatch by a transferred schedule, and its reading; ``ratio`` and ``expected_ratio``
     are over the default, None where the schedule is the default."""
 
     tier: str
@@ -72,7 +72,7 @@ class Row:
 
     @property
     def from_neighbour(self) -> bool:
-        """Whether a neighbour's schedule serves any of its dispatches."""
+        """Return whether a neighbour's schedule serves any of its dispatches."""
         return Tier.SHAPE.value in self.tiers
 
     def to_json(self) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def _measured(
 
 
 def _profiles(versions: Sequence[Compilation], processes: int) -> list[Profile]:
-    """What versions of a model take that take turns in fresh processes."""
+    """Return profiles of versions of a model, interleaved in fresh processes."""
     most = _ROUNDS * processes
     dispatches = [[(d.name, d.workload.key) for d in v.partition.dispatches] for v in versions]
     with Turns(0) as turns:
@@ -177,7 +177,7 @@ class _Read:
         return {step: number for number, step in numbered if step[0].partition("/")[0] == name}
 
     def code(self, name: str) -> list[tuple[str, str]]:
-        """What a dispatch runs: workloads and the keys of their schedules."""
+        """Return the code of a dispatch: its workloads and the keys of their schedules."""
         return [(key, self.version.plan.schedules[key].trace.key) for _, key in self.steps(name)]
 
     def over(self, other: _Read, name: str) -> Ratio:
@@ -263,7 +263,7 @@ def records_of(rows: Sequence[Row], threads: int) -> list[Record]:
 
 
 SHAPE, EXPECTATION = "shape", "expectation"
-"""What a record is of."""
+"""The kind of a record."""
 _STATED = {"ratio to the default": ERRORS[Tier.SHAPE], "latency": LATENCY_ERRORS[Tier.SHAPE]}
 ABOUT = (
     "Shapes that were never tuned, answered from a database that knows a neighbour of each: another batch or length, "

@@ -1,4 +1,4 @@
-"""What it takes to bring values to a device: copies, memory that is used in place, and copies beside kernels."""
+"""The cost of bringing values to a device: copies, memory used in place, and copies concurrent with kernels."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def beside(recording: Recording) -> float:
 
 
 def _covered(span: tuple[int, int], others: Sequence[tuple[int, int]]) -> int:
-    """How much of a span others cover together."""
+    """Return how much of a span others cover together."""
     found, at = 0, span[0]
     for begin, end in sorted(others):
         begin, end = max(begin, at), min(end, span[1])
@@ -190,7 +190,7 @@ def measure(say: Say, models: Sequence[str], rounds: int) -> Iterator[Sequence[R
 ABOUT = (
     "What it takes to bring values to an OpenCL device that is a processor of this machine: copies to memory of its "
     "own, as a GPU needs them, and this process's memory used in place, as such a device has it. Models run their "
-    "convolutions there and all else on a CPU device of one core, both ways in turns, with the same bits as answers."
+    "convolutions there and all else on a CPU device of one core, both ways interleaved, with the same bits as answers."
 )
 
 

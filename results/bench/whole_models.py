@@ -1,4 +1,4 @@
-"""How well latency and memory of whole models are predicted before they are compiled."""
+"""The quality of predictions of whole models, before they are compiled: latency and memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Foreseen:
 
     @property
     def holds(self) -> bool:
-        """Whether the measured latency lies in the predicted interval."""
+        """Return whether the measured latency lies in the predicted interval."""
         low, high = self.interval_ns
         return low <= self.measured_ns <= high
 

@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def _importer(system: str) -> Callable[[str, int, bool], Callable[[list[Any]], list[Any]]]:
-    """What loads a model, with everything imported that it needs."""
+    """Return the function that loads a model, with everything imported that it needs."""
     return _autotune() if system == "autotune" else _onnxruntime()
 
 

@@ -38,7 +38,7 @@ class Client:
         self.requests = self.wrong = self.longest_ns = 0
 
     def next(self) -> tuple[int, list[Any]]:
-        """Which input is the next, and its arrays."""
+        """Return the number of the next input, and its arrays."""
         self._number = (self._number + 1) % len(self._inputs)
         return self._number, self._inputs[self._number]
 

@@ -1,4 +1,4 @@
-"""What is recorded: operators of the suite beside models, and a diverse part of their workloads."""
+"""Workloads to record: operators of the suite beside models, and a diverse part of their workloads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``autotune db stats`` counts."""
+"""The counts of ``autotune db stats``."""
 
 from __future__ import annotations
 

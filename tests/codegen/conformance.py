@@ -1,4 +1,4 @@
-"""What every backend must do: a test class a backend inherits this."""
+"""The contract of backends: a test class a backend inherits this."""
 
 from __future__ import annotations
 

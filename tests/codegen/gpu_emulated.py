@@ -117,7 +117,7 @@ class Emulator:
                 ctypes.memmove(target, source, size)
 
     def _by_warp(self, kind: int, given: int, result: int) -> None:
-        """What the lanes of a warp do together; ``given`` and ``result`` are addresses of this lane's registers."""
+        """Run an instruction of a whole warp; ``given`` and ``result`` are addresses of this lane's registers."""
         warp, lane = self._place.warp, self._place.lane
         instruction = _INSTRUCTIONS[kind]
         words = np.ctypeslib.as_array((ctypes.c_uint32 * instruction.given).from_address(given))
@@ -130,7 +130,7 @@ class Emulator:
 
 
 class Warp:
-    """What the 32 lanes of a warp tell each other."""
+    """The exchange of the 32 lanes of a warp."""
 
     def __init__(self) -> None:
         self.given: list[Any] = [None] * 32

@@ -22,7 +22,7 @@ from tests.schedule.machine import FENCE, PATTERN, FenceError
 
 
 def installed() -> bool:
-    """Whether there is pyopencl."""
+    """Return whether there is pyopencl."""
     try:
         import pyopencl  # noqa: F401
     except ImportError:

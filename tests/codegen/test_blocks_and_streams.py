@@ -63,7 +63,7 @@ def test_blocks_are_interleaved_not_gathered(target: Target, dtype: str) -> None
 
 
 def test_a_guarded_read_is_no_block() -> None:
-    """Where a condition decides which iterations read, reading a block would read past the buffer."""
+    """Under a condition that decides which iterations read, reading a block would read past the buffer."""
     a = te.placeholder((64, 3), name="A")
     b = te.compute((5, 64), lambda i, j: te.if_then_else(i < 3, a[j, i], 0.0), name="B")
     s = te.create_schedule(b.op)

@@ -144,7 +144,7 @@ def test_damage_is_an_error_or_harmless() -> None:
 
 
 def relocation_at(data: bytes) -> int:
-    """Where the first relocation of the code is."""
+    """Return the place of the code's first relocation."""
     sections = read_object(data).sections
     return next(s.offset for s in sections if s.kind == 4 and sections[s.info].flags & 4)
 

@@ -38,7 +38,7 @@ FUNCTIONS: dict[str, tuple[Callable[[Any], Any], float]] = {
     "erf": (special.erf, 16),
     "sigmoid": (special.expit, 6),
 }
-"""What OpenCL promises of a device, in units in the last place."""
+"""The error that OpenCL allows a device, in units in the last place."""
 
 
 def numbers() -> Any:

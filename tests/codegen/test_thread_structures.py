@@ -77,7 +77,7 @@ def innermost_loops(text: str) -> list[str]:
 
 
 def block(source: str, head: str) -> str:
-    """What is in the braces of OpenCL C after ``head``."""
+    """Return the part of OpenCL C in the braces after ``head``."""
     rest = source[source.index(head) :]
     depth = 0
     for n, letter in enumerate(rest):

@@ -37,7 +37,7 @@ BOUNDS = {
 }  # fmt: skip
 
 CHOICES = (False, True) if has_avx512(Target.detect()) else (False,)
-"""Whether the instructions of AVX-512 are used."""
+"""Return whether the instructions of AVX-512 are used."""
 
 needs_wider_type = pytest.mark.skipif(
     np.finfo(np.longdouble).nmant < 63, reason="float64 needs a wider type to compare with"

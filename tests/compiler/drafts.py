@@ -236,7 +236,7 @@ class Draft:
         return (exact + signs * error).astype(result.dtype)
 
     def apart(self, x: str, y: str) -> bool:
-        """Whether no rounding changes how elements of two values compare.
+        """Return whether no rounding changes how elements of two values compare.
 
         Their errors are taken to be independent: where both follow from the same numbers, every variant may have them
         on the same side.

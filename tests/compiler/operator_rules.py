@@ -1,4 +1,4 @@
-"""What each operator of the registry may be given in a drawn graph: a rule an operator.
+"""Legal uses of each operator of the registry in a drawn graph: a rule an operator.
 
 A rule appends the operator to a draft, with operands and attributes that it takes. Operators that need operands of
 certain sizes take attributes and constants of their cases (`tests.graph.ops.cases`), and a value of the graph that is

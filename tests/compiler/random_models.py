@@ -40,7 +40,7 @@ Array = NDArray[np.generic]
 
 @dataclass(frozen=True)
 class Way:
-    """How a model is compiled; ``choice`` seeds the schedule of every dispatch."""
+    """Options of a compilation; ``choice`` seeds the schedule of every dispatch."""
 
     layout: str
     algorithm: str | None
@@ -135,7 +135,7 @@ class _Model:
         )
 
     def large_convolution(self) -> str:
-        """What Winograd's algorithm may take: 3x3, stride 1."""
+        """A convolution that Winograd's algorithm may take: 3x3, stride 1."""
         x = self.pick((4,))
         channels = self.shape(x)[1]
         out = self.rng.choice((8, 16))
@@ -404,7 +404,7 @@ def random_graph(rng: random.Random) -> Graph:
 
 
 def random_way(rng: random.Random) -> Way:
-    """How to compile it."""
+    """Draw the options of a compilation."""
     fusion = FusionOptions(rng.random() < 0.85, rng.choice(("none", "transpose", "elementwise")))
     return Way(
         rng.choice(("NHWC", "NHWC", "NCHW")),

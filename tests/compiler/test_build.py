@@ -1,4 +1,4 @@
-"""What a helper gives is what this process gives."""
+"""Build workers: a helper gives what this process gives."""
 
 import json
 

@@ -55,7 +55,7 @@ class Patient(Job):
 
 
 def run_together(workers, *jobs):
-    """What this process answers, which waits until the build workers have ended all jobs, and what they answer."""
+    """Return this process's answers, which waits until the build workers have ended all jobs, and theirs."""
     work = workers.begin([Patient(until=lambda: all(future.done() for future in work.futures[1:])), *jobs])
     return workers.finish(work)
 

@@ -1,4 +1,4 @@
-"""What a run, and a compilation, say of memory and bytes is what a module takes."""
+"""Memory and bytes that a run, and a compilation, report are those that a module takes."""
 
 from __future__ import annotations
 

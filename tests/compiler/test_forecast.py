@@ -1,4 +1,4 @@
-"""What a model is said to take before it is compiled."""
+"""Predictions of a model before it is compiled."""
 
 from __future__ import annotations
 

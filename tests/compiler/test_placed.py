@@ -41,7 +41,7 @@ def compiled(model: Graph, rules: dict[str, str], **options: bool) -> PlacedComp
 
 
 def in_turn(program: DeviceProgram, arrays: Sequence[Array]) -> list[Array]:
-    """What the program computes, a step after the other in this thread: the reference of every way to run it."""
+    """Compute the program, a step after the other in this thread: the reference of every way to run it."""
     values = {argument.value: arrays[argument.input] for argument in program.arguments}
     for step in program.steps:
         if step.kind == "transfer":

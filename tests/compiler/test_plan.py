@@ -1,4 +1,4 @@
-"""Which option is used: the newest comparison decides, else the estimate."""
+"""The option in use: the newest comparison decides, else the estimate."""
 
 from dataclasses import replace
 from pathlib import Path

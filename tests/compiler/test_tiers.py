@@ -1,4 +1,4 @@
-"""What serves a workload that was measured for other targets or in other sizes only."""
+"""The schedule of a workload that was measured for other targets or in other sizes only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of ONNX's tests are known to fail, and why: a strict list.
+"""ONNX's tests that are known to fail, and why: a strict list.
 
 ``expected_failures.toml`` has a reason and the tests that fail for it, as often as there are reasons. A name may
 end in ``*``. A test that fails and is not in the list is a problem, and so is one in the list that passes or does not
@@ -27,7 +27,7 @@ class Reason:
     starts: tuple[str, ...]
 
     def covers(self, test: str) -> bool:
-        """Whether a test is known to fail for this reason."""
+        """Return whether a test is known to fail for this reason."""
         return test in self.tests or test.startswith(self.starts)
 
 
@@ -62,7 +62,7 @@ def stale(tests: Iterable[str]) -> list[str]:
 
 
 def problems(passed: Mapping[str, bool]) -> list[str]:
-    """What is not as the list says."""
+    """Return what is not as the list says."""
     return [
         f"{test} passes, but is known to fail: {reason_of(test)}"
         if good

@@ -24,7 +24,7 @@ _SAY = 100
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came out of one test; ``values`` are inputs that had to be known when its model was compiled."""
+    """The end of one test; ``values`` are inputs that had to be known when its model was compiled."""
 
     test: str
     passed: bool

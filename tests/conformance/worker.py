@@ -54,7 +54,7 @@ def load_tests() -> dict[str, Any]:
 
 
 def judge(test: Any, run: Run) -> dict[str, Any]:
-    """Whether all data sets of a test give what they should, and why not."""
+    """Return whether all data sets of a test give what they should, and why not."""
     import onnx
 
     values: list[str] = []
@@ -104,7 +104,7 @@ def _data_sets(model: Any, folder: Path) -> list[tuple[list[Any], list[Any]]]:
 
 
 def _difference(found: Sequence[Any], wanted: Sequence[Any], rtol: float, atol: float) -> str:
-    """What is wrong about the results, or nothing; tolerances are those of ONNX's own runner."""
+    """Return what is wrong about the results, or nothing; tolerances are those of ONNX's own runner."""
     import numpy as np
 
     if len(found) != len(wanted):

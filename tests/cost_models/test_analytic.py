@@ -157,7 +157,7 @@ def test_packed_panels_have_no_rows_that_evict_each_other() -> None:
 
 
 def test_a_row_that_is_written_again_and_again_stays_in_the_first_cache() -> None:
-    """Whether a softmax stores its exponentials or not, memory moves its input and output only."""
+    """Memory moves a softmax's input and output only, stored exponentials or not."""
     space = space_for(unary("Softmax", (2048, 2048)), host())
     stored, inline = (
         space.check({**analytic.default_config(space), "method": "partial", "store": store})

@@ -1,4 +1,4 @@
-"""Where a dispatch of a model finds its data."""
+"""The cache in which a dispatch of a model finds its data."""
 
 from __future__ import annotations
 

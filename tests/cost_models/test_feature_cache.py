@@ -21,7 +21,7 @@ RUNS = records(per_space=6, count=3)
 
 @pytest.fixture
 def extracted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many rows were worked out at each call."""
+    """Return the list to which each call adds how many rows it worked out."""
     calls: list[int] = []
     real = features.extract
 

@@ -17,7 +17,7 @@ TRANSPOSED = Access("x", 4, ((("i", 1),), (("j", 1),)), (64, 1024))
 
 
 def bytes_of(rows: float, piece: float, level: int, machine: Machine) -> Numbers:
-    """What a level moves where pieces of ``rows`` rows are visited one row after the other, then the next of each."""
+    """Return the bytes of a level where pieces of ``rows`` rows are visited one row after the other, then the next."""
     body = Body(*(np.ones(1) for _ in range(7)))
     loops = (
         Loop("j", np.asarray([1024 / piece])),

@@ -1,4 +1,4 @@
-"""What every tuning database must do, wherever it is kept: a test class a kind of database inherits this."""
+"""The contract of tuning databases, wherever they are kept: a test class a kind of database inherits this."""
 
 from __future__ import annotations
 

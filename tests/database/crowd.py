@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 WRITERS, READERS = 8, 4
 SHARED = "shared"
-"""What the names of runs begin with that all writers store."""
+"""The first part of the names of all writers' runs."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def crowd(where: str, seconds: float, seed: int = 0) -> Outcome:
 
 
 def main() -> None:
-    """What the command does."""
+    """Run the command."""
     outcome = crowd(sys.argv[1], float(sys.argv[2]))
     print(outcome)
     outcome.check()

@@ -1,4 +1,4 @@
-"""What several processes do to one database at the same time."""
+"""Work of several processes on one database at the same time."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def start(action: str, where: str, name: str, begin: float = 0.0) -> subprocess.
 
 
 def main(action: str, where: str, name: str) -> None:
-    """What a process does."""
+    """Run the work of one process."""
     import sqlalchemy.dialects.postgresql  # noqa: F401  # imported before all begin together
 
     _wait()
@@ -70,7 +70,7 @@ def main(action: str, where: str, name: str) -> None:
 
 
 def start_together(where: str, actions: Sequence[str]) -> list[str]:
-    """What each of the processes printed; all begin at once, and none may fail."""
+    """Return the output of each process; all begin at once, and none may fail."""
     begin = time.time() + 1.5
     started = [start(action, where, f"p{i}", begin) for i, action in enumerate(actions)]
     ended = [(process.communicate(timeout=120), process.returncode) for process in started]

@@ -59,7 +59,7 @@ class Server:
         assert done.returncode == 0, f"{command} failed: {done.stdout}; {self.log()}"
 
     def log(self) -> str:
-        """What the server wrote."""
+        """Return the server's output."""
         log = self._home / "log"
         return log.read_text() if log.exists() else ""
 

@@ -99,7 +99,7 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a mutant: of how many cases the text changed, and those that were exact all the same."""
+    """The end of a mutant: of how many cases the text changed, and those that were exact all the same."""
 
     mutant: Mutant
     changed: int

@@ -1,4 +1,4 @@
-"""Which run is used for memory or size: the smallest that was shown to be within the allowed slowdown."""
+"""The run in use for memory or size: the smallest that was shown to be within the allowed slowdown."""
 
 from __future__ import annotations
 

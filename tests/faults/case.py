@@ -10,7 +10,7 @@ from autotune.runtime.compiled_model import CompiledModel
 from tests.faults.places import PATIENCE_S, Place, question, right
 
 WAYS = ("calls", "threads", "in flight")
-"""How users ask: one after another, four at once, and all submitted before the first result is asked for."""
+"""The ways of requests: one after another, four at once, and all submitted before the first result is asked for."""
 ASKED = 12
 _WRONG = 5
 _CLIENTS = 4
@@ -75,7 +75,7 @@ def asked(model: CompiledModel, way: str, questions: Sequence[tuple[Any, ...]]) 
 
 
 def result(request: Any) -> Answer:
-    """What a request ended with."""
+    """Return the answer or the error that a request ends with."""
     try:
         return request.result(PATIENCE_S)
     except (Exception, CancelledError) as error:  # noqa: BLE001 - looked at by the caller

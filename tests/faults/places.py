@@ -1,4 +1,4 @@
-"""Where faults are tried: a model of two dependent stages in this process, on two CPU devices, and with OpenCL."""
+"""Places of faults: a model of two dependent stages in this process, on two CPU devices, and with OpenCL."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def question(number: int) -> Arrays:
 
 
 def right(number: int, answer: Sequence[NDArray[Any]]) -> bool:
-    """Whether this is the answer to question ``number``, by NumPy."""
+    """Return whether this is the answer to question ``number``, by NumPy."""
     return bool(np.allclose(answer[0], _expected(number), 1e-4, 1e-5))
 
 

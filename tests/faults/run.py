@@ -1,4 +1,4 @@
-"""What users of a compiled model see when something fails: each fault is one error to its caller, with its origin.
+"""Faults as users of a compiled model see them: each is one error to its caller, with its origin.
 
 Each fault is made at each place (:mod:`tests.faults.places`), by users that call, call from several threads, or
 have several requests in flight. Beside them a module of this process answers all the time. Afterwards the model has to
@@ -25,7 +25,7 @@ from tests.faults.places import PATIENCE_S, Kind, compiled, place, question, rig
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a fault did: the error of its caller, how many others got right answers of how many that were to.
+    """The effect of a fault: the error of its caller, how many others got right answers of how many that were to.
 
     ``beside`` counts right answers of another module meanwhile; ``problems`` is what must not have happened.
     """
@@ -65,7 +65,7 @@ _ON_DEVICES: dict[str, tuple[Fault, tuple[str, ...]]] = {
 
 
 def faults_of(kind: Kind) -> dict[str, tuple[Fault, tuple[str, ...]]]:
-    """What may happen at a place, and in which ways it is tried."""
+    """Return the faults of a place, and the ways in which each is tried."""
     return {**_EVERYWHERE, **_ON_DEVICES} if kind.devices else dict(_EVERYWHERE)
 
 
@@ -94,7 +94,7 @@ def try_fault(name: str, kind: Kind, way: str) -> Outcome:
 
 
 def fault_ends(fault: Fault) -> bool:
-    """Whether the model cannot answer any more afterwards."""
+    """Return whether the model cannot answer any more afterwards."""
     return fault in (fault_requests.closed_module, fault_devices.closed_device, fault_devices.lost_device)
 
 

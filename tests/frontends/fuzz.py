@@ -52,7 +52,7 @@ SECONDS = 120
 BLOCK = 25
 EXTREME = 1e30
 CLEAR = (ModelImportError, GraphError, UsageError, BuildError)
-"""What a user may see of a model: it is wrong, its inputs are, or it is too large for this machine."""
+"""The errors that a user may see of a model: it is wrong, its inputs are, or it is too large for this machine."""
 FINE = ("refused", "answered", "as reference")
 """Endings that are no findings: a clear error, ONNX Runtime's answer, or one that is allowed to differ from it."""
 TOLERANCE = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 2e-3, "float64": 1e-5}
@@ -89,7 +89,7 @@ def answers(graph: Graph) -> list[str]:
 
 
 def by_reference(graph: Graph, feed: Arrays) -> Arrays:
-    """What the NumPy reference answers, each output as long as it is."""
+    """Return the NumPy reference's answers, each output as long as it is."""
     results = evaluate.run(graph, feed)
     whole = [np.asarray(results[name]) for name in graph.outputs]
     cut = dict(zip(graph.outputs, parts(whole, map(CountedOutput._make, graph.counted)), strict=True))
@@ -97,7 +97,7 @@ def by_reference(graph: Graph, feed: Arrays) -> Arrays:
 
 
 def agree(found: Arrays, wanted: Arrays, *, finite_only: bool = False) -> bool:
-    """Whether outputs are the same within the tolerance of their type, over the largest magnitude."""
+    """Return whether outputs are the same within the tolerance of their type, over the largest magnitude."""
     return all(_agree(found[name], np.asarray(wanted[name]), finite_only) for name in found)
 
 
@@ -117,7 +117,7 @@ def _agree(found: Any, wanted: Any, finite_only: bool = False) -> bool:
 
 
 def _out_of_range(found: Any, wanted: Any) -> Any:
-    """Where ours is the nearest number that an integer type holds, and theirs the one that x86 gives for all others."""
+    """Return a mask: ours is the nearest number of an integer type, theirs the one that x86 gives for all others."""
     if found.dtype.kind != "i":
         return np.zeros(found.shape, np.bool_)
     limits = np.iinfo(found.dtype)
@@ -125,7 +125,7 @@ def _out_of_range(found: Any, wanted: Any) -> Any:
 
 
 def verdict_of(data: bytes, seed: int, say: Any) -> tuple[str, str]:
-    """How a mutant ended, and what is to be known of it; ``say`` hears each stage before it begins."""
+    """Return how a mutant ended, and what is to be known of it; ``say`` hears each stage before it begins."""
     try:
         graph = load(data)
         try:
@@ -153,7 +153,7 @@ def verdict_of(data: bytes, seed: int, say: Any) -> tuple[str, str]:
 
 
 def _is_extreme(graph: Graph) -> bool:
-    """Whether weights or attributes are not finite, or close to it."""
+    """Return whether weights or attributes are not finite, or close to it."""
     values = [v for node in graph.nodes for v in node.attrs.values() if isinstance(v, float)]
     values += [np.abs(a.astype(np.float64)).max() for a in graph.constants.values() if a.size]
     return not all(abs(value) < EXTREME for value in values)
@@ -222,7 +222,7 @@ def _work(first: int, last: int, pipe: int) -> None:
 
 
 def _lines(pipe: int, seconds: float) -> Iterator[dict[str, Any] | None]:
-    """What the child says; None where it says nothing for so long."""
+    """Return the child's next line; None where it says nothing for so long."""
     pending = b""
     while True:
         if not select.select([pipe], [], [], seconds)[0]:

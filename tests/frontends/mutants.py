@@ -25,7 +25,7 @@ FLOATS = (0.0, -1.0, 1e-30, 1e38, float("inf"), float("-inf"), float("nan"), 0.5
 DTYPES = (1, 2, 3, 5, 6, 7, 9, 10, 11, 16, 12, 13, 8, 0, 99)
 MAX_NODE_CASE_ELEMENTS = 1 << 14
 _IMPOSSIBLE = (ValueError, TypeError, OverflowError, KeyError)
-"""What onnx's helpers raise for a model that another mutation has damaged already."""
+"""The errors of onnx's helpers for a model that another mutation has damaged already."""
 
 
 @cache

@@ -95,7 +95,7 @@ STEPS = """
 
 
 def stepped(steps: int) -> Wanted:
-    """What the loop above gives."""
+    """Return the results of the loop above."""
 
     def run(given: dict[str, Array]) -> list[Array]:
         state, found = given["x"], np.zeros((steps, 2, 3), np.float32)
@@ -242,7 +242,7 @@ def test_scans_over_any_axis_from_any_end(seed: int) -> None:
 
 
 def _scanned(node: Any, xs: Sequence[Array], state: Array, bias: Array) -> tuple[Array, Array]:
-    """What the node above gives: ONNX's reference knows neither axes nor directions."""
+    """Return the results of the node above: ONNX's reference knows neither axes nor directions."""
     attrs = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     taken = [np.moveaxis(x, axis, 0) for x, axis in zip(xs, attrs["scan_input_axes"], strict=True)]
     taken = [x[::-1] if end else x for x, end in zip(taken, attrs["scan_input_directions"], strict=True)]

@@ -14,7 +14,7 @@ from autotune.frontends.torch_export import export_error, is_exported_program, t
 
 
 def program(buffers: dict[str, str], inputs: dict[str, str]) -> Any:
-    """What is read of a program before PyTorch is needed."""
+    """Return what is read of an exported program, made without PyTorch."""
     kind = type("ExportedProgram", (SimpleNamespace,), {"__module__": "torch.export.exported_program"})
     signature = SimpleNamespace(buffers_to_mutate=buffers, user_inputs_to_mutate=inputs)
     return kind(graph_signature=signature)

@@ -1,4 +1,4 @@
-"""What needs a GPU of NVIDIA: the answers of its kernels beside the interpreter's, and the suite of devices."""
+"""Tests on a GPU of NVIDIA: the answers of its kernels beside the interpreter's, and the suite of devices."""
 
 from __future__ import annotations
 

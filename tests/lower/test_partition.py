@@ -110,7 +110,7 @@ def text(stmt: Stmt) -> str:
 
 
 def ends(stmt: Stmt) -> list[int]:
-    """Where the parts of a loop end, in iterations of it."""
+    """Return the ends of a loop's parts, in iterations of it."""
     done = partition(stmt)
     parts = done.stmts if isinstance(done, Seq) else (done,)
     assert not any(isinstance(part, If) for part in walk(done))

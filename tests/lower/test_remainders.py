@@ -1,4 +1,4 @@
-"""What becomes of the remainder of a split: peeled, overlapped or guarded; the loops, and what they compute."""
+"""The remainder of a split, peeled, overlapped or guarded: the loops, and what they compute."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def rewritten(stmt: Stmt, change: Callable[[Stmt], Stmt | None]) -> Stmt:
 
 
 def damaged(schedule: Schedule, change: Callable[[Stmt], Stmt | None]) -> str:
-    """What the proof says of the program with its statements changed."""
+    """Return the proof's finding on the program with its statements changed."""
     program = lower_schedule(schedule, arguments(schedule), with_origins=True)
     prove(islpy, schedule, program)  # sound before
     kernels = tuple(with_body(k, rewritten(k.body, change)) for k in program.kernels)

@@ -197,7 +197,7 @@ def test_a_store_outside_of_its_buffer_is_found() -> None:
     ],
 )
 def test_a_term_too_many_is_found(size: int, wanted: str) -> None:
-    """Whether there is memory to read it from or not."""
+    """It is the same with memory to read it from and without."""
     a = te.placeholder((size,), name="A")
     k = te.reduce_axis((0, 4), name="k")
     s = te.create_schedule(te.compute((5,), lambda i: te.sum(a[i + k], axis=k), name="B").op)

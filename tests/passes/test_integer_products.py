@@ -28,7 +28,7 @@ def onnx_cases() -> list[Any]:
 
 
 def arrays(value: Any) -> np.ndarray:
-    """What a case gives, which for types that NumPy lacks is ONNX's own."""
+    """Return the result of a case, which for types that NumPy lacks is ONNX's own."""
     from onnx import TensorProto, numpy_helper
 
     return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)

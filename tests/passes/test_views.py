@@ -1,4 +1,4 @@
-"""What lies inside of other values: reshapes, joins and slices without a copy, on random graphs and chosen ones."""
+"""Values inside of other values: reshapes, joins and slices without a copy, on random graphs and chosen ones."""
 
 import random
 from itertools import count

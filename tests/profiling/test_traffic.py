@@ -1,4 +1,4 @@
-"""Which cache a dispatch finds its memory in."""
+"""The cache in which a dispatch finds its memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `python -m results.bench load` measures: lives of processes, and the tables of them."""
+"""The measurements of `python -m results.bench load`: lives of processes, and the tables of them."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_means_are_of_speeds_and_of_what_a_neighbour_serves() -> None:
 
 
 def fake_job(graph: Graph, *, database: Path, threads: int, **_: object) -> None:
-    """What a job leaves that found half the default's latency for a known shape, and nothing for another."""
+    """Return the remains of a job that found half the default's latency for a known shape, and nothing for another."""
     with Database(database) as store:
         for dispatch in divide(graph).dispatches:
             gain = 0.5 if "known" in database.name else 1.0

@@ -1,4 +1,4 @@
-"""What copies to a device take, and memory that is used in place."""
+"""The time of copies to a device, and memory that is used in place."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Memory:
         self.bounds[:] = [layout.WHOLE * int(bound) // int(bounds[-1]) for bound in bounds]
 
     def tiles(self, count: int) -> list[int]:
-        """What each worker begins with of a command."""
+        """Return each worker's first share of a command."""
         bounds = [balance.first_tile(self.shares, count, worker) for worker in range(self.workers + 1)]
         assert (bounds[0], bounds[-1]) == (0, count)
         return np.diff(bounds).tolist()

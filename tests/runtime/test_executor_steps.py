@@ -23,7 +23,7 @@ class Machine:
         self.calls: list[tuple[int, ...]] = []
         self.told: list[tuple[Any, ...]] = []
         self.exchange: Callable[[int], None] = lambda address: None
-        """What others do just before this worker's exchange."""
+        """The others' act just before this worker's exchange."""
         for module in (executor, balance):
             patch.setattr(module, "load", self.memory.__getitem__)
             patch.setattr(module, "store", self.memory.__setitem__)
@@ -69,7 +69,7 @@ class Machine:
         self.set(PROGRAM, SCRATCH_STRIDE=1000, **slots)
 
     def shares(self, *bounds: int) -> None:
-        """Where the workers' ranges begin, in sixteenths."""
+        """Return the begins of the workers' ranges, in sixteenths."""
         shares = shares_of(STATE, len(bounds))
         for number, bound in enumerate((*bounds, 16)):
             self.memory[at(shares, layout.SHARES + number)] = layout.WHOLE // 16 * bound

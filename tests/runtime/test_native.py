@@ -61,7 +61,7 @@ def test_folders_that_cannot_be_written_are_no_failure(folder: str) -> None:
 
 
 LINKED = {"llvmlite"} if architecture() == "x86_64" else set()
-"""What is not needed where code is mapped without it."""
+"""Modules that are not needed where code is mapped without them."""
 
 LOAD = """
 import sys

@@ -35,7 +35,7 @@ def graph(steps: Steps) -> ModuleImage:
 
 
 def in_order(steps: Steps, runs: int) -> np.ndarray:
-    """What the steps compute one after another."""
+    """Return the results of the steps one after another."""
     y = np.zeros((VECTORS, SIZE), np.int64)
     for _ in range(runs):
         for source, target, tiles in steps:

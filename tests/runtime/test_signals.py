@@ -92,7 +92,7 @@ def test_a_placed_module_answers_after_thousands_of_signals() -> None:
 
 
 def interrupted(step: int, call: Callable[[], object]) -> bool:
-    """Whether a call came to an operation of that number, and was interrupted there."""
+    """Return whether a call came to an operation of that number, and was interrupted there."""
     passed = 0
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:

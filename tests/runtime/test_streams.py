@@ -44,7 +44,7 @@ def in_flight(module: Module, **options: float) -> Iterator[Request[list[np.ndar
 
 
 def taken(module: Module) -> bool:
-    """Whether the instance with all workers is in use."""
+    """Return whether the instance with all workers is in use."""
     return bool(module._whole._calls._memory[layout.MUTEX])
 
 
@@ -234,7 +234,7 @@ def test_closing_waits_for_what_runs() -> None:
 
 
 def waiters(module: Module) -> int:
-    """How many calls have waited for an instance, or do."""
+    """Return how many calls have waited for an instance, or do."""
     return int(module._whole._calls._memory[layout.TICKETS])
 
 

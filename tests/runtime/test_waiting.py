@@ -1,4 +1,4 @@
-"""How workers wait: no wake-up is lost, whatever the order in which they get their turns."""
+"""Waiting workers: no wake-up is lost, whatever the order in which they get their turns."""
 
 from __future__ import annotations
 

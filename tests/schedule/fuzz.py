@@ -43,7 +43,7 @@ DEVICE_EVERY = 16
 
 @dataclass
 class Tally:
-    """What ran, and what it found."""
+    """Counts of what ran, and the failures."""
 
     programs: int = 0
     refused: int = 0

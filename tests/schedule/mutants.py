@@ -91,7 +91,7 @@ class Judge:
             self.draws.append((named, {t.name: v for t, v in zip(outputs, values, strict=True)}))
 
     def fault(self, program: LoopProgram) -> str:
-        """What is wrong with a program; empty where nothing was found."""
+        """Return what is wrong with a program; empty where nothing was found."""
         pairs = overwriting(program)
         for number, (inputs, wanted) in enumerate(self.draws):
             order = _in_order(program) if number == 1 else program

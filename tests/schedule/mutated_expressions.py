@@ -15,7 +15,7 @@ from tests.schedule.mutated_statements import replaced, title
 
 @dataclass(frozen=True)
 class Around:
-    """What the expressions of a kernel could use instead: its buffers and variables."""
+    """The surroundings of an expression, which could replace it: the kernel's buffers and variables."""
 
     buffers: tuple[Buffer, ...]
     variables: tuple[Var, ...]

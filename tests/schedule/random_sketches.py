@@ -84,7 +84,7 @@ def _order(rng: random.Random, s: Schedule, stage: Stage, name: str) -> None:
 
 
 def _by_extent(rng: random.Random, s: Schedule, stage: Stage, name: str) -> None:
-    """What a loop is used for depends on how long it is."""
+    """Schedule a loop by how long it is."""
     outer, inner = stage.split(stage.leaf_iter_vars[-1], factor=_draw(rng, s, name))
     if outer.extent > inner.extent:
         stage.unroll(inner)

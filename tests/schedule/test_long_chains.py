@@ -112,7 +112,7 @@ def test_too_many_elements_are_an_error_that_says_what_to_do() -> None:
 
 
 def test_a_step_saves_the_stage_that_it_changes() -> None:
-    """What a step costs does not grow with the stages that it has nothing to do with."""
+    """The cost of a step does not grow with the stages that it has nothing to do with."""
     s, args = chain(50, plus_one)
     with patch.object(Stage, "snapshot", autospec=True, side_effect=Stage.snapshot) as snapshot:
         s[args[1]].split(s[args[1]].op.axis[0], 4)

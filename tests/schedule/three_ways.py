@@ -266,7 +266,7 @@ def describe(case: Case) -> str:
 
 
 def failure_kind(error: BaseException | None) -> str:
-    """What a failure is recognised by."""
+    """Return the text by which a failure is recognised."""
     if error is None:
         return ""
     if isinstance(error, Mismatch):

@@ -38,7 +38,7 @@ _ALLOWED = {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 
 @dataclass
 class Tally:
-    """What ran, and what it found."""
+    """Counts of what ran, and the failures."""
 
     configurations: int = 0
     reached: set[str] = field(default_factory=set)
@@ -95,7 +95,7 @@ _Values = frozenset[tuple[int, int]]
 
 
 def _wanted(space: Space, together: bool) -> list[_Values]:
-    """What shall occur, in order."""
+    """Return the values that shall occur, in order."""
     values = [(column, index) for column, knob in enumerate(space.knobs) for index in range(len(knob.values))]
     wanted = [frozenset([value]) for value in values]
     if together:
@@ -144,7 +144,7 @@ def failure(
     inputs: list[NDArray[np.generic]],
     references: list[NDArray[np.generic]],
 ) -> str:
-    """What is wrong with a configuration; empty for nothing."""
+    """Return what is wrong with a configuration; empty for nothing."""
     program = space.workload.program()
     arrays = dict(zip([tensor.name for tensor in program.inputs], inputs, strict=True))
     try:

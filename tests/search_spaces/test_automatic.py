@@ -142,7 +142,7 @@ def layer_norm() -> tuple[te.Tensor, ...]:
 
 
 def default_schedule(args: Sequence[te.Tensor]) -> Schedule:
-    """What ``tune_schedule(None, ...)`` begins with."""
+    """Return the schedule with which ``tune_schedule(None, ...)`` begins."""
     function = Automatic(args[-1:], TARGET)
     sketch = Sketch(function, args[-1:])
     space = program_space.space(ProgramWorkload.of(args), TARGET, sketch)

@@ -31,12 +31,12 @@ def asks(stmt: Stmt) -> list[Expr]:
 
 
 def conditions(stmt: Stmt) -> int:
-    """How many conditions there are in a statement."""
+    """Return the number of conditions in a statement."""
     return sum(len(asks(part)) for part in walk(stmt))
 
 
 def within(stmt: Stmt, loops: int = 2) -> list[Stmt]:
-    """What is inside of so many loops that repeat and are not written out."""
+    """Return the statements inside of so many loops that repeat and are not written out."""
     if isinstance(stmt, For) and stmt.kind == "serial":
         loops -= 1
     return [stmt] if not loops else [found for part in sub_statements(stmt) for found in within(part, loops)]

@@ -252,7 +252,7 @@ def test_copies_across_lines_take_instructions() -> None:
 
 
 def test_conditions_that_divide_by_a_written_out_axis_are_decided_as_the_code_does() -> None:
-    """Where it is 0 the quotient is 0, as in the code."""
+    """At 0 the quotient is 0, as in the code."""
     a = te.placeholder((16,), name="A")
     b = te.compute((2, 2, 16), lambda n, m, i: te.if_then_else(n // m == 0, a[i], a[i] * 2.0), name="B")
 
@@ -277,7 +277,7 @@ def test_tensors_without_elements_are_predicted_without_warnings(shape: tuple[in
 
 
 def test_loads_cross_lines_of_operands_that_the_call_gives_and_other_rows_load_again() -> None:
-    """Where arrays begin is known of constants alone; values of attention are multiplied with what is computed."""
+    """The begin of an array is known of constants alone; values of attention are multiplied with what is computed."""
     found = {}
     workloads = {
         "constant": make.matmul(64, 64, 64),

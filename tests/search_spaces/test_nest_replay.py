@@ -96,7 +96,7 @@ def derived_nest(stage: Stage, frames: Mapping[Stage, Frame], row: int = 0) -> N
 
 
 def places_of(fresh: Schedule, trace: Trace, config: Config) -> Places:
-    """What one replay of a trace with knobs knows: that of one candidate."""
+    """Return the places of one candidate, by one replay of the trace with knobs."""
     return Places(followed(trace.bind(config).apply(fresh), trace))
 
 

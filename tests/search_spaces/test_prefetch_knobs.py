@@ -121,7 +121,7 @@ def test_what_a_stored_reduction_reads_is_not_fetched_by_its_reader() -> None:
 
 @pytest.mark.parametrize("case", ["line", "rows of vectors", "two outputs"])
 def test_stores_past_the_caches_leave_the_numbers_as_they_are(case: str) -> None:
-    """What is larger than a core's own cache may be stored past it, and is where no cache holds it."""
+    """Memory larger than a core's own cache may be stored past it, and is where no cache holds it."""
     space = space_for(CASES[case](), SMALL)
     default = space.default()
     assert default["stream"]

@@ -91,7 +91,7 @@ class Place:
 
     @property
     def lost(self) -> bool:
-        """Whether the device was taken away."""
+        """Return whether the device was taken away."""
         try:
             self.device.check()
         except DeviceLostError:
@@ -100,7 +100,7 @@ class Place:
 
     @property
     def state(self) -> str:
-        """What waits there, and who holds its memory, in a line."""
+        """Return a line with what waits there, and who holds its memory."""
         pending = ", ".join(f"{queue.pending} in {queue.name}" for queue in self.queues)
         statistics = self.device.allocator.statistics
         return (

@@ -35,7 +35,7 @@ _SHOWN = 8
 
 @dataclass
 class Totals:
-    """What was run, and what went wrong; ``problems`` must stay empty."""
+    """Counts of what was run, and what went wrong; ``problems`` must stay empty."""
 
     graphs: int = 0
     dispatches: int = 0
@@ -74,7 +74,7 @@ class _Node:
 
     @property
     def state(self) -> str:
-        """What it waits for, in a line."""
+        """Return a line with what it waits for."""
         missing = [f"{line.name} to reach {value} (at {line.query()})" for line, value in self.wait]
         missing = [
             text for text, (line, value) in zip(missing, self.wait, strict=True) if line.query() < value
@@ -229,7 +229,7 @@ class Graph:
     # -- disturbing ------------------------------------------------------------------------------------------
 
     def _disturbances(self) -> list[Callable[[], object]]:
-        """What is done to it while it runs."""
+        """Return what disturbs it while it runs."""
         rng = self._rng
         found: list[Callable[[], object]] = []
         for node in self._nodes:
@@ -301,7 +301,7 @@ class Graph:
         self.phase = "over"
 
     def _found(self, node: _Node) -> NDArray[np.int64] | None:
-        """What a node wrote; None where its device was lost since, and its memory with it."""
+        """Return what a node wrote; None where its device was lost since, and its memory with it."""
         if node.output.space == HOST_SPACE:
             return node.output.array(np.int64, (self._tiles,))
         try:
@@ -310,7 +310,7 @@ class Graph:
             return None
 
     def _explained(self, error: BaseException, node: _Node) -> bool:
-        """Whether an error is the node's own, or that of what it waits for."""
+        """Return whether an error is the node's own, or that of what it waits for."""
         if error is self._start.error or any(self._nodes[each].done.error is error for each in node.sources):
             return True
         if isinstance(error, CancelledWorkError):

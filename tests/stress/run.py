@@ -39,7 +39,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was run on which kinds of devices, how long it took, and the memory after each round."""
+    """The kinds of devices that ran, how long it took, and the memory after each round."""
 
     kinds: Sequence[str]
     devices: int
@@ -50,7 +50,7 @@ class Outcome:
 
     @property
     def grown_bytes(self) -> int:
-        """How much more memory the process has after the last round than it had at most in the first quarter."""
+        """Return how much more memory the process has after the last round than it had at most in the first quarter."""
         first = max(self.totals.tiles // 4, self.samples[0].tiles)
         early = max(sample.resident for sample in self.samples if sample.tiles <= first)
         return self.samples[-1].resident - early

@@ -13,7 +13,7 @@ from tests.stress.devices import Place
 from tests.stress.graph import Graph
 
 PATIENCE_S = 60.0
-"""Where nothing is over for so long, nothing ever will be."""
+"""The time without an end of anything after which nothing ever will end."""
 _AFTER_S = 10.0
 """So long the clients have to end once all devices were taken from them."""
 _FRAMES = 6
@@ -74,7 +74,7 @@ def _stopped(
 
 
 def _stacks() -> list[str]:
-    """Where each thread of this process is, the innermost frames."""
+    """Return the place of each thread of this process, the innermost frames."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     lines = []
     for ident, frame in sys._current_frames().items():

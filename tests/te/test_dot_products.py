@@ -1,4 +1,4 @@
-"""Which dot product a number of columns is computed by."""
+"""The choice of the dot product that computes a number of columns."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def refused(tensor: te.Tensor) -> str:
 
 
 def results(tensor: te.Tensor, **inputs: Any) -> list[Any]:
-    """What evaluation, the interpreter and machine code make of a tensor, all of which agree."""
+    """Return the tensor by evaluation, the interpreter and machine code, all of which agree."""
     used = list(tensor.op.input_tensors)
     arrays = [np.asarray(inputs[t.name], t.dtype) for t in used]
     (expected,) = te.evaluate([tensor], dict(zip(used, arrays, strict=True)))
@@ -105,7 +105,7 @@ def test_reads_of_a_reduction_and_of_an_intermediate_stage() -> None:
 
 
 def test_an_inlined_stage_has_the_shape_that_it_was_given() -> None:
-    """What is read of it is outside, although what it reads itself is there."""
+    """A read of it is outside, although what it reads itself is there."""
     start = te.compute((5,), lambda i: X[i], name="start")
     last = te.compute((9,), lambda i: start[i], name="C")
     s = te.create_schedule(last.op)

@@ -57,7 +57,7 @@ def moment(rng: random.Random) -> Moment:
 
 
 def _after(count: int, reading: str) -> Callable[[Event], bool]:
-    """Whether something is read inside the model, or so many runs were measured."""
+    """Return whether something is read inside the model, or so many runs were measured."""
     left = [count]
 
     def enough(event: Event) -> bool:
@@ -70,7 +70,7 @@ def _after(count: int, reading: str) -> Callable[[Event], bool]:
 
 @dataclass(frozen=True)
 class Stored:
-    """What is in a database: runs and readings by their keys, sites with a winner by workload, kind and time, plans."""
+    """Return the content of a database: runs and readings by their keys, sites with a winner, plans."""
 
     runs: Counter[tuple[str, str]]
     readings: frozenset[tuple[int, float]]

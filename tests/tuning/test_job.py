@@ -70,7 +70,7 @@ class Model:
         self.tasks = tasks
         self.inside = inside
         self.asked: list[tuple[int, int]] = []
-        """How many versions took turns, in how many processes."""
+        """Of each comparison: how many versions were interleaved, in how many processes."""
 
     def rankings(self) -> dict[str, Any]:
         return {}
@@ -364,7 +364,7 @@ def test_what_is_faster_inside_the_model_is_used_and_not_read_again(path: Path) 
 
 
 class Lucky(Model):
-    """Where versions are compared in several processes, no candidate is faster than the default."""
+    """In a comparison over several processes, no candidate is faster than the default."""
 
     def _one(self, version: Version, rounds: Rounds) -> Any:
         return super()._one(version if rounds.processes == 1 else replace(version, code={}), rounds)
@@ -388,7 +388,7 @@ def test_where_what_read_fastest_has_lost_the_next_is_compared_and_not_used_befo
 
 
 class Crashing(Model):
-    """Where versions are compared in several processes, those with the code ``fatal`` end theirs."""
+    """In a comparison over several processes, versions with the code ``fatal`` end theirs."""
 
     def __init__(self, *tasks: Synthetic) -> None:
         super().__init__(*tasks)

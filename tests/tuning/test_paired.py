@@ -226,11 +226,11 @@ def test_a_winner_is_never_said_to_be_no_change() -> None:
 
 
 def test_rounds_of_a_process_are_no_readings_of_their_own() -> None:
-    """Where code and arrays lie makes 5 % in each process: many rounds in few of them prove nothing."""
+    """The place of code and arrays makes 5 % in each process: many rounds in few of them prove nothing."""
     rng = np.random.default_rng(4)
 
     def winners(processes: int, each: int, counted: int) -> float:
-        """How often equals win, if so many rounds are taken for one process."""
+        """Return how often equals win, if so many rounds are taken for one process."""
         found = []
         for _ in range(300):
             shifts = np.repeat(np.exp(rng.normal(0, 0.05, processes)), each)

@@ -33,7 +33,7 @@ def page() -> str:
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the page defines, after it ran with two trials a program."""
+    """Return what the page defines, after it ran with two trials a program."""
     tune = autotune.tune_schedule
 
     def shortly(*arguments: Any, budget: str, database: str, **options: Any) -> Any:

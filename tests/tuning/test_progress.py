@@ -1,4 +1,4 @@
-"""What a job shows: a screen of any size, events worth a line in a log, a notebook's cell, a user's callback."""
+"""The displays of a job: a screen of any size, events worth a line in a log, a notebook's cell, a user's callback."""
 
 from __future__ import annotations
 

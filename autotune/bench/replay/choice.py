@@ -1,4 +1,4 @@
-"""What is recorded: a model or operators of the suite, and which of their workloads."""
+"""Workloads to record: of a model, or of operators of the suite."""
 
 from __future__ import annotations
 

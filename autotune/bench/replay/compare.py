@@ -95,7 +95,7 @@ class Method:
 
 @dataclass(frozen=True)
 class SearchComparison:
-    """What searches found: ``curves`` [methods, recordings, seeds, trials] are log(least latency so far ÷ the least
+    """Searches compared: ``curves`` [methods, recordings, seeds, trials] are log(least latency so far ÷ the least
     recorded)."""
 
     methods: tuple[Method, ...]
@@ -105,7 +105,7 @@ class SearchComparison:
     """The least latency recorded over the default's."""
     curves: NDArray[np.float64]
     near: tuple[int, ...] = ()
-    """How many candidates a warm start had of each recording; empty where no method has one."""
+    """Candidates that a warm start had of each recording; empty where no method has one."""
 
     def regret(self, method: int, trials: int) -> ConfidenceInterval:
         """Regret after so many trials: by how much slower what was found is than the best, the geometric mean over
@@ -132,7 +132,7 @@ class SearchComparison:
         return ConfidenceInterval.of(each[~np.isnan(each)]).map(np.exp)
 
     def ratio(self, method: int, other: int, trials: int) -> ConfidenceInterval:
-        """What a method found over what another one did with the same seeds."""
+        """Return the speed-up of a method over another one, with the same seeds."""
         logs = self.curves[method, :, :, trials - 1] - self.curves[other, :, :, trials - 1]
         return ConfidenceInterval.of(logs.mean(axis=0)).map(np.exp)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from autotune.bench.replay.compare import SearchComparison
 
 METHOD, WORKLOAD = "sampler", "workload"
-"""What a row is of: a sampler over all workloads, or at one of them."""
+"""The subject of a row: a sampler over all workloads, or at one of them."""
 
 
 def measure(

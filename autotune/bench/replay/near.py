@@ -1,4 +1,4 @@
-"""What a warm start begins with in replay: recordings of other workloads are the database."""
+"""Warm starts in replay: recordings of other workloads are the database."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def warm_starts(recordings: Sequence[Recording], searched: Sequence[Answers], by
 
 
 def _store(database: Database, answers: Answers) -> None:
-    """The default and the fastest candidates of a recording, its ratios as readings inside a model."""
+    """The default and the fastest candidates of a recording, its ratios as in-model measurements."""
     space, facts = answers.space, answers.recording.facts
     key = Key(space.workload.key, space.target.key, space.key)
     database.add_workload(WorkloadRow.of(space.workload))

@@ -51,9 +51,9 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Effort:
-    """How much to measure: ``candidates`` of each workload (all, where a space has fewer), each in so many ``turns``;
-    the fastest ``share`` of them inside the model too, in so many ``processes``. ``workloads``: of so many diverse
-    workloads (:func:`autotune.bench.replay.choice.diverse`), None for all."""
+    """The extent of a recording: ``candidates`` of each workload (all, where a space has fewer),
+    each timed ``turns`` times; the fastest ``share`` of them inside the model too, in so many ``processes``.
+    ``workloads``: of so many diverse workloads (:func:`autotune.bench.replay.choice.diverse`), None for all."""
 
     candidates: int = 320
     turns: int = 3
@@ -110,7 +110,7 @@ def record(model: Model, names: Sequence[str], target: Target, effort: Effort, s
 
 
 def _alone(subject: Subject, pool: ProcessPool, probe: Probe, effort: Effort, say: Say) -> _Sample:
-    """The candidates of a workload, timed in turns with its default: again, if the cores were not free meanwhile."""
+    """The candidates of a workload, timed interleaved with its default: again, if the cores were not free meanwhile."""
     sample = _built(subject, pool, effort, say)
     for _ in range(_ATTEMPTS):
         before = cores.are_free(probe)
@@ -134,7 +134,7 @@ def _built(subject: Subject, pool: ProcessPool, effort: Effort, say: Say) -> _Sa
 
 
 def _time_all(sample: _Sample, pool: ProcessPool, effort: Effort, say: Say) -> None:
-    """Time the candidates, one of each machine code, in turns with the default; readings of before are forgotten."""
+    """Time the candidates, one of each machine code, interleaved with the default; readings of before are forgotten."""
     rng = np.random.default_rng(effort.seed)
     codes = {one.code_key: one for one in reversed(sample.built) if one.code_key}
     sample.default_ns.clear()

@@ -40,7 +40,7 @@ _DIGITS = 12
 
 @dataclass(frozen=True)
 class Facts:
-    """What a recording is of: the dispatch's ``name`` in a ``model``, the canonical texts of workload and target, the
+    """The subject of a recording: the dispatch's ``name`` in a ``model``, canonical texts of workload and target, the
     default's nanoseconds alone and inside the model (None where nothing was read there), machine and versions."""
 
     model: str

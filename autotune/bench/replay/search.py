@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 BATCH = 8
 """Candidates that a job builds together."""
 ALONE, INSIDE = "alone", "inside"
-"""What counts as a candidate's latency: alone, or as a job scores it, inside the model and, where it was not read
+"""The latency of a candidate that counts: alone, or as a job scores it, inside the model and, where it was not read
 there, alone but not below the default's."""
 
 
@@ -98,7 +98,7 @@ class Answers:
 
     @cached_property
     def features(self) -> NDArray[Any]:
-        """What cost models read of the pool [n, F]."""
+        """Return the features [n, F] of the pool, as cost models take them."""
         return OnlineModel().features(self.space, self.space.pool)
 
 
@@ -109,11 +109,11 @@ class RecordedMeasurer:
         self._answers = answers
 
     def build(self, candidates: Sequence[Candidate]) -> list[Built]:
-        """What the candidates were."""
+        """Return stand-ins for the candidates' code, which name their rows."""
         return [self._answers.built[config_to_json(candidate.config)][0] for candidate in candidates]
 
     def measure(self, built: Built, default_ns: float) -> Measurement:
-        """What was read."""
+        """Return the recorded measurement."""
         return self._answers.built[config_to_json(built.candidate.config)][1]
 
     def check(self, option: BuiltOption) -> Measurement:
@@ -137,10 +137,10 @@ class _Nowhere:
         pass
 
     def read_plans(self, plans: Sequence[PlanReading], inside: str, job: str) -> None:
-        """Nothing is read inside a model."""
+        """No in-model measurements are recorded."""
 
     def crashed_inside(self, key: Key, traces: Mapping[str, str], inside: str, job: str) -> None:
-        """Nothing is read inside a model."""
+        """No in-model measurements are recorded."""
 
     def readings(self, key: Key) -> list[Reading]:
         return []

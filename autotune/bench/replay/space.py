@@ -50,7 +50,7 @@ class RecordedSpace(Space):
         return True
 
     def size(self) -> int:
-        """How many candidates there are."""
+        """The number of candidates."""
         return len(self.pool)
 
     def enumerate(self) -> Population:
@@ -76,7 +76,7 @@ class RecordedSpace(Space):
         return self.pool.config(int(total.argmin()))
 
     def distances(self, candidate: Indexes) -> NDArray[np.float64]:
-        """How far each of the pool is from a candidate."""
+        """Return the distance of each of the pool from a candidate."""
         return self.pool.distances(Population(self.knobs, candidate[np.newaxis]))[:, 0]
 
 
@@ -118,7 +118,7 @@ class PoolSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read without 
         return to_params(self._space, self._space.pool.config(row))
 
     def _proposed(self, study: Study) -> NDArray[np.bool_]:
-        """Which of the pool are known."""
+        """Return a mask of those of the pool that a study knows."""
         seen = population_of(self._space, known_trials(study, self._space))
         return np.isin(self._space.pool.codes(), seen.codes())
 
@@ -126,7 +126,7 @@ class PoolSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read without 
     def _asked(
         other: BaseSampler, study: Study, trial: FrozenTrial, search_space: Mapping[str, BaseDistribution]
     ) -> dict[str, Value]:
-        """What another sampler proposes, the knobs that it draws one by one included."""
+        """Return the proposal of another sampler, the knobs that it draws one by one included."""
         params = other.sample_relative(study, trial, other.infer_relative_search_space(study, trial))
         return {
             name: params[name] if name in params else other.sample_independent(study, trial, name, of)

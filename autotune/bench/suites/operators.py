@@ -31,7 +31,7 @@ FAMILIES: Mapping[str, str] = {
     "TBG": "two transposes and a batch matmul (batch,seq,heads,dim)",
     "ODD": "conv2d at sizes no tile divides (N,H,W,CI,CO,k,s,p)",
 }
-"""What each family is, with the order of its parameters."""
+"""The families, each with the order of its parameters."""
 
 _IMAGES: Sequence[Parameters] = (
     (1, 224, 224, 3, 64, 7, 2, 3),

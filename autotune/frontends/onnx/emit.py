@@ -41,7 +41,7 @@ class Emitter:
         return output
 
     def constant(self, value: Array | float | int, dtype: str) -> str:
-        """Return a constant."""
+        """Define a constant under a fresh name, and return that name."""
         name = self.fresh(f"{self.node.outputs[0]}.constant")
         self.define(name, np.asarray(value).astype(dtype))
         return name

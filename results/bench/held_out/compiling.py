@@ -23,7 +23,7 @@ _LOOK_S = 0.02
 
 @dataclass(frozen=True)
 class Compiled:
-    """What compiling took: seconds of reading the model to its image, and bytes at most that its processes held.
+    """The cost of compiling: seconds of reading the model to its image, and bytes at most that its processes held.
 
     ``failure`` is why there is no image; sizes are those of the image, in bytes.
     """

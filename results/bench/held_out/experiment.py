@@ -97,7 +97,7 @@ def _size(digits: int) -> Callable[[float | None], str]:
 ABOUT = (
     "Architectures that the compiler was not written for, of torchvision, timm and transformers and of blocks written "
     "here, with random weights, by both of PyTorch's exporters: compiled untuned, each in a process of its own, and "
-    "compared with the peer, which takes turns with us."
+    "compared with the peer, which is interleaved with us."
 )
 
 EXPERIMENT = Experiment(

@@ -51,7 +51,7 @@ class Outcome:
 
     @property
     def right(self) -> bool:
-        """Whether the outputs are those of the peer, or of float64 where the peer's are not."""
+        """Return whether the outputs are those of the peer, or of float64 where the peer's are not."""
         return any(each is not None and each <= TOLERANCE for each in (self.error, self.off))
 
     @property

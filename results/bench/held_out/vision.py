@@ -21,7 +21,7 @@ class Adapted(nn.Module):
         self._call = call
 
     def forward(self, *inputs: torch.Tensor) -> Any:
-        """What ``call`` makes of the model and the inputs."""
+        """Return ``call`` of the model and the inputs."""
         return self._call(self.model, *inputs)
 
 

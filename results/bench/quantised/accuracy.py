@@ -1,4 +1,4 @@
-"""How far the outputs of quantised models are from those of float32, by both quantisers and in both runtimes."""
+"""Distances of quantised models' outputs from those of float32, by both quantisers and in both runtimes."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ NAMES = (digits.NAME, *MODELS)
 
 @dataclass
 class Prepared:
-    """What was found before the turns, and the cases of these."""
+    """Cases, and what was found of them before any is timed."""
 
     accuracies: list[Record] = field(default_factory=list)
     cases: list[Case] = field(default_factory=list)

@@ -16,7 +16,7 @@ import numpy as np
 
 
 class Feeds:
-    """What its quantiser takes for a CalibrationDataReader."""
+    """Inputs as a CalibrationDataReader of the peer's quantiser."""
 
     def __init__(self, feeds: Iterator[dict[str, Any]]) -> None:
         self._feeds = feeds

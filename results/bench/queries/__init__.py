@@ -1,1 +1,1 @@
-"""How quickly a large tuning database answers: one is made up from the workloads of real models, and asked."""
+"""The speed of queries to a large tuning database: one is made up from the workloads of real models, and queried."""

@@ -28,7 +28,7 @@ _FEW = 3
 
 @dataclass(frozen=True)
 class Questions:
-    """What is asked: the database, keys of workloads that were tuned here, and texts of some that were not.
+    """The queries: the database, keys of workloads that were tuned here, and texts of some that were not.
 
     ``first`` are keys of others, asked for before any time is taken: what is imported is not counted. ``again``: only
     what a process asks that finds what another one has kept.
@@ -46,7 +46,7 @@ class Questions:
 
     @staticmethod
     def from_json(text: str) -> Questions:
-        """What :meth:`to_json` wrote."""
+        """Read what :meth:`to_json` wrote."""
         fields: dict[str, Any] = json.loads(text)
         lists = {name: tuple(fields[name]) for name in ("tuned", "missing", "first")}
         return Questions(**{**fields, **lists})
@@ -82,7 +82,7 @@ def answered(questions: Questions) -> Iterator[Times]:
 
 
 def _lookups(database: Database, questions: Questions) -> Iterator[Times]:
-    """What the database does of a query."""
+    """Time what the database does of a query."""
     here = Target.detect()
     (tuned, missing) = (
         [parse_workload(text) for text in texts]

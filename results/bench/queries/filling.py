@@ -27,7 +27,7 @@ _CHUNK = 20_000
 """Rows of a transaction."""
 _FAILED = (Outcome.COMPILE_ERROR, Outcome.TIMEOUT, Outcome.CRASHED)
 _SHARE_FAILED, _SHARE_READ = 0.03, 0.5
-"""Of the runs: those that failed, and those that were read inside a model, twice each."""
+"""Of the runs: those that failed, and those with in-model measurements, twice each."""
 _COMPARED = 4
 """Candidates of a comparison."""
 _SPREAD = 1.0
@@ -37,7 +37,7 @@ _DAY_S = 86_400.0
 
 @dataclass(frozen=True)
 class Filled:
-    """What was stored: what was tuned, and how long it took to write ``runs`` runs with all that belongs to them."""
+    """A filled database: what was tuned, and how long it took to write ``runs`` runs with all that belongs to them."""
 
     tuned: tuple[Tuned, ...]
     runs: int

@@ -1,4 +1,4 @@
-"""What a made-up database holds: real workloads, spaces and schedules; only the measured numbers are invented."""
+"""The content of a made-up database: real workloads, spaces and schedules; only the measured numbers are invented."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def another_target() -> Target:
 
 
 OPERATORS = "operators"
-"""What the operator suite is called beside zoo models."""
+"""The name of the operator suite among those of zoo models."""
 
 
 def models(names: Iterable[str]) -> Iterator[TunedModel]:

@@ -1,4 +1,4 @@
-"""How long questions to a tuning database take: each of many workloads is asked for, and each time is kept."""
+"""The time of queries to a tuning database: each of many workloads is asked for, and each time is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every operator's tests use: one check that its rules agree with each other."""
+"""The check of all operators' tests: an operator's rules agree with each other."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ OF_INTEGERS = ("BitwiseNot",)
 
 
 def unary(op: str) -> bool:
-    """Whether an operator of one operand can be tried without attributes."""
+    """Return whether an operator of one operand can be tried without attributes."""
     definition = ops.get(op)
     required = any(attribute.required for attribute in definition.attributes.values())
     return definition.pointwise and definition.inputs == (1, 1) and not required and op not in OF_INTEGERS

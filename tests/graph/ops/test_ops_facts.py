@@ -1,4 +1,4 @@
-"""What definitions say about operators, held against their NumPy references."""
+"""Facts of operators' definitions, held against their NumPy references."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every device must do: a driver's tests inherit :class:`DeviceConformance` and give it a device and kernels."""
+"""The contract of devices: a driver's tests inherit :class:`DeviceConformance` and give it a device and kernels."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _CAPACITY = 1 << 30
 
 
 class FakeDriver:
-    """What the engine calls of ``cuda.bindings.driver``: a device with this process's memory."""
+    """The part of ``cuda.bindings.driver`` that the engine calls: a device with this process's memory."""
 
     def __init__(self) -> None:
         self.known: dict[bytes, DispatchCode] = {}

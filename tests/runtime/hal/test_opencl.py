@@ -37,7 +37,7 @@ def increment() -> Code:
 
 
 class TestSharedMemory(DeviceConformance):
-    """What the driver opens: where it is a processor, this process's memory is used in place."""
+    """The suite on the driver's device: on a processor, this process's memory is used in place."""
 
     def open(self) -> Device:
         device = OpenclDriver().open("opencl")

@@ -58,7 +58,7 @@ class PythonExpressions:
         return writer(node)
 
     def integer(self, node: ast.expr) -> NativeValue:
-        """Return an integer."""
+        """Return the value as a word of 64 bits; an error where it has another type."""
         return self._of(node, "i64")
 
     def truth(self, node: ast.expr) -> NativeValue:

@@ -50,7 +50,7 @@ class Callee(Generic[_P, _R]):
 
     @cached_property
     def source(self) -> FunctionSource:
-        """Return its source."""
+        """Return its parsed source, read once."""
         return FunctionSource(cast("FunctionType", self.function))
 
     @property

@@ -52,7 +52,7 @@ class CpuEngine:
         """Release it: it goes back to the system with its last reference."""
 
     def host_view(self, storage: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Return all of it."""
+        """Return the block itself, which the host reads in place."""
         return storage
 
     def load(self, code: Code) -> Loaded:

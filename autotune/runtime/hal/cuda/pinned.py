@@ -45,7 +45,7 @@ class PinnedMemory:
         cuda.call("cuMemFreeHost", storage.address)
 
     def host_view(self, storage: Pages) -> NDArray[np.uint8]:
-        """Return all of it."""
+        """Return the pages as an array of bytes, without a copy."""
         return np.ctypeslib.as_array((ctypes.c_uint8 * storage.nbytes).from_address(storage.address))
 
 

@@ -54,7 +54,7 @@ class PinnedMemory:
             storage.buffer.release()
 
     def host_view(self, storage: Mapped) -> NDArray[np.uint8]:
-        """Return all of it."""
+        """Return the mapped memory as an array of bytes, without a copy."""
         return storage.view
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from autotune.cli.options import proofs_json, proofs_lines
 from autotune.suggest import counted
 
 if TYPE_CHECKING:
-    from autotune.compiler.devices.placed import PlacedCompilation
+    from autotune.compiler.explain import Compilation
     from autotune.passes.placement.affinity import Affinities
     from autotune.passes.placement.propagate import Home
     from autotune.tuning.placement.device_times import Expected
@@ -66,9 +67,10 @@ def _home_json(home: Home) -> dict[str, Any]:
     return {"device": home.device, "reason": home.reason, "possible": dict(home.possible)}
 
 
-def placed_json(done: PlacedCompilation, where: str | None) -> dict[str, Any]:
+def placed_json(done: Compilation, where: str | None) -> dict[str, Any]:
     """Return a compilation for several devices, for a JSON document."""
     program = done.program
+    assert done.affinities is not None  # devices are named
     return {
         "database": where,
         "devices": program.devices,
@@ -76,11 +78,12 @@ def placed_json(done: PlacedCompilation, where: str | None) -> dict[str, Any]:
         "dispatches": [dispatch.to_json() for dispatch in done.coverage.dispatches],
         "steps": [vars(step) for step in program.steps],
         "transferred_bytes": program.transferred_bytes,
+        "proofs": proofs_json(done),
         "affinity": affinity_json(done.affinities),
     }
 
 
-def placed_lines(done: PlacedCompilation, where: str | None, *, details: bool = True) -> list[str]:
+def placed_lines(done: Compilation, where: str | None, *, details: bool = True) -> list[str]:
     """Return the same as text: a line a step and a dispatch or, without ``details``, a few lines."""
     from autotune.tuning.report.units import size
 
@@ -90,6 +93,7 @@ def placed_lines(done: PlacedCompilation, where: str | None, *, details: bool = 
     return [
         f"{counted(runs, 'part')} on {', '.join(program.devices)}; {moves}, {size(program.transferred_bytes)} a run",
         *([str(program), done.coverage.details()] if details else [str(done.coverage)]),
+        *proofs_lines(done, details=details),
         f"schedules from {where or 'the cost model: there is no database'}",
     ]
 

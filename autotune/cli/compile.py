@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
@@ -20,6 +20,9 @@ from autotune.cli.options import (
     request_flags,
 )
 from autotune.compiler.request import CompileOptions, CompileRequest
+
+if TYPE_CHECKING:
+    from autotune.compiler.explain import Compilation
 
 
 @click.command(
@@ -39,17 +42,16 @@ def command(
     request = CompileRequest(model, **options).checked()
     announce(f"compiling {model}")
     from autotune.cli.affinity_lines import placed_json, placed_lines
-    from autotune.compiler.explain import Compilation
     from autotune.runtime.artifacts import artifact
     from autotune.tuning.api import check_cores
-    from autotune.tuning.compiling import AnyCompilation, compile_request
+    from autotune.tuning.compiling import compile_request
     from autotune.tuning.measure.accuracy import checked
 
-    def as_dict(done: AnyCompilation) -> dict[str, Any]:
-        return compilation_json(done, where) if isinstance(done, Compilation) else placed_json(done, where)
+    def as_dict(done: Compilation) -> dict[str, Any]:
+        return compilation_json(done, where) if done.affinities is None else placed_json(done, where)
 
-    def show(done: AnyCompilation) -> None:
-        if isinstance(done, Compilation):
+    def show(done: Compilation) -> None:
+        if done.affinities is None:
             print_compilation(done, where, details=details)
         else:
             echo("\n".join(placed_lines(done, where, details=details)))
@@ -66,7 +68,7 @@ def command(
     where = made.where
     cases = {
         ", ".join(filter(None, (case.target, case.sizes))): checked(case.done, model)
-        if isinstance(case.done, Compilation) and not case.sizes
+        if case.done.affinities is None and not case.sizes
         else case.done
         for case in made.cases
     }

@@ -84,7 +84,7 @@ def command(
     from autotune.compiler.explain import beside
     from autotune.runtime.artifacts.archive import is_archive
     from autotune.tuning.api import predicted
-    from autotune.tuning.compiling import compile_on_one_device
+    from autotune.tuning.compiling import compile_request
     from autotune.tuning.measure.accuracy import checked
     from autotune.tuning.placement.placing import by_database, placed_by, where_it_runs
 
@@ -143,8 +143,8 @@ def command(
             echo("\n".join(lines_of(prediction)))
         return
     announce(f"compiling {model}")
-    done, where = compile_on_one_device(request, graph)
-    done = checked(done, model)
+    made = compile_request(request, graph=graph)
+    done, where = checked(made.cases[0].done, model), made.where
     if picture is not None:
         _draw(done, picture)
     if as_json:
@@ -227,14 +227,14 @@ def _explain_placed(
         placed_json,
         placed_lines,
     )
-    from autotune.compiler.devices.placed import PlacedCompilation
     from autotune.runtime.hal.driver import open_device
-    from autotune.tuning.compiling import compile_case
+    from autotune.tuning.compiling import compile_request
     from autotune.tuning.placement.device_times import expected_of
 
     announce(f"compiling {request.model}")
-    done, where = compile_case(request, graph)
-    assert isinstance(done, PlacedCompilation)
+    made = compile_request(request, graph=graph)
+    done, where = made.cases[0].done, made.where
+    assert done.affinities is not None  # devices are named
     expected = expected_of(done.program, {name: open_device(name) for name in done.program.devices})
     if as_json:
         print_json(

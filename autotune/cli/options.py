@@ -19,7 +19,6 @@ from autotune.suggest import counted
 
 if TYPE_CHECKING:
     from autotune.compiler.explain import Compilation
-    from autotune.compiler.proof import ProofReport
     from autotune.frontends.sizes import Given
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -282,8 +281,8 @@ def compilation_json(done: Compilation, where: str | None) -> dict[str, Any]:
         "dispatches": [dispatch.to_json() for dispatch in done.coverage.dispatches],
         "rankings": [ranking.to_json() for ranking in done.coverage.rankings],
         "memory": memory_json(done),
-        "proofs": proofs_json(done.proofs),
-        "growth": float(done.image.metadata["growth"]),
+        "proofs": proofs_json(done),
+        "growth": done.growth,
         "error": done.error,
     }
 
@@ -291,7 +290,8 @@ def compilation_json(done: Compilation, where: str | None) -> dict[str, Any]:
 def print_compilation(done: Compilation, where: str | None, *, details: bool = True) -> None:
     """Print the choices of a compilation: a line a dispatch or, without ``details``, one line."""
     echo(done.coverage.details() if details else str(done.coverage))
-    print_proofs(done, details=details)
+    for line in proofs_lines(done, details=details):
+        echo(line)
     echo(memory_line(done))
     if done.range_line:
         echo(done.range_line)
@@ -328,21 +328,23 @@ def memory_line(done: Compilation) -> str:
     ).format(**texts, threads=threads)
 
 
-def proofs_json(report: ProofReport | None) -> list[dict[str, Any]] | None:
+def proofs_json(done: Compilation) -> list[dict[str, Any]] | None:
     """Return the proofs of ``--verify`` for a JSON document; None without it."""
-    if report is None:
+    if not done.proofs:
         return None
     return [
-        {"dispatches": proof.names, "kind": proof.kind, **asdict(proof.verdict)} for proof in report.proofs
+        {"dispatches": proof.names, "kind": proof.kind, **asdict(proof.verdict)}
+        for report in done.proofs
+        for proof in report.proofs
     ]
 
 
-def print_proofs(done: Compilation, *, details: bool = True) -> None:
-    """Print the results of ``--verify``: of each workload or, without ``details``, in a line; nothing without it."""
-    if done.proofs is not None:
-        echo(done.proofs.details() if details else str(done.proofs))
-    if done.memory_proof is not None:
-        echo(str(done.memory_proof))
+def proofs_lines(done: Compilation, *, details: bool = True) -> list[str]:
+    """Return the results of ``--verify``: of each workload or, without ``details``, in a line; nothing without it."""
+    return [
+        *(report.details() if details else str(report) for report in done.proofs),
+        *(str(segment.memory_proof) for segment in done.segments if segment.memory_proof is not None),
+    ]
 
 
 __all__ = [
@@ -359,8 +361,8 @@ __all__ = [
     "parse_shapes",
     "print_compilation",
     "print_json",
-    "print_proofs",
     "proofs_json",
+    "proofs_lines",
     "request_flags",
     "runs_options",
     "seed_option",

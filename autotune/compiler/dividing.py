@@ -37,7 +37,7 @@ def divide(
 
     ``activations`` are the target's (:attr:`autotune.target.Target.activations`), ``without`` the names of passes that
     are left out. Devices that the model names are left out, and a warning says so: models on several are compiled by
-    :mod:`autotune.compiler.devices.placed`.
+    :mod:`autotune.compiler.devices.segments`.
     """
     graph = on_one_device(imported(model, shapes))
     passes = standard_passes(layout, activations, without)
@@ -63,9 +63,9 @@ def on_one_device(graph: Graph) -> Graph:
     return without_devices(graph)
 
 
-def distinct_workloads(parts: Partition) -> list[Workload]:
-    """Return the workloads of a partition, each once, in the order of their first dispatch."""
-    return list({d.workload.key: d.workload for d in parts.dispatches}.values())
+def distinct_workloads(*parts: Partition) -> list[Workload]:
+    """Return the workloads of partitions, each once, in the order of their first dispatch."""
+    return list({d.workload.key: d.workload for each in parts for d in each.dispatches}.values())
 
 
 __all__ = ["Model", "distinct_workloads", "divide", "imported", "on_one_device"]

@@ -1,7 +1,8 @@
-"""Model + target + database -> module image: each dispatch is looked up, built once and placed."""
+"""Model + target + database -> a program of segments: each dispatch is looked up, built once and placed."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING
 from autotune.compiler.assemble import assemble
 from autotune.compiler.build.workers import BuildWorkers
 from autotune.compiler.coverage import CoverageReport, coverage
-from autotune.compiler.dividing import distinct_workloads, divide
-from autotune.compiler.explain import Compilation, dump
+from autotune.compiler.devices.segments import DeviceSegment, part_of, segments_of
+from autotune.compiler.dividing import distinct_workloads
+from autotune.compiler.explain import Compilation, CompiledSegment, dump
 from autotune.compiler.forecast import Prediction, forecast
 from autotune.compiler.lock import Lock
 from autotune.compiler.locked import check_code, locked_plan
@@ -18,7 +20,7 @@ from autotune.compiler.memory.proof import prove_memory
 from autotune.compiler.plan import Plan, plan_of
 from autotune.compiler.proof import prove_all
 from autotune.compiler.request import CompileRequest
-from autotune.compiler.stale import current_plan
+from autotune.compiler.stale import CurrentPlan, current_plan
 from autotune.database.opening import opened_if_given
 from autotune.errors import MissError
 from autotune.garbage import collector_paused
@@ -26,80 +28,128 @@ from autotune.passes.memory.dispatch_order import in_order
 from autotune.runtime.counted import CountedOutput, to_metadata
 
 if TYPE_CHECKING:
+    from autotune.database.store import Database
     from autotune.graph.ir import Graph
     from autotune.passes.partition import Partition
-    from autotune.target import Target
+    from autotune.runtime.hal.device import DeviceInfo
 
 
 @collector_paused()
-def compile_in_detail(request: CompileRequest, graph: Graph | None = None) -> Compilation:
-    """Compile a model for one target to an image that :class:`autotune.runtime.module.Module` runs, and all that
-    explains it.
+def compile_in_detail(
+    request: CompileRequest,
+    graph: Graph | None = None,
+    devices: Mapping[str, DeviceInfo] | None = None,
+) -> Compilation:
+    """Compile a model for one target and size, or for the devices that are named, to a program of segments and all
+    that explains it.
 
     Schedules come from those of the request, then from its database (none for None), then from the analytic model; with
-    a lock from that. ``graph`` is the model where it was imported already. Dispatches are ordered so that independent
-    ones may run concurrently, or, with the objective "memory", as the model has them.
+    a lock from that. ``graph`` is the model where it was imported already; ``devices`` are those there are, by default
+    those of this machine. Dispatches are ordered so that independent ones may run concurrently, or, with the objective
+    "memory", as the model has them.
 
     Raises:
         ModelImportError: the model cannot be imported.
         UsageError: parts of the request do not go together; a pass to leave out is unknown or needed.
+        PlacementError: devices contradict one another, are not there, or are named for nothing.
         LockError: the lock does not fit the model, or makes other machine code than it did.
         MissError: with ``require_hit``, nothing was searched for a dispatch.
         LoweringError: with ``verify``, a schedule is wrong; with a counterexample.
         MissingExtraError: with ``verify``, islpy is not installed.
     """
     request, lock = _unlocked(request.checked())
-    target = request.one_target()
-    preference = request.preference
-    parts = _parts(request, target, graph)
-    workloads = distinct_workloads(parts)
-    with opened_if_given(request.database) as store, BuildWorkers.of(len(workloads)) as workers:
-        divided = parts
-
-        def planned(stale: frozenset[int]) -> Plan:
-            if lock is not None:
-                return locked_plan(lock, workloads)
-            return plan_of(
-                workloads, target, store, preference, request.schedules, workers, divided, stale=stale
-            )
-
-        def reported(plan: Plan) -> tuple[Partition, CoverageReport]:
-            ordered = in_order(plan.apply(divided), target.threads, request.order or preference.aim)
-            report = coverage(ordered, plan)
-            if request.require_hit and report.missed:
-                raise MissError(_miss_message(ordered.name, report))
-            return ordered, report
-
-        current, (parts, report) = current_plan(planned, target, workers, reported)
-    plan, built = current.plan, current.built
-    proofs = prove_all(parts, plan.schedules.values()) if request.verify else None
-    metadata = {
-        "layout": request.layout,
-        "tolerance": str(request.tolerance),
-        "objective": request.objective,
-        "growth": f"{plan.growth:g}",
-        "coverage": report.to_json(),
-        **to_metadata(CountedOutput(*each) for each in parts.counted),
-    }
-    image, memory_plan = assemble(parts, built, target, metadata)
-    memory = prove_memory(parts, memory_plan) if request.verify else None
-    compilation = Compilation(image, report, parts, memory_plan, plan, request.shapes, proofs, memory)
-    dump(compilation, built)
+    segments = segments_of(request, graph, devices)
+    count = len({d.workload.key for segment in segments.each for d in segment.parts.dispatches})
+    made = dict[int, CompiledSegment]()
+    with opened_if_given(request.database) as store, BuildWorkers.of(count) as workers:
+        for target in dict.fromkeys(segment.target for segment in segments.each):
+            numbers = segments.of_target(target)
+            own = [segments.each[number] for number in numbers]
+            made |= zip(numbers, _compiled(own, request, lock, store, workers), strict=True)
+    compiled = tuple(made[number] for number in range(len(segments.each)))
+    program = segments.program([segment.image for segment in compiled], _metadata(request))
+    compilation = Compilation(program, compiled, request.tolerance, request.shapes, segments.affinities)
     if lock is not None and request.same_code:
         check_code(lock, compilation)
     return compilation
 
 
+def _compiled(
+    segments: Sequence[DeviceSegment],
+    request: CompileRequest,
+    lock: Lock | None,
+    store: Database | None,
+    workers: BuildWorkers,
+) -> list[CompiledSegment]:
+    """Return segments of one target by one plan."""
+    target, preference = segments[0].target, request.preference
+    workloads = distinct_workloads(*(segment.parts for segment in segments))
+    whole = segments[0].parts if len(segments) == 1 else None
+
+    def planned(stale: frozenset[int]) -> Plan:
+        if lock is not None:
+            return locked_plan(lock, workloads)
+        return plan_of(workloads, target, store, preference, request.schedules, workers, whole, stale=stale)
+
+    def reported(plan: Plan) -> list[tuple[Partition, CoverageReport]]:
+        aim = request.order or preference.aim
+        ordered = [in_order(plan.apply(segment.parts), target.threads, aim) for segment in segments]
+        reports = [coverage(parts, plan) for parts in ordered]
+        if request.require_hit and any(report.missed for report in reports):
+            raise MissError(_miss_message(segments[0].parts.name, reports))
+        return [*zip(ordered, reports, strict=True)]
+
+    current, found = current_plan(planned, target, workers, reported)
+    return [
+        _assembled(segment, parts, report, current, request)
+        for segment, (parts, report) in zip(segments, found, strict=True)
+    ]
+
+
+def _assembled(
+    segment: DeviceSegment,
+    parts: Partition,
+    report: CoverageReport,
+    current: CurrentPlan,
+    request: CompileRequest,
+) -> CompiledSegment:
+    """Return one segment by the plan and the code of all segments of its target."""
+    plan = current.plan
+    used = {region.key for d in segment.parts.dispatches for region in plan.regions(d.workload)}
+    built = {key: code for key, code in current.built.items() if key in used}
+    proofs = prove_all(parts, (plan.schedules[key] for key in built)) if request.verify else None
+    metadata = {
+        **_metadata(request),
+        "growth": f"{plan.growth:g}",
+        "coverage": report.to_json(),
+        **to_metadata(CountedOutput(*each) for each in parts.counted),
+    }
+    image, memory_plan = assemble(parts, built, segment.target, metadata)
+    memory = prove_memory(parts, memory_plan) if request.verify else None
+    made = CompiledSegment(segment.device, image, report, parts, memory_plan, plan, proofs, memory)
+    dump(made, built)
+    return made
+
+
+def _metadata(request: CompileRequest) -> dict[str, str]:
+    return {
+        "layout": request.layout,
+        "tolerance": str(request.tolerance),
+        "objective": request.objective,
+    }
+
+
 @collector_paused()
 def predict_in_detail(request: CompileRequest, graph: Graph | None = None) -> Prediction:
-    """Return what :func:`compile_in_detail` would make: its latency and memory, before any machine code is.
+    """Return what :func:`compile_in_detail` would make for one device: its latency and memory, before any machine code
+    is.
 
     Raises ModelImportError, and UsageError as that does.
     """
     request, lock = _unlocked(request.checked())
     target = request.one_target()
     preference = request.preference
-    parts = _parts(request, target, graph)
+    parts = part_of(request, target, graph)
     workloads = distinct_workloads(parts)
     with opened_if_given(request.database) as store, BuildWorkers.of(len(workloads)) as workers:
         if lock is None:
@@ -126,25 +176,13 @@ def _unlocked(request: CompileRequest) -> tuple[CompileRequest, Lock | None]:
     return pinned, lock
 
 
-def _parts(request: CompileRequest, target: Target, graph: Graph | None) -> Partition:
-    """Return the model in parts; ``graph`` is what was imported of it already."""
-    return divide(
-        request.model if graph is None else graph,
-        layout=request.layout,
-        activations=target.activations,
-        shapes=request.shapes if graph is None else None,
-        options=request.partition,
-        observer=request.observer,
-        without=request.without,
-    )
-
-
-def _miss_message(name: str, report: CoverageReport) -> str:
-    shown = [f"  {d.name} ({d.kind}): {d.reason or d.evidence}" for d in report.missed[:8]]
-    more = len(report.missed) - len(shown)
+def _miss_message(name: str, reports: Sequence[CoverageReport]) -> str:
+    missed = [dispatch for report in reports for dispatch in report.missed]
+    shown = [f"  {d.name} ({d.kind}): {d.reason or d.evidence}" for d in missed[:8]]
+    more, total = len(missed) - len(shown), sum(len(report.dispatches) for report in reports)
     return "\n".join(
         [
-            f"nothing was searched for {len(report.missed)} of {len(report.dispatches)} dispatches of {name!r}:",
+            f"nothing was searched for {len(missed)} of {total} dispatches of {name!r}:",
             *shown,
             *([f"  ... and {more} more"] if more else []),
             "  tune the model first, or for longer, or compile without requiring hits",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from autotune.compiler.lock import Lock
     from autotune.database.opening import DatabaseLike
     from autotune.frontends.sizes import Given
+    from autotune.graph.ir import Graph
     from autotune.passes.memory.dispatch_order import Aim
     from autotune.passes.partition import PartitionOptions
     from autotune.passes.pipeline import Observer
@@ -157,6 +158,10 @@ class CompileRequest:
         """Return whether any of the sizes is a range."""
         return any(isinstance(given, str) for given in (self.shapes or {}).values())
 
+    def of_graph(self, graph: Graph) -> CompileRequest:
+        """Return the request of a graph that the model was imported as, for one of its sizes."""
+        return replace(self, model=graph, shapes=None, traffic=None)
+
     def given(self) -> list[str]:
         """Return the names of the fields that differ from their defaults, without the model's."""
         values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)[1:]}
@@ -189,14 +194,12 @@ class CompileRequest:
             found.append(f"there is at least 1 bucket, got {self.most_buckets}")
         if self.placement and self.devices:
             found.append("a placement and devices to look one up for were given\n  leave out one of them")
-        if on_devices or self.placement or self.devices:
-            if names := [name for name in ("target", "threads") if name in given]:
-                found.append(
-                    f"{', '.join(names)} given for a model that runs on the devices that are named for it\n"
-                    "  they say for what and for how many threads to compile: leave out target and threads"
-                )
-            if self.verify:
-                found.append("schedules of models on several devices cannot be proved yet: leave out verify")
+        named = on_devices or self.placement or self.devices
+        if named and (names := [name for name in ("target", "threads") if name in given]):
+            found.append(
+                f"{', '.join(names)} given for a model that runs on the devices that are named for it\n"
+                "  they say for what and for how many threads to compile: leave out target and threads"
+            )
         return found + self._same_targets()
 
     def _same_targets(self) -> list[str]:

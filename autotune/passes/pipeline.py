@@ -115,10 +115,10 @@ def _all_passes(layout: str = "NHWC", activations: str = "uint8") -> tuple[Graph
 
 
 def placed_passes(
-    rules: DeviceRules, layout: str = "NHWC", activations: str = "uint8"
+    rules: DeviceRules, layout: str = "NHWC", activations: str = "uint8", without: Collection[str] = ()
 ) -> tuple[GraphPass, ...]:
     """Return the pipeline of a model on several devices: what crosses is settled first, so that no pass can."""
-    return (PlaceOnDevices(rules), *standard_passes(layout, activations))
+    return (PlaceOnDevices(rules), *standard_passes(layout, activations, without))
 
 
 @dataclass(frozen=True)

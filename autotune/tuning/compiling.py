@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
 
 from autotune.compiler import compile_in_detail
-from autotune.compiler.devices.placed import PlacedCompilation, compile_placed
-from autotune.compiler.dividing import imported
 from autotune.compiler.dynamic.buckets import Bucket, SizeRange, buckets
 from autotune.compiler.dynamic.declared import by_dimension, declared_axes
 from autotune.compiler.dynamic.traffic import Traffic
@@ -19,21 +16,14 @@ from autotune.errors import MissError
 from autotune.frontends.models import ReadModel, load, read_model
 from autotune.frontends.sizes import Given
 from autotune.garbage import collector_paused
-from autotune.graph.devices import is_annotated
 from autotune.graph.ir import Graph
 from autotune.passes.pipeline import dumped_for
-from autotune.passes.placement.device_rules import DeviceRules
 from autotune.runtime.axes import axis, axis_text, extents
 from autotune.runtime.compiled import Case, Compiled, SizedTensor
-from autotune.runtime.programs.device_program import DeviceProgram, of_image
-from autotune.tuning.placement.answer import PlacementAnswer, code_of, code_of_image
-from autotune.tuning.placement.placing import by_database, known_devices, placed_by, target_of
+from autotune.runtime.programs.device_program import DeviceProgram
+from autotune.tuning.placement.answer import code_of
+from autotune.tuning.placement.placing import by_database, placed_by
 from autotune.tuning.requested import exists, with_database
-
-if TYPE_CHECKING:
-    from autotune.database.store import Database
-
-AnyCompilation: TypeAlias = Compilation | PlacedCompilation
 
 
 @dataclass(frozen=True)
@@ -42,7 +32,7 @@ class CompiledCase:
 
     target: str
     sizes: str
-    done: AnyCompilation
+    done: Compilation
 
 
 @dataclass(frozen=True)
@@ -56,63 +46,29 @@ class CompiledRequest:
 
 @collector_paused()
 def compile_request(
-    request: CompileRequest, say: Callable[[str], None] = lambda _: None, *, open_sizes: bool = False
+    request: CompileRequest,
+    say: Callable[[str], None] = lambda _: None,
+    *,
+    graph: Graph | None = None,
+    open_sizes: bool = False,
 ) -> CompiledRequest:
     """Compile a model for all targets and sizes of a request; it says what it is compiling for.
 
-    With ``open_sizes`` it takes requests of many shapes also where each size is one and no range. Raises UsageError for
-    what does not go together, PaddingError where the results of a request would depend on what lies beyond its sizes,
-    PlacementError for devices that contradict each other, are not there, or are named for nothing, LockError, MissError
-    with ``require_hit``, and ModelImportError.
-    """
-    request.checked()
-    models, cases, where = list[Compiled](), list[CompiledCase](), None
-    several = len(request.targets) > 1
-    for target in request.targets:
-        name, own = str(target) if several else "", replace(request, target=target)
-        if open_sizes or request.has_ranges:
-            model, found, where = _of_sizes(own, name, say)
-        else:
-            done, where = compile_case(own)
-            model, found = Compiled.of(program_of(done)), [CompiledCase(name, "", done)]
-        models.append(model)
-        cases += found
-    return CompiledRequest(models[0] if len(models) == 1 else Compiled.joined(models), tuple(cases), where)
+    ``graph`` is the model where it was imported already. With ``open_sizes`` it takes requests of many shapes also
+    where each size is one and no range. The schedules come from the lock, or the request's database, or the default one
+    where it exists.
 
-
-def compile_case(request: CompileRequest, graph: Graph | None = None) -> tuple[AnyCompilation, str | None]:
-    """Compile a model for one target and size, and say where the schedules came from.
-
-    It is on one device, or on several where any are named. ``graph`` is the model where it was imported already.
-    """
-    if request.checked().lock is not None:
-        return compile_on_one_device(request)
-    if request.devices:
-        graph, answer = by_database(request)
-        done, where = _compile_placed(placed_by(request, answer), graph)
-        return _answered(done, answer), where
-    return _compile_placed(request, imported(request.model, request.shapes) if graph is None else graph)
-
-
-def compile_on_one_device(
-    request: CompileRequest, graph: Graph | None = None
-) -> tuple[Compilation, str | None]:
-    """Compile a model for one device, and say where the schedules came from.
-
-    ``graph`` is the model where it was imported already. The second value is None when no database was given and the
-    default one does not exist.
+    Raises UsageError for what does not go together, PaddingError where the results of a request would depend on what
+    lies beyond its sizes, PlacementError for devices that contradict each other, are not there, or are named for
+    nothing, LockError, MissError with ``require_hit``, and ModelImportError.
     """
     request.checked()
     if request.lock is not None:
-        return compile_in_detail(request), request.lock_name
+        return replace(_compiled(request, say, graph, open_sizes), where=request.lock_name)
     if request.require_hit and not exists(request.database):
         raise MissError(f"there is no database {default_database()}; run `autotune tune` first")
-    return with_database(request, lambda own: compile_in_detail(own, graph))
-
-
-def program_of(done: AnyCompilation) -> DeviceProgram:
-    """Return the program of a case."""
-    return done.program if isinstance(done, PlacedCompilation) else of_image(done.image)
+    made, where = with_database(request, lambda own: _compiled(own, say, graph, open_sizes))
+    return replace(made, where=where)
 
 
 def program_for(request: CompileRequest, sizes: Mapping[str, int]) -> DeviceProgram:
@@ -120,41 +76,48 @@ def program_for(request: CompileRequest, sizes: Mapping[str, int]) -> DeviceProg
     source = read_model(request.model)
     axes = declared_axes(source, split(source, request.shapes or {})[1])
     graph = load(source, shapes={name: extents(each, sizes) for name, each in axes.items()})
-    return program_of(compile_case(of_one_size(request, graph))[0])
+    return compile_request(request.of_graph(graph)).cases[0].done.program
 
 
-def _compile_placed(request: CompileRequest, graph: Graph) -> tuple[AnyCompilation, str | None]:
-    if not request.placement and not is_annotated(graph):
-        return compile_on_one_device(request, graph)
-    request.checked(on_devices=True)
-    infos = known_devices()
-    rules = DeviceRules(dict(request.placement or {}), tuple(infos))
-    return with_database(
-        request, lambda own: compile_placed(graph, rules, lambda name: target_of(infos[name]), own)
-    )
+def _compiled(
+    request: CompileRequest, say: Callable[[str], None], graph: Graph | None, open_sizes: bool
+) -> CompiledRequest:
+    """Compile all cases; the database is open."""
+    models, cases = list[Compiled](), list[CompiledCase]()
+    for target in request.targets:
+        name, own = str(target) if len(request.targets) > 1 else "", replace(request, target=target)
+        if open_sizes or request.has_ranges:
+            model, found = _of_sizes(own, name, say)
+        else:
+            done = _compiled_case(own, graph)
+            model, found = Compiled.of(done.program), [CompiledCase(name, "", done)]
+        models.append(model)
+        cases += found
+    return CompiledRequest(models[0] if len(models) == 1 else Compiled.joined(models), tuple(cases), None)
 
 
-def _answered(done: AnyCompilation, answer: PlacementAnswer) -> AnyCompilation:
-    """Return the same with the placement in its coverage."""
-    if isinstance(done, PlacedCompilation):
-        return replace(done, placement=str(replace(answer, code=code_of(done.program))))
-    said = str(replace(answer, code=code_of_image(done.image)))
-    return replace(done, coverage=replace(done.coverage, placement=said))
+def _compiled_case(request: CompileRequest, graph: Graph | None) -> Compilation:
+    """Compile one case, for the placement on the request's devices that the database has, if any are named."""
+    if not request.devices:
+        return compile_in_detail(request, graph)
+    graph, answer = by_database(request, graph)
+    done = compile_in_detail(placed_by(request, answer), graph)
+    return replace(done, placement=str(replace(answer, code=code_of(done.program))))
 
 
 def _of_sizes(
     request: CompileRequest, target: str, say: Callable[[str], None]
-) -> tuple[Compiled, list[CompiledCase], str | None]:
+) -> tuple[Compiled, list[CompiledCase]]:
     """Compile a model with dynamic shapes for one target."""
     source = read_model(request.model)
-    made, cases, where = list[tuple[Bucket, DeviceProgram]](), list[CompiledCase](), None
+    made, cases = list[tuple[Bucket, DeviceProgram]](), list[CompiledCase]()
     ranges, found = buckets_of(request, source)
     for bucket in found:
         sizes = ", ".join(f"{symbol} = {size}" for symbol, size in bucket.sizes.items())
         say(f"compiling for {', '.join(filter(None, (target, sizes)))}")
         with dumped_for(bucket.sizes):
-            done, where = compile_case(of_one_size(request, bucket.graph))
-        made.append((bucket, program_of(done)))
+            done = _compiled_case(request.of_graph(bucket.graph), None)
+        made.append((bucket, done.program))
         cases.append(CompiledCase(target, sizes, done))
     least = {symbol: each.least for symbol, each in ranges.items()}
     axes = declared_axes(source, split(source, request.shapes or {})[1])
@@ -169,20 +132,12 @@ def _of_sizes(
         least,
         tuple(_case(bucket, program) for bucket, program in made),
     )
-    return Compiled.joined([model]), cases, where
+    return Compiled.joined([model]), cases
 
 
 def _case(bucket: Bucket, program: DeviceProgram) -> Case:
     outputs = tuple(tuple(map(axis_text, bucket.outputs[spec.name])) for spec in program.outputs)
     return Case(dict(bucket.sizes), tuple(bucket.size_inputs), outputs, program)
-
-
-def of_one_size(request: CompileRequest, graph: Graph, store: Database | None = None) -> CompileRequest:
-    """Return the request of a graph that was imported for one of the sizes.
-
-    ``store`` is the database where it is open.
-    """
-    return replace(request, model=graph, shapes=None, traffic=None, database=store or request.database)
 
 
 def split(model: ReadModel, sizes: Given) -> tuple[dict[str, SizeRange], dict[str, str]]:
@@ -211,16 +166,11 @@ def traffic_of(request: CompileRequest) -> Traffic | None:
 
 
 __all__ = [
-    "AnyCompilation",
     "CompiledCase",
     "CompiledRequest",
     "buckets_of",
-    "compile_case",
-    "compile_on_one_device",
     "compile_request",
-    "of_one_size",
     "program_for",
-    "program_of",
     "split",
     "traffic_of",
 ]

@@ -17,13 +17,16 @@ def lock(request: CompileRequest, path: str | Path) -> tuple[Lock, Compilation, 
     The lock, the compilation that it is of, and the database that the schedules came from, if there is one.
     Raises LockError where the file cannot be written, and what :func:`autotune.compile` raises.
     """
+    from autotune.compiler.dividing import imported, on_one_device
     from autotune.compiler.locked import lock_of
-    from autotune.tuning.compiling import compile_on_one_device
+    from autotune.tuning.compiling import compile_request
 
-    done, where = compile_on_one_device(request)
+    request.one_target()
+    compiled = compile_request(request, graph=on_one_device(imported(request.model, request.shapes)))
+    done = compiled.cases[0].done
     made = lock_of(done)
     made.write(Path(path))
-    return made, done, where
+    return made, done, compiled.where
 
 
 __all__ = ["lock"]

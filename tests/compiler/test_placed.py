@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 
 import autotune
-from autotune.compiler import compile_in_detail
-from autotune.compiler.devices.placed import PlacedCompilation, compile_placed
+from autotune.compiler import Compilation, compile_in_detail
 from autotune.compiler.dividing import imported
 from autotune.compiler.request import CompileRequest
-from autotune.errors import ArtifactError, PlacementError
+from autotune.errors import ArtifactError
 from autotune.graph import Graph
 from autotune.graph.ir import Array
-from autotune.passes.placement.device_rules import DeviceRules
 from autotune.runtime.hal.cpu.cores import core_ids
+from autotune.runtime.hal.device import DeviceInfo
 from autotune.runtime.module import Module
 from autotune.runtime.placed_module import PlacedModule
 from autotune.runtime.programs.device_program import DeviceProgram
@@ -25,17 +24,18 @@ from autotune.runtime.programs.verify_program import verify_program
 from autotune.target import Target
 from tests.graph.graphs import small_convnet
 
-DEVICES = ("cpu", "cpu:0", "cpu:1")
+
+def info(device: str, cores: int | None = 1) -> DeviceInfo:
+    """A device of this machine's processor."""
+    return DeviceInfo(device, "cpu", "cpu", "", 1, 1 << 30, "host", find_target=lambda: Target.detect(cores))
 
 
-def target_of(device: str) -> Target:
-    return Target.detect(None if device == "cpu" else 1)
+INFOS = {"cpu": info("cpu", None), "cpu:0": info("cpu:0"), "cpu:1": info("cpu:1")}
 
 
-def compiled(model: Graph, rules: dict[str, str], **options: bool) -> PlacedCompilation:
-    done = compile_placed(
-        imported(model, None), DeviceRules(rules, DEVICES), target_of, CompileRequest(model, **options)
-    )
+def compiled(model: Graph, rules: dict[str, str], **options: bool) -> Compilation:
+    request = CompileRequest(model, placement=rules or None, **options)
+    done = compile_in_detail(request, devices=INFOS)
     verify_program(done.program)
     return done
 
@@ -106,10 +106,18 @@ def test_one_device_makes_one_segment():
     assert [(step.kind, step.device) for step in program.steps] == [("run", "cpu:1")]
 
 
-def test_without_any_device_there_is_no_program():
-    with pytest.raises(PlacementError) as caught:
-        compiled(small_convnet(), {})
-    assert str(caught.value) == "nothing of 'small convnet' is put on any device"
+def test_without_any_device_it_is_one_segment_here():
+    done = compiled(small_convnet(), {})
+    assert (done.program.devices, len(done.segments), done.affinities) == (("",), 1, None)
+    assert done.program.image is done.image
+
+
+def test_schedules_and_memory_of_segments_are_proved():
+    pytest.importorskip("islpy")
+    done = compiled(small_convnet(), {"Conv": "cpu:1", "*": "cpu:0"}, verify=True)
+    assert len(done.proofs) == len(done.segments) == 4
+    assert {proof.verdict.status for report in done.proofs for proof in report.proofs} == {"proven"}
+    assert all(segment.memory_proof is not None for segment in done.segments)
 
 
 @pytest.mark.parametrize(

@@ -25,11 +25,11 @@ HOST = Target.detect(threads=2)
 
 def test_every_schedule_of_a_model_is_proved() -> None:
     done = compile_in_detail(CompileRequest("zoo:tiny_cnn", target=HOST, verify=True))
-    assert done.proofs is not None
-    assert {proof.verdict.status for proof in done.proofs.proofs} == {"proven"}
-    names = [name for proof in done.proofs.proofs for name in proof.names]
+    (report,) = done.proofs
+    assert {proof.verdict.status for proof in report.proofs} == {"proven"}
+    names = [name for proof in report.proofs for name in proof.names]
     assert sorted(names) == sorted(d.name for d in done.coverage.dispatches)
-    assert str(done.proofs) == f"schedules of {len(names)} dispatches: {len(names)} proven"
+    assert str(report) == f"schedules of {len(names)} dispatches: {len(names)} proven"
 
 
 @pytest.mark.slow

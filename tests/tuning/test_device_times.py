@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from autotune.compiler.devices.placed import PlacedCompilation, compile_placed
-from autotune.compiler.dividing import imported
+from autotune.compiler import Compilation, CompileRequest, compile_in_detail
 from autotune.errors import UsageError
-from autotune.passes.placement.device_rules import DeviceRules
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.hal.cpu.driver import open_cores
-from autotune.target import Target
 from autotune.tuning.placement.device_times import around, expected_of, image_times, whole_seconds
+from tests.compiler.test_placed import info
 from tests.graph.graphs import small_convnet
 
 
-def compiled(rules: dict[str, str]) -> PlacedCompilation:
-    graph = imported(small_convnet(), None)
-    return compile_placed(graph, DeviceRules(rules, ("one", "two")), lambda name: Target.detect(1))
+def compiled(rules: dict[str, str]) -> Compilation:
+    request = CompileRequest(small_convnet(), placement=rules)
+    return compile_in_detail(request, devices={name: info(name) for name in ("one", "two")})
 
 
 @pytest.fixture

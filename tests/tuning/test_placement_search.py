@@ -11,18 +11,17 @@ import pytest
 
 import autotune
 from autotune.cli.main import run as run_cli
+from autotune.compiler import CompileRequest, compile_in_detail
 from autotune.compiler.devices.memory import shortage
-from autotune.compiler.devices.placed import compile_placed
 from autotune.compiler.dividing import imported
 from autotune.database import Database
 from autotune.errors import UsageError
-from autotune.passes.placement.device_rules import DeviceRules
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.hal.rates import DeviceRates
 from autotune.tuning.placement.answer import placement_key
 from autotune.tuning.placement.costs import DeviceCosts, PlacementCosts, Placing, Unit
 from autotune.tuning.placement.place import place
-from autotune.tuning.placement.placing import known_devices, parse_placement, target_of
+from autotune.tuning.placement.placing import known_devices, parse_placement
 from autotune.tuning.placement.search import search_placements
 from tests.graph.graphs import small_convnet
 
@@ -104,9 +103,8 @@ def test_a_search_moves_away_from_a_slow_device(slow):
 def test_rules_say_what_was_searched():
     made = costs({})
     placing = tuple(number % 2 for number in range(len(made.units)))
-    infos = known_devices()
-    rules = DeviceRules(made.rules(placing), tuple(infos))
-    done = compile_placed(imported(small_convnet(), None), rules, lambda name: target_of(infos[name]))
+    done = compile_in_detail(CompileRequest(small_convnet(), placement=made.rules(placing)))
+    assert done.affinities is not None
     homes = done.affinities.homes.nodes
     device_of = {name: f"cpu:{d}" for u, d in zip(made.units, placing, strict=True) for name in u.nodes}
     for node in made.graph.nodes:

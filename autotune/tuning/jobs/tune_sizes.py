@@ -14,7 +14,7 @@ from autotune.database.opening import opened
 from autotune.frontends.models import ReadModel, read_model
 from autotune.frontends.onnx.read import ModelSource
 from autotune.tuning.api import predicted, tune
-from autotune.tuning.compiling import buckets_of, of_one_size, traffic_of
+from autotune.tuning.compiling import buckets_of, traffic_of
 from autotune.tuning.jobs.budget import Budget
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def tune_for_sizes(
         weights = []
         for bucket in made:
             frequency = 1 if counts is None else counts[tuple(bucket.sizes[symbol] for symbol in ranges)]
-            found = predicted(of_one_size(request, bucket.graph, store)) if frequency else None
+            found = predicted(replace(request.of_graph(bucket.graph), database=store)) if frequency else None
             weights.append(frequency * found.latency_ns if found else 0.0)
         for bucket, share, part in _divided(made, weights, limit, begun):
             tuned = TunedBucket(bucket.sizes, share, None)

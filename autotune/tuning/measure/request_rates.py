@@ -6,18 +6,15 @@ import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
-from autotune.compiler.devices.placed import compile_placed
+from autotune.compiler import CompileRequest, compile_in_detail
 from autotune.graph.build import GraphBuilder
-from autotune.passes.placement.device_rules import DeviceRules
 from autotune.runtime.hal.buffer import HOST_SPACE
 from autotune.runtime.hal.device import Device
 from autotune.runtime.placed_module import PlacedModule
 from autotune.runtime.programs.device_program import DeviceProgram
-from autotune.target import Target
 
 _SHORT, _LONG = 2, 18
 """Steps of the chains."""
@@ -55,13 +52,11 @@ def _chain(devices: Mapping[str, Device], steps: int) -> DeviceProgram:
     for number in range(steps):
         value = b.node("Neg" if number % 2 else "Relu", value, name=f"step{number}")
         rules[f"step{number}"] = names[number % len(names)]
-    return compile_placed(b.graph(value), DeviceRules(rules, tuple(names)), partial(_target, devices)).program
-
-
-def _target(devices: Mapping[str, Device], name: str) -> Target:
-    target = devices[name].info.target
-    assert target is not None  # only devices with a compiler are placed on
-    return target
+    request, infos = (
+        CompileRequest(b.graph(value), placement=rules),
+        {name: d.info for name, d in devices.items()},
+    )
+    return compile_in_detail(request, devices=infos).program
 
 
 def _read(

@@ -15,7 +15,6 @@ from autotune.graph.devices import without_devices
 from autotune.graph.ir import Graph
 from autotune.graph.text import print_graph
 from autotune.runtime.hal.device import DeviceInfo
-from autotune.runtime.image import ModuleImage
 from autotune.runtime.programs.device_program import DeviceProgram
 from autotune.tuning.report.units import nanoseconds
 
@@ -146,13 +145,8 @@ def code_of(program: DeviceProgram) -> str:
     parts: list[list[str]] = []
     for step in program.steps:
         made = [*map(_sha, program.images[step.image].objects)] if step.kind == "run" else []
-        parts.append([step.kind, step.device, *made])
+        parts.append([step.kind, step.device or WITHOUT, *made])
     return _sha(json.dumps(parts).encode())
-
-
-def code_of_image(image: ModuleImage) -> str:
-    """Return the same of a model that is compiled for one device, without naming it."""
-    return _sha(json.dumps([["run", WITHOUT, *map(_sha, image.objects)]]).encode())
 
 
 def _sha(data: bytes) -> str:
@@ -172,7 +166,6 @@ __all__ = [
     "PlacementAnswer",
     "checked_devices",
     "code_of",
-    "code_of_image",
     "placement_for",
     "placement_key",
 ]

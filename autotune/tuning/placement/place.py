@@ -14,12 +14,11 @@ from autotune.compiler.request import CompileRequest, MachineOptions, keywords_o
 from autotune.database.records import PlacementReading, Ratio
 from autotune.errors import PlacementError
 from autotune.machine_lock import Measuring
-from autotune.passes.placement.device_rules import DeviceRules
 from autotune.runtime.hal.driver import open_device
 from autotune.tuning.compare.paired import PLAN_MARGIN, Series, fastest, ratio
 from autotune.tuning.measure.turns import Rounds, Turns
 from autotune.tuning.placement.aim import PlacementAim, aim_of
-from autotune.tuning.placement.answer import WITHOUT, checked_devices, code_of, code_of_image, placement_key
+from autotune.tuning.placement.answer import WITHOUT, checked_devices, code_of, placement_key
 from autotune.tuning.placement.costs import PlacementCosts, Placing, measured_costs
 from autotune.tuning.placement.placing import known_devices, target_of
 from autotune.tuning.placement.search import SearchedPlacement, search_placements
@@ -298,15 +297,10 @@ class _Job:
         return costs.rules(placing)
 
     def _compiled(self, placement: dict[str, str]) -> DeviceProgram:
-        from autotune.compiler.devices.placed import compile_placed
+        from autotune.compiler import compile_in_detail
 
-        done = compile_placed(
-            self.graph,
-            DeviceRules(placement, tuple(self.infos)),
-            lambda name: target_of(self.infos[name]),
-            self.request,
-        )
-        return done.program
+        request = replace(self.request, placement=placement, devices=())
+        return compile_in_detail(request, self.graph).program
 
     def _measured(
         self,
@@ -328,7 +322,7 @@ class _Job:
                 if mine is None or incumbent is None or mine is incumbent
                 else ratio(mine, incumbent, _EACH),
                 _seconds(by_itself),
-                code_of(program) if placement != {"*": WITHOUT} else code_of_image(program.images[0]),
+                code_of(program),
             )
             for (_, expected), placement, program, mine, by_itself in zip(
                 chosen, placements, programs, series, alone, strict=True

@@ -8,18 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotune.errors import PlacementError, UsageError
+from autotune.compiler.devices.known import known_devices, target_of
+from autotune.errors import UsageError
 from autotune.foreign import parse_json, printable
 from autotune.graph.devices import is_annotated
 from autotune.graph.ir import Graph
 from autotune.passes.placement.affinity import Affinities, affinities
 from autotune.passes.placement.device_rules import DeviceRules
-from autotune.runtime.hal.device import DeviceInfo
 from autotune.tuning.requested import open_database, with_database
 
 if TYPE_CHECKING:
     from autotune.compiler.request import CompileRequest
-    from autotune.target import Target
     from autotune.tuning.placement.answer import PlacementAnswer
 
 _LOG = logging.getLogger("autotune.tuning")
@@ -30,10 +29,11 @@ def placed_by(request: CompileRequest, answer: PlacementAnswer) -> CompileReques
     return replace(request, devices=(), placement=answer.placement)
 
 
-def by_database(request: CompileRequest) -> tuple[Graph, PlacementAnswer]:
+def by_database(request: CompileRequest, graph: Graph | None = None) -> tuple[Graph, PlacementAnswer]:
     """Return the graph of a model without the devices that it names, and its placement on the requested devices.
 
-    The placement is a database's; a warning says that there is none.
+    The placement is a database's; a warning says that there is none. ``graph`` is the model where it was imported
+    already.
 
     Raises UsageError for devices that are not there, MissError with ``require_hit``.
     """
@@ -41,7 +41,8 @@ def by_database(request: CompileRequest) -> tuple[Graph, PlacementAnswer]:
     from autotune.tuning.placement.answer import placement_for
 
     request.checked()
-    graph, infos = on_one_device(imported(request.model, request.shapes)), known_devices()
+    graph = imported(request.model, request.shapes) if graph is None else graph
+    graph, infos = on_one_device(graph), known_devices()
     answer, _ = with_database(
         request,
         lambda own: placement_for(graph, own.devices, infos, open_database(own), require_hit=own.require_hit),
@@ -56,13 +57,6 @@ def where_it_runs(graph: Graph, placement: Mapping[str, str] | None) -> Affiniti
     if not placement and not is_annotated(graph):
         return None
     return affinities(graph, DeviceRules(dict(placement or {}), tuple(known_devices())))
-
-
-def known_devices() -> dict[str, DeviceInfo]:
-    """Return the devices that there are, by name."""
-    from autotune.runtime.hal.driver import devices
-
-    return {info.name: info for info in devices()}
 
 
 def parse_placement(texts: tuple[str, ...]) -> dict[str, str] | None:
@@ -101,13 +95,6 @@ def _read(path: str) -> list[tuple[str, str]]:
             '{"Conv": "cpu:1"}\n  `autotune place -o` writes one'
         )
     return list(found.items())
-
-
-def target_of(info: DeviceInfo) -> Target:
-    """Return the target to compile for on a device; raises PlacementError where there is no compiler for it."""
-    if info.target is None:
-        raise PlacementError(f"there is no compiler for device {info.name} ({info.description}) yet")
-    return info.target
 
 
 __all__ = [

@@ -279,6 +279,7 @@ def compilation_json(done: Compilation, where: str | None) -> dict[str, Any]:
         "database": where,
         "coverage": str(done.coverage),
         "dispatches": [dispatch.to_json() for dispatch in done.coverage.dispatches],
+        "decisions": [decision.to_json() for decision in done.coverage.decisions],
         "rankings": [ranking.to_json() for ranking in done.coverage.rankings],
         "memory": memory_json(done),
         "proofs": proofs_json(done),

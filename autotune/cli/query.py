@@ -76,7 +76,7 @@ def command(
     announce(f"looking up {what}")
     from autotune.cli import answer_lines
     from autotune.cli.answer_json import to_json
-    from autotune.tuning.api import is_key, query
+    from autotune.tuning.api import decided_request, is_key, query
 
     request = CompileRequest(what, devices=devices, **options).checked()
     if devices:
@@ -86,14 +86,19 @@ def command(
     found = query(
         what, top=top, with_front=with_front, with_near=details, only=only, check_code=check_code, **options
     )
-    chosen = request.one_target()
+    decided, decisions = (request, ()) if is_key(what) else decided_request(request)
+    chosen = decided.one_target()
     answers = [_advised(answer, chosen, request) for answer in found]
     if as_json:
         print_json([to_json(answer, explain=explain) for answer in answers])
         return
     lines = []
     if not is_key(what):
-        lines = [*answer_lines.table(answers, chosen), *_missing(answers, request, details=details)]
+        lines = [
+            *map(str, decisions),
+            *answer_lines.table(answers, chosen),
+            *_missing(answers, request, details=details),
+        ]
         if any(answer.code == "not checked" for answer in answers):
             lines.append("not checked: whether the code that was measured is generated today (--check-code)")
     for answer in answers if details else ():

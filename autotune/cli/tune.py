@@ -63,6 +63,13 @@ DEFAULT_BUDGET = "10m"
     callback=lambda context, parameter, text: parse_devices(text),
     help="Search schedules for all of these devices and a placement of the model's parts, alternately.",
 )
+@click.option(
+    "--sites",
+    multiple=True,
+    metavar="NAME",
+    help="Compare again what is decided of the whole model: threads, layout, order. [default: what never was, where "
+    "the budget is two minutes or more]",
+)
 @FLAGS["verify"]
 @json_option
 @long_job
@@ -75,6 +82,7 @@ def command(
     objective: str,
     no_transfer: bool,
     devices: tuple[str, ...],
+    sites: tuple[str, ...],
     verify: bool,
     as_json: bool,
     **options: Unpack[MachineOptions],
@@ -98,10 +106,12 @@ def command(
     request = CompileRequest(model, devices=devices, verify=verify, **options).checked()
     limit, begun = Budget(budget, trials), time.monotonic() - process_age()
     if devices:
-        refuse_beside_devices({"--objective": objective != "latency", "--no-transfer": no_transfer})
+        refuse_beside_devices(
+            {"--objective": objective != "latency", "--no-transfer": no_transfer, "--sites": bool(sites)}
+        )
         return _tune_on_devices(model, devices, limit, seed, sampler, as_json, options)
     search: dict[str, Any] = {"seed": seed, "sampler": sampler, "objective": objective, "begun": begun}
-    search["transfer"] = not no_transfer
+    search["transfer"], search["sites"] = not no_transfer, sites or None
     if request.has_ranges:
         stopped = _tune_for_sizes(model, limit, as_json, search, options)
     else:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.compiler.plan import Plan, Ranking
+from autotune.compiler.sites.decision import Decision
 from autotune.compiler.tiers import Tier, listed_tiers
 from autotune.database.evidence import Evidence, State
 from autotune.passes.partition import Partition
@@ -54,6 +55,8 @@ class CoverageReport:
     rankings: tuple[Ranking, ...] = ()
     placement: str = ""
     """The placement that was found where devices were asked for, or that none was."""
+    decisions: tuple[Decision, ...] = ()
+    """The options that are used at sites of the whole model, as far as they were decided."""
 
     @property
     def tuned(self) -> tuple[DispatchCoverage, ...]:
@@ -73,7 +76,7 @@ class CoverageReport:
 
     def __str__(self) -> str:
         """Return one line, e.g. ``12 of 43 dispatches tuned, 61 % of FLOPs; 30 default confirmed, 1 unconfirmed``;
-        one before it says which placement there is, where devices were asked for."""
+        after one for each decision of the whole model and, where devices were asked for, the placement."""
         share = f"{100 * self.flops_fraction:.0f} % of FLOPs"
         line = f"{len(self.tuned)} of {len(self.dispatches)} dispatches tuned, {share}"
         count = Counter(d.evidence.state for d in self.dispatches)
@@ -81,7 +84,7 @@ class CoverageReport:
             f"{count[state]} {state.counted}" for state in State if count[state] and state is not State.TUNED
         ]
         line = "; ".join([line, *([", ".join(rest)] if rest else []), f"schedules: {self.tiers}"])
-        return f"{self.placement}\n{line}" if self.placement else line
+        return "\n".join([*([self.placement] if self.placement else []), *map(str, self.decisions), line])
 
     @property
     def tiers(self) -> str:

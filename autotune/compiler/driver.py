@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from autotune.compiler.memory.proof import prove_memory
 from autotune.compiler.plan import Plan, plan_of
 from autotune.compiler.proof import prove_all
 from autotune.compiler.request import CompileRequest
+from autotune.compiler.sites.decision import DECIDED, decided_of_model
 from autotune.compiler.stale import CurrentPlan, current_plan
 from autotune.database.opening import opened_if_given
 from autotune.errors import MissError
@@ -58,17 +60,21 @@ def compile_in_detail(
         MissingExtraError: with ``verify``, islpy is not installed.
     """
     request, lock = _unlocked(request.checked())
-    segments = segments_of(request, graph, devices)
-    count = len({d.workload.key for segment in segments.each for d in segment.parts.dispatches})
-    made = dict[int, CompiledSegment]()
-    with opened_if_given(request.database) as store, BuildWorkers.of(count) as workers:
-        for target in dict.fromkeys(segment.target for segment in segments.each):
-            numbers = segments.of_target(target)
-            own = [segments.each[number] for number in numbers]
-            made |= zip(numbers, _compiled(own, request, lock, store, workers), strict=True)
+    with opened_if_given(request.database) as store:
+        request, graph, decisions = decided_of_model(request, graph, store)
+        segments = segments_of(request, graph, devices)
+        count = len({d.workload.key for segment in segments.each for d in segment.parts.dispatches})
+        made = dict[int, CompiledSegment]()
+        with BuildWorkers.of(count) as workers:
+            for target in dict.fromkeys(segment.target for segment in segments.each):
+                numbers = segments.of_target(target)
+                own = [segments.each[number] for number in numbers]
+                made |= zip(numbers, _compiled(own, request, lock, store, workers), strict=True)
     compiled = tuple(made[number] for number in range(len(segments.each)))
     program = segments.program([segment.image for segment in compiled], _metadata(request))
-    compilation = Compilation(program, compiled, request.tolerance, request.shapes, segments.affinities)
+    compilation = Compilation(
+        program, compiled, request.tolerance, request.shapes, segments.affinities, decisions=decisions
+    )
     if lock is not None and request.same_code:
         check_code(lock, compilation)
     return compilation
@@ -136,6 +142,7 @@ def _metadata(request: CompileRequest) -> dict[str, str]:
         "layout": request.layout,
         "tolerance": str(request.tolerance),
         "objective": request.objective,
+        DECIDED: json.dumps(request.decisions or {}),
     }
 
 
@@ -147,15 +154,17 @@ def predict_in_detail(request: CompileRequest, graph: Graph | None = None) -> Pr
     Raises ModelImportError, and UsageError as that does.
     """
     request, lock = _unlocked(request.checked())
-    target = request.one_target()
-    preference = request.preference
-    parts = part_of(request, target, graph)
-    workloads = distinct_workloads(parts)
-    with opened_if_given(request.database) as store, BuildWorkers.of(len(workloads)) as workers:
-        if lock is None:
-            plan = plan_of(workloads, target, store, preference, request.schedules, workers, parts)
-        else:
-            plan = locked_plan(lock, workloads)
+    with opened_if_given(request.database) as store:
+        request, graph, _ = decided_of_model(request, graph, store)
+        target = request.one_target()
+        preference = request.preference
+        parts = part_of(request, target, graph)
+        workloads = distinct_workloads(parts)
+        with BuildWorkers.of(len(workloads)) as workers:
+            if lock is None:
+                plan = plan_of(workloads, target, store, preference, request.schedules, workers, parts)
+            else:
+                plan = locked_plan(lock, workloads)
     ordered = in_order(plan.apply(parts), target.threads, request.order or preference.aim)
     return forecast(ordered, plan, target)
 
@@ -172,6 +181,7 @@ def _unlocked(request: CompileRequest) -> tuple[CompileRequest, Lock | None]:
         layout=lock.layout,
         tolerance=lock.tolerance,
         shapes=lock.sizes,
+        decisions=lock.decisions,
     )
     return pinned, lock
 

@@ -12,6 +12,7 @@ from autotune.compiler.coverage import CoverageReport
 from autotune.compiler.memory.proof import MemoryProof
 from autotune.compiler.plan import Plan
 from autotune.compiler.proof import ProofReport
+from autotune.compiler.sites.decision import Decision
 from autotune.frontends.sizes import Given
 from autotune.passes.memory.plan_memory import MemoryPlan
 from autotune.passes.partition import Partition
@@ -57,6 +58,8 @@ class Compilation:
     """The devices of parts and the reasons, if devices are named."""
     placement: str = ""
     """The coverage's line about the placement, if it was looked up."""
+    decisions: tuple[Decision, ...] = ()
+    """The options that are used at sites of the whole model, as far as they were decided."""
     error: float | None = None
     """From end to end, where it was asked for: see :mod:`autotune.tuning.measure.accuracy`."""
 
@@ -94,6 +97,7 @@ class Compilation:
             tuple(dispatch for segment in self.segments for dispatch in segment.coverage.dispatches),
             tuple(ranking for plan in plans.values() for ranking in plan.rankings.values()),
             self.placement,
+            self.decisions,
         )
 
     @property

@@ -2,12 +2,13 @@
 
 The form is JSON, a step of a schedule a line::
 
-    format, version      "autotune-lock", 1
+    format, version      "autotune-lock", 2
     model                what it was called
     versions             of autotune and llvmlite, which made the code
     target               the machine that the code is for
     layout, tolerance    what changes the dispatches of the model and their options
     shapes               sizes that the model leaves open, by the name of a dimension or of an input
+    decisions            the options of sites of the whole model, by kind (since version 2)
     sites                the option of each workload that has several, by workload key
     schedules            of each workload: its dispatches, how well the schedule was known, its trace, and the
                          SHA-256 of the object code
@@ -31,7 +32,9 @@ from autotune.schedule.trace import Trace
 from autotune.target import Target
 
 FORMAT = "autotune-lock"
-VERSION = 1
+VERSION = 2
+_WITHOUT_DECISIONS = 1
+"""The version whose locks have no decisions: those of an untuned model."""
 _MOST_BYTES = 64 << 20
 
 AGAIN = "make the lock again by `autotune lock`"
@@ -70,6 +73,7 @@ class Lock:
     layout: str
     tolerance: float
     shapes: tuple[LockedShape, ...]
+    decisions: Mapping[str, str]
     sites: Mapping[str, str]
     schedules: tuple[LockedSchedule, ...]
 
@@ -96,6 +100,8 @@ class Lock:
             raise LockError(
                 f"it is not a lock: its format is not {FORMAT!r}; give what `autotune lock` wrote"
             )
+        if raw.get("version") == _WITHOUT_DECISIONS:
+            raw = {"decisions": {}, **raw, "version": VERSION}
         if raw.get("version") != VERSION:
             found = str(raw.get("version"))[:20]
             raise LockError(f"it has version {found}, this autotune reads version {VERSION}; {AGAIN}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from autotune.compiler.estimate import estimated
 from autotune.compiler.lock import AGAIN, FORMAT, VERSION, Lock, LockedSchedule, LockedShape
 from autotune.compiler.plan import Plan, Ranking, regions_of
 from autotune.compiler.planned import Planned, apply
+from autotune.compiler.sites.decision import DECIDED
 from autotune.compiler.tiers import Tier
 from autotune.database.evidence import Evidence, State
 from autotune.database.goal import FASTEST
@@ -48,6 +50,7 @@ def lock_of(done: Compilation) -> Lock:
         done.image.metadata["layout"],
         done.tolerance,
         tuple(LockedShape(name, as_shape(shape)) for name, shape in (done.shapes or {}).items()),
+        json.loads(done.image.metadata[DECIDED]),
         {key: option.name for key, option in done.plan.options.items()},
         tuple(schedules),
     )

@@ -103,7 +103,9 @@ class CompileRequest:
     ``observer`` is called after each graph pass. ``schedules`` (workload key to trace) come before those of the
     database. ``algorithm`` names the one to use wherever it applies. ``without`` names graph passes to leave out
     (:func:`autotune.passes.pipeline.optional_passes`). ``layout`` is that of convolutions, ``partition`` what is fused,
-    ``order`` what dispatches are ordered for. ``same_code``: other machine code than a lock pins is an error.
+    ``order`` what dispatches are ordered for. ``decisions`` has options of the model's sites by their kinds
+    (:data:`autotune.compiler.sites.KINDS`), which come before those of the database. ``same_code``: other machine code
+    than a lock pins is an error.
     """
 
     model: Model
@@ -131,6 +133,7 @@ class CompileRequest:
     layout: str = "NHWC"
     partition: PartitionOptions | None = None
     order: Aim | None = None
+    decisions: Mapping[str, str] | None = None
     same_code: bool = True
 
     @property

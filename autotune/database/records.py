@@ -423,6 +423,10 @@ class PlacementReading:
         return json.dumps({"devices": self.devices, "placement": dict(self.placement)}, sort_keys=True)
 
 
+MODEL = "model"
+"""The kind of the workload that stands for a whole model."""
+
+
 class Storable(Protocol):
     """A workload of a graph or of a user's own program, as far as it is stored."""
 
@@ -497,6 +501,7 @@ class JobRow:
 __all__ = [
     "CRASHED_INSIDE",
     "HUNG",
+    "MODEL",
     "RUNS",
     "SAME_CODE",
     "TIMED_OUT_INSIDE",

@@ -22,6 +22,7 @@ from autotune.database.goal import FASTEST, Goal
 from autotune.database.near import Neighbour, neighbours_of
 from autotune.database.query import Hit, Miss
 from autotune.database.records import (
+    MODEL,
     RUNS,
     Comparison,
     JobRow,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 T = TypeVar("T")
+_NO_MODEL = schema.workloads.c.kind != MODEL
 
 
 class Database:
@@ -152,7 +154,8 @@ class Database:
     ) -> None:
         """Store candidates of a site that were compared inside a model, all at once; the winner is used from then on.
 
-        ``site`` is "option" for the ways to compute a workload, or "schedule" (see :meth:`best`).
+        ``site`` is "option" for the ways to compute a workload, "schedule" (see :meth:`best`), or the kind of a site
+        of a whole model, for which a workload of the kind "model" stands.
         """
         place = {"workload_key": workload_key, "target_key": target_key, "site": site}
         measured.store_comparison(self.session, place, candidates, inside, job)
@@ -362,15 +365,15 @@ class Database:
         return sum(self.session.read(lambda connection: best.outcomes_alone(connection, key)).values())
 
     def workload_rows(self, *, skip_damaged: bool = False) -> list[WorkloadRow]:
-        """Return every known workload, by key."""
-        query = select(schema.workloads).order_by(schema.workloads.c.key)
+        """Return every known workload of a dispatch or a program, by key; not those that stand for whole models."""
+        query = select(schema.workloads).where(_NO_MODEL).order_by(schema.workloads.c.key)
         return self._all(query, rows.workload_from_row, skip_damaged=skip_damaged)
 
     def find_workload(self, prefix: str) -> list[WorkloadRow]:
         """Return the workloads whose key starts with ``prefix``."""
         key = schema.workloads.c.key
         same = key.between(prefix, prefix + "g")  # after all hexadecimal digits; LIKE would not use the index
-        query = select(schema.workloads).where(same).order_by(key)
+        query = select(schema.workloads).where(same, _NO_MODEL).order_by(key)
         return self._all(query, rows.workload_from_row)
 
     def targets(self) -> dict[str, Target]:

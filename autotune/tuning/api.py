@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from autotune.tuning.jobs.budget import Budget
 from autotune.tuning.report.answer import Answer
 from autotune.tuning.report.asked import Asked, entries
 from autotune.tuning.report.result import Report
-from autotune.tuning.requested import with_database
+from autotune.tuning.requested import open_database, with_database
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from autotune.compiler.dividing import Model
     from autotune.compiler.forecast import Prediction
     from autotune.compiler.plan import Plan, Ranking
+    from autotune.compiler.sites.decision import Decision
     from autotune.database.store import Database
     from autotune.frontends.sizes import Given
     from autotune.graph.ir import Graph
@@ -89,6 +90,7 @@ def tune(
     time_model: bool = True,
     begun: float | None = None,
     measurer: Callable[[int], Measurer] | None = None,
+    sites: Sequence[str] | None = None,
     **options: Unpack[MachineOptions],
 ) -> Report:
     """Search faster schedules for all workloads of a model, and store every measured run in the database.
@@ -107,6 +109,10 @@ def tune(
     to end the search early; any other exception ends the job and is raised here. ``measurer`` makes the object that
     builds, checks and times candidates on so many cores, instead of worker processes.
 
+    ``sites`` are those of the whole model that are compared first, by their names in :mod:`autotune.compiler.sites`:
+    threads, layout, order. By default they are all that never were, if the budget is a time of two minutes or more.
+    Schedules are searched for what was decided; with no sites, ``()``, for an untuned model.
+
     A job that was stopped or killed is continued when the same call is made again. Ctrl-C ends the
     search early: the report says ``stopped`` and the best so far is kept. Raises UsageError, also for
     more threads than usable cores without ``allow_oversubscription``, ModelImportError, DatabaseError
@@ -114,6 +120,8 @@ def tune(
     """
     from autotune.calibration.host import ensure
     from autotune.compiler import divide
+    from autotune.compiler.dividing import imported, on_one_device
+    from autotune.tuning.compare.decide import decide_for
     from autotune.tuning.jobs.job import Job, Options
     from autotune.tuning.jobs.model import MeasuredModel, work_of
     from autotune.tuning.measure.accuracy import EndToEnd
@@ -133,17 +141,21 @@ def tune(
     chosen = runnable(request.one_target())
     builders = builders_for(chosen, allow_oversubscription=request.allow_oversubscription)
     shown = shown_to(progress, callback, quiet=quiet)
-    parts = divide(model, activations=chosen.activations, shapes=request.shapes)
-    preference = request.preference
+    graph = on_one_device(imported(model, request.shapes))
     check = EndToEnd.wanted(request.tolerance, model, request.shapes, seed)
     ensure(chosen, shown.preparing)
-    with opened(request.database) as store, closing((measurer or ProcessPool.started)(builders)) as pool:
+    with opened(request.database) as store, ExitStack() as cleanup:
+        request, decisions = decide_for(request, graph, store, sites, limit, begun, shown.preparing, seed)
+        chosen, preference = request.one_target(), request.preference
+        ensure(chosen, shown.preparing)
+        parts = divide(graph, layout=request.layout, activations=chosen.activations)
+        pool = cleanup.enter_context(closing((measurer or ProcessPool.started)(builders)))
         shown.preparing(f"choosing default schedules for {len(parts.dispatches)} dispatches")
-        subjects, sites = work_of(parts, chosen, preference)
+        subjects, places = work_of(parts, chosen, preference)
         job = Job(
             model=parts.name if not isinstance(model, str | Path) else str(model),
             subjects=subjects,
-            sites=sites,
+            sites=places,
             target=chosen,
             budget=limit,
             database=store,
@@ -151,8 +163,9 @@ def tune(
             progress=shown,
             options=search,
             prior=_prior(chosen),
-            whole=MeasuredModel(parts, sites, chosen, store, preference, seed, check),
+            whole=MeasuredModel(parts, places, chosen, store, preference, seed, check),
             origins={dispatch.name: dispatch.origins for dispatch in parts.dispatches},
+            decided=decisions,
             head_s=time.monotonic() - begun,
         )
         return job.run()
@@ -328,7 +341,9 @@ def query(
     With ``check_code`` the code of each schedule is generated (about 16 ms each), so that what was measured with other
     code is stale and never exact; without it the results say that this was not checked.
     """
+    from autotune.compiler.dividing import imported, on_one_device
     from autotune.compiler.plan import plan_of
+    from autotune.compiler.sites.decision import decided_of_model
     from autotune.compiler.stale import CodeCheck
     from autotune.database.front import front
     from autotune.graph.region import Workload
@@ -336,9 +351,13 @@ def query(
     from search_spaces.spaces import space_for
 
     request = CompileRequest(what, **options).checked()
-    chosen, preference = request.one_target(), request.preference
     with opened(request.database, read_only=True) as store:
-        asked, parts = _workloads(what, store, chosen, request.shapes)
+        graph = None
+        if not (isinstance(what, str) and is_key(what)):
+            graph = on_one_device(imported(what, request.shapes))
+            request, _, _ = decided_of_model(request, graph, store)
+        chosen, preference = request.one_target(), request.preference
+        asked, parts = _workloads(request, graph, store)
         if only is not None and preference.goal.is_latency:  # what is small enough depends on the whole model
             asked = [one for one in asked if _named(only, one[1], one[2])] or asked
         workloads = [workload for workload, _, _ in asked if isinstance(workload, Workload)]
@@ -412,24 +431,41 @@ def _spaces(store: Database, workload: AnyWorkload, target: Target) -> list[str]
     return store.tuned_spaces(workload.key, target.key) or [""]
 
 
+def decided_request(request: CompileRequest) -> tuple[CompileRequest, tuple[Decision, ...]]:
+    """Return the request of a model with what its database has decided of the whole of it, and these decisions.
+
+    Devices that the model names count as one.
+    """
+    from autotune.compiler.dividing import imported, on_one_device
+    from autotune.compiler.sites.decision import decided_of_model
+
+    def look_up(own: CompileRequest) -> tuple[CompileRequest, tuple[Decision, ...]]:
+        graph = on_one_device(imported(own.model, own.shapes))
+        decided, _, decisions = decided_of_model(own, graph, open_database(own))
+        return decided, decisions
+
+    return with_database(request, look_up)[0]
+
+
 def _workloads(
-    what: Model, store: Database, target: Target, shapes: Given | None
+    request: CompileRequest, graph: Graph | None, store: Database
 ) -> tuple[list[Asked], Partition | None]:
     """Return each workload with its dispatches and the model's nodes that they come from; the model in
     parts, if it is one."""
     from autotune.compiler import divide
     from autotune.graph.program import parse_workload
 
-    if isinstance(what, str) and is_key(what):
-        if shapes:
+    what = request.model
+    if graph is None:
+        if request.shapes:
             raise UsageError(
                 f"shapes were given for the workload {what}, which has fixed ones; they are for models"
             )
-        rows = store.find_workload(what)
+        rows = store.find_workload(str(what))
         if not rows:
             raise UsageError(f"no workload {what} in {store.where}; `autotune db stats` lists them")
         return [(parse_workload(row.text), (), ()) for row in rows], None
-    parts = divide(what, activations=target.activations, shapes=shapes)
+    parts = divide(graph, layout=request.layout, activations=request.one_target().activations)
     names: dict[str, list[str]] = {}
     nodes: dict[str, dict[str, None]] = {}
     for dispatch in parts.dispatches:
@@ -506,6 +542,7 @@ __all__ = [
     "compile",
     "compile_for_sizes",
     "cost_model_registry",
+    "decided_request",
     "is_key",
     "model_folder",
     "predict",

@@ -91,7 +91,7 @@ def changed(lock: Lock, *path: str | int, to: Any) -> str:
     ("path", "to", "message"),
     [
         (["format"], "zip", "it is not a lock: its format is not 'autotune-lock'; give what `autotune lock` wrote"),
-        (["version"], 7, "it has version 7, this autotune reads version 1; make the lock again by `autotune lock`"),
+        (["version"], 7, "it has version 7, this autotune reads version 2; make the lock again by `autotune lock`"),
         (["schedules", 0, "code"], 3, "lock.schedules[0].code: expected <class 'str'>, got '3'; make"),
         (["target", "threads"], "1", "lock.target.threads: expected <class 'int'>, got '1'; make"),
         (["schedules", 0, "trace", "steps", 0, 0], "system", "trace names the unknown primitive 'system'; known: "),

@@ -24,8 +24,8 @@ from autotune.files import scratch_folder
 from autotune.passes.preference import TOLERANCE, Preference
 from autotune.schedule.knob import config_to_json
 from autotune.target import Target
-from autotune.tuning.compare.sites import Site, Sites
 from autotune.tuning.compare.interleaved import EVERY
+from autotune.tuning.compare.sites import Site, Sites
 from autotune.tuning.jobs.job import Subject
 from autotune.tuning.jobs.model import MeasuredModel, work_of
 from autotune.tuning.jobs.task import Task

@@ -111,9 +111,11 @@ class Interleaved:
         candidates."""
         count = max(len(question.candidates) for question in questions)
         fewest, processes = (least_processes(count - 1, n) if count > 1 else 1 for n in (0, LOSSES))
+        first = questions[0]
+        subject = f"the {first.kind} of" if first.whole else f"{counted(len(questions), 'workload')} in"
         self.say(
-            f"measuring {counted(len(questions), questions[0].subject)} in the model: the default and "
-            f"{count - 1} candidates, interleaved in up to {processes} fresh processes"
+            f"measuring {subject} the model: the default and {count - 1} candidates, "
+            f"interleaved in up to {processes} fresh processes"
         )
         # Too few processes for a winner still say which options are far behind, and these get no trials.
         least = 1 if all(question.kind == OPTION for question in questions) else fewest

@@ -54,11 +54,6 @@ class Question:
         """Return whether it is decided by the latency of the whole model."""
         return self.kind not in (OPTION, SCHEDULE)
 
-    @property
-    def subject(self) -> str:
-        """Return what is compared, in a word."""
-        return f"{self.kind} of the model" if self.whole else "workload"
-
     def series(self, profile: Profile) -> Series:
         """Return the latencies of the site in a version."""
         return profile.whole if self.whole else profile.series(self.workload, self.names)

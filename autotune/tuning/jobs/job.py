@@ -49,6 +49,7 @@ from cost_models import calibrated
 
 if TYPE_CHECKING:
     from autotune.compiler.plan import Ranking
+    from autotune.compiler.sites.decision import Decision
     from autotune.graph.program import AnyWorkload
     from autotune.graph.region import Workload
     from cost_models.ranker import Ranker
@@ -125,6 +126,8 @@ class Job:
     """The model that candidates are compared in; without it nothing is compared."""
     origins: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The model's nodes that each dispatch comes from."""
+    decided: Sequence[Decision] = ()
+    """What was decided of the whole model before its workloads were made."""
     head_s: float = 0.0
     """Seconds of the time budget that were used before the job: to read the model, to start."""
 
@@ -419,7 +422,7 @@ class Job:
             outcomes=dict(status.outcomes),
             failures=dict(status.failures),
             dispatches=self._rows(status.sites, rankings),
-            decisions=tuple(self._decisions(status.sites, rankings)),
+            decisions=(*map(str, self.decided), *self._decisions(status.sites, rankings)),
             plans=tuple(self.database.plans(status.job)),
             left_out={task.name: task.no_reference for task in status.tasks if task.no_reference},
             crashes={task.name: task.crashes for task in status.tasks if task.crashes},

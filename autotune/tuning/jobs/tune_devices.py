@@ -90,6 +90,7 @@ def tune_on_devices(
             quiet=quiet,
             progress=progress(),
             time_model=False,
+            sites=(),  # parts of a placement are compiled as in an untuned model
             **own,
         )
 

@@ -212,7 +212,28 @@ class Turns:
             both = zip(dispatches, read, strict=True)
             return [None if ns is None else Profile(mine, ns) for mine, ns in both]
 
-        found = named(self.profile(rounds, out_of_time, lambda read: watch.settled(named(read))))
+        return self._watched("profile", rounds, out_of_time, named, watch)
+
+    def whole(
+        self, rounds: Rounds, out_of_time: Callable[[], bool], watch: Watch = UNWATCHED
+    ) -> list[Profile | None]:
+        """Return the latencies of each version as a whole, the median of a turn, as if it were one dispatch; ``watch``
+        follows it."""
+
+        def of_runs(read: Sequence[Readings | None]) -> list[Profile | None]:
+            return [None if ns is None else Profile.of_whole(np.median(ns, axis=1)) for ns in read]
+
+        return self._watched("time", rounds, out_of_time, of_runs, watch)
+
+    def _watched(
+        self,
+        do: str,
+        rounds: Rounds,
+        out_of_time: Callable[[], bool],
+        profiles: Callable[[Sequence[Readings | None]], list[Profile | None]],
+        watch: Watch,
+    ) -> list[Profile | None]:
+        found = profiles(self._turns(do, rounds, out_of_time, lambda read: watch.settled(profiles(read))))
         for number, reason in self.failures.items():
             watch.failed(number, reason)
         return found

@@ -49,6 +49,11 @@ class Profile:
         ]
         return np.asarray(self.ns[:, mine].sum(axis=1) / (len(names) or len(mine)))
 
+    @classmethod
+    def of_whole(cls, ns: Series) -> Profile:
+        """Return the times of a version that was measured as a whole."""
+        return cls((("", ""),), ns[:, None])
+
     @property
     def whole(self) -> Series:
         """Nanoseconds a round of all dispatches together."""

@@ -1,0 +1,145 @@
+"""Decide the sites of a whole model: each option is a compilation of it, compared as the options of workloads are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from autotune.compiler import compile_in_detail
+from autotune.compiler.sites import KINDS, SiteKind
+from autotune.compiler.sites.decision import Decision, compared, decided, model_row, option_key
+from autotune.database.records import Comparison
+from autotune.errors import UsageError
+from autotune.machine_lock import Measuring
+from autotune.suggest import listing
+from autotune.tuning.compare.interleaved import Interleaved
+from autotune.tuning.compare.questions import Choice, Question
+from autotune.tuning.measure.turns import Rounds, Turns
+from autotune.tuning.measure.whole_model import UNWATCHED, Profile, Version, Versions, Watch
+
+if TYPE_CHECKING:
+    from autotune.compiler.request import CompileRequest
+    from autotune.database.store import Database
+    from autotune.graph.ir import Graph
+    from autotune.runtime.image import ModuleImage
+    from autotune.runtime.programs.device_program import DeviceProgram
+    from autotune.tuning.jobs.budget import Budget
+
+SITES = tuple(kind.name for kind in KINDS)
+"""The names of all sites of a whole model."""
+LEAST_S, SHARE = 120.0, 0.15
+"""The shortest time budget of which a part goes to sites of the whole model, and that part of it."""
+MOST = 8
+"""Versions of a model that are in a process at once."""
+Compiler: TypeAlias = "Callable[[Version], ModuleImage | DeviceProgram]"
+
+
+@dataclass
+class CompiledVersions:
+    """Versions of a model that are compiled each by itself, and measured as a whole, with so many requests in flight
+    (0: one after another)."""
+
+    name: str
+    compiled: Compiler
+    seed: int
+    in_flight: int = 0
+    most: int = MOST
+
+    def read(
+        self,
+        versions: Sequence[Version],
+        rounds: Rounds,
+        out_of_time: Callable[[], bool],
+        watch: Watch = UNWATCHED,
+    ) -> list[Profile | None]:
+        """Measure versions interleaved; return the times of each, None for one that failed."""
+        with Turns(self.seed) as turns:
+            for version in versions:
+                if out_of_time():
+                    return [None] * len(versions)
+                turns.add(self.compiled(version), self.in_flight)
+            return turns.whole(rounds, out_of_time, watch)
+
+
+def checked_sites(names: Collection[str]) -> tuple[str, ...]:
+    """Return kinds of sites of a whole model by name, in the order in which they are decided; raises UsageError."""
+    for name in names:
+        if name not in SITES:
+            raise UsageError(f"there is no site {name!r} of a model; sites: {listing(name, SITES)}")
+    return tuple(name for name in SITES if name in names)
+
+
+def decide(
+    request: CompileRequest,
+    graph: Graph,
+    database: Database,
+    sites: Collection[str],
+    *,
+    late: Callable[[], bool],
+    say: Callable[[str], None],
+    again: bool = False,
+    seed: int = 0,
+    model_of: Callable[[str, Compiler, int], Versions] = CompiledVersions,
+) -> tuple[CompileRequest, tuple[Decision, ...]]:
+    """Compare the options of some ``sites`` of a model, and return the request with all that is decided.
+
+    A site that was compared before is compared ``again`` only if so asked, or where its options are others now. Each
+    is compared with what was decided before it. Nothing begins that ``late`` has no time for.
+    """
+    row = model_row(graph)
+
+    def compare(kind: SiteKind, request: CompileRequest) -> None:
+        options, target = kind.options(request, graph), request.one_target()
+        before = compared(kind, row.key, request, graph, database)
+        news = again or before is None or {each.name for each in before.rows} != {*options}
+        if kind.name not in sites or not news or late():
+            return
+
+        def compiled(version: Version) -> ModuleImage:
+            decisions = {**(request.decisions or {}), **version.whole}
+            return compile_in_detail(replace(request, database=database, decisions=decisions), graph).image
+
+        database.add_workload(row)
+        database.add_target(target)
+        candidates = tuple(Choice(Comparison(option, option_key(kind, option))) for option in options)
+        question = Question(kind.name, row.key, target.key, (), candidates)
+        say(f"compiling with the {kind.name} {', '.join(options)}")
+        model = model_of(graph.name, compiled, seed)
+        Interleaved(database, model, "", say).compare([question], Version({}, {}), late)
+
+    return decided(request, graph, database, compare)
+
+
+def decide_for(
+    request: CompileRequest,
+    graph: Graph,
+    database: Database,
+    sites: Sequence[str] | None,
+    budget: Budget,
+    begun: float,
+    say: Callable[[str], None],
+    seed: int,
+) -> tuple[CompileRequest, tuple[Decision, ...]]:
+    """Return the request with what is decided of a model that is to be tuned, by a share of the time of its budget.
+
+    ``sites`` are compared, also again; for None all that never were, where there is time; none is looked up for
+    ``()``. Raises UsageError for unknown ones.
+    """
+    if sites is not None and not checked_sites(sites):
+        return request, ()
+    limit_s = budget.limit_s
+    wanted = sites if sites is not None else checked_sites(SITES) if limit_s and limit_s >= LEAST_S else ()
+
+    def late() -> bool:
+        return limit_s is not None and time.monotonic() - begun > SHARE * limit_s
+
+    with Measuring(f"decide sites of {graph.name}", say) if wanted else nullcontext():
+        return decide(
+            request, graph, database, wanted, late=late, say=say, again=sites is not None, seed=seed
+        )
+
+
+__all__ = ["SITES", "CompiledVersions", "Compiler", "checked_sites", "decide", "decide_for"]

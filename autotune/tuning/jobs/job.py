@@ -127,7 +127,7 @@ class Job:
     origins: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The model's nodes that each dispatch comes from."""
     decided: Sequence[Decision] = ()
-    """What was decided of the whole model before its workloads were made."""
+    """Decisions at sites of the whole model, made before its workloads were."""
     head_s: float = 0.0
     """Seconds of the time budget that were used before the job: to read the model, to start."""
 

@@ -19,7 +19,7 @@ from cost_models.terms.traffic import evicted
 
 
 @dataclass(frozen=True)
-class Touched:
+class TouchedBytes:
     """Bytes of each piece of memory that a dispatch reads and writes, by name."""
 
     reads: Mapping[str, int]
@@ -41,7 +41,7 @@ class Distant(NamedTuple):
     memory: float
 
 
-def distant(model: Sequence[Touched], machine: Machine) -> list[Distant]:
+def distant(model: Sequence[TouchedBytes], machine: Machine) -> list[Distant]:
     """Return for each dispatch of a model, in the order they run, what is further away than when it runs alone,
     again and again."""
     recent: dict[str, int] = {}
@@ -55,7 +55,7 @@ def distant(model: Sequence[Touched], machine: Machine) -> list[Distant]:
     return found
 
 
-def _of(step: Touched, recent: Mapping[str, int], machine: Machine) -> Distant:
+def _of(step: TouchedBytes, recent: Mapping[str, int], machine: Machine) -> Distant:
     own = float(sum(step.all.values()))
     names = [*recent][::-1]
     read = np.asarray([step.reads.get(name, 0) for name in names], np.float64)
@@ -75,4 +75,4 @@ def in_place(seconds: float, moved: Distant, machine: Machine) -> float:
     return float(overlapped(seconds + near / machine.hertz, far / machine.hertz, machine))
 
 
-__all__ = ["Distant", "Touched", "distant", "in_place"]
+__all__ = ["Distant", "TouchedBytes", "distant", "in_place"]

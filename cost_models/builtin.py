@@ -12,7 +12,7 @@ from pathlib import Path
 from autotune.errors import CostModelError
 from autotune.target import Target
 from cost_models import stored
-from cost_models.manifest import ModelManifest
+from cost_models.manifest import RankerManifest
 from cost_models.stored import CostModel
 
 _LEVELS = {("x86_64", 256): "x86-64-v3", ("x86_64", 512): "x86-64-v4"}
@@ -36,9 +36,9 @@ class Defaults:
         name = _LEVELS.get((target.arch, target.vector_bits), "")
         return name if name in self.levels() and stored.readable(self._of(name)) else None
 
-    def manifest(self, level: str) -> ModelManifest:
+    def manifest(self, level: str) -> RankerManifest:
         """Return the manifest of a model; raises CostModelError for an unknown level."""
-        return ModelManifest.read(self._of(level))
+        return RankerManifest.read(self._of(level))
 
     def load(self, level: str, threads: int = 1) -> CostModel:
         """Return a model, checked."""

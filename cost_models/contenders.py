@@ -49,7 +49,7 @@ def _by_knobs(data: Dataset, folds: Mapping[str, int], rounds: int) -> boosters.
     for fold in range(1 + max(folds.values())):
         seen = order[of_row[order] != fold]
         nothing = np.zeros(len(seen), np.float32)
-        rows = objectives.Rows(
+        rows = objectives.TrainingRows(
             data.knobs[seen], data.latency[seen], data.noise[seen], data.groups[seen], nothing
         )
         booster = OBJECTIVES[DEFAULT](rows, rounds, fold)

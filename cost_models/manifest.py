@@ -15,7 +15,7 @@ FILE = "manifest.json"
 
 
 @dataclass(frozen=True)
-class Source:
+class TrainingSource:
     """A database that a model learnt from: its name, how many runs it gave, and the first and last time of these."""
 
     name: str
@@ -25,7 +25,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class ModelManifest:
+class RankerManifest:
     """The description of a stored model.
 
     ``files`` maps file names to SHA-256, a file a member. ``folds`` maps the keys of all workloads that it has seen to
@@ -39,7 +39,7 @@ class ModelManifest:
     rows: int = 0
     folds: Mapping[str, int] = field(default_factory=dict)
     targets: tuple[str, ...] = ()
-    sources: tuple[Source, ...] = ()
+    sources: tuple[TrainingSource, ...] = ()
     latency_range: tuple[float, float] = (0.0, 0.0)
     objective: str = ""
     metrics: Mapping[str, Any] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class ModelManifest:
         return not isinstance(data, dict) or data.get("format") == FORMAT
 
     @staticmethod
-    def read(folder: Path) -> ModelManifest:
+    def read(folder: Path) -> RankerManifest:
         """Read it back; raises CostModelError where it is missing, damaged or of a newer format."""
         path = folder / FILE
         try:
@@ -77,8 +77,8 @@ class ModelManifest:
         try:
             for name in ("targets", "latency_range"):
                 data[name] = tuple(data.get(name, ()))
-            data["sources"] = tuple(Source(**source) for source in data.get("sources", ()))
-            manifest = ModelManifest(**data)
+            data["sources"] = tuple(TrainingSource(**source) for source in data.get("sources", ()))
+            manifest = RankerManifest(**data)
         except TypeError as error:
             raise CostModelError(f"{path} is not a manifest: {error}") from error
         if any(Path(name).name != name for name in manifest.files):
@@ -96,4 +96,4 @@ class ModelManifest:
             )
 
 
-__all__ = ["FILE", "FORMAT", "ModelManifest", "Source"]
+__all__ = ["FILE", "FORMAT", "RankerManifest", "TrainingSource"]

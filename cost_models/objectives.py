@@ -49,7 +49,7 @@ _FASTEST = 0.1
 
 
 @dataclass(frozen=True)
-class Rows:
+class TrainingRows:
     """Measured runs, sorted by ``groups`` [n]: features ``x`` [n, F], ``latency`` [n], the standard deviation ``noise``
     [n] of its logarithm, and the scores ``margin`` [n] that a model starts from."""
 
@@ -60,11 +60,11 @@ class Rows:
     margin: boosters.Scores
 
 
-Fit: TypeAlias = Callable[[Rows, int, int], Any]
+Fit: TypeAlias = Callable[[TrainingRows, int, int], Any]
 """Rows, trees and seed to a booster."""
 
 
-def pairs(rows: Rows, rounds: int, seed: int) -> Any:
+def pairs(rows: TrainingRows, rounds: int, seed: int) -> Any:
     """Return the order of pairs within a workload, each counted as far as the noise of its two readings
     leaves it certain.
 
@@ -107,7 +107,7 @@ def _ranges(groups: NDArray[np.int64]) -> list[tuple[int, int]]:
     return list(zip(starts.tolist(), [*starts[1:].tolist(), len(groups)], strict=True))
 
 
-def lambdarank(rows: Rows, rounds: int, seed: int) -> Any:
+def lambdarank(rows: TrainingRows, rounds: int, seed: int) -> Any:
     """Return the order of pairs, graded by the latency over the best of the workload (LambdaMART; Burges, 2010).
 
     XGBoost's pairs know no noise.
@@ -116,7 +116,7 @@ def lambdarank(rows: Rows, rounds: int, seed: int) -> Any:
     return boosters.train(settings, rounds, rows.x, label, groups=rows.groups, margin=rows.margin)
 
 
-def regression(rows: Rows, rounds: int, seed: int) -> Any:
+def regression(rows: TrainingRows, rounds: int, seed: int) -> Any:
     """Return the logarithm of the latency over the workload's median, where it is certain more than where it is not."""
     label, margin = -_centred(np.log(rows.latency), rows.groups), _centred(rows.margin, rows.groups)
     settings = {**SHALLOW, "objective": "reg:squarederror", "base_score": 0.0, "seed": seed}
@@ -124,7 +124,7 @@ def regression(rows: Rows, rounds: int, seed: int) -> Any:
     return boosters.train(settings, rounds, rows.x, label, margin=margin, weights=weights)
 
 
-def fastest(rows: Rows, rounds: int, seed: int) -> Any:
+def fastest(rows: TrainingRows, rounds: int, seed: int) -> Any:
     """Return whether a candidate is among the fastest tenth of its workload."""
     label = np.zeros(len(rows.latency))
     for start, end in _ranges(rows.groups):
@@ -158,4 +158,4 @@ OBJECTIVES: Mapping[str, Fit] = {
 DEFAULT = "lambdarank"
 """On 116 workloads none orders pairs significantly better, and the first choices of it and of regression lose least."""
 
-__all__ = ["DEFAULT", "LAMBDARANK", "OBJECTIVES", "SHALLOW", "TREES", "Fit", "Rows", "graded"]
+__all__ = ["DEFAULT", "LAMBDARANK", "OBJECTIVES", "SHALLOW", "TREES", "Fit", "TrainingRows", "graded"]

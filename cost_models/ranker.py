@@ -102,10 +102,10 @@ def _comparable(data: Dataset) -> Dataset:
     return data.take((least < most)[data.groups])
 
 
-def _rows(data: Dataset) -> objectives.Rows:
+def _rows(data: Dataset) -> objectives.TrainingRows:
     order = np.argsort(data.groups, kind="stable")
     x = data.x[order]
-    return objectives.Rows(
+    return objectives.TrainingRows(
         x, data.latency[order], data.noise[order], data.groups[order], _PRIOR * analytic_scores(x)
     )
 

@@ -28,7 +28,7 @@ from autotune.target import Target
 from cost_models import booster as boosters
 from cost_models import stored
 from cost_models.builtin import NONE, Defaults
-from cost_models.manifest import ModelManifest
+from cost_models.manifest import RankerManifest
 from cost_models.ranker import Ranker
 from cost_models.stored import KIND, CostModel
 
@@ -81,7 +81,7 @@ class Registry:
         """Return the level of the built-in model that serves ``target`` without a version in use; None for none."""
         return None if self._pointer() == ANALYTIC else self.defaults.level(target)
 
-    def add(self, ranker: Ranker, manifest: ModelManifest) -> str:
+    def add(self, ranker: Ranker, manifest: RankerManifest) -> str:
         """Store a model as the next version, not yet in use; returns its name."""
         with self._staged() as staging:
             names = [stored.MEMBER.format(number) for number in range(len(ranker.members))]
@@ -188,11 +188,11 @@ class Registry:
             self._point_nowhere()
         return self.current()
 
-    def manifest(self, version: str) -> ModelManifest:
+    def manifest(self, version: str) -> RankerManifest:
         """Return the manifest of a version; raises CostModelError for an unknown one."""
         if version not in self.versions():
             raise CostModelError(self._unknown(version))
-        return ModelManifest.read(self.folder / version)
+        return RankerManifest.read(self.folder / version)
 
     def readable(self, version: str) -> bool:
         """Return whether this version of autotune can use a model: one that reads other features has to

@@ -15,7 +15,7 @@ from cost_models import dataset, features, folds, gate, objectives
 from cost_models.dataset import Dataset
 from cost_models.evaluate import Judgement, judge
 from cost_models.interval import ConfidenceInterval
-from cost_models.manifest import ModelManifest, Source
+from cost_models.manifest import RankerManifest, TrainingSource
 from cost_models.ranker import ROUNDS, Ranker, Say, analytic_scores
 from cost_models.registry import Registry
 from cost_models.serving import ANALYTIC, serving
@@ -38,7 +38,7 @@ class RetrainReport:
     reason: str
     runs: int
     workloads: int
-    sources: tuple[Source, ...]
+    sources: tuple[TrainingSource, ...]
     skipped: Mapping[str, int]
     version: str | None = None
     gain: ConfidenceInterval | None = None
@@ -115,7 +115,7 @@ def retrain(
     return replace(report, replaced=True, version=version)
 
 
-def _together(tables: Mapping[str, DataFrame]) -> tuple[DataFrame, tuple[Source, ...]]:
+def _together(tables: Mapping[str, DataFrame]) -> tuple[DataFrame, tuple[TrainingSource, ...]]:
     """Return the runs of all databases, a run that several have once, and what each gave."""
     import pandas
 
@@ -125,10 +125,10 @@ def _together(tables: Mapping[str, DataFrame]) -> tuple[DataFrame, tuple[Source,
     return runs[~same.duplicated([*dataset.COLUMNS[:5], "latency_ns", "created"])], sources
 
 
-def _source(name: str, table: DataFrame) -> Source:
+def _source(name: str, table: DataFrame) -> TrainingSource:
     times = table["created"].dropna()
     ends = [_when(float(end)) for end in (times.min(), times.max())] if len(times) else ["", ""]
-    return Source(name, len(table), *ends)
+    return TrainingSource(name, len(table), *ends)
 
 
 def _when(seconds: float) -> str:
@@ -144,8 +144,8 @@ def _targets(runs: DataFrame) -> list[Target]:
     return found
 
 
-def _manifest(data: Dataset, objective: str, report: RetrainReport) -> ModelManifest:
-    return ModelManifest(
+def _manifest(data: Dataset, objective: str, report: RetrainReport) -> RankerManifest:
+    return RankerManifest(
         kind="cost-model",
         schema=features.schema(),
         files={},

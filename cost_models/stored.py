@@ -8,7 +8,7 @@ from pathlib import Path
 from autotune.errors import CostModelError
 from cost_models import booster as boosters
 from cost_models import features
-from cost_models.manifest import ModelManifest
+from cost_models.manifest import RankerManifest
 from cost_models.ranker import Ranker
 
 KIND = "cost-model"
@@ -20,19 +20,19 @@ class CostModel:
     """A stored ranker and what it was trained on; ``version`` is what people know it by."""
 
     ranker: Ranker
-    manifest: ModelManifest
+    manifest: RankerManifest
     version: str = ""
 
 
 def readable(folder: Path) -> bool:
     """Return whether this version of autotune can use the model: one that reads other features has to be
     trained anew."""
-    return ModelManifest.is_current(folder) and ModelManifest.read(folder).schema == features.schema()
+    return RankerManifest.is_current(folder) and RankerManifest.read(folder).schema == features.schema()
 
 
 def read(folder: Path, version: str, threads: int = 1) -> CostModel:
     """Return the model, checked; raises CostModelError for a damaged one, and for one that is not :func:`readable`."""
-    manifest = ModelManifest.read(folder)
+    manifest = RankerManifest.read(folder)
     manifest.require(KIND, features.schema(), folder)
     names = [MEMBER.format(number) for number in range(len(manifest.files))]
     if not names or {*names} != {*manifest.files}:

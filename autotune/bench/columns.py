@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from autotune.bench.experiment import Column, Rows, Value, View, at, mean_over, over, value_of
+from autotune.bench.experiment import Column, FrameRows, TableView, Value, at, mean_over, over, value_of
 from autotune.bench.tables import (
     NOTHING,
     duration,
@@ -35,60 +35,65 @@ TOLERANCE = 1e-4
 """A larger relative difference of outputs is said below the table."""
 
 
-def ours(rows: Rows) -> Rows:
+def ours(rows: FrameRows) -> FrameRows:
     """Return our best contender's row of a case: tuned where there is one."""
     tuned = rows.where(contender=TUNED)
     return tuned if tuned.get("min_ns") is not None else rows.where(contender=UNTUNED)
 
 
-def own(column: str) -> Callable[[Rows], Any]:
+def own(column: str) -> Callable[[FrameRows], Any]:
     """Return what reads a column of our best contender."""
     return lambda rows: ours(rows).get(column)
 
 
-def best_peer(rows: Rows, column: str = "min_ns") -> float | None:
+def best_peer(rows: FrameRows, column: str = "min_ns") -> float | None:
     """Return the best peer's minimum, or the least of the peers' medians."""
     return min(rows.where(kind="peer").all(column), default=None)
 
 
-def to_best(rows: Rows, column: str = "min_ns") -> float | None:
+def to_best(rows: FrameRows, column: str = "min_ns") -> float | None:
     """Return our latency ÷ the best peer's; below 1 we are faster."""
     return quotient(ours(rows).get(column), best_peer(rows, column))
 
 
-def to_peer(name: str, column: str = "min_ns") -> Callable[[Rows], float | None]:
+def to_peer(name: str, column: str = "min_ns") -> Callable[[FrameRows], float | None]:
     """Return what divides our latency by a contender's."""
     return over(own(column), at(column, contender=name))
 
 
-def share_of(name: str) -> Callable[[Rows], float | None]:
+def share_of(name: str) -> Callable[[FrameRows], float | None]:
     """Return what divides our speed by a contender's."""
     return over(at("min_ns", contender=name), own("min_ns"))
 
 
-def rate(contender: Callable[[Rows], Rows] = ours, column: str = "flops") -> Callable[[Rows], float | None]:
+def rate(
+    contender: Callable[[FrameRows], FrameRows] = ours, column: str = "flops"
+) -> Callable[[FrameRows], float | None]:
     """Return what computes a contender's GFLOP/s, or GB/s for bytes; None where there is nothing to do."""
     return lambda rows: quotient(contender(rows).get(column) or None, contender(rows).get("min_ns"))
 
 
-def of(name: str) -> Callable[[Rows], Rows]:
+def of(name: str) -> Callable[[FrameRows], FrameRows]:
     """Return what selects a contender's row."""
     return lambda rows: rows.where(contender=name)
 
 
 def side_by_side(
-    title: str, first: str, extras: Sequence[Column] = (), where: Callable[[Rows], object] = lambda _: True
-) -> View:
+    title: str,
+    first: str,
+    extras: Sequence[Column] = (),
+    where: Callable[[FrameRows], object] = lambda _: True,
+) -> TableView:
     """Return the table with a row a case: every contender's latency, our ratios, and the difference of outputs.
 
     The first column is the case's name, with its family where ``first`` is "operator" or "case".
     """
     family = first in ("operator", "case")
 
-    def name(rows: Rows) -> str:
+    def name(rows: FrameRows) -> str:
         return f"{rows.get('family')} {rows.get('case')}" if family else str(rows.get("case"))
 
-    def columns(rows: Rows) -> list[Column]:
+    def columns(rows: FrameRows) -> list[Column]:
         tuned = bool(rows.where(contender=TUNED))
         peers = bool(rows.where(kind="peer"))
         found = [Column(first, name)]
@@ -104,7 +109,7 @@ def side_by_side(
         found += extras
         return [*found, *([Column("max. rel. error", _error, scientific, _largest)] if peers else [])]
 
-    def notes(rows: Rows) -> Iterator[str]:
+    def notes(rows: FrameRows) -> Iterator[str]:
         yield CELL_NOTE
         if rows.where(kind="peer"):
             yield RATIO_NOTE
@@ -113,18 +118,18 @@ def side_by_side(
         for one in rows.by(*CASE).values():
             yield from _remarks(one)
 
-    return View(title, CASE, columns, each=("threads",), where=where, last="geometric mean", notes=notes)
+    return TableView(title, CASE, columns, each=("threads",), where=where, last="geometric mean", notes=notes)
 
 
-def labels(rows: Rows) -> dict[str, str]:
+def labels(rows: FrameRows) -> dict[str, str]:
     """Return the others' labels by name, in order."""
     return {row["contender"]: row["label"] for row in rows if row.get("label") is not None}
 
 
-def reading_of(name: str) -> Callable[[Rows], tuple[float | None, float | None] | str | None]:
+def reading_of(name: str) -> Callable[[FrameRows], tuple[float | None, float | None] | str | None]:
     """Return what reads a contender's minimum and median; a text where it failed, None where it took no part."""
 
-    def read(rows: Rows) -> tuple[float | None, float | None] | str | None:
+    def read(rows: FrameRows) -> tuple[float | None, float | None] | str | None:
         mine = rows.where(contender=name)
         if not mine:
             return "failed" if name in OWN and rows.where(kind="own").get("failure") else None
@@ -142,7 +147,7 @@ def latency_text(value: Any) -> str:
     return f"{duration(value[0])} ({duration(value[1])})"
 
 
-def _error(rows: Rows) -> float | None:
+def _error(rows: FrameRows) -> float | None:
     return max(rows.all("error"), default=None)
 
 
@@ -154,7 +159,7 @@ def _least(values: Iterable[float | None]) -> float | None:
     return min((value for value in values if value is not None), default=None)
 
 
-def _remarks(rows: Rows) -> Iterator[str]:
+def _remarks(rows: FrameRows) -> Iterator[str]:
     """Say what a reader must know of a case: who failed, and whose outputs differ."""
     for row in rows:
         who = "autotune" if row.get("kind") == "own" and row.get("runs") is None else row["contender"]
@@ -168,10 +173,10 @@ def _remarks(rows: Rows) -> Iterator[str]:
             yield f"{row['case']}: our output and that of {row['contender']} differ by {error:.1e}"
 
 
-def families(title: str, where: Callable[[Rows], object] = lambda _: True) -> View:
+def families(title: str, where: Callable[[FrameRows], object] = lambda _: True) -> TableView:
     """Return the geometric means a family: our latency ÷ each peer's and the best one's."""
 
-    def columns(rows: Rows) -> list[Column]:
+    def columns(rows: FrameRows) -> list[Column]:
         tuned = bool(rows.where(contender=TUNED))
         found = [Column("family", "family"), _cases()]
         found += [
@@ -183,7 +188,7 @@ def families(title: str, where: Callable[[Rows], object] = lambda _: True) -> Vi
         return [*found, *([mean] if tuned else [])]
 
     note = "latency ratios by the minima; below 1 we are faster"
-    return View(title, ("family",), columns, ("threads",), where, overall="all", notes=(note,))
+    return TableView(title, ("family",), columns, ("threads",), where, overall="all", notes=(note,))
 
 
 def _cases() -> Column:
@@ -197,11 +202,11 @@ def means(
     text: Callable[[Any], str],
     extreme: tuple[str, Callable[[Iterable[Any]], Any]],
     notes: Sequence[str] = (),
-) -> View:
+) -> TableView:
     """Return the geometric means a family of a value of cases, and its extreme."""
     name, choose = extreme
 
-    def worst(rows: Rows) -> Any:
+    def worst(rows: FrameRows) -> Any:
         return choose(value_of(value, one) for one in rows.by(*CASE).values())
 
     columns = (
@@ -210,10 +215,10 @@ def means(
         Column(head, mean_over(CASE, value), text),
         Column(name, worst, text),
     )
-    return View(title, ("family",), columns, ("threads",), overall="all", notes=notes)
+    return TableView(title, ("family",), columns, ("threads",), overall="all", notes=notes)
 
 
-def native_families(title: str, peer: str) -> View:
+def native_families(title: str, peer: str) -> TableView:
     """Return the geometric means a family of latency ratios without Python's share, and the largest."""
     return means(
         title,
@@ -225,19 +230,19 @@ def native_families(title: str, peer: str) -> View:
     )
 
 
-def floor_families(title: str, floor: str) -> View:
+def floor_families(title: str, floor: str) -> TableView:
     """Return the geometric means a family of our speed in percent of a floor's, and the least."""
     return means(title, f"% of {floor}, geometric mean", share_of(floor), percent(unit=""), ("least", _least))
 
 
-def kernel_families(title: str) -> View:
+def kernel_families(title: str) -> TableView:
     """Return which kind of dispatch our time goes to, with the best schedules known."""
 
-    def columns(rows: Rows) -> list[Column]:
+    def columns(rows: FrameRows) -> list[Column]:
         kinds = sorted({kind for found in rows.where(kind="own").all("kinds_ns") for kind in found})
         return [Column("model", "case"), *(Column(kind, _share(kind), _percent) for kind in kinds)]
 
-    return View(
+    return TableView(
         title,
         CASE,
         columns,
@@ -247,8 +252,8 @@ def kernel_families(title: str) -> View:
     )
 
 
-def _share(kind: str) -> Callable[[Rows], float]:
-    def share(rows: Rows) -> float:
+def _share(kind: str) -> Callable[[FrameRows], float]:
+    def share(rows: FrameRows) -> float:
         profile: Mapping[str, float] = own("kinds_ns")(rows) or {}
         return profile.get(kind, 0.0) / (sum(profile.values()) or 1.0)
 
@@ -259,23 +264,23 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f}" if share > 0 else NOTHING
 
 
-def family_gains(title: str) -> View:
+def family_gains(title: str) -> TableView:
     """Return what tuning changed, by kind of dispatch: milliseconds untuned → tuned."""
 
-    def profiles(rows: Rows, name: str) -> Counter[str]:
+    def profiles(rows: FrameRows, name: str) -> Counter[str]:
         total: Counter[str] = Counter()
         for found in rows.where(contender=name).all("kinds_ns"):
             total.update(found)
         return total
 
-    def change(kind: str | None) -> Callable[[Rows], tuple[float, float]]:
-        def read(rows: Rows) -> tuple[float, float]:
+    def change(kind: str | None) -> Callable[[FrameRows], tuple[float, float]]:
+        def read(rows: FrameRows) -> tuple[float, float]:
             before, after = (profiles(rows, name) for name in OWN)
             return (before.total(), after.total()) if kind is None else (before[kind], after[kind])
 
         return read
 
-    def columns(rows: Rows) -> list[Column]:
+    def columns(rows: FrameRows) -> list[Column]:
         kinds = sorted({*profiles(rows, UNTUNED), *profiles(rows, TUNED)})
         found = [Column(kind, change(kind), _change) for kind in kinds]
         return [Column("model", "case"), *found, Column("all", change(None), _change)]
@@ -285,7 +290,7 @@ def family_gains(title: str) -> View:
         "goes, and no measure of what the model gains",
         "another algorithm moves time between families: Winograd's products are contractions",
     )
-    return View(
+    return TableView(
         title,
         CASE,
         columns,
@@ -310,7 +315,7 @@ _RACE_NOTES = (
 )
 
 
-def race(title: str, peer: str, label: str) -> View:
+def race(title: str, peer: str, label: str) -> TableView:
     """Return how long we and a peer that tunes took, what each reached, and when we were as fast as the peer became."""
     mine, its = {"contender": UNTUNED}, {"contender": peer}
     seconds = number(1, " s")
@@ -337,7 +342,7 @@ def race(title: str, peer: str, label: str) -> View:
             geometric_mean,
         ),
     )
-    return View(
+    return TableView(
         title,
         CASE,
         columns,

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from autotune.bench.columns import OWN, UNTUNED, best_peer, to_best
-from autotune.bench.experiment import Record, Rows, Say
+from autotune.bench.experiment import FrameRows, Record, Say
 from autotune.bench.own import Own, enter, known_history, tune_up_to
-from autotune.bench.problem import Case, Problem, write_graph, write_inputs, write_onnx, write_recipe
+from autotune.bench.problem import BenchmarkCase, Problem, write_graph, write_inputs, write_onnx, write_recipe
 from autotune.bench.side_by_side import Competitor, CompetitorResult, Pace, SideBySide, difference
 from autotune.bench.systems import System, find_peers
 from autotune.bench.tables import duration, ratio
@@ -77,7 +77,7 @@ def plan_of(
     )
 
 
-def compare(cases: Iterable[Case], plan: BenchmarkPlan, say: Say) -> Iterator[list[Record]]:
+def compare(cases: Iterable[BenchmarkCase], plan: BenchmarkPlan, say: Say) -> Iterator[list[Record]]:
     """Run every case at every number of threads; yield a record for each contender as soon as all of a case are there.
 
     Wrong usage is raised; whatever else goes wrong with a case is in its records, because hours of other results must
@@ -96,7 +96,7 @@ def compare(cases: Iterable[Case], plan: BenchmarkPlan, say: Say) -> Iterator[li
                 folder.mkdir()
                 records = _one(case, plan, running, folder, say, left)
                 shutil.rmtree(folder)  # of large models nothing must stay until the end
-                say(f"    {_short(Rows(records))}")
+                say(f"    {_short(FrameRows(records))}")
                 yield records
 
 
@@ -120,7 +120,7 @@ class _Share:
 
 
 def _one(
-    case: Case, plan: BenchmarkPlan, running: SideBySide, folder: Path, say: Say, left: _Share
+    case: BenchmarkCase, plan: BenchmarkPlan, running: SideBySide, folder: Path, say: Say, left: _Share
 ) -> list[Record]:
     threads = running.threads
     about: dict[str, Any] = {"family": case.family, "case": case.name, "threads": threads}
@@ -210,7 +210,7 @@ def _reached(best: float, own: Own, default: float | None, history: History | No
     return None if found is None else own.compile_s + found
 
 
-def _kept_folder(folder: Path, case: Case, threads: int) -> Path:
+def _kept_folder(folder: Path, case: BenchmarkCase, threads: int) -> Path:
     """Return the folder in which peers keep what they found for a case; the same one in the next run."""
     name = re.sub(r"[^\w.]+", "-", f"{case.family}-{case.name}").strip("-")
     return folder / f"{name}-{threads}-threads"
@@ -275,7 +275,7 @@ def peer_entries(
     return entries
 
 
-def _short(rows: Rows) -> str:
+def _short(rows: FrameRows) -> str:
     parts = [f"{row['contender']} {duration(row.get('min_ns'))}" for row in rows]
     parts += [f"÷ best peer {ratio(to_best(rows))}"] if best_peer(rows) is not None else []
     return ", ".join([*parts, *[f"FAILED: {text}" for text in rows.all("failure")]])

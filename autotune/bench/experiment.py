@@ -1,7 +1,7 @@
 """Experiments as data: a protocol measures contenders at cases, one tidy frame has a row for each, views show it.
 
 A protocol is a function that yields the rows of one case after the other, as records: names of columns with values. A
-:class:`View` declares a table over the frame of all rows: what its own rows stand for, and its columns.
+:class:`TableView` declares a table over the frame of all rows: what its own rows stand for, and its columns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Protocol: TypeAlias = Callable[..., Iterator[Sequence[Record]]]
 """Takes ``say`` and the values of the options, and yields the rows of a case as soon as they are there."""
 
 
-class Rows(Sequence[Record]):
+class FrameRows(Sequence[Record]):
     """Rows of the frame: all of them, or those behind one row of a table."""
 
     def __init__(self, records: Sequence[Record]) -> None:
@@ -44,39 +44,39 @@ class Rows(Sequence[Record]):
         """Return a column's first value that is not None; None without one."""
         return next(iter(self.all(column)), None)
 
-    def where(self, **values: Any) -> Rows:
+    def where(self, **values: Any) -> FrameRows:
         """Return the rows that have these values."""
         items = values.items()
-        return Rows([r for r in self._records if all(r.get(column) == value for column, value in items)])
+        return FrameRows([r for r in self._records if all(r.get(column) == value for column, value in items)])
 
-    def by(self, *columns: str) -> dict[tuple[Any, ...], Rows]:
+    def by(self, *columns: str) -> dict[tuple[Any, ...], FrameRows]:
         """Return the rows by their values of some columns, in the order of the first of each."""
         found: dict[tuple[Any, ...], list[Record]] = {}
         for record in self._records:
             found.setdefault(tuple(record.get(column) for column in columns), []).append(record)
-        return {key: Rows(records) for key, records in found.items()}
+        return {key: FrameRows(records) for key, records in found.items()}
 
 
-Value: TypeAlias = "str | Callable[[Rows], Any]"
+Value: TypeAlias = "str | Callable[[FrameRows], Any]"
 """The name of a column of the frame, or what is computed from the rows behind a cell."""
 
 
-def value_of(value: Value, rows: Rows) -> Any:
+def value_of(value: Value, rows: FrameRows) -> Any:
     """Return the value of some rows."""
     return rows.get(value) if isinstance(value, str) else value(rows)
 
 
-def at(column: str, **values: Any) -> Callable[[Rows], Any]:
+def at(column: str, **values: Any) -> Callable[[FrameRows], Any]:
     """Return what reads a column where other columns have these values, such as ``contender="default"``."""
     return lambda rows: rows.where(**values).get(column)
 
 
-def over(number: Value, by: Value) -> Callable[[Rows], float | None]:
+def over(number: Value, by: Value) -> Callable[[FrameRows], float | None]:
     """Return what divides one value by another; None unless both are there."""
     return lambda rows: quotient(value_of(number, rows), value_of(by, rows))
 
 
-def mean_over(keys: Sequence[str], value: Value) -> Callable[[Rows], float | None]:
+def mean_over(keys: Sequence[str], value: Value) -> Callable[[FrameRows], float | None]:
     """Return what takes the geometric mean of a value over cases, which the ``keys`` tell apart."""
     return lambda rows: geometric_mean(value_of(value, one) for one in rows.by(*keys).values())
 
@@ -92,7 +92,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class View:
+class TableView:
     """A table over the frame.
 
     It shows the frame's rows whose column "of" is ``of``, or all where that is empty. It has a row for each combination
@@ -104,12 +104,12 @@ class View:
 
     title: str
     rows: tuple[str, ...]
-    columns: Sequence[Column] | Callable[[Rows], Sequence[Column]]
+    columns: Sequence[Column] | Callable[[FrameRows], Sequence[Column]]
     each: tuple[str, ...] = ()
-    where: Callable[[Rows], object] = lambda rows: True
+    where: Callable[[FrameRows], object] = lambda rows: True
     last: str = ""
     overall: str = ""
-    notes: Sequence[str] | Callable[[Rows], Iterable[str]] = ()
+    notes: Sequence[str] | Callable[[FrameRows], Iterable[str]] = ()
     of: str = ""
 
     def tables(self, frame: DataFrame) -> Iterator[Table]:
@@ -119,7 +119,7 @@ class View:
             groups = [some for some in every.by(*self.rows).values() if self.where(some)]
             if not groups:
                 continue
-            rows = Rows([record for some in groups for record in some])
+            rows = FrameRows([record for some in groups for record in some])
             columns = self.columns(rows) if callable(self.columns) else self.columns
             values = [[value_of(c.value, some) for c in columns] for some in groups]
             lines = [_line(columns, row) for row in values]
@@ -140,7 +140,7 @@ def _line(columns: Sequence[Column], values: Sequence[Any]) -> tuple[str, ...]:
     return tuple(column.text(value) for column, value in zip(columns, values, strict=True))
 
 
-def _title(title: str, rows: Rows) -> str:
+def _title(title: str, rows: FrameRows) -> str:
     first = dict(rows[0])
     if isinstance(first.get("threads"), int):
         first["threads"] = counted(first["threads"], "thread")
@@ -161,9 +161,9 @@ class Experiment:
     example: str
     options: Sequence[click.Parameter]
     measure: Protocol
-    views: Sequence[View]
-    notes: Callable[[Rows], Iterable[str]] = field(default=lambda rows: ())
-    check: Callable[[Rows], None] = field(default=lambda rows: None)
+    views: Sequence[TableView]
+    notes: Callable[[FrameRows], Iterable[str]] = field(default=lambda rows: ())
+    check: Callable[[FrameRows], None] = field(default=lambda rows: None)
 
     def tables(self, frame: DataFrame) -> tuple[Table, ...]:
         """Return the tables of a frame."""
@@ -186,20 +186,20 @@ def frame_of(records: Sequence[Record]) -> DataFrame:
     return DataFrame(cells, columns=columns, dtype=object)
 
 
-def rows_of(frame: DataFrame) -> Rows:
+def rows_of(frame: DataFrame) -> FrameRows:
     """Return all rows of a frame."""
-    return Rows(frame.to_dict("records"))
+    return FrameRows(frame.to_dict("records"))
 
 
 __all__ = [
     "Column",
     "Experiment",
+    "FrameRows",
     "Protocol",
     "Record",
-    "Rows",
     "Say",
+    "TableView",
     "Value",
-    "View",
     "at",
     "frame_of",
     "mean_over",

@@ -58,7 +58,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Case:
+class BenchmarkCase:
     """A problem that can be built: its ``family`` and ``name`` in tables."""
 
     family: str
@@ -141,4 +141,12 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (int, float, str)) else list(value)
 
 
-__all__ = ["Case", "Permutation", "Problem", "write_graph", "write_inputs", "write_onnx", "write_recipe"]
+__all__ = [
+    "BenchmarkCase",
+    "Permutation",
+    "Problem",
+    "write_graph",
+    "write_inputs",
+    "write_onnx",
+    "write_recipe",
+]

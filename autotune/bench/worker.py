@@ -29,7 +29,7 @@ _PROFILES = 10
 _LIFETIME = Path(__file__).parents[1] / "workers" / "lifetime.py"
 
 
-class Runner(Protocol):
+class SystemRunner(Protocol):
     """Something that runs models. ``module`` is what it imports, whose version it reports."""
 
     module: str
@@ -42,7 +42,7 @@ class Runner(Protocol):
 
 
 @runtime_checkable
-class Tuner(Runner, Protocol):
+class Tuner(SystemRunner, Protocol):
     """A system that searches for a schedule before it loads a model."""
 
     def tune(self, model: str, inputs: Arrays, threads: int, trials: int) -> dict[str, Any]:
@@ -179,7 +179,7 @@ class NumPy:
         return [self._out]
 
 
-class Copy:
+class CopyFloor:
     """The floor of moving bytes: the inputs are copied, each thread its part. ``model`` is how many bytes."""
 
     module = "numpy"
@@ -215,7 +215,7 @@ def _beside(name: str) -> Any:
     return module
 
 
-SYSTEMS: Mapping[str, Callable[[], Runner]] = {
+SYSTEMS: Mapping[str, Callable[[], SystemRunner]] = {
     "autotune": Autotune,
     "earlier": Earlier,
     "onnxruntime": OnnxRuntime,
@@ -225,7 +225,7 @@ SYSTEMS: Mapping[str, Callable[[], Runner]] = {
         _beside("worker_tvm_ops").prim_func, recipe_constants
     ),
     "numpy": NumPy,
-    "copy": Copy,
+    "copy": CopyFloor,
 }
 
 
@@ -263,9 +263,9 @@ def timed(run: Run, seconds: float, least: int, most: int) -> list[int]:
 class Worker:
     """Answers requests for one system."""
 
-    def __init__(self, make: Callable[[], Runner]) -> None:
+    def __init__(self, make: Callable[[], SystemRunner]) -> None:
         self._make = make
-        self._system: Runner = make()
+        self._system: SystemRunner = make()
         self._run: Run = lambda: None
 
     def tune(self, model: str, threads: int, inputs: Mapping[str, str], trials: int) -> dict[str, Any]:
@@ -321,7 +321,7 @@ def serve(worker: Worker, requests: Iterator[str], answer: Callable[[str], None]
         answer(json.dumps(reply))
 
 
-def main(systems: Mapping[str, Callable[[], Runner]] = SYSTEMS) -> None:
+def main(systems: Mapping[str, Callable[[], SystemRunner]] = SYSTEMS) -> None:
     """Serve the one of the systems that the first argument names; what it prints goes to standard error."""
     if (
         not __package__
@@ -342,4 +342,4 @@ def main(systems: Mapping[str, Callable[[], Runner]] = SYSTEMS) -> None:
 if __name__ == "__main__":
     main()
 
-__all__ = ["SYSTEMS", "Runner", "Worker", "serve", "timed"]
+__all__ = ["SYSTEMS", "SystemRunner", "Worker", "serve", "timed"]

@@ -111,7 +111,7 @@ def _meter(callbacks: Any, path: Path, known: Mapping[str, Any]) -> Any:
     begin, trials = time.perf_counter() - known["seconds"], known["trials"]
 
     @derived_object
-    class Meter(callbacks.PyMeasureCallback):  # type: ignore[misc]
+    class TrialMeter(callbacks.PyMeasureCallback):  # type: ignore[misc]
         def apply(
             self, task_scheduler: Any, task_id: int, candidates: Any, builds: Any, results: Any
         ) -> None:
@@ -123,7 +123,7 @@ def _meter(callbacks: Any, path: Path, known: Mapping[str, Any]) -> Any:
             with path.open("a") as file:
                 file.write(json.dumps(line) + "\n")
 
-    return Meter()
+    return TrialMeter()
 
 
 def _build(module: Any, target: Any, _parameters: Any) -> Any:

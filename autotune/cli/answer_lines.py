@@ -13,7 +13,7 @@ from autotune.suggest import counted
 if TYPE_CHECKING:
     from autotune.compiler.tiers import Transfer
     from autotune.database import Run
-    from autotune.database.front import Point
+    from autotune.database.front import FrontPoint
     from autotune.database.near import Neighbour
     from autotune.target import Target
     from autotune.tuning.api import Answer
@@ -131,7 +131,7 @@ def front_lines(answer: Answer) -> list[str]:
     return lines
 
 
-def in_use(answer: Answer, point: Point) -> bool:
+def in_use(answer: Answer, point: FrontPoint) -> bool:
     """Return whether a point is the run that is used."""
     from autotune.database import Miss
 

@@ -16,7 +16,7 @@ from autotune.errors import CostModelError
 from autotune.suggest import counted
 
 if TYPE_CHECKING:
-    from cost_models.manifest import ModelManifest
+    from cost_models.manifest import RankerManifest
     from cost_models.registry import Registry
 
 
@@ -125,11 +125,11 @@ def _change(do: Callable[[Registry], object], as_json: bool) -> None:
     echo(f"{_used(registry)}{instead}; cost models in {registry.folder}")
 
 
-def _manifest(registry: Registry, name: str) -> ModelManifest:
+def _manifest(registry: Registry, name: str) -> RankerManifest:
     return registry.defaults.manifest(name) if name in registry.defaults.levels() else registry.manifest(name)
 
 
-def _read(registry: Registry, version: str) -> ModelManifest | str:
+def _read(registry: Registry, version: str) -> RankerManifest | str:
     """Return the manifest, or why it cannot be read."""
     try:
         return _manifest(registry, version)
@@ -137,11 +137,11 @@ def _read(registry: Registry, version: str) -> ModelManifest | str:
         return str(error)
 
 
-def _facts(manifest: ModelManifest | str) -> dict[str, Any]:
+def _facts(manifest: RankerManifest | str) -> dict[str, Any]:
     return {"error": manifest} if isinstance(manifest, str) else asdict(manifest)
 
 
-def _line(manifest: ModelManifest) -> str:
+def _line(manifest: RankerManifest) -> str:
     parts = [
         f"made {manifest.created}" if manifest.created else "",
         f"{counted(manifest.rows, 'run')} of {counted(len(manifest.folds), 'workload')}",
@@ -151,13 +151,13 @@ def _line(manifest: ModelManifest) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _measures(manifest: ModelManifest, judged: str) -> list[str]:
+def _measures(manifest: RankerManifest, judged: str) -> list[str]:
     found = manifest.metrics.get(judged, {})
     names = {"pairwise": "pairwise", "top1": "top-1", "top5": "top-5"}
     return [f"{text} {found[name][0]:.3f}" for name, text in names.items() if name in found]
 
 
-def _details(manifest: ModelManifest) -> list[str]:
+def _details(manifest: RankerManifest) -> list[str]:
     lines = [f"promoted: {manifest.reason}"] if manifest.reason else []
     for judged, found in manifest.metrics.items():
         about = f" over {found['workloads']} held-out workloads" if "workloads" in found else ""

@@ -11,7 +11,7 @@ from autotune.lower.ir import Buffer, LoopKernel, LoopProgram
 from autotune.target import ITEM_BYTES
 
 
-class Entry(NamedTuple):
+class ManifestEntry(NamedTuple):
     """The code of a kernel by a backend, whose pointer table has the kernel's buffers in their order."""
 
     kernel: LoopKernel
@@ -24,7 +24,7 @@ class Entry(NamedTuple):
 
 def with_manifest(
     program: LoopProgram,
-    entries: Sequence[Entry],
+    entries: Sequence[ManifestEntry],
     object_code: bytes,
     text: str,
     overwriting: Sequence[tuple[Buffer, Buffer]] = (),
@@ -75,4 +75,4 @@ def _spec(buffer: Buffer, is_output: bool, is_hoisted: bool) -> BufferSpec:
     return BufferSpec(buffer.name, buffer.shape, buffer.dtype, role, nbytes)
 
 
-__all__ = ["Entry", "with_manifest"]
+__all__ = ["ManifestEntry", "with_manifest"]

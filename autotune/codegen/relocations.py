@@ -12,7 +12,7 @@ Refers = Literal["symbol", "slot", "call"]
 
 
 @dataclass(frozen=True)
-class Form:
+class RelocationForm:
     """The form of a place: its target, its bytes, whether it is a distance, and whether it has a sign."""
 
     refers: Refers
@@ -22,22 +22,22 @@ class Form:
 
 
 _NAMES = {
-    1: ("R_X86_64_64", Form("symbol", 8, relative=False, signed=False)),
-    2: ("R_X86_64_PC32", Form("symbol", 4, relative=True, signed=True)),
-    4: ("R_X86_64_PLT32", Form("call", 4, relative=True, signed=True)),
-    9: ("R_X86_64_GOTPCREL", Form("slot", 4, relative=True, signed=True)),
-    10: ("R_X86_64_32", Form("symbol", 4, relative=False, signed=False)),
-    11: ("R_X86_64_32S", Form("symbol", 4, relative=False, signed=True)),
-    24: ("R_X86_64_PC64", Form("symbol", 8, relative=True, signed=True)),
-    41: ("R_X86_64_GOTPCRELX", Form("slot", 4, relative=True, signed=True)),
-    42: ("R_X86_64_REX_GOTPCRELX", Form("slot", 4, relative=True, signed=True)),
+    1: ("R_X86_64_64", RelocationForm("symbol", 8, relative=False, signed=False)),
+    2: ("R_X86_64_PC32", RelocationForm("symbol", 4, relative=True, signed=True)),
+    4: ("R_X86_64_PLT32", RelocationForm("call", 4, relative=True, signed=True)),
+    9: ("R_X86_64_GOTPCREL", RelocationForm("slot", 4, relative=True, signed=True)),
+    10: ("R_X86_64_32", RelocationForm("symbol", 4, relative=False, signed=False)),
+    11: ("R_X86_64_32S", RelocationForm("symbol", 4, relative=False, signed=True)),
+    24: ("R_X86_64_PC64", RelocationForm("symbol", 8, relative=True, signed=True)),
+    41: ("R_X86_64_GOTPCRELX", RelocationForm("slot", 4, relative=True, signed=True)),
+    42: ("R_X86_64_REX_GOTPCRELX", RelocationForm("slot", 4, relative=True, signed=True)),
 }
 
 SLOT = 8
 """Bytes from a jump to the word that holds its destination."""
 
 
-def form(kind: int) -> Form:
+def form(kind: int) -> RelocationForm:
     """Return the form of a kind of relocation; raises BuildError for one that is not known."""
     if kind not in _NAMES:
         known = ", ".join(name for name, _ in _NAMES.values())
@@ -62,4 +62,4 @@ def jump(address: int) -> bytes:
     return b"\xff\x25\x02\x00\x00\x00\x90\x90" + address.to_bytes(8, "little")
 
 
-__all__ = ["SLOT", "Form", "Refers", "encoded", "form", "jump"]
+__all__ = ["SLOT", "Refers", "RelocationForm", "encoded", "form", "jump"]

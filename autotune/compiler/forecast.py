@@ -13,7 +13,7 @@ from autotune.compiler.assemble import BuiltWorkload, MemoryNeeds, memory_needs
 from autotune.compiler.planned import Planned, apply
 from autotune.compiler.tiers import LATENCY_ERRORS, Tier
 from autotune.database.query import Hit
-from cost_models.between import Touched, distant, in_place
+from cost_models.between import TouchedBytes, distant, in_place
 from cost_models.known_error import MACHINE, KnownError, known_error, of_machine, of_sum
 from cost_models.machine import Machine
 
@@ -28,7 +28,7 @@ _ALONE_SPREAD = 0.15
 """The same of one that was measured alone: inside a model it reads differently."""
 
 
-class Source(StrEnum):
+class LatencySource(StrEnum):
     """The source of the latency of a dispatch."""
 
     INSIDE = "measured in a model"
@@ -48,7 +48,7 @@ class DispatchForecast:
     kind: str
     latency_ns: float
     interval_ns: tuple[float, float]
-    source: Source
+    source: LatencySource
     cold_bytes: int
     nodes: tuple[str, ...] = ()
 
@@ -65,10 +65,10 @@ class Prediction:
     dispatches: tuple[DispatchForecast, ...]
 
     @cached_property
-    def sources(self) -> dict[Source, int]:
+    def sources(self) -> dict[LatencySource, int]:
         """Return the number of dispatches by the source of their latency."""
         found = [dispatch.source for dispatch in self.dispatches]
-        return {source: found.count(source) for source in Source if source in found}
+        return {source: found.count(source) for source in LatencySource if source in found}
 
     def share(self, dispatch: DispatchForecast) -> float:
         """Return the part of the latency that is a dispatch's, 0 to 1."""
@@ -98,7 +98,7 @@ def forecast(parts: Partition, plan: Plan, target: Target) -> Prediction:
     for dispatch, moved in zip(parts.dispatches, away, strict=True):
         seconds, source, error = alone[dispatch.workload.key]
         seconds = seconds / error.scale
-        latency = 1e9 * (seconds if source is Source.INSIDE else in_place(seconds, moved, machine))
+        latency = 1e9 * (seconds if source is LatencySource.INSIDE else in_place(seconds, moved, machine))
         found.append(
             DispatchForecast(
                 dispatch.name,
@@ -112,32 +112,33 @@ def forecast(parts: Partition, plan: Plan, target: Target) -> Prediction:
         )
         errors.append((dispatch.workload.key, latency, error.spread))
     total = sum(dispatch.latency_ns for dispatch in found)
-    measured = sum(d.latency_ns for d in found if d.source in (Source.INSIDE, Source.ALONE)) / (total or 1.0)
+    read = (LatencySource.INSIDE, LatencySource.ALONE)
+    measured = sum(d.latency_ns for d in found if d.source in read) / (total or 1.0)
     common = measured * MACHINE.spread + (1.0 - measured) * of_machine(target).spread
     whole = KnownError(1.0, of_sum(errors, common))
     needs = memory_needs(parts, _manifests(plan.schedules, target), target)
     return Prediction(parts.name, target.threads, total, whole.interval(total), needs, tuple(found))
 
 
-def _alone(planned: Planned, target: Target) -> tuple[float, Source, KnownError]:
+def _alone(planned: Planned, target: Target) -> tuple[float, LatencySource, KnownError]:
     """Return seconds of a schedule, where they come from, and their error."""
     from cost_models import analytic
     from search_spaces.spaces import space_for
 
     if planned.tier is Tier.EXACT and isinstance(planned.found, Hit):
-        source = Source.INSIDE if planned.found.side_by_side else Source.ALONE
-        spread = _INSIDE_SPREAD if source is Source.INSIDE else _ALONE_SPREAD
+        source = LatencySource.INSIDE if planned.found.side_by_side else LatencySource.ALONE
+        spread = _INSIDE_SPREAD if source is LatencySource.INSIDE else _ALONE_SPREAD
         return 1e-9 * planned.found.latencies[1], source, KnownError(1.0, spread)
     space = planned.space or space_for(planned.workload, target)
     family = known_error(space.family)
     scale = family.scale * of_machine(target).scale
     if planned.transfer is not None:
         error = KnownError(scale, LATENCY_ERRORS[planned.tier])
-        return 1e-9 * planned.transfer.latency_ns, Source.TRANSFERRED, error
-    return analytic.default_seconds(space), Source.PREDICTED, KnownError(scale, family.spread)
+        return 1e-9 * planned.transfer.latency_ns, LatencySource.TRANSFERRED, error
+    return analytic.default_seconds(space), LatencySource.PREDICTED, KnownError(scale, family.spread)
 
 
-def _touched(parts: Partition, dispatch: Dispatch) -> Touched:
+def _touched(parts: Partition, dispatch: Dispatch) -> TouchedBytes:
     """Return the memory of a dispatch's values, by what is laid out as one."""
 
     def sizes(values: tuple[str, ...]) -> dict[str, int]:
@@ -147,7 +148,7 @@ def _touched(parts: Partition, dispatch: Dispatch) -> Touched:
             found[root] = found.get(root, 0) + parts.types[value].nbytes
         return found
 
-    return Touched(sizes(dispatch.inputs), sizes(dispatch.outputs))
+    return TouchedBytes(sizes(dispatch.inputs), sizes(dispatch.outputs))
 
 
 def _manifests(schedules: Mapping[str, Planned], target: Target) -> dict[str, BuiltWorkload]:
@@ -163,4 +164,4 @@ def _manifests(schedules: Mapping[str, Planned], target: Target) -> dict[str, Bu
     return found
 
 
-__all__ = ["DispatchForecast", "Prediction", "Source", "forecast"]
+__all__ = ["DispatchForecast", "LatencySource", "Prediction", "forecast"]

@@ -20,7 +20,7 @@ from autotune.target import Target
 
 if TYPE_CHECKING:
     from autotune.compiler.dividing import Model
-    from autotune.compiler.dynamic.traffic import Traffic
+    from autotune.compiler.dynamic.traffic import RequestTraffic
     from autotune.compiler.lock import Lock
     from autotune.database.opening import DatabaseLike
     from autotune.frontends.sizes import Given
@@ -42,7 +42,7 @@ class ModelOptions(TypedDict, total=False):
     tolerance: float
     finite: bool
     shapes: Given | None
-    traffic: Traffic | str | Path | None
+    traffic: RequestTraffic | str | Path | None
     most_buckets: int
 
 
@@ -115,7 +115,7 @@ class CompileRequest:
     tolerance: float = TOLERANCE
     finite: bool = False
     shapes: Given | None = None
-    traffic: Traffic | str | Path | None = None
+    traffic: RequestTraffic | str | Path | None = None
     most_buckets: int = 4
     objective: str = "latency"
     max_slowdown: float = MAX_SLOWDOWN

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Select, and_, func, select
 from sqlalchemy.engine import Connection
 
 from autotune.database import rows, schema, statements
-from autotune.database.front import Point, points
+from autotune.database.front import FrontPoint, points
 from autotune.database.goal import Goal, Saving, smallest
 from autotune.database.inside import Estimate, estimates, latencies
 from autotune.database.query import Hit, Miss, miss
@@ -170,7 +170,7 @@ def comparison_of(connection: Connection, key: Key) -> tuple[Comparison, ...]:
     return tuple(rows.comparison_from_row(row) for row in found)
 
 
-def points_of(connection: Connection, key: Key) -> list[Point]:
+def points_of(connection: Connection, key: Key) -> list[FrontPoint]:
     """Return the runs of a key with their latencies and footprints, as far as both are known."""
     mine = statements.parameters(key)
     runs = [rows.from_row(row) for row in connection.execute(statements.select_ok(), mine)]

@@ -11,7 +11,7 @@ from autotune.database.inside import estimates
 from autotune.database.records import Comparison, Footprint, Origin, Ratio, Reading, Run
 
 
-class Read(StrEnum):
+class FrontReading(StrEnum):
     """The measurement from which the latency of a point comes."""
 
     COMPARED = "compared"
@@ -23,20 +23,20 @@ class Read(StrEnum):
 
 
 @dataclass(frozen=True)
-class Point:
+class FrontPoint:
     """A run of known footprint; ``ratio`` is its latency over that of the default schedule."""
 
     run: Run
     footprint: Footprint
     ratio: Ratio
-    read: Read
+    read: FrontReading
 
     @property
     def values(self) -> tuple[float, int, int]:
         """Return the values to minimise: the ratio, bytes of memory, bytes of the artifact."""
         return self.ratio.median, self.footprint.memory_bytes, self.footprint.artifact_bytes
 
-    def dominates(self, other: Point) -> bool:
+    def dominates(self, other: FrontPoint) -> bool:
         """Return whether it is nowhere worse than the other, and somewhere better."""
         pairs = zip(self.values, other.values, strict=True)
         return self.values != other.values and all(mine <= its for mine, its in pairs)
@@ -55,7 +55,7 @@ class Point:
 
 def points(
     runs: Iterable[Run], compared: Mapping[int, Comparison], readings: Iterable[Reading]
-) -> list[Point]:
+) -> list[FrontPoint]:
     """Return the runs of a key that worked and have a known footprint; ``compared`` has the newest row of each run.
 
     A run that was not read beside the default counts by its reading alone, over the default's.
@@ -67,28 +67,28 @@ def points(
     for run in timed:
         row = compared.get(run.id or 0)
         if run is default:
-            ratio, read = Ratio(1.0, (1.0, 1.0)), Read.COMPARED
+            ratio, read = Ratio(1.0, (1.0, 1.0)), FrontReading.COMPARED
         elif row is not None and row.ratio is not None:
-            ratio, read = row.ratio, Read.COMPARED
+            ratio, read = row.ratio, FrontReading.COMPARED
         elif run.trace_key in inside:
-            ratio, read = Ratio(inside[run.trace_key]), Read.INSIDE
+            ratio, read = Ratio(inside[run.trace_key]), FrontReading.INSIDE
         elif default is not None:
-            ratio, read = Ratio(max(1.0, run.latency_ns / default.latency_ns)), Read.ALONE
+            ratio, read = Ratio(max(1.0, run.latency_ns / default.latency_ns)), FrontReading.ALONE
         else:
             continue
         if run.footprint is not None:
-            found.append(Point(run, run.footprint, ratio, read))
+            found.append(FrontPoint(run, run.footprint, ratio, read))
     return found
 
 
-def front(candidates: Iterable[Point]) -> list[Point]:
+def front(candidates: Iterable[FrontPoint]) -> list[FrontPoint]:
     """Return the Pareto front: the points that no other dominates, the fastest first; of equal ones the
     first measured."""
-    found: list[Point] = []
+    found: list[FrontPoint] = []
     for point in sorted(candidates, key=lambda point: (point.values, point.run.id or 0)):
         if not any(other.dominates(point) or other.values == point.values for other in found):
             found.append(point)
     return found
 
 
-__all__ = ["Point", "Read", "front", "points"]
+__all__ = ["FrontPoint", "FrontReading", "front", "points"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from autotune.database.front import Point, Read
+from autotune.database.front import FrontPoint, FrontReading
 from autotune.database.records import Footprint, Ratio, Run
 from autotune.errors import UsageError
 from autotune.suggest import listing
@@ -148,12 +148,12 @@ class Saving:
         }
 
 
-def smallest(points: Iterable[Point], fastest: Run, goal: Goal) -> tuple[Run, Saving] | None:
+def smallest(points: Iterable[FrontPoint], fastest: Run, goal: Goal) -> tuple[Run, Saving] | None:
     """Return the run to use instead of the fastest, and its saving; None where the fastest is the one to use.
 
     It was read beside the default inside a model, and took at most the allowed slowdown times what the fastest took.
     """
-    known = {point.run.trace_key: point for point in points if point.read is not Read.ALONE}
+    known = {point.run.trace_key: point for point in points if point.read is not FrontReading.ALONE}
     base = known.get(fastest.trace_key)
     if goal.is_latency or base is None:
         return None

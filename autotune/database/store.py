@@ -17,7 +17,7 @@ from sqlalchemy.engine import Connection, Row
 from autotune.database import best, jobs, measured, rows, schema, statements, upgrade
 from autotune.database.address import DatabaseAddress
 from autotune.database.damage import damage_of
-from autotune.database.front import Point
+from autotune.database.front import FrontPoint
 from autotune.database.goal import FASTEST, Goal
 from autotune.database.near import Neighbour, neighbours_of
 from autotune.database.query import Hit, Miss
@@ -274,7 +274,7 @@ class Database:
         values = statements.parameters(key, count=count)
         return self._all(statements.select_fastest(), rows.from_row, values)
 
-    def points(self, key: Key) -> list[Point]:
+    def points(self, key: Key) -> list[FrontPoint]:
         """Return the runs of a key that worked, with latency over the default's and footprint, as far as
         both are known.
 

@@ -9,7 +9,7 @@ from autotune.lower.frame import Frame
 from autotune.lower.ir import Buffer, is_block_axis
 from autotune.lower.linear import Lin, Simplifier, constant_form
 from autotune.lower.regions import Box, Region, required, whole_boxes
-from autotune.lower.translate import Place
+from autotune.lower.translate import StageBuffers
 from autotune.schedule.stage import Stage
 from autotune.strides import aligned_strides
 from autotune.te.expr import Expr, Read, Var
@@ -123,7 +123,7 @@ def attached_inside(stages: Sequence[Stage], stage: Stage, at: int) -> set[Stage
     return found
 
 
-def local_place(stage: Stage, region: Region) -> Place:
+def local_place(stage: Stage, region: Region) -> StageBuffers:
     """Return memory for a region of an attached stage."""
     shape = tuple(extent for _, extent in region)
     dtypes = stage.op.dtypes
@@ -131,7 +131,7 @@ def local_place(stage: Stage, region: Region) -> Place:
     scope = "shared" if stage.scope in BLOCK_SCOPES else "local"
     strides = aligned_strides(shape, stage.alignments) if stage.alignments else None
     buffers = tuple(Buffer(n, shape, d, scope, strides) for n, d in zip(names, dtypes, strict=True))
-    return Place(buffers, tuple(low for low, _ in region))
+    return StageBuffers(buffers, tuple(low for low, _ in region))
 
 
 __all__ = ["BLOCK_SCOPES", "BoundInference", "attached_inside", "local_place"]

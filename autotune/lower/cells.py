@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from autotune.errors import LoweringError
 from autotune.lower.inlining import inlined_bodies
 from autotune.lower.ir import Buffer, LoopProgram
-from autotune.lower.polyhedra import Instance
+from autotune.lower.polyhedra import StoreInstances
 from autotune.lower.program import as_checked
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
@@ -60,13 +60,13 @@ class Cells:
         """Return the cell of an element that is read."""
         return f"{self.finished_tag(self.schedule[tensor], tensor.value_index)}[{', '.join(index)}]"
 
-    def accumulator(self, instance: Instance, component: int, level: int) -> str:
+    def accumulator(self, instance: StoreInstances, component: int, level: int) -> str:
         """Return the accumulator of the element that a store belongs to."""
         stage = self.schedule.stage_named(instance.origin.stage)
         index = instance.instance[: len(stage.op.axis)]
         return f"{self.tag(stage, component, level)}[{', '.join(index)}]"
 
-    def stored(self, instance: Instance) -> str:
+    def stored(self, instance: StoreInstances) -> str:
         """Return the cell that a store leaves behind."""
         origin = instance.origin
         stage = self.schedule.stage_named(origin.stage)
@@ -74,7 +74,7 @@ class Cells:
         index = instance.instance[: len(stage.op.axis)]
         return f"{self.tag(stage, origin.component, None if last else origin.level)}[{', '.join(index)}]"
 
-    def point(self, instance: Instance) -> str:
+    def point(self, instance: StoreInstances) -> str:
         """Return the point of its reduction that an update adds."""
         stage = self.schedule.stage_named(instance.origin.stage)
         return f"{self.tag(stage, instance.origin.component, 0)}p[{', '.join(instance.instance)}]"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from autotune.lower.ir import Buffer, is_thread_axis
-from autotune.lower.polyhedra import Access, Instance
+from autotune.lower.polyhedra import Access, StoreInstances
 from autotune.lower.relations import Reader, Relations
 
 _UNORDERED = ("parallel", "vectorized")
@@ -43,9 +43,11 @@ class Concurrency:
     def _check_conflicts(self, loop: tuple[int, tuple[str, ...], str]) -> None:
         depth, time, kind = loop
         inside = [each for each in self.r.accesses if _inside(each, time)]
-        stores = [each for each in inside if isinstance(each, Instance)]
+        stores = [each for each in inside if isinstance(each, StoreInstances)]
         written = {store.write.buffer for store in stores}
-        touched = [each for each in inside if isinstance(each, Instance) or each.access.buffer in written]
+        touched = [
+            each for each in inside if isinstance(each, StoreInstances) or each.access.buffer in written
+        ]
         both = self.r.touches(stores).apply_range(self.r.touches(touched).reverse())
         for m in self.r.maps(both):
             store, other = self._ends(m)
@@ -79,7 +81,7 @@ class Concurrency:
             raise self.r.wrong(what, pairs)
 
 
-def unordered(one: Instance | Reader, other: Instance | Reader) -> Iterator[tuple[int, str]]:
+def unordered(one: StoreInstances | Reader, other: StoreInstances | Reader) -> Iterator[tuple[int, str]]:
     """Yield the depth and kind of the loops around both whose iterations have no order."""
     for depth, ((_, kind), (_, second)) in enumerate(zip(one.loops, other.loops, strict=False)):
         start = one.at.time[: 2 + 2 * depth]
@@ -89,12 +91,12 @@ def unordered(one: Instance | Reader, other: Instance | Reader) -> Iterator[tupl
             yield depth, kind
 
 
-def _inside(each: Instance | Reader, start: tuple[str, ...]) -> bool:
+def _inside(each: StoreInstances | Reader, start: tuple[str, ...]) -> bool:
     """Return whether a statement or a read happens inside of the loop that starts at a time."""
     return len(each.at.time) > len(start) and each.at.time[: len(start)] == start
 
 
-def _folded(one: Instance | Reader, other: Instance | Reader, kind: str) -> bool:
+def _folded(one: StoreInstances | Reader, other: StoreInstances | Reader, kind: str) -> bool:
     """Return whether both belong to updates of one reduction, whose vector lanes are folded."""
     first, second = (each.instance if isinstance(each, Reader) else each for each in (one, other))
     if first is None or second is None or first.origin.stage != second.origin.stage:
@@ -131,9 +133,9 @@ def check_overwriting(r: Relations, output: Buffer, source: Buffer) -> None:
                 raise r.wrong(f"{source.name} is read beside who overwrites it", beside)
 
 
-def _accesses(r: Relations, buffer: Buffer) -> Iterator[tuple[Instance | Reader, Access]]:
+def _accesses(r: Relations, buffer: Buffer) -> Iterator[tuple[StoreInstances | Reader, Access]]:
     for each in r.accesses:
-        access = each.write if isinstance(each, Instance) else each.access
+        access = each.write if isinstance(each, StoreInstances) else each.access
         if access.buffer is buffer and each.at.time[0] not in r.hoisted:
             yield each, access
 

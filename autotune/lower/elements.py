@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from autotune.errors import InternalError
 from autotune.lower.frame import Frame
-from autotune.lower.ir import Buffer, If, Let, Load, Origin, Stmt, Store, sequence, walk
+from autotune.lower.ir import Buffer, If, Let, Load, Stmt, Store, StoreOrigin, sequence, walk
 from autotune.lower.linear import Lin
-from autotune.lower.translate import Place, Translator
+from autotune.lower.translate import StageBuffers, Translator
 from autotune.schedule.stage import Stage
 from autotune.te.expr import Const, Expr, Reduce, Var
 from autotune.te.traversal import substitute
@@ -30,7 +30,7 @@ class Elements:
         self.translator = translator
         self.with_origins = with_origins
 
-    def statement(self, frame: Frame, mode: str, out: Place) -> Stmt:
+    def statement(self, frame: Frame, mode: str, out: StageBuffers) -> Stmt:
         """Return the statement inside of all loops, under the conditions that are left.
 
         ``mode`` is as in the loops of a nest: "all", or "init", "load", "update", "store" or "fold" (into what is
@@ -74,7 +74,7 @@ class Elements:
         instance = tuple(values[axis].expr() for axis in axes)
         stores = [each for each in walk(stmt) if isinstance(each, Store)]
         for component, store in enumerate(stores):
-            store.origin = Origin(frame.op.name, mode, instance, component, level)
+            store.origin = StoreOrigin(frame.op.name, mode, instance, component, level)
 
     def guarded(self, frame: Frame, mode: str, stmt: Stmt) -> Stmt:
         """Return a statement under the conditions that are left for ``mode``."""
@@ -89,7 +89,7 @@ class Elements:
         return stmt
 
     def _finish(
-        self, frame: Frame, acc: Place, index: list[Lin], values: Mapping[Expr, Lin], out: Place
+        self, frame: Frame, acc: StageBuffers, index: list[Lin], values: Mapping[Expr, Lin], out: StageBuffers
     ) -> Stmt:
         """Return the epilogue of a finished reduction, from the accumulator to memory."""
         epilogue = frame.op.epilogue
@@ -111,11 +111,11 @@ def stores(buffers: Sequence[Buffer], indices: tuple[Expr, ...], values: Sequenc
     return stmt
 
 
-def _loaded(place: Place, index: list[Lin]) -> tuple[Expr, ...]:
+def _loaded(place: StageBuffers, index: list[Lin]) -> tuple[Expr, ...]:
     return tuple(Load(buffer, place.indices(index)) for buffer in place.buffers)
 
 
-def _copy(source: Place, number: int, target: Place, index: list[Lin]) -> Stmt:
+def _copy(source: StageBuffers, number: int, target: StageBuffers, index: list[Lin]) -> Stmt:
     load = Load(source.buffers[number], source.indices(index))
     return Store(target.buffers[number], target.indices(index), load)
 

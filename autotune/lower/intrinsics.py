@@ -9,7 +9,7 @@ from autotune.lower.frame import Frame
 from autotune.lower.ir import If, Intrinsic, Load, Stmt, nodes, walk
 from autotune.lower.linear import Lin, constant_form
 from autotune.lower.rewrite import rewrite_expr
-from autotune.lower.translate import Place, Translator
+from autotune.lower.translate import StageBuffers, Translator
 from autotune.schedule.match import matched_reads, paired
 from autotune.schedule.relations import Split
 from autotune.te.expr import Expr, IterVar, Read, Var, const
@@ -38,7 +38,7 @@ class IntrinsicCall:
         self.op = inner.op
         self.values: Mapping[Expr, Lin] = inner.axis_values()
 
-    def statement(self, body: Stmt, output: Place, part: str) -> Intrinsic:
+    def statement(self, body: Stmt, output: StageBuffers, part: str) -> Intrinsic:
         """Return the call; ``body`` are the loops, ``output`` is where the stage's elements are.
 
         Raises LoweringError where an operand does not lie as the instructions expect.

@@ -124,7 +124,7 @@ class If(Stmt):
 
 
 @dataclass(frozen=True)
-class Origin:
+class StoreOrigin:
     """The statement instance that a store belongs to: a stage, a part of its computation, values of its axes.
 
     ``part`` is "all", or for reductions "init", "update", "load" and "store" of the accumulators and "fold" of a
@@ -146,7 +146,7 @@ class Store(Stmt):
     buffer: Buffer
     indices: tuple[Expr, ...]
     value: Expr
-    origin: Origin | None = None
+    origin: StoreOrigin | None = None
 
 
 @dataclass(slots=True)
@@ -370,11 +370,11 @@ __all__ = [
     "Load",
     "LoopKernel",
     "LoopProgram",
-    "Origin",
     "Prefetch",
     "Seq",
     "Stmt",
     "Store",
+    "StoreOrigin",
     "While",
     "expressions",
     "has_load",

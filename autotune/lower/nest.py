@@ -34,7 +34,7 @@ from autotune.lower.prefetch import Prefetches
 from autotune.lower.regions import Region
 from autotune.lower.remainders import Remainders
 from autotune.lower.sequential import sequential_statement
-from autotune.lower.translate import Place, Translator
+from autotune.lower.translate import StageBuffers, Translator
 from autotune.schedule.pipelining import computed_ahead, iterations_ahead
 from autotune.schedule.relations import Split
 from autotune.schedule.stage import Stage
@@ -59,7 +59,7 @@ class NestBuilder:
         bodies: Mapping[Stage, tuple[Expr, ...]],
         epilogues: Mapping[Stage, Expr],
         order: Sequence[Stage],
-        places: dict[Stage, Place],
+        places: dict[Stage, StageBuffers],
         translator: Translator,
         *,
         with_origins: bool = False,
@@ -93,7 +93,7 @@ class NestBuilder:
 
     # -- loops -----------------------------------------------------------------------------------------------
 
-    def _nest(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
+    def _nest(self, frame: Frame, at: int, mode: str, out: StageBuffers) -> Stmt:
         """Return loops from leaf number ``at``.
 
         ``mode`` is "all", or inside a reduction "update", or one of "init", "load", "store" and "fold", which run over
@@ -116,7 +116,7 @@ class NestBuilder:
             return self._tensorized(frame, at, mode, out)
         return self._remainder_or_loop(frame, at, mode, out)
 
-    def _remainder_or_loop(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
+    def _remainder_or_loop(self, frame: Frame, at: int, mode: str, out: StageBuffers) -> Stmt:
         """Return the loop number ``at``, and after it the narrower rest when its split leaves one here."""
         iv = frame.stage.leaf_iter_vars[at]
         if mode == "update" and out.registers is None and self._promotes_at(frame, at):
@@ -149,7 +149,7 @@ class NestBuilder:
                 return relation if extent > width and extent % width else None
         return None
 
-    def _loop(self, frame: Frame, at: int, mode: str, out: Place, extent: int) -> Stmt:
+    def _loop(self, frame: Frame, at: int, mode: str, out: StageBuffers, extent: int) -> Stmt:
         iv = frame.stage.leaf_iter_vars[at]
         if extent == 0:
             return sequence([])
@@ -159,7 +159,9 @@ class NestBuilder:
             return self._threads_loop(frame, at, mode, out, extent)
         return self._iterations(frame, at, mode, out, 0, extent)
 
-    def _iterations(self, frame: Frame, at: int, mode: str, out: Place, first: int, count: int) -> Stmt:
+    def _iterations(
+        self, frame: Frame, at: int, mode: str, out: StageBuffers, first: int, count: int
+    ) -> Stmt:
         """Return iterations ``first`` to ``first + count`` of a loop."""
         if mode == "update" and out.registers is not None and self._in_parts(frame):
             size = iterations_in_part(frame, at, count)
@@ -167,7 +169,7 @@ class NestBuilder:
                 return self._partial_sums(frame, at, out.registers, first, count, size)
         return self._counted(frame, at, mode, out, constant_form(first), count)
 
-    def _counted(self, frame: Frame, at: int, mode: str, out: Place, first: Lin, count: int) -> Stmt:
+    def _counted(self, frame: Frame, at: int, mode: str, out: StageBuffers, first: Lin, count: int) -> Stmt:
         """Return ``count`` iterations of a loop from ``first`` on."""
         iv = frame.stage.leaf_iter_vars[at]
         frame = frame.branch()
@@ -185,7 +187,7 @@ class NestBuilder:
         ahead = self.ahead.pop(iv, [])
         return pipelined(loop, ahead, iterations_ahead(frame.stage, iv)) if ahead else loop
 
-    def _peeled(self, frame: Frame, at: int, mode: str, out: Place, extent: int) -> Stmt:
+    def _peeled(self, frame: Frame, at: int, mode: str, out: StageBuffers, extent: int) -> Stmt:
         """Return the first and last iterations with code of their own around the rest."""
         first, last = frame.stage.peeled[frame.stage.leaf_iter_vars[at]]
         first = min(first, extent)
@@ -194,7 +196,7 @@ class NestBuilder:
         parts = [(n, 1) for n in range(first)] + middle + [(n, 1) for n in range(extent - last, extent)]
         return sequence([self._iterations(frame, at, mode, out, start, count) for start, count in parts])
 
-    def _threads_loop(self, frame: Frame, at: int, mode: str, out: Place, extent: int) -> Stmt:
+    def _threads_loop(self, frame: Frame, at: int, mode: str, out: StageBuffers, extent: int) -> Stmt:
         """Return a bound loop; inside of a loop over the same thread axis it is the thread's own iteration."""
         iv = frame.stage.leaf_iter_vars[at]
         tag = frame.stage.kind_of(iv)
@@ -219,7 +221,7 @@ class NestBuilder:
             body = self._as_thread(frame, at, mode, out, var)
         return If(self.simplifier.compared("<", Lin({var: 1}, 0), constant_form(extent)), body, None)
 
-    def _as_thread(self, frame: Frame, at: int, mode: str, out: Place, var: Var) -> Stmt:
+    def _as_thread(self, frame: Frame, at: int, mode: str, out: StageBuffers, var: Var) -> Stmt:
         iv = frame.stage.leaf_iter_vars[at]
         frame = frame.branch()
         frame.opened.add(iv)
@@ -232,7 +234,7 @@ class NestBuilder:
         """Return whether the tensorized loops from ``at`` on have their full extents, no remainder cut them short."""
         return all(frame.extent(iv) == iv.extent for iv in frame.stage.leaf_iter_vars[at:])
 
-    def _tensorized(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
+    def _tensorized(self, frame: Frame, at: int, mode: str, out: StageBuffers) -> Stmt:
         """Return the loops from ``at`` on as a call of an intrinsic, or as loops where it has nothing for this part."""
         stage = frame.stage
         intrin = stage.tensorized[stage.leaf_iter_vars[at]]
@@ -256,7 +258,7 @@ class NestBuilder:
         call = IntrinsicCall(frame, at, self.translator)
         return call.statement(body, out.registers or out, part)
 
-    def _loops_instead(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
+    def _loops_instead(self, frame: Frame, at: int, mode: str, out: StageBuffers) -> Stmt:
         """Return loops for a part that an intrinsic has no instructions for; updates cannot go without."""
         stage = frame.stage
         if mode == "update":
@@ -269,11 +271,11 @@ class NestBuilder:
             )
         return self._remainder_or_loop(frame, at, mode, out)
 
-    def _opened(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
+    def _opened(self, frame: Frame, at: int, mode: str, out: StageBuffers) -> Stmt:
         """Return the code after the opening of leaf ``at``: decide splits, then attached stages, then inner loops."""
         return self.remainders.follow(frame, lambda decided: self._within_bounds(decided, at, mode, out))
 
-    def _within_bounds(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
+    def _within_bounds(self, frame: Frame, at: int, mode: str, out: StageBuffers) -> Stmt:
         """Return the code for elements of an attached stage that are inside of its tensor.
 
         That is tested as soon as the open loops tell, once for all that is inside. Threads that meet at barriers must
@@ -293,7 +295,7 @@ class NestBuilder:
             stmt = If(condition, stmt, None)
         return stmt
 
-    def _attached(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
+    def _attached(self, frame: Frame, at: int, mode: str, out: StageBuffers) -> Stmt:
         """Return prefetches, then the stages attached to leaf ``at``, then the loops inside."""
         iv = frame.stage.leaf_iter_vars[at]
         if mode in _DATA_ONLY:
@@ -320,7 +322,7 @@ class NestBuilder:
 
     # -- reductions ------------------------------------------------------------------------------------------
 
-    def _reduction(self, frame: Frame, at: int, out: Place) -> Stmt:
+    def _reduction(self, frame: Frame, at: int, out: StageBuffers) -> Stmt:
         """Start values, then the updates; the accumulators in registers for as long as possible."""
         together = frame.stage.reduced_together()
         if together:
@@ -330,7 +332,7 @@ class NestBuilder:
         if self._promotes_at(frame, at):
             if not self._is_tile(frame, out):
                 return self._promoted(frame, at, out, "init", "store")
-            out = Place(out.buffers, out.starts, registers=out, level=out.level)
+            out = StageBuffers(out.buffers, out.starts, registers=out, level=out.level)
         init = self._nest(frame.branch(), at, "init", out)
         return sequence([init, self._nest(frame.branch(), at, "update", out)])
 
@@ -366,7 +368,7 @@ class NestBuilder:
         inside.extents[split.inner] = frame.width(split)
         return not self._promotes_at(inside, first)
 
-    def _is_tile(self, frame: Frame, out: Place) -> bool:
+    def _is_tile(self, frame: Frame, out: StageBuffers) -> bool:
         """Return whether the stage's own buffer is exactly the tile that the loops below work on."""
         if any(b.scope != "local" for b in out.buffers):
             return False
@@ -379,7 +381,9 @@ class NestBuilder:
         """Return whether sums are made of partial sums."""
         return not self.threads and is_long_sum(frame.stage)
 
-    def _partial_sums(self, frame: Frame, at: int, total: Place, first: int, count: int, size: int) -> Stmt:
+    def _partial_sums(
+        self, frame: Frame, at: int, total: StageBuffers, first: int, count: int, size: int
+    ) -> Stmt:
         """Return iterations of a reduction loop: every ``size`` of them have registers of their own."""
         parts, rest = divmod(count, size)
         var = Var(f"{frame.stage.leaf_iter_vars[at].name}.part")
@@ -390,10 +394,10 @@ class NestBuilder:
             stmts.append(self._partial_sum(frame, at, total, constant_form(first + parts * size), rest))
         return sequence(stmts)
 
-    def _partial_sum(self, frame: Frame, at: int, total: Place, first: Lin, count: int) -> Stmt:
+    def _partial_sum(self, frame: Frame, at: int, total: StageBuffers, first: Lin, count: int) -> Stmt:
         buffers = tuple(Buffer(f"{b.name}.part", b.shape, b.dtype, "local") for b in total.buffers)
-        parts = Place(buffers, total.starts, level=total.level + 1)
-        place = Place(total.buffers, total.starts, registers=parts, level=total.level)
+        parts = StageBuffers(buffers, total.starts, level=total.level + 1)
+        place = StageBuffers(total.buffers, total.starts, registers=parts, level=total.level)
         stmts = [
             self._nest(frame.branch(), at, "init", place),
             self._counted(frame, at, "update", place, first, count),
@@ -401,7 +405,7 @@ class NestBuilder:
         ]
         return _allocated(buffers, sequence(stmts))
 
-    def _by_all_threads(self, frame: Frame, at: int, out: Place, together: Sequence[IterVar]) -> Stmt:
+    def _by_all_threads(self, frame: Frame, at: int, out: StageBuffers, together: Sequence[IterVar]) -> Stmt:
         """Return a reduction whose loops ``together`` are threads, which start here unless they run already."""
         axes = [frame.stage.kind_of(iv) for iv in together]
         starting = [iv for iv in together if frame.stage.kind_of(iv) not in self.threads]
@@ -422,7 +426,7 @@ class NestBuilder:
             body = For(var, extent, frame.stage.kind_of(iv), body)
         return body
 
-    def _promoted(self, frame: Frame, at: int, out: Place, start: str, end: str) -> Stmt:
+    def _promoted(self, frame: Frame, at: int, out: StageBuffers, start: str, end: str) -> Stmt:
         place = self._accumulators(frame, out, out.level + (end == "fold"))
         assert place.registers is not None
         stmts = [
@@ -432,7 +436,7 @@ class NestBuilder:
         ]
         return _allocated(place.registers.buffers, sequence(stmts))
 
-    def _accumulators(self, frame: Frame, out: Place, level: int) -> Place:
+    def _accumulators(self, frame: Frame, out: StageBuffers, level: int) -> StageBuffers:
         """Return the place with accumulators for all elements that the loops from here on compute;
         ``level`` is theirs."""
         boxes = frame.boxes(self.simplifier)
@@ -443,8 +447,8 @@ class NestBuilder:
             dtypes = [e.dtype for e in self.bodies[frame.stage]]
         named = zip(out.buffers, dtypes, strict=True)
         buffers = tuple(Buffer(f"{b.name}.acc", shape, dtype, "local") for b, dtype in named)
-        registers = Place(buffers, tuple(low for low, _ in tile), level=level)
-        return Place(out.buffers, out.starts, registers, out.level)
+        registers = StageBuffers(buffers, tuple(low for low, _ in tile), level=level)
+        return StageBuffers(out.buffers, out.starts, registers, out.level)
 
 
 def _allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:

@@ -17,11 +17,11 @@ from autotune.lower.ir import (
     Let,
     Load,
     LoopProgram,
-    Origin,
     Prefetch,
     Seq,
     Stmt,
     Store,
+    StoreOrigin,
     While,
     is_thread_axis,
     operands,
@@ -123,7 +123,7 @@ class Access:
 
 
 @dataclass(frozen=True)
-class Point:
+class ProgramPoint:
     """A place in a program: the loops around (names and kinds, outermost first), when it is reached, names known.
 
     ``bound`` are names of values that are not affine, with the place where each is computed; ``memory`` has, for each
@@ -134,7 +134,7 @@ class Point:
     conditions: tuple[str, ...] = ("true",)
     time: tuple[str, ...] = ()
     names: Names = field(default_factory=dict)
-    bound: Mapping[Expr, tuple[Expr, Point]] = field(default_factory=dict)
+    bound: Mapping[Expr, tuple[Expr, ProgramPoint]] = field(default_factory=dict)
     memory: Mapping[Buffer, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -151,12 +151,12 @@ class Point:
 
 
 @dataclass
-class Instance:
+class StoreInstances:
     """All executions of one store."""
 
     name: str
-    origin: Origin
-    at: Point
+    origin: StoreOrigin
+    at: ProgramPoint
     instance: tuple[str, ...]
     write: Access
     store: Store
@@ -171,8 +171,8 @@ class Instance:
 class Extraction:
     """The stores of a program, what else it evaluates, and what could not be expressed."""
 
-    instances: list[Instance] = field(default_factory=list)
-    evaluated: list[tuple[Point, Expr]] = field(default_factory=list)
+    instances: list[StoreInstances] = field(default_factory=list)
+    evaluated: list[tuple[ProgramPoint, Expr]] = field(default_factory=list)
     """Values of names and addresses of prefetches that read memory, each where it is computed."""
     barriers: bool = False
     kernels: int = 0
@@ -185,7 +185,7 @@ def extract(program: LoopProgram) -> Extraction:
     hoisted = frozenset(str(number) for number, kernel in enumerate(program.kernels) if kernel.hoisted)
     result = Extraction(kernels=len(program.kernels), hoisted=hoisted)
     for number, kernel in enumerate(program.kernels):
-        _Walker(result).walk(kernel.body, Point(time=(str(number),)), 0)
+        _Walker(result).walk(kernel.body, ProgramPoint(time=(str(number),)), 0)
     return result
 
 
@@ -193,7 +193,7 @@ class _Walker:
     def __init__(self, result: Extraction) -> None:
         self.result = result
 
-    def walk(self, stmt: Stmt, at: Point, position: int) -> int:
+    def walk(self, stmt: Stmt, at: ProgramPoint, position: int) -> int:
         """Visit a statement at a position among its siblings; returns the next position."""
         if isinstance(stmt, Seq):
             for part in stmt.stmts:
@@ -224,7 +224,7 @@ class _Walker:
         self._store(stmt, replace(at, time=(*at.time, str(position))))
         return position + 1
 
-    def _loop(self, stmt: For, at: Point, position: int) -> None:
+    def _loop(self, stmt: For, at: ProgramPoint, position: int) -> None:
         if is_thread_axis(stmt.kind) and any(isinstance(part, Barrier) for part in walk(stmt)):
             self.result.barriers = True
         name = f"v{len(at.loops)}"
@@ -237,7 +237,7 @@ class _Walker:
         )
         self.walk(stmt.body, inside, 0)
 
-    def _named(self, stmt: Let, at: Point, position: int) -> Point:
+    def _named(self, stmt: Let, at: ProgramPoint, position: int) -> ProgramPoint:
         try:
             return replace(at, names={**at.names, stmt.var: affine(stmt.value, at.names)})
         except NotAffine:
@@ -246,7 +246,7 @@ class _Walker:
             bound = {**at.bound, stmt.var: (stmt.value, here)}
             return replace(at, names={**at.names, stmt.var: None}, bound=bound)
 
-    def _branch(self, stmt: If, at: Point, position: int) -> int:
+    def _branch(self, stmt: If, at: ProgramPoint, position: int) -> int:
         """Return both sides of a branch: which of them stores must be known."""
         try:
             test = condition(stmt.cond, at.names)
@@ -258,7 +258,7 @@ class _Walker:
             position = self.walk(stmt.otherwise, other, position)
         return position
 
-    def _store(self, stmt: Store, at: Point) -> None:
+    def _store(self, stmt: Store, at: ProgramPoint) -> None:
         if stmt.origin is None:
             raise NotAffine("statements of a sequential kernel, which store where data decide")
         try:
@@ -267,10 +267,10 @@ class _Walker:
             raise NotAffine(f"a store of {stmt.buffer.name} at an index that is not affine") from error
         instance = tuple(affine(i, at.names) for i in stmt.origin.instance)
         name = f"S{len(self.result.instances)}"
-        self.result.instances.append(Instance(name, stmt.origin, at, instance, write, stmt))
+        self.result.instances.append(StoreInstances(name, stmt.origin, at, instance, write, stmt))
 
 
-def _allocated(buffer: Buffer, at: Point) -> Point:
+def _allocated(buffer: Buffer, at: ProgramPoint) -> ProgramPoint:
     """Return the point inside of an allocation: memory that the threads of a block share is one for all of them."""
     shared = buffer.scope == "shared"
     around = tuple(
@@ -300,7 +300,7 @@ def guarded(
             stack += [(part, where) for part in (node.indices if isinstance(node, Read) else operands(node))]
 
 
-def loads_of(at: Point, expr: Expr) -> Iterator[tuple[Load, Test]]:
+def loads_of(at: ProgramPoint, expr: Expr) -> Iterator[tuple[Load, Test]]:
     """Yield the loads of an expression that is evaluated at a point, each with where that is so."""
     for node, test in guarded(expr, at.names, lambda n: isinstance(n, Load)):
         assert isinstance(node, Load)
@@ -312,9 +312,9 @@ __all__ = [
     "WHOLE",
     "Access",
     "Extraction",
-    "Instance",
     "NotAffine",
-    "Point",
+    "ProgramPoint",
+    "StoreInstances",
     "Test",
     "affine",
     "condition",

@@ -12,7 +12,7 @@ from autotune.lower.frame import Frame
 from autotune.lower.ir import Buffer, For, Prefetch, Stmt
 from autotune.lower.linear import Lin, constant_form
 from autotune.lower.regions import Box, Region, required, whole_boxes
-from autotune.lower.translate import Place, Translator
+from autotune.lower.translate import StageBuffers, Translator
 from autotune.schedule.stage import Stage
 from autotune.te.expr import Expr, IterVar, Read, Var, binary, const
 from autotune.te.tensor import Tensor
@@ -123,7 +123,7 @@ def _kept_inside(node: Expr) -> Expr | None:
     return Read(node.tensor, tuple(indices))
 
 
-def _prefetch_lines(buffer: Buffer, region: Region, place: Place) -> Stmt:
+def _prefetch_lines(buffer: Buffer, region: Region, place: StageBuffers) -> Stmt:
     step = max(LINE_BYTES // np.dtype(buffer.dtype).itemsize, 1)
     indices: list[Expr] = []
     loops: list[tuple[Var, int]] = []

@@ -11,7 +11,7 @@ from autotune.lower.ir import Buffer, For, LoopKernel, LoopProgram, Stmt, kernel
 from autotune.lower.linear import Simplifier, constant_form
 from autotune.lower.nest import NestBuilder
 from autotune.lower.partition import partition
-from autotune.lower.translate import Place, Translator
+from autotune.lower.translate import StageBuffers, Translator
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.strides import aligned_strides
@@ -46,7 +46,7 @@ def lower_schedule(
     for stage in live:
         _check_attachment(stage, live)
     simplifier = Simplifier()
-    places: dict[Stage, Place] = {}
+    places: dict[Stage, StageBuffers] = {}
     translator = Translator(simplifier, lambda tensor: _visible(places, schedule[tensor]))
     builder = NestBuilder(bodies, epilogues, live, places, translator, with_origins=with_origins)
     workspaces: list[Buffer] = []
@@ -75,7 +75,7 @@ def lower_schedule(
     return LoopProgram(tuple(kernels), tuple(arguments.values()), outputs, tuple(workspaces))
 
 
-def _visible(places: Mapping[Stage, Place], stage: Stage) -> Place:
+def _visible(places: Mapping[Stage, StageBuffers], stage: Stage) -> StageBuffers:
     if stage in places:
         return places[stage]
     assert stage.attach_stage is not None
@@ -155,7 +155,7 @@ def _argument_name(schedule: Schedule, tensor: Tensor, buffers: Mapping[Tensor, 
     return name
 
 
-def _root_place(stage: Stage, arguments: Mapping[Tensor, Buffer], workspaces: list[Buffer]) -> Place:
+def _root_place(stage: Stage, arguments: Mapping[Tensor, Buffer], workspaces: list[Buffer]) -> StageBuffers:
     buffers: list[Buffer] = []
     for index in range(len(stage.op.dtypes)):
         buffer = next(
@@ -168,7 +168,7 @@ def _root_place(stage: Stage, arguments: Mapping[Tensor, Buffer], workspaces: li
             buffer = Buffer(tensor.name, tensor.shape, tensor.dtype, "workspace", strides)
             workspaces.append(buffer)
         buffers.append(buffer)
-    return Place(tuple(buffers), tuple(constant_form(0) for _ in stage.op.shape))
+    return StageBuffers(tuple(buffers), tuple(constant_form(0) for _ in stage.op.shape))
 
 
 def as_checked(op: ComputeOp) -> Inlined:

@@ -11,7 +11,7 @@ from typing import Any
 from autotune.errors import LoweringError
 from autotune.lower.cells import Cells
 from autotune.lower.ir import Buffer
-from autotune.lower.polyhedra import Access, Extraction, Instance, NotAffine, Point, loads_of
+from autotune.lower.polyhedra import Access, Extraction, NotAffine, ProgramPoint, StoreInstances, loads_of
 from autotune.lower.values import Needed, compare
 from autotune.schedule.stage import Stage
 
@@ -24,10 +24,10 @@ class Reader:
     """
 
     name: str
-    at: Point
+    at: ProgramPoint
     access: Access
     cell: str | None
-    instance: Instance | None = None
+    instance: StoreInstances | None = None
     finishes: bool = False
     """True if a reduction that is read must be complete."""
 
@@ -58,11 +58,11 @@ class Relations:
         self.depth = max(len(each.at.time) for each in self._everything())
 
     @property
-    def accesses(self) -> list[Instance | Reader]:
+    def accesses(self) -> list[StoreInstances | Reader]:
         """All stores, and all reads but those of the outputs at the end."""
         return [*self.instances, *self.readers]
 
-    def _everything(self) -> list[Instance | Reader]:
+    def _everything(self) -> list[StoreInstances | Reader]:
         return [*self.accesses, *self.ends]
 
     @cached_property
@@ -75,7 +75,7 @@ class Relations:
         """The times as a function."""
         return self.isl.MultiUnionPwAff.from_union_map(self.times)
 
-    def _time(self, what: Instance | Reader) -> str:
+    def _time(self, what: StoreInstances | Reader) -> str:
         padded = [*what.at.time, *["0"] * (self.depth - len(what.at.time))]
         return self.piece(what, f"T[{', '.join(padded)}]")
 
@@ -83,25 +83,25 @@ class Relations:
         """Return the time before everything, so that a program in which nothing runs has times too."""
         return f"BEGIN[] -> T[{', '.join(['-1'] * self.depth)}]"
 
-    def of(self, name: str) -> Instance | Reader:
+    def of(self, name: str) -> StoreInstances | Reader:
         """Return the store or the read of a name."""
         return self.by_name.get(name) or self.reader_of[name]
 
     # -- reads -----------------------------------------------------------------------------------------------
 
-    def _compare(self, instance: Instance) -> None:
+    def _compare(self, instance: StoreInstances) -> None:
         found = compare(self.isl, self.context, self.cells, instance)
         self.skipped += found.skipped
         for needed in found.needed:
             self._add(instance.at, needed, instance)
 
-    def _add(self, at: Point, needed: Needed, instance: Instance | None) -> None:
+    def _add(self, at: ProgramPoint, needed: Needed, instance: StoreInstances | None) -> None:
         finishes = needed.cell is not None and not needed.accumulates
-        moment = Point(at.loops, (*at.conditions, needed.access.test.text), needed.time)
+        moment = ProgramPoint(at.loops, (*at.conditions, needed.access.test.text), needed.time)
         name = f"R{len(self.readers)}"
         self.readers.append(Reader(name, moment, needed.access, needed.cell, instance, finishes))
 
-    def _evaluated(self, found: Iterable[tuple[Point, Any]]) -> None:
+    def _evaluated(self, found: Iterable[tuple[ProgramPoint, Any]]) -> None:
         """Collect reads of what gets a name, wherever the name is used, and of addresses of prefetches."""
         for at, expr in found:
             for load, test in loads_of(at, expr):
@@ -115,7 +115,7 @@ class Relations:
     def _end(self, number: int, buffer: Buffer, stage: Stage, component: int) -> Reader:
         axes = tuple(f"i{d}" for d in range(len(stage.op.shape)))
         bounds = tuple(f"0 <= {axis} < {extent}" for axis, extent in zip(axes, stage.op.shape, strict=True))
-        at = Point(tuple((axis, "") for axis in axes), ("true", *bounds), (str(self.kernels),))
+        at = ProgramPoint(tuple((axis, "") for axis in axes), ("true", *bounds), (str(self.kernels),))
         cell = f"{self.cells.finished_tag(stage, component)}[{', '.join(axes)}]"
         return Reader(f"END{number}", at, Access(buffer, axes), cell, finishes=True)
 
@@ -125,7 +125,7 @@ class Relations:
         """Return the union of the given pieces."""
         return self.isl.UnionMap("{ " + "; ".join(parts) + " }", context=self.context)
 
-    def piece(self, what: Instance | Reader, target: str) -> str:
+    def piece(self, what: StoreInstances | Reader, target: str) -> str:
         """Return the text of ``S[loops] -> target`` over the domain of a statement or a read."""
         loops = ", ".join(name for name, _ in what.loops)
         return f"{what.name}[{loops}] -> {target} : {what.at.domain}"
@@ -135,20 +135,20 @@ class Relations:
         name = self.buffers.setdefault(access.buffer, f"B{len(self.buffers)}")
         return f"{name}[{', '.join((*access.around, *access.index))}]"
 
-    def touches(self, what: Iterable[Instance | Reader]) -> Any:
+    def touches(self, what: Iterable[StoreInstances | Reader]) -> Any:
         """Return the map of statements and reads to the element that each touches."""
         return self.relation([self.piece(each, self.element(_access(each))) for each in what])
 
-    def cells_of(self, what: Iterable[Instance | Reader]) -> Any:
+    def cells_of(self, what: Iterable[StoreInstances | Reader]) -> Any:
         """Return stores -> the cells that they leave behind, reads -> those that they need."""
         return self.relation([self.piece(each, self._cell(each)) for each in what])
 
-    def _cell(self, what: Instance | Reader) -> str:
-        cell = self.cells.stored(what) if isinstance(what, Instance) else what.cell
+    def _cell(self, what: StoreInstances | Reader) -> str:
+        cell = self.cells.stored(what) if isinstance(what, StoreInstances) else what.cell
         assert cell is not None
         return cell
 
-    def parts(self, *names: str) -> list[Instance]:
+    def parts(self, *names: str) -> list[StoreInstances]:
         """Return the stores of some parts of computations."""
         return [i for i in self.instances if i.origin.part in names]
 
@@ -186,8 +186,8 @@ class Relations:
         return "END" if name.startswith("END") else "a read"
 
 
-def _access(what: Instance | Reader) -> Access:
-    return what.write if isinstance(what, Instance) else what.access
+def _access(what: StoreInstances | Reader) -> Access:
+    return what.write if isinstance(what, StoreInstances) else what.access
 
 
 __all__ = ["Reader", "Relations"]

@@ -8,7 +8,7 @@ from autotune.errors import InternalError, LoweringError
 from autotune.lower import ir
 from autotune.lower.ir import Allocate, Buffer, For, If, Let, Stmt, Store, While, sequence
 from autotune.lower.linear import Lin, constant_form
-from autotune.lower.translate import Place, Translator
+from autotune.lower.translate import StageBuffers, Translator
 from autotune.strides import dense_strides
 from autotune.te.expr import Const, Expr, const
 from autotune.te.sequential import SequentialOp
@@ -18,16 +18,16 @@ from autotune.te.tensor import Tensor
 
 
 def sequential_statement(
-    op: SequentialOp, values: Mapping[Expr, Lin], out: Place, translator: Translator
+    op: SequentialOp, values: Mapping[Expr, Lin], out: StageBuffers, translator: Translator
 ) -> Stmt:
     """Return the statements of one point of ``op``, whose results are at ``out``; scratch memory is
     allocated around them."""
-    places = dict(zip(op.results, (Place((b,), out.starts) for b in out.buffers), strict=True))
+    places = dict(zip(op.results, (StageBuffers((b,), out.starts) for b in out.buffers), strict=True))
     scratch = [Buffer(t.name, t.shape, t.dtype, "local") for t in op.scratch]
     for tensor, buffer in zip(op.scratch, scratch, strict=True):
-        places[tensor] = Place((buffer,), tuple(constant_form(0) for _ in buffer.shape))
+        places[tensor] = StageBuffers((buffer,), tuple(constant_form(0) for _ in buffer.shape))
 
-    def place_of(tensor: Tensor) -> Place:
+    def place_of(tensor: Tensor) -> StageBuffers:
         return places.get(tensor) or translator.place_of(tensor)
 
     made = _Statements(Translator(translator.simplifier, place_of), values).block(checked_statements(op))

@@ -14,7 +14,7 @@ from autotune.te.traversal import children, rebuild
 
 
 @dataclass(frozen=True)
-class Place:
+class StageBuffers:
     """The memory of a stage's values while its readers run: one buffer an output, from ``starts`` on.
 
     ``registers`` holds the accumulators of a running reduction, ``level`` counts the folds of partial sums between
@@ -23,7 +23,7 @@ class Place:
 
     buffers: tuple[Buffer, ...]
     starts: tuple[Lin, ...]
-    registers: Place | None = None
+    registers: StageBuffers | None = None
     level: int = 0
 
     def indices(self, index: list[Lin]) -> tuple[Expr, ...]:
@@ -34,7 +34,7 @@ class Place:
 class Translator:
     """Rewrites expressions; ``place_of`` finds where a tensor lives at this point."""
 
-    def __init__(self, simplifier: Simplifier, place_of: Callable[[Tensor], Place]) -> None:
+    def __init__(self, simplifier: Simplifier, place_of: Callable[[Tensor], StageBuffers]) -> None:
         self.simplifier = simplifier
         self.place_of = place_of
 

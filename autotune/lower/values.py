@@ -18,9 +18,9 @@ from autotune.lower.polyhedra import (
     ALWAYS,
     WHOLE,
     Access,
-    Instance,
     NotAffine,
-    Point,
+    ProgramPoint,
+    StoreInstances,
     Test,
     affine,
     condition,
@@ -46,12 +46,12 @@ class Different(Exception):
 
 
 @dataclass
-class Facts:
+class StoreFacts:
     """Facts that isl knows of the iterations of one store."""
 
     isl: Any
     context: Any
-    at: Point
+    at: ProgramPoint
     known: dict[str, bool] = field(default_factory=dict)
 
     def never(self, text: str) -> bool:
@@ -63,10 +63,10 @@ class Facts:
         return self.known[text]
 
 
-class Comparison:
+class StoreCheck:
     """One store and its expression; ``needed`` are its reads afterwards, ``skipped`` what could not be compared."""
 
-    def __init__(self, facts: Facts, cells: Cells, instance: Instance) -> None:
+    def __init__(self, facts: StoreFacts, cells: Cells, instance: StoreInstances) -> None:
         self.facts = facts
         self.cells = cells
         self.instance = instance
@@ -185,7 +185,7 @@ class Comparison:
 
     # -- comparing -------------------------------------------------------------------------------------------
 
-    def _value(self, a: Expr, e: Expr, test: Test, at: Point) -> None:
+    def _value(self, a: Expr, e: Expr, test: Test, at: ProgramPoint) -> None:
         if self.facts.never(test.text):
             return
         a, at = self._settled(a, test, at)
@@ -200,7 +200,7 @@ class Comparison:
         elif not self._same_index(a, e, test):
             self._node(a, e, test, at)
 
-    def _settled(self, node: Expr, test: Test, at: Point) -> tuple[Expr, Point]:
+    def _settled(self, node: Expr, test: Test, at: ProgramPoint) -> tuple[Expr, ProgramPoint]:
         """Return names replaced by values, branches that are always taken by what they lead to."""
         while True:
             if node in self.instance.at.bound:
@@ -240,7 +240,7 @@ class Comparison:
             self._fail(a, e, test)
         return True
 
-    def _boolean(self, a: Expr, e: Expr, test: Test, at: Point) -> None:
+    def _boolean(self, a: Expr, e: Expr, test: Test, at: ProgramPoint) -> None:
         a, e = self._undecided(a, test), self._undecided(e, test)
         try:
             one, two = condition(a, self.names), condition(e, self.names)
@@ -264,7 +264,7 @@ class Comparison:
                     return self._undecided(other, test) if known == (node.op == "and") else const(known)
         return node
 
-    def _node(self, a: Expr, e: Expr, test: Test, at: Point) -> None:
+    def _node(self, a: Expr, e: Expr, test: Test, at: ProgramPoint) -> None:
         if isinstance(a, Load):
             self._load(a, e, test, at)
             return
@@ -293,7 +293,7 @@ class Comparison:
     def _same_type(self, a: Expr, e: Expr) -> bool:
         return a.dtype == e.dtype or (self._integers > 0 and a.dtype in WHOLE and e.dtype in WHOLE)
 
-    def _load(self, a: Load, e: Expr, test: Test, at: Point) -> None:
+    def _load(self, a: Load, e: Expr, test: Test, at: ProgramPoint) -> None:
         try:
             access = self.instance.at.access(a.buffer, a.indices, test)
         except NotAffine:
@@ -339,11 +339,11 @@ class Comparison:
         raise Different(f"{origin.stage}.{origin.part} has {a!r} for {e!r}")
 
 
-def compare(isl: Any, context: Any, cells: Cells, instance: Instance) -> Comparison:
+def compare(isl: Any, context: Any, cells: Cells, instance: StoreInstances) -> StoreCheck:
     """Return the comparison of a store with its expression; raises LoweringError where they differ."""
-    made = Comparison(Facts(isl, context, instance.at), cells, instance)
+    made = StoreCheck(StoreFacts(isl, context, instance.at), cells, instance)
     made.run()
     return made
 
 
-__all__ = ["Comparison", "Facts", "Needed", "compare"]
+__all__ = ["Needed", "StoreCheck", "StoreFacts", "compare"]

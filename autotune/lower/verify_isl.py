@@ -2,8 +2,9 @@
 
 Nothing of bound inference, simplification or remainders is trusted: the loops are taken as they will run, the last
 write before each read is computed exactly (Feautrier, 1991; isl's implementation by Verdoolaege, 2010), and compared
-with what the tensor expressions say must be read. What stores say of themselves (:class:`autotune.lower.ir.Origin`) is
-not trusted either: their values are compared with the expressions. For affine programs.
+with what the tensor expressions say must be read. What stores say of themselves
+(:class:`autotune.lower.ir.StoreOrigin`) is not trusted either: their values are compared with the expressions. For
+affine programs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from autotune.lower.cells import Cells
 from autotune.lower.concurrency import Concurrency, check_overwriting
 from autotune.lower.ir import Buffer, LoopKernel, LoopProgram, kernel_of
 from autotune.lower.overwriting import overwriting
-from autotune.lower.polyhedra import Extraction, Instance, NotAffine, extract
+from autotune.lower.polyhedra import Extraction, NotAffine, StoreInstances, extract
 from autotune.lower.program import lower_schedule
 from autotune.lower.relations import Reader, Relations
 from autotune.schedule.pipelining import reductions_ahead
@@ -188,9 +189,9 @@ class _Proof:
             if instance.write.buffer in self.cells.inputs:
                 raise LoweringError(f"verify: the input {instance.write.buffer.name} is stored to")
 
-    def _check_bounds(self, each: Instance | Reader) -> None:
+    def _check_bounds(self, each: StoreInstances | Reader) -> None:
         """Check that each index is inside of its buffer."""
-        access = each.write if isinstance(each, Instance) else each.access
+        access = each.write if isinstance(each, StoreInstances) else each.access
         pairs = zip(access.index, access.buffer.shape, strict=True)
         outside = " or ".join(f"{index} < 0 or {index} >= {extent}" for index, extent in pairs)
         if not outside:
@@ -204,7 +205,7 @@ class _Proof:
         if not access.test.exact:
             self.r.skipped.append(f"a read of {buffer.name} that a condition on values keeps inside of it")
             return
-        verb = "stores outside of" if isinstance(each, Instance) else "reads outside of"
+        verb = "stores outside of" if isinstance(each, StoreInstances) else "reads outside of"
         raise self.r.wrong(f"a statement {verb} {buffer.name}, which is {list(buffer.shape)}", found)
 
     def _sources(self) -> Any:

@@ -11,7 +11,7 @@ from autotune.errors import InternalError
 from autotune.graph.ir import ABSENT, Array, Graph, Node, TensorType, fresh_name
 from autotune.graph.region import Region, Workload
 from autotune.passes.fusion.chains import LEAST_BYTES
-from autotune.passes.fusion.fuse import FusionOptions, Group, fuse
+from autotune.passes.fusion.fuse import FusionGroup, FusionOptions, fuse
 from autotune.passes.layout.views import Placement, ViewAnalysis, is_dense, separate_outputs, view_kind
 from autotune.passes.origins import union
 from autotune.strides import periodic_runs
@@ -51,7 +51,7 @@ class InPlace:
 
 
 @dataclass(frozen=True)
-class Reach:
+class ElementRange:
     """Elements of a root from ``begin`` to ``end``; of each ``period`` the first ``run`` only, if there is one."""
 
     root: str
@@ -60,7 +60,7 @@ class Reach:
     period: int = 0
     run: int = 0
 
-    def meets(self, other: Reach) -> bool:
+    def meets(self, other: ElementRange) -> bool:
         """Return whether both may have an element."""
         if self.root != other.root or self.begin >= other.end or other.begin >= self.end:
             return False
@@ -108,14 +108,14 @@ class Partition:
         steps of a loop."""
         return self.versions.get(value, self.placements[value].root)
 
-    def reach(self, value: str) -> Reach:
+    def reach(self, value: str) -> ElementRange:
         """Return the elements of its root that a value is in; all of a flat root that was made for strides."""
         placed, shape = self.placements[value], self.types[value].shape
         if len(placed.strides) != len(shape):
-            return Reach(placed.root, 0, self.types[placed.root].size)
+            return ElementRange(placed.root, 0, self.types[placed.root].size)
         last = sum((extent - 1) * step for extent, step in zip(shape, placed.strides, strict=True))
         runs = periodic_runs(shape, placed.strides)
-        return Reach(placed.root, placed.offset, placed.offset + last + 1, *runs)
+        return ElementRange(placed.root, placed.offset, placed.offset + last + 1, *runs)
 
     def __str__(self) -> str:
         lines = [f"partition {self.name} {{"]
@@ -190,7 +190,7 @@ class _Assembly:
         self.copied: dict[str, list[str]] = {}  # in-place Concat -> its copied operands' new names
         self.position = {node.outputs[0]: i for i, node in enumerate(graph.nodes)}
 
-    def run(self, groups: Sequence[Group]) -> Partition:
+    def run(self, groups: Sequence[FusionGroup]) -> Partition:
         drafts = [_Draft(group.nodes, self.position[group.nodes[-1].outputs[0]]) for group in groups]
         drafts += self._concat_copies()
         ordered = self._ordered(drafts)

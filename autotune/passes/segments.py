@@ -38,7 +38,7 @@ DivisionStep: TypeAlias = "GraphSegment | ValueTransfer"
 
 
 @dataclass(frozen=True)
-class Division:
+class GraphDivision:
     """A placed graph as steps; each reads inputs and what steps before it made."""
 
     graph: Graph
@@ -52,7 +52,7 @@ class Division:
         return tuple(step for step in self.steps if isinstance(step, GraphSegment))
 
 
-def divide_by_device(graph: Graph) -> Division:
+def divide_by_device(graph: Graph) -> GraphDivision:
     """Cut a placed graph; raises GraphError if it is none."""
     return _Cut(graph).run()
 
@@ -67,7 +67,7 @@ class _Cut:
         self.left = [n for n in self.graph.nodes if not self.floating.issuperset(n.present_outputs)]
         self.steps: list[DivisionStep] = []
 
-    def run(self) -> Division:
+    def run(self) -> GraphDivision:
         while self.left:
             self._transfer()
             node = next((n for n in self.left if self._ready(n, self.done)), None)
@@ -76,7 +76,7 @@ class _Cut:
             elif self.left:
                 raise InternalError(f"the steps of graph {self.graph.name!r} have a cycle")
         self._transfer()
-        return Division(self.graph, self.devices, tuple(self.steps))
+        return GraphDivision(self.graph, self.devices, tuple(self.steps))
 
     def _device(self, node: Node) -> str:
         return self.devices[node.present_outputs[0]]
@@ -169,4 +169,4 @@ def _with_settled_outputs(graph: Graph) -> tuple[Graph, dict[str, str]]:
     return graph.replace(nodes=tuple(nodes), types=types, outputs=tuple(outputs)), devices
 
 
-__all__ = ["Division", "DivisionStep", "GraphSegment", "ValueTransfer", "divide_by_device"]
+__all__ = ["DivisionStep", "GraphDivision", "GraphSegment", "ValueTransfer", "divide_by_device"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autotune.profiling.roofline import Roofs, roofs_of
-from autotune.profiling.traffic import Traffic, traffic
+from autotune.profiling.traffic import MemoryTraffic, traffic
 from autotune.profiling.workers import StepCounters, counters
 from autotune.runtime.recording import Recording, StepRecording
 
@@ -181,7 +181,12 @@ def _dispatches(
 
 
 def _one(
-    step: StepRecording, counts: StepCounters, number: int, moved: Traffic, roofs: Roofs | None, wall: float
+    step: StepRecording,
+    counts: StepCounters,
+    number: int,
+    moved: MemoryTraffic,
+    roofs: Roofs | None,
+    wall: float,
 ) -> DispatchProfile:
     assert step.image is not None
     info = step.image.dispatches[number]
@@ -205,7 +210,7 @@ def _one(
     )
 
 
-def _whole(step: StepRecording, moved: Sequence[Traffic], wall: float) -> DispatchProfile:
+def _whole(step: StepRecording, moved: Sequence[MemoryTraffic], wall: float) -> DispatchProfile:
     """Return a step that is known as a whole alone."""
     infos = () if step.image is None else step.image.dispatches
     time = float(np.median(step.end_ns - step.begin_ns))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from autotune.profiling.traffic import Traffic
+from autotune.profiling.traffic import MemoryTraffic
 from autotune.target import ITEM_BYTES, Target
 from autotune.te.dot_products import DOT_PRODUCTS
 from cost_models import calibrated
@@ -72,7 +72,7 @@ class Roofs:
         machine = self.machine
         return machine.l2_whole * machine.threads, max(machine.l3, machine.l3_whole)
 
-    def of(self, flops: int, dtype: str, moved: Traffic) -> Roof:
+    def of(self, flops: int, dtype: str, moved: MemoryTraffic) -> Roof:
         """Return the highest of the roofs' times."""
         times = {
             "arithmetic": flops / self.flops(dtype),

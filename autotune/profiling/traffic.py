@@ -16,7 +16,7 @@ Piece = tuple[int, str, int, int]
 """Image, space, index and first byte: no binding begins or ends inside of it."""
 
 
-class Traffic(NamedTuple):
+class MemoryTraffic(NamedTuple):
     """Bytes that the kernels of a dispatch may touch, each once; those of them beyond L2, and those beyond L3."""
 
     nbytes: int
@@ -24,11 +24,11 @@ class Traffic(NamedTuple):
     beyond_l3: int
 
 
-def traffic(images: Sequence[ModuleImage], l2: float, l3: float) -> list[list[Traffic]]:
+def traffic(images: Sequence[ModuleImage], l2: float, l3: float) -> list[list[MemoryTraffic]]:
     """Return the traffic of each dispatch of images that run repeatedly in order, with caches of so many bytes."""
     touched = [each for number, image in enumerate(images) for each in _touched(number, image)]
     recent: dict[Piece, int] = {}
-    found: list[Traffic] = []
+    found: list[MemoryTraffic] = []
     for again in (False, True):  # the caches are as the run before left them
         for pieces in touched:
             if again:
@@ -40,7 +40,7 @@ def traffic(images: Sequence[ModuleImage], l2: float, l3: float) -> list[list[Tr
     return [[next(rest) for _ in image.dispatches] for image in images]
 
 
-def _of(pieces: dict[Piece, int], recent: dict[Piece, int], l2: float, l3: float) -> Traffic:
+def _of(pieces: dict[Piece, int], recent: dict[Piece, int], l2: float, l3: float) -> MemoryTraffic:
     beyond_l2 = beyond_l3 = since = found = 0
     for piece in reversed(recent):
         since += recent[piece]
@@ -50,7 +50,7 @@ def _of(pieces: dict[Piece, int], recent: dict[Piece, int], l2: float, l3: float
             beyond_l3 += pieces[piece] * (since > l3)
             if found == len(pieces):
                 break
-    return Traffic(sum(pieces.values()), beyond_l2, beyond_l3)
+    return MemoryTraffic(sum(pieces.values()), beyond_l2, beyond_l3)
 
 
 def _touched(number: int, image: ModuleImage) -> list[dict[Piece, int]]:
@@ -74,4 +74,4 @@ def _ends(binding: Binding) -> tuple[int, int]:
     return binding.offset, binding.offset + binding.nbytes
 
 
-__all__ = ["Piece", "Traffic", "traffic"]
+__all__ = ["MemoryTraffic", "Piece", "traffic"]

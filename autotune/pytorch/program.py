@@ -53,7 +53,7 @@ def _version_of(tensor: Any) -> int:
 
 
 @dataclass(frozen=True)
-class View:
+class ViewResult:
     """A result that is memory of an argument, seen with other sizes."""
 
     index: int
@@ -67,7 +67,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Constant:
+class ConstantResult:
     """A result that is no tensor: the same for all inputs of these shapes."""
 
     value: Any
@@ -78,7 +78,7 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Program:
+class TorchProgram:
     """Compiled code for a graph. ``inputs`` are the arguments that the module takes, in its order; ``results`` has what
     a call returns: an output of the module by number, or what needs no module.
 
@@ -88,7 +88,7 @@ class Program:
     module: Module | None
     inputs: tuple[int, ...]
     weights: tuple[Weight, ...]
-    results: tuple[int | View | Constant, ...]
+    results: tuple[int | ViewResult | ConstantResult, ...]
     seconds: float
     error: float
 
@@ -111,7 +111,7 @@ def compiled(
     weights: Sequence[Weight],
     expected: Sequence[Any],
     options: Mapping[str, Any],
-) -> Program:
+) -> TorchProgram:
     """Compile a graph for arguments like these, the ``weights`` among them as constants.
 
     ``weights`` were recorded before PyTorch computed ``expected`` of the arguments: a write since then is noticed at
@@ -124,24 +124,24 @@ def compiled(
     module, taken = None, tuple(inputs)
     if wanted:
         module, taken = _module(graph, arguments, inputs, wanted, options)
-    program = Program(module, taken, tuple(weights), results, time.perf_counter() - begin, 0.0)
+    program = TorchProgram(module, taken, tuple(weights), results, time.perf_counter() - begin, 0.0)
     return _checked(program, arguments, expected)
 
 
 def _results(
     arguments: Sequence[Any], expected: Sequence[Any]
-) -> tuple[tuple[int | View | Constant, ...], list[int]]:
+) -> tuple[tuple[int | ViewResult | ConstantResult, ...], list[int]]:
     """Return the kind of each result, and which ones a module computes."""
     memory = {
         value.untyped_storage().data_ptr(): index
         for index, value in reversed(list(enumerate(arguments)))
         if _is_tensor(value) and value.numel()
     }
-    results: list[int | View | Constant] = []
+    results: list[int | ViewResult | ConstantResult] = []
     wanted: list[int] = []
     for number, value in enumerate(expected):
         if not _is_tensor(value):
-            results.append(Constant(value))
+            results.append(ConstantResult(value))
             continue
         index = memory.get(value.untyped_storage().data_ptr())
         if index is None or arguments[index].dtype != value.dtype:
@@ -149,7 +149,7 @@ def _results(
             wanted.append(number)
         else:
             results.append(
-                View(index, tuple(value.shape), tuple(value.stride()), int(value.storage_offset()))
+                ViewResult(index, tuple(value.shape), tuple(value.stride()), int(value.storage_offset()))
             )
     return tuple(results), wanted
 
@@ -191,7 +191,7 @@ def _module(
     return module, tuple(names[spec.name] for spec in module.inputs)
 
 
-def _checked(program: Program, arguments: Sequence[Any], expected: Sequence[Any]) -> Program:
+def _checked(program: TorchProgram, arguments: Sequence[Any], expected: Sequence[Any]) -> TorchProgram:
     """Return the program with the error of its first results; raises ModelImportError where that is large."""
     import dataclasses
 
@@ -227,4 +227,4 @@ def _distance(found: Any, value: Any) -> float:
     return float(difference.max()) / (scale or 1.0)
 
 
-__all__ = ["Constant", "Program", "View", "Weight", "compiled"]
+__all__ = ["ConstantResult", "TorchProgram", "ViewResult", "Weight", "compiled"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.errors import AutotuneError, MissError, UsageError
-from autotune.pytorch.program import Program, Weight, compiled
+from autotune.pytorch.program import TorchProgram, Weight, compiled
 
 MOST_PROGRAMS = 8
 """A graph that is given more shapes than these, or whose weights change more often, is PyTorch's."""
@@ -33,7 +33,7 @@ class Subgraph:
     shapes_vary: bool
     options: Mapping[str, Any] = field(repr=False)
     reason: str = ""
-    programs: dict[Any, Program] = field(default_factory=dict, repr=False)
+    programs: dict[Any, TorchProgram] = field(default_factory=dict, repr=False)
     made: int = 0
 
     @property

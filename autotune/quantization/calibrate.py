@@ -12,7 +12,7 @@ from autotune.errors import InputError
 from autotune.graph.ir import Array
 from autotune.quantization.bias_correction import Channels
 from autotune.quantization.network import Network
-from autotune.quantization.ranges import Histogram, Method, Range, chosen
+from autotune.quantization.ranges import Histogram, Method, QuantizedRange, chosen
 
 if TYPE_CHECKING:
     import onnx
@@ -88,10 +88,10 @@ def _given(name: str, samples: Mapping[str, Array]) -> Array:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class CalibrationStatistics:
     """Statistics over all samples: the range of each value, and the mean of each channel where it was asked for."""
 
-    ranges: dict[str, Range] = field(default_factory=dict)
+    ranges: dict[str, QuantizedRange] = field(default_factory=dict)
     means: dict[Channels, Array] = field(default_factory=dict)
 
 
@@ -103,7 +103,7 @@ def calibrate(
     method: Method,
     percentile: float,
     threads: int | None,
-) -> Calibration:
+) -> CalibrationStatistics:
     """Run the network on samples; ``channels`` are of some of the values.
 
     Raises:
@@ -138,7 +138,9 @@ def calibrate(
         for found in seen():
             for value, array in found.items():
                 histograms[value].add(array)
-    return Calibration({value: chosen(each, method, percentile) for value, each in histograms.items()}, means)
+    return CalibrationStatistics(
+        {value: chosen(each, method, percentile) for value, each in histograms.items()}, means
+    )
 
 
-__all__ = ["Calibration", "batches", "calibrate", "fixed_shapes", "open_sizes"]
+__all__ = ["CalibrationStatistics", "batches", "calibrate", "fixed_shapes", "open_sizes"]

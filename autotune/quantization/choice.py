@@ -32,7 +32,7 @@ JOINING = ("Add", "Sum", "AveragePool", "GlobalAveragePool", "Concat")
 
 
 @dataclass(frozen=True)
-class Choice:
+class QuantizationChoice:
     """Nodes to be quantised; the values that become eight bits, each with the one of which it has the range."""
 
     products: tuple[Any, ...]
@@ -58,7 +58,7 @@ def weight_axis(network: Network, node: Any) -> int | None:
     return 0 if attribute(node, "transB", 0) else 1
 
 
-def choose(network: Network, leave_out: tuple[str, ...] = ()) -> Choice:
+def choose(network: Network, leave_out: tuple[str, ...] = ()) -> QuantizationChoice:
     """Choose the nodes to quantise; those named in ``leave_out``, or whose operator is, stay as they are."""
     made: set[str] = set()  # by quantised operators, bounds after them included
     products, between = [], []
@@ -81,7 +81,7 @@ def choose(network: Network, leave_out: tuple[str, ...] = ()) -> Choice:
             continue  # nothing quantised reads it
         count = len(node.input) if node.op_type in JOINING else 1
         values |= {v: v for v in node.input[:count] if v not in network.arrays and v != ABSENT}
-    return Choice(tuple(products), _shared(between, values))
+    return QuantizationChoice(tuple(products), _shared(between, values))
 
 
 def _shared(between: list[Any], values: dict[str, str]) -> dict[str, str]:
@@ -100,4 +100,4 @@ def _shared(between: list[Any], values: dict[str, str]) -> dict[str, str]:
     return {value: root(value) for value in values}
 
 
-__all__ = ["Choice", "choose", "weight_axis"]
+__all__ = ["QuantizationChoice", "choose", "weight_axis"]

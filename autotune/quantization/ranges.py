@@ -35,15 +35,15 @@ class Histogram:
 
 
 @dataclass(frozen=True)
-class Range:
+class QuantizedRange:
     """The real numbers that eight bits span, 0 among them."""
 
     low: float
     high: float
 
-    def hull(self, other: Range) -> Range:
+    def hull(self, other: QuantizedRange) -> QuantizedRange:
         """Return the smallest range that has both in it."""
-        return Range(min(self.low, other.low), max(self.high, other.high))
+        return QuantizedRange(min(self.low, other.low), max(self.high, other.high))
 
     @property
     def steps(self) -> tuple[np.float32, np.uint8]:
@@ -58,13 +58,13 @@ class Range:
         return scale, np.uint8(np.clip(np.rint(-self.low / scale), 0, LEVELS))
 
 
-def chosen(seen: Histogram, method: Method, percentile: float) -> Range:
+def chosen(seen: Histogram, method: Method, percentile: float) -> QuantizedRange:
     """Return the range that a method chooses; "percentile" leaves out what is beyond ``percentile`` at either end.
 
     "mse" tries shares of what was seen and takes that of the smallest mean square of the error, by rounding and by
     clipping.
     """
-    whole = Range(min(seen.low, 0.0), max(seen.high, 0.0))
+    whole = QuantizedRange(min(seen.low, 0.0), max(seen.high, 0.0))
     total = int(seen.counts.sum())
     if method == "minmax" or not total or seen.high <= seen.low:
         return whole
@@ -73,12 +73,12 @@ def chosen(seen: Histogram, method: Method, percentile: float) -> Range:
         first = int(np.searchsorted(shares, 1 - percentile / 100, side="right"))
         last = int(np.searchsorted(shares, percentile / 100))
         width = (seen.high - seen.low) / _BINS
-        return Range(min(seen.low + first * width, 0.0), max(seen.low + (last + 1) * width, 0.0))
-    tried = [Range(whole.low * share, whole.high * share) for share in _SHRINKS]
+        return QuantizedRange(min(seen.low + first * width, 0.0), max(seen.low + (last + 1) * width, 0.0))
+    tried = [QuantizedRange(whole.low * share, whole.high * share) for share in _SHRINKS]
     return min(tried, key=lambda each: _error(seen, each))
 
 
-def _error(seen: Histogram, found: Range) -> float:
+def _error(seen: Histogram, found: QuantizedRange) -> float:
     """Return the mean square of the error, where errors by rounding are spread evenly over a step."""
     scale = (found.high - found.low) / LEVELS
     beyond = seen.centres - np.clip(seen.centres, found.low, found.high)
@@ -86,4 +86,4 @@ def _error(seen: Histogram, found: Range) -> float:
     return float((squares * seen.counts).sum() / seen.counts.sum())
 
 
-__all__ = ["METHODS", "Histogram", "Method", "Range", "chosen"]
+__all__ = ["METHODS", "Histogram", "Method", "QuantizedRange", "chosen"]

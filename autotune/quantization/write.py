@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 
 from autotune.graph.ir import ABSENT, Array
-from autotune.quantization.choice import Choice, weight_axis
+from autotune.quantization.choice import QuantizationChoice, weight_axis
 from autotune.quantization.network import Network
-from autotune.quantization.ranges import Range
+from autotune.quantization.ranges import QuantizedRange
 
 _MOST = 127
 _MOST_BIAS = 2**30
 
 
-def write(network: Network, choice: Choice, found: Mapping[str, Range]) -> None:
+def write(network: Network, choice: QuantizationChoice, found: Mapping[str, QuantizedRange]) -> None:
     """Quantise the chosen values and products in place.
 
     Activations are uint8 with a zero point, weights int8 with a scale an output channel, biases int32 in steps of the
     products.
     """
-    shared = dict[str, Range]()
+    shared = dict[str, QuantizedRange]()
     for value, root in choice.values.items():
         shared[root] = shared[root].hull(found[value]) if root in shared else found[value]
     steps = {value: shared[root].steps for value, root in choice.values.items()}

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from autotune.errors import InputError
-from autotune.te.bounds import Access, settled_index
+from autotune.te.bounds import IndexAccess, settled_index
 from autotune.te.expr import Binary, Cast, Const, Expr, Read, Reduce
 from autotune.te.guards import ALWAYS, Cases, cases_of
 from autotune.te.intervals import Boxes, Interval, interval
@@ -136,7 +136,7 @@ class Reads:
 
     def _stays(self, read: Read, dim: int, cases: Cases) -> bool:
         """Return whether an index stays inside wherever it is read."""
-        access = Access(self.stage, "reads", read.tensor, read.indices, dim, read.indices[dim])
+        access = IndexAccess(self.stage, "reads", read.tensor, read.indices, dim, read.indices[dim])
         stays = access.verdict(cases, self.boxes) == "inside"
         if not stays and ALWAYS[0] in cases:
             self._look_up(read, dim)

@@ -33,7 +33,7 @@ def settled_index(index: Expr, extent: int) -> Expr:
 
 
 @dataclass(frozen=True)
-class Access:
+class IndexAccess:
     """The index at which a stage reads or stores, along a dimension; it may have been resolved to another one."""
 
     stage: str
@@ -167,4 +167,4 @@ def _least(holds: Callable[[int], object], low: int, high: int) -> int:
     return low
 
 
-__all__ = ["Access", "Verdict", "settled_index"]
+__all__ = ["IndexAccess", "Verdict", "settled_index"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from autotune.te.accesses import Reads, boxes_of, settled
-from autotune.te.bounds import Access
+from autotune.te.bounds import IndexAccess
 from autotune.te.expr import Expr, Var, binary, cast, compare, const, select
 from autotune.te.guards import ALWAYS, SOME, Cases, facts, is_static, under
 from autotune.te.intervals import Interval
@@ -104,7 +104,7 @@ class _Block:
 
     def _stays(self, node: Assign, dim: int) -> bool:
         index = self._resolved(node.indices[dim])
-        access = Access(self.op.name, "stores to", node.tensor, node.indices, dim, index)
+        access = IndexAccess(self.op.name, "stores to", node.tensor, node.indices, dim, index)
         return access.verdict(self.cases, self.boxes) == "inside"
 
 

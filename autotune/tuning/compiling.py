@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from autotune.compiler import compile_in_detail
 from autotune.compiler.dynamic.buckets import Bucket, SizeRange, buckets
 from autotune.compiler.dynamic.declared import by_dimension, declared_axes
-from autotune.compiler.dynamic.traffic import Traffic
+from autotune.compiler.dynamic.traffic import RequestTraffic
 from autotune.compiler.explain import Compilation
 from autotune.compiler.request import CompileRequest
 from autotune.database.opening import default_database
@@ -159,10 +159,10 @@ def buckets_of(request: CompileRequest, source: ReadModel) -> tuple[dict[str, Si
     return ranges, list(buckets(source, ranges, sums))
 
 
-def traffic_of(request: CompileRequest) -> Traffic | None:
+def traffic_of(request: CompileRequest) -> RequestTraffic | None:
     """Return how often requests have which sizes, if it was given."""
     given = request.traffic
-    return given if isinstance(given, Traffic | None) else Traffic.read(given)
+    return given if isinstance(given, RequestTraffic | None) else RequestTraffic.read(given)
 
 
 __all__ = [

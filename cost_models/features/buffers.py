@@ -11,7 +11,7 @@ from cost_models.features.memory import CACHES
 from cost_models.features.numbers import log
 from cost_models.machine import Machine
 from cost_models.terms.traffic import fitting
-from search_spaces.nest import PAGE_BYTES, Access, Here, LoopNest, Numbers, Touched
+from search_spaces.nest import PAGE_BYTES, Here, LoopNest, Numbers, TensorAccess, TouchedMemory
 
 BUFFERS = ("out", "in0", "in1", "in2")
 """The largest tensor that is written, and the largest that are read."""
@@ -53,12 +53,12 @@ def _largest(nest: LoopNest) -> dict[str, int]:
     return dict(zip(BUFFERS[:1], written, strict=False)) | dict(zip(BUFFERS[1:], read, strict=False))
 
 
-def _size(access: Access) -> int:
+def _size(access: TensorAccess) -> int:
     return max(math.prod(access.shape) * access.item_bytes, 1)
 
 
 def _buffer(
-    nest: LoopNest, access: Access, found: Touched, here: Here, machine: Machine
+    nest: LoopNest, access: TensorAccess, found: TouchedMemory, here: Here, machine: Machine
 ) -> dict[str, Numbers]:
     """Return the features of one tensor, by their names without it."""
     zero = np.zeros(len(nest))
@@ -84,7 +84,7 @@ def _buffer(
     return result
 
 
-def _distance(nest: LoopNest, access: Access) -> Numbers:
+def _distance(nest: LoopNest, access: TensorAccess) -> Numbers:
     """Return bytes [n] touched between two uses of an element: by one run of the innermost of the loops around the
     body that do not move it, or by all loops where each does."""
     outer = nest.stacked[: nest.body_level]

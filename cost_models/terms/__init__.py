@@ -18,7 +18,7 @@ from cost_models.terms.overhead import overhead
 from cost_models.terms.passes import passes
 from cost_models.terms.sharing import sharing
 from cost_models.terms.tail import tail
-from cost_models.terms.traffic import Traffic, traffic
+from cost_models.terms.traffic import CacheTraffic, traffic
 from search_spaces.nest import LoopNest, Numbers
 
 
@@ -32,7 +32,7 @@ class Terms:
     fetch: Numbers
     tail: Numbers
     conflicts: Numbers
-    traffic: Traffic
+    traffic: CacheTraffic
     imbalance: Numbers
     workers: Numbers
     passes: Numbers

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from cost_models.machine import Machine
-from search_spaces.nest import PAGE_BYTES, Access, Here, Numbers, Touched
+from search_spaces.nest import PAGE_BYTES, Here, Numbers, TensorAccess, TouchedMemory
 
 
-def hidden(access: Access, machine: Machine) -> Numbers | float:
+def hidden(access: TensorAccess, machine: Machine) -> Numbers | float:
     """Return the share of the way [n] that instructions hide which fetch ahead.
 
     Lines that are read side by side are all on their way at a time, so that less of each is enough; a core waits for
@@ -21,7 +21,7 @@ def hidden(access: Access, machine: Machine) -> Numbers | float:
     return np.asarray(np.minimum(access.ahead / reach, 1.0) * waiting)
 
 
-def _scattering(found: Touched, machine: Machine) -> Numbers:
+def _scattering(found: TouchedMemory, machine: Machine) -> Numbers:
     """Return the extra cost [n] of an access's bytes where rows are visited piece by piece, not from end to end.
 
     Prefetchers follow the less, the longer the stretch is that lies between neighbouring pieces, up to a page, where
@@ -32,7 +32,9 @@ def _scattering(found: Touched, machine: Machine) -> Numbers:
     return np.asarray(1.0 + machine.scattered * np.minimum(stretch / PAGE_BYTES, 1.0))
 
 
-def long_run(access: Access, found: Touched, here: Here, moved: Numbers, machine: Machine) -> Numbers:
+def long_run(
+    access: TensorAccess, found: TouchedMemory, here: Here, moved: Numbers, machine: Machine
+) -> Numbers:
     """Return bytes [..., n] of one long run that take as long as those that are ``moved`` of an access on a level.
 
     Pieces that are visited apart take as long when they are fetched ahead.

@@ -17,7 +17,7 @@ from cost_models.terms.prefetch import long_run
 from search_spaces.nest import Here, LoopNest, Numbers
 
 
-class Traffic(NamedTuple):
+class CacheTraffic(NamedTuple):
     """Bytes [n] moved into the first, the second and the last cache from the next level outwards."""
 
     l1: Numbers
@@ -25,14 +25,14 @@ class Traffic(NamedTuple):
     l3: Numbers
 
 
-def traffic(nest: LoopNest, machine: Machine) -> Traffic:
+def traffic(nest: LoopNest, machine: Machine) -> CacheTraffic:
     """Return the bytes of all accesses and of scratch memory; beyond the first cache, as many of a long
     run as they cost."""
     walks, which = nest.walks
     capacities = (machine.l1, machine.l2, machine.l3)
     scratch = (_scratch(nest, capacity, machine) for capacity in capacities)
     found = zip(_into(walks, capacities, machine), scratch, strict=True)
-    return Traffic(*(moved[which] + stored for moved, stored in found))
+    return CacheTraffic(*(moved[which] + stored for moved, stored in found))
 
 
 def _into(nest: LoopNest, capacities: Sequence[float], machine: Machine) -> Numbers:
@@ -86,4 +86,4 @@ def _scratch(nest: LoopNest, capacity: float, machine: Machine) -> Numbers:
     return np.where(size > machine.scratch_share * capacity, (1.0 + machine.write_cost) * size * fills, 0.0)
 
 
-__all__ = ["Traffic", "evicted", "fitting", "traffic"]
+__all__ = ["CacheTraffic", "evicted", "fitting", "traffic"]

@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View
+from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView
 from autotune.bench.suites import models
 from autotune.bench.tables import duration, geometric_mean, number, plain, ratio
 from autotune.compiler import Compilation, compile_in_detail, divide
@@ -219,11 +219,11 @@ _COUNTS = {
 }
 
 
-def _changed(rows: Rows) -> str:
+def _changed(rows: FrameRows) -> str:
     return f"{sum(not row['same'] for row in rows)} of {len(rows)}"
 
 
-def _mean(column: str) -> Callable[[Rows], float | None]:
+def _mean(column: str) -> Callable[[FrameRows], float | None]:
     return lambda rows: geometric_mean(rows.all(column))
 
 
@@ -232,7 +232,7 @@ def _count(name: str) -> tuple[Column, Column]:
     return Column(_COUNTS[name], name, text), Column("off/on", f"{name}_over_whole", ratio)
 
 
-def _taken(rows: Rows) -> str:
+def _taken(rows: FrameRows) -> str:
     return ratio(rows.get("off_over_on")) if rows.get("off_over_on") is not None else "failed"
 
 
@@ -254,7 +254,7 @@ EXPERIMENT = Experiment(
     ),
     measure=measure,
     views=(
-        View(
+        TableView(
             "Off over on, {threads}",
             ("switch",),
             (
@@ -267,7 +267,7 @@ EXPERIMENT = Experiment(
             where=lambda rows: rows.get("switch"),
             notes=("geometric means over all models: those that a part does not change count as 1.00",),
         ),
-        View(
+        TableView(
             "Models, {threads}",
             ("model", "switch"),
             (

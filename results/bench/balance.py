@@ -10,7 +10,7 @@ from statistics import median
 import numpy as np
 
 from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View
+from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView
 from autotune.bench.interleaved import interleaved
 from autotune.bench.suites import models
 from autotune.bench.tables import duration, geometric_mean, number, percent
@@ -136,7 +136,7 @@ ABOUT = (
 )
 
 
-def _gain(rows: Rows) -> float | None:
+def _gain(rows: FrameRows) -> float | None:
     return geometric_mean(rows.all("gain"))
 
 
@@ -153,7 +153,7 @@ EXPERIMENT = Experiment(
     ),
     measure=measure,
     views=(
-        View(
+        TableView(
             "One of {workers} workers is slow",
             ("model", "factor"),
             (
@@ -170,7 +170,7 @@ EXPERIMENT = Experiment(
                 "stolen: the part of the tiles of commands that have several",
             ),
         ),
-        View(
+        TableView(
             "Gain, geometric mean over the models",
             ("factor",),
             (Column("times as slow", "factor", "{:g}".format), Column("gain", _gain, number(3))),

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, Record, Say, View, over
+from autotune.bench.experiment import Column, Experiment, Record, Say, TableView, over
 from autotune.bench.interleaved import interleaved
 from autotune.bench.tables import geometric_mean, number
 from autotune.codegen.llvm.vector_math import BINARY_FUNCTIONS, FUNCTIONS, has_avx512, math_function
@@ -321,7 +321,7 @@ EXPERIMENT = Experiment(
     ),
     measure=measure,
     views=(
-        View(
+        TableView(
             "Vector functions",
             ("name", "dtype"),
             (

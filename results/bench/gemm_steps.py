@@ -15,7 +15,7 @@ import numpy as np
 
 from autotune import te
 from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View
+from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView
 from autotune.bench.tables import number
 from autotune.errors import InternalError
 from autotune.schedule.schedule import Schedule
@@ -203,7 +203,7 @@ def measure(say: Say, size: int, repeat: int, threads: int | None) -> Iterator[S
     yield [{"size": size, **asdict(step)} for step in step_times(size, repeat, threads)]
 
 
-def _speed_ups(rows: Rows) -> list[Column]:
+def _speed_ups(rows: FrameRows) -> list[Column]:
     first = rows.where(name=STEPS[0].__name__).get("minimum_s")
     return [
         Column("step", "name"),
@@ -234,7 +234,7 @@ EXPERIMENT = Experiment(
     ),
     measure=measure,
     views=(
-        View(
+        TableView(
             "{size} × {size} × {size}",
             ("name",),
             _speed_ups,

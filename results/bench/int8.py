@@ -7,7 +7,7 @@ from typing import Any
 
 from autotune.bench import options
 from autotune.bench.columns import latency_text, ours, own, rate, side_by_side
-from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View, over
+from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView, over
 from autotune.bench.tables import number, percent, plain, ratio
 from autotune.errors import UsageError
 
@@ -37,19 +37,19 @@ def measure(say: Say, names: Sequence[str], **given: Any) -> Iterator[Sequence[R
         first = records[0]
         key = first["threads"], cases.model_of(first["case"])
         if first["family"] in (cases.FLOAT, quantised.FLOAT):
-            mine = ours(Rows(records))
+            mine = ours(FrameRows(records))
             floats[key] = {f"float_{name}": mine.get(name) for name in ("min_ns", "median_ns", "failure")}
         yield [{**record, **floats[key]} for record in records]
 
 
-def _float(rows: Rows) -> tuple[float, float] | str | None:
+def _float(rows: FrameRows) -> tuple[float, float] | str | None:
     """Return the minimum and the median of the same in float32."""
     if rows.get("float_min_ns") is None:
         return "failed" if rows.get("float_failure") else None
     return rows.get("float_min_ns"), rows.get("float_median_ns")
 
 
-def _beside_float(title: str, first: str, family: str) -> View:
+def _beside_float(title: str, first: str, family: str) -> TableView:
     extras = (
         Column("Gop/s", rate(), number(1)),
         Column("float32", _float, latency_text),
@@ -58,12 +58,12 @@ def _beside_float(title: str, first: str, family: str) -> View:
     return side_by_side(title, first, extras, lambda rows: rows.get("family") == family)
 
 
-def _right(rows: Rows) -> str | None:
+def _right(rows: FrameRows) -> str | None:
     right, before = rows.get("right"), rows.get("right_before")
     return None if right is None else f"{100 * right:.1f} % ({100 * before:.1f} %)"
 
 
-_ACCURACIES = View(
+_ACCURACIES = TableView(
     "Accuracy",
     ("model", "quantiser", "runtime"),
     (

@@ -14,7 +14,7 @@ from typing import Any
 
 import autotune
 from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View, over
+from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView, over
 from autotune.bench.interleaved import interleaved
 from autotune.bench.problem import Problem, write_inputs, write_onnx
 from autotune.bench.suites import models
@@ -136,10 +136,10 @@ ABOUT = (
 )
 
 
-def typical(column: str, **values: Any) -> Callable[[Rows], float | None]:
+def typical(column: str, **values: Any) -> Callable[[FrameRows], float | None]:
     """Return what takes the median of a column over lives."""
 
-    def read(rows: Rows) -> float | None:
+    def read(rows: FrameRows) -> float | None:
         found = rows.where(**values).all(column)
         return float(median(found)) if found else None
 
@@ -152,8 +152,8 @@ _MEMORY = {"PSS": "pss_bytes", "USS": "uss_bytes", "peak": "peak_bytes"}
 _RATIOS = {name: column for name, column in (_TIMES | _MEMORY).items() if name not in ("import", "first run")}
 
 
-def _ratios(own: str, peer: str) -> View:
-    return View(
+def _ratios(own: str, peer: str) -> TableView:
+    return TableView(
         f"{own} ÷ {peer}, {{threads}}",
         ("model",),
         (
@@ -186,7 +186,7 @@ EXPERIMENT = Experiment(
     ),
     measure=measure,
     views=(
-        View(
+        TableView(
             "Loading, {threads}",
             ("model", "system"),
             (

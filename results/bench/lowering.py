@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator, Sequence
 
 from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View, at
-from autotune.bench.problem import Case
+from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView, at
+from autotune.bench.problem import BenchmarkCase
 from autotune.bench.suites import operators
 from autotune.bench.tables import number
 from autotune.codegen.llvm import compile_ir
@@ -35,12 +35,12 @@ STAGES = ("program", "replay", "lower", "emit", "LLVM")
 """Tensor expressions of the region, its trace replayed, loops, LLVM IR text, object code."""
 
 
-def cases(families: Sequence[str] = ()) -> list[Case]:
+def cases(families: Sequence[str] = ()) -> list[BenchmarkCase]:
     """The operators of the suite, of some families or of all."""
     return [operators.case(f, p) for f, p in SUITE if not families or f in families]
 
 
-def stage_times(case: Case, repeat: int) -> list[Record]:
+def stage_times(case: BenchmarkCase, repeat: int) -> list[Record]:
     """Time the stages of an operator's largest region, with packed weights where its space has them.
 
     The schedule is otherwise the one that the region has without tuning. Raises what building raises.
@@ -73,7 +73,7 @@ def stage_times(case: Case, repeat: int) -> list[Record]:
     ]
 
 
-def _largest_region(case: Case) -> Workload:
+def _largest_region(case: BenchmarkCase) -> Workload:
     parts = divide(case.build().graph)
     return max(distinct_workloads(parts), key=lambda workload: workload.flops)
 
@@ -102,13 +102,13 @@ def measure(say: Say, names: Sequence[str], repeat: int) -> Iterator[Sequence[Re
         yield stage_times(case, repeat)
 
 
-def _view(title: str, column: str) -> View:
+def _view(title: str, column: str) -> TableView:
     *stages, last = STAGES
 
-    def to_text(rows: Rows) -> float:
+    def to_text(rows: FrameRows) -> float:
         return float(sum(at(column, stage=stage)(rows) for stage in stages))
 
-    return View(
+    return TableView(
         title,
         ("operator",),
         (

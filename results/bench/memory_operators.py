@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.bench.problem import Case, Problem
+from autotune.bench.problem import BenchmarkCase, Problem
 from autotune.bench.suites.dense import builders
 from autotune.frontends.model_builder import ModelBuilder
 
@@ -130,12 +130,12 @@ _BUILD: Mapping[tuple[str, str], Callable[[int], Problem]] = {
 FAMILIES = tuple(dict.fromkeys(family for family, _ in _BUILD))
 
 
-def cases(megabytes: float, families: Sequence[str] = FAMILIES) -> Iterator[Case]:
+def cases(megabytes: float, families: Sequence[str] = FAMILIES) -> Iterator[BenchmarkCase]:
     """The families' operators with an input of about ``megabytes`` MiB of float32."""
     elements = max(4096, int(megabytes * MEBIBYTE) // 4)
     for (family, name), build in _BUILD.items():
         if family in families:
-            yield Case(family, name, partial(build, elements))
+            yield BenchmarkCase(family, name, partial(build, elements))
 
 
 __all__ = ["FAMILIES", "MEBIBYTE", "cases"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from autotune.bench.experiment import Column, Experiment, Record, Say, View
+from autotune.bench.experiment import Column, Experiment, Record, Say, TableView
 from autotune.bench.tables import duration
 from autotune.hardware import usable_cores
 from autotune.runtime.cpu import overhead
@@ -24,7 +24,7 @@ EXPERIMENT = Experiment(
     options=(),
     measure=measure,
     views=(
-        View(
+        TableView(
             "Overhead",
             ("name",),
             (

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View
+from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView
 from autotune.bench.suites import models
 from autotune.bench.tables import duration, number, ratio
 from autotune.compiler import compile_in_detail
@@ -57,7 +57,7 @@ def without(image: ModuleImage) -> ModuleImage:
     return replace(image, commands=tuple(replace(command, beside=0) for command in image.commands))
 
 
-def _arena(rows: Rows) -> float:
+def _arena(rows: FrameRows) -> float:
     return float(rows.get("arena_after") / max(1, rows.get("arena_before")))
 
 
@@ -79,7 +79,7 @@ EXPERIMENT = Experiment(
     ),
     measure=measure,
     views=(
-        View(
+        TableView(
             "Dispatches beside each other, {threads}",
             ("model",),
             (

@@ -12,16 +12,16 @@ import numpy as np
 
 import autotune
 from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View, at, over
+from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView, at, over
 from autotune.bench.interleaved import interleaved
-from autotune.bench.problem import Case
+from autotune.bench.problem import BenchmarkCase
 from autotune.bench.suites import models
 from autotune.bench.tables import duration, number, quotient, ratio
 from autotune.errors import MeasureError
 from autotune.runtime.compiled_model import CompiledModel
 from autotune.runtime.module import Module
 from autotune.runtime.placed_module import PlacedModule
-from autotune.tuning.measure.in_flight import Flow, keep_in_flight
+from autotune.tuning.measure.in_flight import InFlightTimes, keep_in_flight
 from autotune.tuning.placement.place import propose
 
 WAYS = ("stages, one at a time", "stages, in flight", "all cores, one at a time", "all cores, in flight")
@@ -47,7 +47,7 @@ def measure(
 
 
 def _measured(
-    case: Case, devices: Sequence[str], in_flight: int | None, rounds: int, say: Say
+    case: BenchmarkCase, devices: Sequence[str], in_flight: int | None, rounds: int, say: Say
 ) -> list[Record]:
     on = " + ".join(devices)
     say(f"{case.name} on {', '.join(devices)}")
@@ -98,7 +98,7 @@ def _check(staged: PlacedModule, whole: Module, arrays: Sequence[np.ndarray[Any,
 
 def _turns(
     staged: PlacedModule, whole: Module, depth: int, arrays: Sequence[np.ndarray[Any, Any]], rounds: int
-) -> dict[str, list[Flow]]:
+) -> dict[str, list[InFlightTimes]]:
     ways: dict[str, tuple[CompiledModel, int]] = {
         WAYS[0]: (staged, 1),
         WAYS[1]: (staged, depth),
@@ -110,7 +110,7 @@ def _turns(
         way: partial(keep_in_flight, module, arrays, many, max(_LEAST, int(_TURN_NS / first[way].period_ns)))
         for way, (module, many) in ways.items()
     }
-    flows: dict[str, list[Flow]] = {way: [] for way in ways}
+    flows: dict[str, list[InFlightTimes]] = {way: [] for way in ways}
     for _, way, flow in interleaved(turns, rounds):
         flows[way].append(flow)
     return flows
@@ -133,15 +133,15 @@ _NOTES = (
 )
 
 
-def _name(rows: Rows) -> str:
+def _name(rows: FrameRows) -> str:
     return f"{rows.get('model')}, {rows.get('devices')}"
 
 
-def _nothing(rows: Rows) -> list[str]:
+def _nothing(rows: FrameRows) -> list[str]:
     return [*_NOTES, *rows.all("nothing")]
 
 
-def _latency(way: str, part: int) -> Callable[[Rows], float]:
+def _latency(way: str, part: int) -> Callable[[FrameRows], float]:
     return lambda rows: float(np.percentile(rows.where(way=way).get("latencies_ns"), part))
 
 
@@ -149,7 +149,7 @@ _STAGED, _WHOLE = WAYS[1], WAYS[3]
 _periods = {way: at("period_ns", way=way) for way in WAYS}
 
 
-def _rate(rows: Rows) -> float | None:
+def _rate(rows: FrameRows) -> float | None:
     return quotient(1e9, _periods[_STAGED](rows))
 
 
@@ -173,7 +173,7 @@ EXPERIMENT = Experiment(
     ),
     measure=measure,
     views=(
-        View(
+        TableView(
             "Stages beside one module",
             ("model", "devices"),
             (
@@ -187,7 +187,7 @@ EXPERIMENT = Experiment(
             ),
             notes=_nothing,
         ),
-        View(
+        TableView(
             "Bottlenecks and latencies with as many requests in flight",
             ("model", "devices"),
             (

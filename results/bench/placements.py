@@ -17,7 +17,7 @@ import numpy as np
 
 import autotune
 from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, Record, Say, View
+from autotune.bench.experiment import Column, Experiment, Record, Say, TableView
 from autotune.bench.tables import duration, scientific
 from autotune.cli.options import parse_devices
 from autotune.compiler.dividing import imported
@@ -189,7 +189,7 @@ EXPERIMENT = Experiment(
     ),
     measure=measure,
     views=(
-        View(
+        TableView(
             "Right answers",
             ("model", "placement"),
             (
@@ -202,7 +202,7 @@ EXPERIMENT = Experiment(
             of=_ANSWER,
             notes=("error: the largest difference from NumPy's results over the largest of these",),
         ),
-        View(
+        TableView(
             "Placements with a device {factor} times slower",
             ("model", "slowed"),
             (

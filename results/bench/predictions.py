@@ -15,8 +15,8 @@ import click
 import numpy as np
 
 from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View
-from autotune.bench.replay.recording import Recording, read_all
+from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView
+from autotune.bench.replay.recording import CandidateRecording, read_all
 from autotune.bench.side_by_side import Pace
 from autotune.bench.suites.models import DEFAULT
 from autotune.bench.tables import duration, number
@@ -147,7 +147,7 @@ def _made(kind: type[T], records: Iterable[Mapping[str, Any]], of: str) -> list[
     return [kind(**{name: value(record[name]) for name in names}) for record in records if record["of"] == of]
 
 
-def _recorded(recording: Recording) -> Sample:
+def _recorded(recording: CandidateRecording) -> Sample:
     """The candidates of a recording that are legal today, with their readings alone."""
     configs, rows = recording.today
     read = rows.ratio.notna()
@@ -269,15 +269,15 @@ ABOUT = (
 )
 
 
-def _mean(column: str) -> Callable[[Rows], float]:
+def _mean(column: str) -> Callable[[FrameRows], float]:
     return lambda rows: float(np.nanmean(rows.all(column)))
 
 
-def _error_of(rows: Rows) -> float:
+def _error_of(rows: FrameRows) -> float:
     return math.exp(math.sqrt(np.nanmean([math.log(ratio) ** 2 for ratio in rows.all("ratio")])))
 
 
-def _model_notes(rows: Rows) -> list[str]:
+def _model_notes(rows: FrameRows) -> list[str]:
     inside = sum(rows.all("holds"))
     return [
         f"latency is off by a factor of {geometric_error(rows.all('ratio')):.2f} (geometric)",
@@ -286,7 +286,7 @@ def _model_notes(rows: Rows) -> list[str]:
     ]
 
 
-def _bytes(*columns: str) -> Callable[[Rows], float]:
+def _bytes(*columns: str) -> Callable[[FrameRows], float]:
     return lambda rows: float(sum(rows.get(column) for column in columns))
 
 
@@ -322,7 +322,7 @@ EXPERIMENT = Experiment(
     ),
     measure=measure,
     views=(
-        View(
+        TableView(
             "Families and targets, means",
             ("group",),
             (
@@ -332,7 +332,7 @@ EXPERIMENT = Experiment(
             ),
             of=REGION,
         ),
-        View(
+        TableView(
             "Whole models",
             ("model", "threads"),
             (
@@ -350,7 +350,7 @@ EXPERIMENT = Experiment(
             of=MODEL,
             notes=_model_notes,
         ),
-        View(
+        TableView(
             "Known errors",
             ("family",),
             (
@@ -368,7 +368,7 @@ EXPERIMENT = Experiment(
             ),
         ),
         recorded_transfers.VIEW,
-        View(
+        TableView(
             "Workloads",
             ("group", "name", "workload"),
             (

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import click
 
 from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, Record, Say, View
-from autotune.bench.problem import Case
+from autotune.bench.experiment import Column, Experiment, Record, Say, TableView
+from autotune.bench.problem import BenchmarkCase
 from autotune.bench.suites import models, operators
 from autotune.bench.tables import NOTHING, duration, geometric_mean, number, plain, ratio
 from autotune.compiler import compile_in_detail
@@ -65,14 +65,14 @@ class Promise:
         return low <= self.again.ratio.median <= high
 
 
-def cases(names: Sequence[str]) -> list[Case]:
+def cases(names: Sequence[str]) -> list[BenchmarkCase]:
     """Zoo models and operators such as ``GMM:1,512,512,512``; ten of both without names."""
     if not names:
         return [*models.models(MODELS), *search.cases()]
     return [case for name in names for case in _named(name)]
 
 
-def _named(name: str) -> list[Case]:
+def _named(name: str) -> list[BenchmarkCase]:
     return models.models([name]) if name.removeprefix("zoo:") in zoo.names() else operators.named(name)
 
 
@@ -85,7 +85,7 @@ class Jobs:
 
 
 def promises(
-    chosen: Sequence[Case],
+    chosen: Sequence[BenchmarkCase],
     budget: Budget | str,
     threads: int,
     processes: int,
@@ -107,7 +107,7 @@ def promises(
 
 @dataclass(frozen=True)
 class _Job:
-    case: Case
+    case: BenchmarkCase
     threads: int
     seed: int
     folder: Path
@@ -170,7 +170,7 @@ class Unchanged:
         return not self.claims and self.report.speedup is None
 
 
-def unchanged(chosen: Sequence[Case], budget: Budget | str, threads: int) -> Iterator[Unchanged]:
+def unchanged(chosen: Sequence[BenchmarkCase], budget: Budget | str, threads: int) -> Iterator[Unchanged]:
     """A job after the other, each with a database of its own. Raises what tuning raises."""
     for seed, case in enumerate(chosen):
         with scratch_folder("autotune-bench-") as folder:
@@ -319,7 +319,7 @@ EXPERIMENT = Experiment(
     ),
     measure=measure,
     views=(
-        View(
+        TableView(
             "Gains of jobs, {threads}",
             ("name", "job"),
             (
@@ -335,7 +335,7 @@ EXPERIMENT = Experiment(
             last="mean",
             notes=_NOTES,
         ),
-        View(
+        TableView(
             "Two jobs of each, {threads}",
             ("name",),
             (
@@ -353,7 +353,7 @@ EXPERIMENT = Experiment(
                 "interleaved in fresh processes",
             ),
         ),
-        View(
+        TableView(
             "The same code, {threads}",
             ("name", "report_number"),
             (

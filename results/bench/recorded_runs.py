@@ -12,7 +12,7 @@ import numpy as np
 import pandas
 from numpy.typing import NDArray
 
-from autotune.bench.replay.recording import Recording
+from autotune.bench.replay.recording import CandidateRecording
 from autotune.database import Database, Key, Latency, Origin, Outcome, Run, WorkloadRow
 from autotune.graph.region import Workload
 from autotune.target import Target
@@ -28,7 +28,7 @@ _FIRST = 1.7e9
 class RecordedRuns:
     """``most`` candidates of each recording at most, those of one workload next to each other, its default first."""
 
-    recordings: Sequence[Recording]
+    recordings: Sequence[CandidateRecording]
     most: int
 
     def __len__(self) -> int:

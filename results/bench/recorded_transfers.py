@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.bench.experiment import Column, Record, View
-from autotune.bench.replay.recording import Recording
+from autotune.bench.experiment import Column, Record, TableView
+from autotune.bench.replay.recording import CandidateRecording
 from autotune.bench.tables import number
 from autotune.compiler.tiers import ERRORS, EXPECTED, LIKED, Tier
 from autotune.database.near import sizes_of
@@ -48,7 +48,7 @@ class Transferred:
         return math.log(self.ratio / self.expected)
 
 
-def transferred(recordings: Sequence[Recording]) -> Iterator[Transferred]:
+def transferred(recordings: Sequence[CandidateRecording]) -> Iterator[Transferred]:
     """All candidates that were recorded for two workloads of the same structure on one target, and are near the default
     or faster for one of them."""
     alike: dict[tuple[str, str], list[_Read]] = {}
@@ -64,11 +64,11 @@ def transferred(recordings: Sequence[Recording]) -> Iterator[Transferred]:
 class _Read:
     """A recording, and the ratio of each candidate by the JSON of its configuration."""
 
-    recording: Recording
+    recording: CandidateRecording
     ratios: dict[str, float]
 
     @staticmethod
-    def of(recording: Recording) -> _Read:
+    def of(recording: CandidateRecording) -> _Read:
         configs, rows = recording.today
         found = zip(configs, rows.ratio, strict=True)
         return _Read(recording, {config_to_json(c): float(r) for c, r in found if not math.isnan(r)})
@@ -119,7 +119,7 @@ def _figures(found: Sequence[Transferred]) -> Record:
     }
 
 
-VIEW = View(
+VIEW = TableView(
     "Schedules of other sizes",
     ("candidates",),
     (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import autotune
 from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View, over
+from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView, over
 from autotune.bench.interleaved import interleaved
 from autotune.bench.problem import Problem, write_inputs, write_onnx
 from autotune.bench.suites import models
@@ -205,7 +205,7 @@ ABOUT = (
 )
 
 
-def _name(rows: Rows) -> str:
+def _name(rows: FrameRows) -> str:
     return f"{rows.get('system')}, {rows.get('way')}, {rows.get('in_flight')} in flight"
 
 
@@ -232,7 +232,7 @@ EXPERIMENT = Experiment(
     ),
     measure=measure,
     views=(
-        View(
+        TableView(
             "{model}, {threads}",
             ("system", "way", "in_flight"),
             (

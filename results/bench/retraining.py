@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, Record, Rows, View
+from autotune.bench.experiment import Column, Experiment, FrameRows, Record, TableView
 from autotune.bench.replay.recording import read_all
 from autotune.bench.tables import NOTHING, number
 from autotune.database import Database
@@ -26,7 +26,7 @@ from cost_models.evaluate import judge
 from cost_models.feature_cache import FeatureCache
 from cost_models.gate import WORKLOADS
 from cost_models.interval import ConfidenceInterval
-from cost_models.manifest import ModelManifest
+from cost_models.manifest import RankerManifest
 from cost_models.ranker import Ranker, Say, analytic_scores
 from cost_models.registry import Registry
 from cost_models.retrain import RetrainReport, retrain
@@ -202,7 +202,7 @@ def _put_in_use(registry: Registry, data: Dataset, effort: Effort) -> str:
     """Train a model that nobody judges; returns its name."""
     dealt = folds.by_workload(data.workloads, "")
     ranker = Ranker.fit(data, dealt, rounds=effort.rounds, threads=effort.threads)
-    name = registry.add(ranker, ModelManifest(KIND, features.schema(), {}))
+    name = registry.add(ranker, RankerManifest(KIND, features.schema(), {}))
     registry.use(name)
     return name
 
@@ -266,25 +266,25 @@ def _percents(found: ConfidenceInterval | None) -> str:
     return f"{100 * found.mean:+.1f} % ({100 * found.low:+.1f} to {100 * found.high:+.1f})"
 
 
-def _year_notes(rows: Rows) -> Iterator[str]:
+def _year_notes(rows: FrameRows) -> Iterator[str]:
     yield from rows.get("manifests")
     if rows.get("rollbacks"):
         names = (name or "the analytic model alone" for name in rows.get("rollbacks"))
         yield f"rolled back to {', '.join(names)}"
 
 
-def _learns(rows: Rows) -> str:
+def _learns(rows: FrameRows) -> str:
     shares = set(rows.all("share"))
     return f"{shares.pop():.0%} of the workloads" if len(shares) == 1 else ""
 
 
-def _promoted(rows: Rows, holds: Callable[[ConfidenceInterval], bool] = lambda _: True) -> int:
+def _promoted(rows: FrameRows, holds: Callable[[ConfidenceInterval], bool] = lambda _: True) -> int:
     """Return how many promotions there were for whose gain on unseen workloads something holds."""
     return sum(map(holds, rows.all("unseen")))
 
 
-def _gains(place: Callable[[int], int]) -> Callable[[Rows], float | None]:
-    def read(rows: Rows) -> float | None:
+def _gains(place: Callable[[int], int]) -> Callable[[FrameRows], float | None]:
+    def read(rows: FrameRows) -> float | None:
         gains = sorted(one.mean for one in rows.all("unseen"))
         return gains[place(len(gains))] if gains else None
 
@@ -313,7 +313,7 @@ EXPERIMENT = Experiment(
     ),
     measure=measure,
     views=(
-        View(
+        TableView(
             "A year in miniature",
             ("batch",),
             (
@@ -331,7 +331,7 @@ EXPERIMENT = Experiment(
             of=STEP,
             notes=_year_notes,
         ),
-        View(
+        TableView(
             "Resampled",
             ("earlier", "share"),
             (

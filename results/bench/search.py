@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View, over
-from autotune.bench.problem import Case
+from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView, over
+from autotune.bench.problem import BenchmarkCase
 from autotune.bench.suites import operators
 from autotune.bench.tables import duration, number
 from autotune.compiler import distinct_workloads, divide
@@ -42,12 +42,12 @@ _TRIALS, _SCORES = "trials", "scores"
 """The kind of a record: a tuning job from nothing, or candidates of one workload scored on one core."""
 
 
-def cases(families: Sequence[str] = ()) -> list[Case]:
+def cases(families: Sequence[str] = ()) -> list[BenchmarkCase]:
     """The operators of the suite, of some families or of all."""
     return [operators.case(f, p) for f, p in SUITE if not families or f in families]
 
 
-def trial_speed(case: Case, trials: int, threads: int, folder: Path) -> Record:
+def trial_speed(case: BenchmarkCase, trials: int, threads: int, folder: Path) -> Record:
     """Tune an operator from nothing, in a database of its own. Raises what tuning raises."""
     database = folder / f"{case.family}-{threads}.db"
     begin = time.perf_counter()
@@ -69,7 +69,7 @@ def trial_speed(case: Case, trials: int, threads: int, folder: Path) -> Record:
     }
 
 
-def score_speed(case: Case, candidates: int, rounds: int = 3) -> Record:
+def score_speed(case: BenchmarkCase, candidates: int, rounds: int = 3) -> Record:
     """Score random candidates of the operator's largest workload on one thread; the fastest of ``rounds``.
 
     The ranker learns from the analytic model's estimates: what it learns does not change how long it
@@ -148,17 +148,17 @@ ABOUT = (
 )
 
 
-def _sum(column: str) -> Callable[[Rows], float]:
+def _sum(column: str) -> Callable[[FrameRows], float]:
     return lambda rows: sum(rows.all(column))
 
 
-def _outcomes(rows: Rows) -> str:
+def _outcomes(rows: FrameRows) -> str:
     if len(rows) > 1:
         return ""
     return ", ".join(f"{count} {name}" for name, count in sorted(rows.get("outcomes").items()))
 
 
-def _one(column: str) -> Callable[[Rows], Any]:
+def _one(column: str) -> Callable[[FrameRows], Any]:
     """Return what reads a column of one operator, and nothing of all together."""
     return lambda rows: rows.get(column) if len(rows) == 1 else None
 
@@ -182,7 +182,7 @@ EXPERIMENT = Experiment(
     ),
     measure=measure,
     views=(
-        View(
+        TableView(
             "Trials, {threads}",
             ("operator",),
             (
@@ -199,7 +199,7 @@ EXPERIMENT = Experiment(
             of=_TRIALS,
             overall="all",
         ),
-        View(
+        TableView(
             "Candidates scored on one core",
             ("operator",),
             (

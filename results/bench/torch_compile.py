@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View, at, over
+from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView, at, over
 from autotune.bench.side_by_side import Competitor, Pace, SideBySide, difference
 from autotune.bench.systems import System
 from autotune.bench.tables import duration, geometric_mean, number, ratio, scientific
@@ -75,7 +75,7 @@ ABOUT = (
 _times = {way: at("min_ns", way=way) for way in LABELS}
 
 
-def _notes(rows: Rows) -> Iterator[str]:
+def _notes(rows: FrameRows) -> Iterator[str]:
     yield (
         "latencies are minima of calls from Python; ready: building the model, compiling and two calls, by the same "
         "worker; inductor with max-autotune and freezing"
@@ -97,7 +97,7 @@ EXPERIMENT = Experiment(
     ),
     measure=measure,
     views=(
-        View(
+        TableView(
             "torch.compile, {threads}",
             ("model",),
             (

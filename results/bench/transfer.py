@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View
+from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView
 from autotune.bench.tables import duration, number, plain
 from autotune.compiler import Compilation, compile_in_detail, divide
 from autotune.compiler.request import CompileRequest
@@ -276,15 +276,15 @@ def _text(sizes: Sequence[int]) -> str:
     return "×".join(map(str, sizes))
 
 
-def _algorithm(rows: Rows) -> str | None:
+def _algorithm(rows: FrameRows) -> str | None:
     used, own = rows.get("options")
     return str(used) if used == own else f"{used} ({own})"
 
 
-def _speeds(column: str) -> Callable[[Rows], Any]:
+def _speeds(column: str) -> Callable[[FrameRows], Any]:
     """Return what reads a ratio of one shape with whether a neighbour serves it, or the mean over several shapes."""
 
-    def read(rows: Rows) -> Any:
+    def read(rows: FrameRows) -> Any:
         if len(rows) == 1:
             return rows.get(column), rows.get("served")
         return geometric_mean(rows.all(column))
@@ -307,24 +307,24 @@ def _speed(value: Any) -> str:
     return f"{1 / one.median:.2f} ({1 / high:.2f} to {1 / low:.2f})"
 
 
-def _single(read: Callable[[Rows], str | None]) -> Callable[[Rows], str | None]:
+def _single(read: Callable[[FrameRows], str | None]) -> Callable[[FrameRows], str | None]:
     """Return what reads one shape, and nothing of all together."""
     return lambda rows: read(rows) if len(rows) == 1 else ""
 
 
-def _pairs(rows: Rows) -> list[tuple[float, float]]:
+def _pairs(rows: FrameRows) -> list[tuple[float, float]]:
     return [(row["said"], row["got"]) for row in rows if row["said"]]
 
 
-def _of_logs(compute: Callable[[Any], float]) -> Callable[[Rows], float | None]:
-    def read(rows: Rows) -> float | None:
+def _of_logs(compute: Callable[[Any], float]) -> Callable[[FrameRows], float | None]:
+    def read(rows: FrameRows) -> float | None:
         found = _pairs(rows)
         return float(compute(np.array([np.log(got / said) for said, got in found]))) if found else None
 
     return read
 
 
-def _covered(rows: Rows) -> str | None:
+def _covered(rows: FrameRows) -> str | None:
     found = _pairs(rows)
     intervals = [(around(said, _STATED[rows.get("what")]), got) for said, got in found]
     inside = sum(low <= got <= high for (low, high), got in intervals)
@@ -349,7 +349,7 @@ EXPERIMENT = Experiment(
     ),
     measure=measure,
     views=(
-        View(
+        TableView(
             "Speed, {threads}",
             ("family", "shape"),
             (
@@ -374,7 +374,7 @@ EXPERIMENT = Experiment(
                 "the last rows: geometric means with 95 % intervals over shapes (bootstrap)",
             ],
         ),
-        View(
+        TableView(
             "Expectations, {threads}",
             ("what",),
             (

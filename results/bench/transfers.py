@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View, at, over
+from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView, at, over
 from autotune.bench.interleaved import interleaved
 from autotune.bench.tables import duration, number, percent, ratio
 from autotune.errors import InternalError, UsageError
@@ -194,8 +194,8 @@ ABOUT = (
 )
 
 
-def _moved(column: str) -> Callable[[Rows], str]:
-    def read(rows: Rows) -> str:
+def _moved(column: str) -> Callable[[FrameRows], str]:
+    def read(rows: FrameRows) -> str:
         ns = rows.get(column)
         return f"{duration(ns)}, {rows.get('bytes') / ns:.1f} GB/s"
 
@@ -219,7 +219,7 @@ EXPERIMENT = Experiment(
     options=(options.words("models"), options.number("--rounds", 10, "Turns of each way.")),
     measure=measure,
     views=(
-        View(
+        TableView(
             "A piece of memory",
             ("bytes",),
             (
@@ -236,7 +236,7 @@ EXPERIMENT = Experiment(
                 "in place: a command that touches eight bytes of memory, all of which the device can use then",
             ),
         ),
-        View(
+        TableView(
             "Models on cpu and opencl",
             ("model",),
             (

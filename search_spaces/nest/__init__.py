@@ -5,7 +5,6 @@ from search_spaces.nest.loops import (
     PAGE_BYTES,
     WAY_BYTES,
     WRITTEN_OUT,
-    Access,
     Body,
     Here,
     Loop,
@@ -13,7 +12,8 @@ from search_spaces.nest.loops import (
     LoopNest,
     Numbers,
     Pass,
-    Touched,
+    TensorAccess,
+    TouchedMemory,
 )
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "PAGE_BYTES",
     "WAY_BYTES",
     "WRITTEN_OUT",
-    "Access",
     "Body",
     "Here",
     "Loop",
@@ -29,5 +28,6 @@ __all__ = [
     "LoopNest",
     "Numbers",
     "Pass",
-    "Touched",
+    "TensorAccess",
+    "TouchedMemory",
 ]

@@ -15,7 +15,7 @@ from autotune.target import GROUP_BYTES, ITEM_BYTES, Target
 from search_spaces.nest.arithmetic import Value, both, ceil_div, either, is_one, least, most, negated, where
 from search_spaces.nest.digits import digits
 from search_spaces.nest.frame import Frame
-from search_spaces.nest.kernel import Kernels, Source, walks
+from search_spaces.nest.kernel import Kernels, TensorRead, walks
 from search_spaces.nest.loops import PAGE_BYTES, Body
 from search_spaces.nest.replay import calls_library
 from search_spaces.nest.work import around, root_of
@@ -32,7 +32,7 @@ cycles a vector; runs that vectors do not divide, as of three channels, 30 cycle
 
 
 @dataclass(frozen=True)
-class Step:
+class LoopBody:
     """The loops of a stage: ``steps`` executions of a body that repeats along each axis, ``lanes`` by vector loops.
 
     ``tiles`` is how often the body is entered anew, which in a reduction is once for all of its steps. ``results`` are
@@ -71,7 +71,7 @@ class Bodies:
         self.kernels = kernels
         self.frames = kernels.frames
         self._target = target
-        self._steps: dict[Stage, Step] = {}
+        self._steps: dict[Stage, LoopBody] = {}
         self._in_registers: dict[Stage, Any] = {}
 
     def lanes(self, stage: Stage) -> int:
@@ -79,13 +79,13 @@ class Bodies:
         dtype = stage.op.dtypes[0]
         return self._target.lanes("float32" if dtype == "bool" else dtype)
 
-    def step(self, stage: Stage) -> Step:
+    def step(self, stage: Stage) -> LoopBody:
         """Return the run of its body by the loops around and of a stage."""
         if stage not in self._steps:
             self._steps[stage] = self._step(stage, self.frames[stage])
         return self._steps[stage]
 
-    def _step(self, stage: Stage, frame: Frame) -> Step:
+    def _step(self, stage: Stage, frame: Frame) -> LoopBody:
         repeats: dict[str, Value] = {}
         vector: dict[str, Value] = {}
         results: Value = 1
@@ -104,7 +104,9 @@ class Bodies:
                 for name, times in digits(frame, loop, self.kernels.axes.name) if runs is not False else ():
                     target[name] = target.get(name, 1) * where(runs, times, 1)
         passes = self._passes(stage, frame)
-        return Step(steps, tiles * passes, repeats, vector, results, folds, self._inner(stage, frame), passes)
+        return LoopBody(
+            steps, tiles * passes, repeats, vector, results, folds, self._inner(stage, frame), passes
+        )
 
     def _inner(self, stage: Stage, frame: Frame) -> Value:
         """Return iterations of the innermost loop that repeats and is not written out."""
@@ -158,7 +160,7 @@ class Bodies:
                 share = where(cut, 1.0 / root.extent(split.outer), 0.0)
                 yield share, self.frames[stage].resized({axis: least(rest, self.frames[stage].sizes[axis])})
 
-    def body(self, stage: Stage, step: Step, fetches: Value = 0.0) -> Body:
+    def body(self, stage: Stage, step: LoopBody, fetches: Value = 0.0) -> Body:
         """Return the body of ``step``, which loads ``fetches`` times ahead."""
         lanes = self.lanes(stage)
         vectors = ceil_div(step.width, lanes) if step.vector else 1
@@ -219,7 +221,7 @@ class Bodies:
         )
         return self._foreign(step, body) if calls_library(stage) else body
 
-    def _is_loaded_again(self, stage: Stage, step: Step, source: Source) -> bool:
+    def _is_loaded_again(self, stage: Stage, step: LoopBody, source: TensorRead) -> bool:
         """Return whether a source of vectors is multiplied with single elements of another in memory,
         those of other rows.
 
@@ -229,7 +231,7 @@ class Bodies:
         single = [other for other in self.kernels.sources[stage] if not other.moved & step.vector.keys()]
         return any(other.moved - source.moved for other in single if other.inside is None)
 
-    def _foreign(self, step: Step, body: Body) -> Body:
+    def _foreign(self, step: LoopBody, body: Body) -> Body:
         """Return the body that a library's kernel is: it packs its operands, and keeps registers and
         loops to itself."""
         rows, vectors = _FOREIGN_TILE
@@ -251,7 +253,7 @@ class Bodies:
         stored = where(reads, 0, results if self._holds(stage) else 2 * results)
         return where(self.in_registers(stage), results, stored)
 
-    def _restarts(self, stage: Stage, step: Step) -> Value:
+    def _restarts(self, stage: Stage, step: LoopBody) -> Value:
         """Return the number of new runs of elements, which a window has for each of its taps, for one body."""
         reduced = {self.kernels.axes.name(axis): axis.extent for axis in stage.op.reduce_axis}
         windowed = sum(extent > 1 for extent in reduced.values()) > 1
@@ -261,7 +263,7 @@ class Bodies:
                 return 1.0 / step.inner
         return 0.0
 
-    def _pages(self, step: Step, source: Source) -> tuple[Value, float]:
+    def _pages(self, step: LoopBody, source: TensorRead) -> tuple[Value, float]:
         """Return rows of a matrix that one execution of the body reads, each on a page of its own, and
         pages that all are."""
         found: Value = 0.0
@@ -325,7 +327,7 @@ class Bodies:
         return few
 
 
-def _loads(step: Step, source: Source, vectors: Value, lanes: int) -> tuple[Value, Value, Any]:
+def _loads(step: LoopBody, source: TensorRead, vectors: Value, lanes: int) -> tuple[Value, Value, Any]:
     """Load instructions of one read, arithmetic that puts vectors together, whether loads serve several positions.
 
     A load is a vector, a broadcast, or part of a gather of single elements. Equal elements of an unrolled body are
@@ -373,4 +375,4 @@ def _loads(step: Step, source: Source, vectors: Value, lanes: int) -> tuple[Valu
     return count * vectors * lanes, 0.0, saved
 
 
-__all__ = ["Bodies", "Step"]
+__all__ = ["Bodies", "LoopBody"]

@@ -24,7 +24,7 @@ _MOST = 64
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownIndex:
     """Known facts of an index when code is made: ``number`` and a multiple of ``step`` and less than ``width``.
 
     All of it is known if ``step`` is 0 and ``width`` 1.
@@ -35,7 +35,7 @@ class Known:
     width: int = 1
 
 
-Written = Mapping[IterVar, Sequence[Known]]
+Written = Mapping[IterVar, Sequence[KnownIndex]]
 """The values of axes in the iterations of a body that are written out."""
 
 
@@ -70,7 +70,7 @@ class _Counter:
         self._moving: dict[int, tuple[IterVar, ...]] = {}
         self._seen: set[tuple[object, ...]] = set()
 
-    def visit(self, node: Expr, values: Mapping[IterVar, Known]) -> None:
+    def visit(self, node: Expr, values: Mapping[IterVar, KnownIndex]) -> None:
         """Count a node and what it needs where the axes have ``values``."""
         key = (id(node), *(values[axis] for axis in self._depends(node)))
         if key in self._seen:
@@ -107,15 +107,15 @@ class _Counter:
         return self._moving[id(node)]
 
 
-def _value(node: Expr, values: Mapping[IterVar, Known]) -> Known | None:
+def _value(node: Expr, values: Mapping[IterVar, KnownIndex]) -> KnownIndex | None:
     """Return the known facts of an index or condition where some axes have values; None where there are none."""
     if isinstance(node, Const):
-        return Known(node.value)
+        return KnownIndex(node.value)
     if isinstance(node, IterVar):
         return values.get(node)
     if isinstance(node, Not):
         known = _value(node.a, values)
-        return None if known is None else Known(not known.number)
+        return None if known is None else KnownIndex(not known.number)
     if isinstance(node, (Binary, Compare)) and not is_float(node.a.dtype):
         a, b = _value(node.a, values), _value(node.b, values)
         for one in (a, b):
@@ -125,12 +125,12 @@ def _value(node: Expr, values: Mapping[IterVar, Known]) -> Known | None:
     return None
 
 
-def _combined(node: Binary | Compare, a: Known, b: Known) -> Known | None:
+def _combined(node: Binary | Compare, a: KnownIndex, b: KnownIndex) -> KnownIndex | None:
     """Return the known facts of two operands together."""
     op = node.op
     if isinstance(node, Compare):
         return (
-            Known(holds(op, a.number, b.number), math.gcd(a.step, b.step))
+            KnownIndex(holds(op, a.number, b.number), math.gcd(a.step, b.step))
             if a.width == b.width == 1
             else None
         )
@@ -144,15 +144,15 @@ def _combined(node: Binary | Compare, a: Known, b: Known) -> Known | None:
             return _divided(op, a, b.number)
         else:
             return None
-    return Known(folded(op, a.number, b.number, node.dtype), step, width)
+    return KnownIndex(folded(op, a.number, b.number, node.dtype), step, width)
 
 
-def _divided(op: str, a: Known, divisor: int) -> Known | None:
+def _divided(op: str, a: KnownIndex, divisor: int) -> KnownIndex | None:
     """Return a quotient or remainder: the multiples, if they are some of the divisor, go whole into the quotient."""
     rest = a.number % divisor
     if a.step % divisor or rest + a.width > divisor:
         return None
-    return Known(a.number // divisor, a.step // divisor) if op == "//" else Known(rest, 0, a.width)
+    return KnownIndex(a.number // divisor, a.step // divisor) if op == "//" else KnownIndex(rest, 0, a.width)
 
 
-__all__ = ["Known", "Written", "operations_of"]
+__all__ = ["KnownIndex", "Written", "operations_of"]

@@ -26,8 +26,8 @@ from search_spaces.nest.bodies import Bodies
 from search_spaces.nest.digits import digits
 from search_spaces.nest.fetched import Fetched
 from search_spaces.nest.frame import Frame
-from search_spaces.nest.kernel import About, Kernels, Source
-from search_spaces.nest.loops import WRITTEN_OUT, Access, Loop, LoopKind, LoopNest, Numbers, Pass
+from search_spaces.nest.kernel import About, Kernels, TensorRead
+from search_spaces.nest.loops import WRITTEN_OUT, Loop, LoopKind, LoopNest, Numbers, Pass, TensorAccess
 from search_spaces.nest.replay import followed
 from search_spaces.nest.template import Joint, Part, Template
 from search_spaces.nest.work import Shared, Work, around
@@ -182,7 +182,7 @@ class Derivation:
                     found.append(Fetched(source, distance, moved, extents, bodies))
         return found
 
-    def _accesses(self, fetched: Sequence[Fetched], bodies: Bodies) -> list[Access]:
+    def _accesses(self, fetched: Sequence[Fetched], bodies: Bodies) -> list[TensorAccess]:
         ahead: dict[tuple[object, ...], dict[str, Value]] = {}
         for f in fetched:  # in one of several loops, as knobs say
             mine = ahead.setdefault(f.source.key, {"ahead": 0.0, "abreast": 0.0, "awaited": 0.0})
@@ -196,15 +196,15 @@ class Derivation:
         ]
 
     @cached_property
-    def _written(self) -> list[Access]:
+    def _written(self) -> list[TensorAccess]:
         root = self.kernels.root
         dims = tuple(((self.name(axis), 1),) for axis in root.op.axis)
         tensors = [root.op.output(number) for number in range(len(root.op.dtypes))]
         return [replace(self._access(t, dims, self._outside(root)), write=True) for t in tensors]
 
-    def _read(self, bodies: Bodies) -> dict[tuple[object, ...], Access]:
+    def _read(self, bodies: Bodies) -> dict[tuple[object, ...], TensorAccess]:
         """Return the reads of memory, once where several stages go through the same elements."""
-        found: dict[tuple[object, ...], Access] = {}
+        found: dict[tuple[object, ...], TensorAccess] = {}
         for stage in self.kernels.stages:
             for source in self.kernels.sources[stage]:
                 # What is computed inside and read once counts as scratch memory alone.
@@ -228,9 +228,9 @@ class Derivation:
                     )
         return found
 
-    def _access(self, tensor: Tensor, dims: Dims, outside: frozenset[str]) -> Access:
+    def _access(self, tensor: Tensor, dims: Dims, outside: frozenset[str]) -> TensorAccess:
         row = self.about.row_bytes(tensor)
-        return Access(
+        return TensorAccess(
             tensor.name, ITEM_BYTES[tensor.dtype], dims, tensor.shape, outside=outside, row_bytes=row
         )
 
@@ -287,7 +287,7 @@ def _gaps(offsets: Iterable[int]) -> tuple[int, ...]:
     return tuple(b - a for a, b in itertools.pairwise(sorted(offsets)))
 
 
-def _moved(source: Source, bodies: Bodies) -> Dims:
+def _moved(source: TensorRead, bodies: Bodies) -> Dims:
     """Return what moves each dimension; nothing where a buffer computed inside has one place, written
     again and again."""
     dims = [tuple(terms.items()) for terms in source.dims]

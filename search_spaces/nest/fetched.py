@@ -11,7 +11,7 @@ import numpy as np
 from autotune.target import ITEM_BYTES
 from search_spaces.nest.arithmetic import Value, both, where
 from search_spaces.nest.axes import Terms
-from search_spaces.nest.kernel import Source
+from search_spaces.nest.kernel import TensorRead
 from search_spaces.nest.loops import CACHE_LINE
 
 
@@ -22,7 +22,7 @@ class Fetched:
     ``extents`` are what the loops inside of it go through of each axis, ``bodies`` how often the body runs in it.
     """
 
-    source: Source
+    source: TensorRead
     distance: Value
     moved: Sequence[str]
     extents: Mapping[str, Value]

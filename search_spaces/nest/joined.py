@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from search_spaces.nest.loops import Access, Body, Loop, LoopNest, Pass
+from search_spaces.nest.loops import Body, Loop, LoopNest, Pass, TensorAccess
 
 _ONCE: Any = 1.0
 _NONE: Any = 0.0
@@ -41,10 +41,12 @@ def joined(a: LoopNest, b: LoopNest) -> LoopNest | None:
     extents = {**a.extents, **b.extents}
     if a.lanes != b.lanes or extents != {**b.extents, **a.extents} or len(a.accesses) != len(b.accesses):
         return None
-    accesses: list[Access] = []
+    accesses: list[TensorAccess] = []
     for one, other in zip(a.accesses, b.accesses, strict=True):
         outside = one.outside | other.outside
-        own: dict[str, Any] = {name: _known(getattr(one, name), getattr(other, name)) for name in Access.OWN}
+        own: dict[str, Any] = {
+            name: _known(getattr(one, name), getattr(other, name)) for name in TensorAccess.OWN
+        }
         access = replace(one, outside=outside, **own)
         if bool(one.outside) != bool(other.outside):
             return None
@@ -104,11 +106,11 @@ def _without_bytes(passes: Sequence[Pass]) -> tuple[Pass, ...]:
     return tuple(replace(one, read=_NONE, written=_NONE) for one in passes)
 
 
-def _bare(access: Access) -> Access:
+def _bare(access: TensorAccess) -> TensorAccess:
     return access.having(dict.fromkeys(access.own, _NONE))
 
 
-def _filled(frame: Access, access: Access) -> Access:
+def _filled(frame: TensorAccess, access: TensorAccess) -> TensorAccess:
     return frame.having(access.own)
 
 

@@ -37,7 +37,7 @@ class About:
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class TensorRead:
     """One read of memory by a stage: for each dimension what moves it, and the axes that do so through a look-up."""
 
     stage: Stage
@@ -125,12 +125,12 @@ class Kernels:
         return around(self.main)
 
     @cached_property
-    def sources(self) -> Mapping[Stage, Sequence[Source]]:
+    def sources(self) -> Mapping[Stage, Sequence[TensorRead]]:
         """Return the reads of each stage, each distinct index once."""
         return {stage: self._sources(stage) for stage in (*self.stages, *self.before)}
 
-    def _sources(self, stage: Stage) -> list[Source]:
-        found: dict[tuple[object, ...], Source] = {}
+    def _sources(self, stage: Stage) -> list[TensorRead]:
+        found: dict[tuple[object, ...], TensorRead] = {}
         for read in self.places.reads[stage]:
             source = self._source(stage, read)
             known = found.setdefault(source.key, source)
@@ -138,7 +138,7 @@ class Kernels:
             found[source.key] = replace(known, offsets=tuple(a | b for a, b in both))
         return list(found.values())
 
-    def _source(self, stage: Stage, packed: Read) -> Source:
+    def _source(self, stage: Stage, packed: Read) -> TensorRead:
         producer = self.places.replayed.schedule[packed.tensor]
         read, panel = self.places.unpacked(packed)
         looked_up = [self._looked_up(index) for index in read.indices]
@@ -146,7 +146,7 @@ class Kernels:
         exact = all(self.axes.is_exact(index) for index in read.indices)
         inside = producer if producer in self.stages else None
         offsets = tuple(frozenset({self.places.indexes.form(index).constant}) for index in read.indices)
-        return Source(
+        return TensorRead(
             stage,
             read.tensor,
             dims,
@@ -224,4 +224,4 @@ def _run_of(index: Expr) -> int | None:
     return None
 
 
-__all__ = ["About", "Kernels", "Source", "walks"]
+__all__ = ["About", "Kernels", "TensorRead", "walks"]

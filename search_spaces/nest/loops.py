@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from search_spaces.nest.touched import CACHE_LINE, PAGE_BYTES, WAY_BYTES, Here, Numbers, Reach, Touched
+from search_spaces.nest.touched import CACHE_LINE, PAGE_BYTES, WAY_BYTES, Here, Numbers, Reach, TouchedMemory
 
 LoopKind = Literal["parallel", "serial", "unrolled", "vectorized", "beside"]
 """Loops ``beside`` the body are those of another stage, which runs before or after it."""
@@ -35,7 +35,7 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Access:
+class TensorAccess:
     """A tensor touched by the innermost body.
 
     Each entry of ``dims`` is one dimension as terms (axis, coefficient) of its index, which is rounded down; ``shape``
@@ -77,7 +77,7 @@ class Access:
         """Return the fields that candidates have of their own, as far as any has."""
         return {name: column for name in self.OWN if (column := getattr(self, name)) is not None}
 
-    def having(self, own: Mapping[str, Any]) -> Access:
+    def having(self, own: Mapping[str, Any]) -> TensorAccess:
         """Return the access of candidates that have other numbers of their own."""
         return replace(self, **own) if own else self
 
@@ -149,7 +149,7 @@ class LoopNest:
     flops: float
     extents: Mapping[str, int]
     loops: tuple[Loop, ...]
-    accesses: tuple[Access, ...]
+    accesses: tuple[TensorAccess, ...]
     body: Body
     rests: tuple[Body, ...] = ()
     passes: tuple[Pass, ...] = ()
@@ -266,9 +266,9 @@ class LoopNest:
         return found
 
     @cached_property
-    def touched(self) -> list[Touched]:
+    def touched(self) -> list[TouchedMemory]:
         """For each access, what it touches at every level: level l is one run of the loops from l inwards."""
-        return [Touched(self, access) for access in self.accesses]
+        return [TouchedMemory(self, access) for access in self.accesses]
 
     @cached_property
     def working_sets(self) -> Numbers:
@@ -307,7 +307,6 @@ __all__ = [
     "PAGE_BYTES",
     "WAY_BYTES",
     "WRITTEN_OUT",
-    "Access",
     "Body",
     "Here",
     "Loop",
@@ -315,5 +314,6 @@ __all__ = [
     "LoopNest",
     "Numbers",
     "Pass",
-    "Touched",
+    "TensorAccess",
+    "TouchedMemory",
 ]

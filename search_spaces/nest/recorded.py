@@ -20,7 +20,7 @@ Line: TypeAlias = tuple[int, Operation, Callable[[list[Any]], tuple[Any, ...]]]
 """An instruction: the place of the result, the operation, and its operands."""
 
 
-class Recording:
+class OperationRecorder:
     """The operations so far, each with the numbers of its operands."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Recording:
             self._constants[found.number] = operand
         return found.number
 
-    def program(self, results: Iterable[Any]) -> Program:
+    def program(self, results: Iterable[Any]) -> Replay:
         """Return the program that computes ``results``, quantities or single values, and no more than that."""
         wanted = [r.number if type(r) is Quantity else self._constant(r) for r in results]
         needed = set(wanted)
@@ -71,10 +71,10 @@ class Recording:
             for number, (operation, *operands) in self._lines.items()
             if number in needed
         ]
-        return Program(knobs, start, lines, [places[number] for number in wanted])
+        return Replay(knobs, start, lines, [places[number] for number in wanted])
 
 
-class Program:
+class Replay:
     """A recording, ready to run."""
 
     def __init__(
@@ -100,7 +100,7 @@ class Quantity:
 
     __slots__ = ("apply", "number")
 
-    def __init__(self, recording: Recording, number: int) -> None:
+    def __init__(self, recording: OperationRecorder, number: int) -> None:
         self.apply = recording.apply
         self.number = number
 
@@ -195,4 +195,4 @@ def _taker(places: list[int]) -> Callable[[list[Any]], tuple[Any, ...]]:
     return operator.itemgetter(*places)
 
 
-__all__ = ["Program", "Quantity", "Recording"]
+__all__ = ["OperationRecorder", "Quantity", "Replay"]

@@ -11,8 +11,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from autotune.schedule.knob import Columns
 from search_spaces.nest.joined import expanded, frame_of, joined, positions
-from search_spaces.nest.loops import Access, Body, Loop, LoopNest
-from search_spaces.nest.recorded import Program, Recording
+from search_spaces.nest.loops import Body, Loop, LoopNest, TensorAccess
+from search_spaces.nest.recorded import OperationRecorder, Replay
 
 _BODY = {entry.name: float if entry.default is MISSING else None for entry in fields(Body)}
 Numbering = Callable[[Any, DTypeLike | None], Any]
@@ -22,7 +22,7 @@ Numbering = Callable[[Any, DTypeLike | None], Any]
 class Template:
     """The loop nest of a path, of quantities of a recording and of numbers that all its candidates share."""
 
-    def __init__(self, nest: LoopNest, recording: Recording) -> None:
+    def __init__(self, nest: LoopNest, recording: OperationRecorder) -> None:
         self.nest = nest
         self._recording = recording
         self._fitted: tuple[LoopNest, Fitted] | None = None
@@ -41,7 +41,7 @@ class Template:
 class Fitted(NamedTuple):
     """Computes the numbers of a frame for the candidates of a path, whose own loops are in some of its ``slots``."""
 
-    program: Program
+    program: Replay
     slots: NDArray[np.bool_]
 
 
@@ -109,8 +109,8 @@ def with_numbers(nest: LoopNest, number: Numbering) -> LoopNest:
     )
 
 
-def _access(access: Access, number: Numbering) -> Access:
-    return access.having({name: number(value, Access.OWN[name]) for name, value in access.own.items()})
+def _access(access: TensorAccess, number: Numbering) -> TensorAccess:
+    return access.having({name: number(value, TensorAccess.OWN[name]) for name, value in access.own.items()})
 
 
 def _body(body: Body, number: Numbering) -> Body:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from search_spaces.nest.loops import Access, LoopNest
+    from search_spaces.nest.loops import LoopNest, TensorAccess
 
 Numbers = NDArray[np.float64]
 CACHE_LINE = 64
@@ -50,13 +50,13 @@ class Reach:
         return self.elements[self.rows[loops + 1]]
 
 
-class Touched:
+class TouchedMemory:
     """The memory that one access touches; ``row`` are the bytes from one row to the next.
 
     ``space`` [rows, n] is the cache that its lines take, lost associativity included.
     """
 
-    def __init__(self, nest: LoopNest, access: Access) -> None:
+    def __init__(self, nest: LoopNest, access: TensorAccess) -> None:
         self._nest = nest
         self._access = access
         self.row = access.row_bytes or max(1, access.item_bytes * (access.shape[-1] if access.shape else 1))
@@ -173,12 +173,12 @@ class Touched:
         return _unless_panel(np.where(moving.any(axis=0), rows * together, 1.0), 1.0, access)
 
 
-def _unless_panel(numbers: Numbers, instead: float, access: Access) -> Numbers:
+def _unless_panel(numbers: Numbers, instead: float, access: TensorAccess) -> Numbers:
     """Return ``instead`` for panels, else the numbers [..., n]."""
     return numbers if access.panel is None else np.where(access.panel, instead, numbers)
 
 
-def reach(nest: LoopNest, access: Access, dimension: int) -> Reach:
+def reach(nest: LoopNest, access: TensorAccess, dimension: int) -> Reach:
     """Return the reach in one dimension at every level."""
     terms, gaps = access.dims[dimension], access.gaps[dimension] if access.gaps else ()
     unmoved = access.unmoved & {axis for axis, _ in terms}
@@ -215,4 +215,4 @@ def _moved(loops: tuple[str, ...], axes: frozenset[str]) -> NDArray[np.bool_]:
     return np.asarray([*(axis in axes for axis in loops), False], dtype=np.bool_)
 
 
-__all__ = ["CACHE_LINE", "PAGE_BYTES", "WAY_BYTES", "Here", "Numbers", "Reach", "Touched"]
+__all__ = ["CACHE_LINE", "PAGE_BYTES", "WAY_BYTES", "Here", "Numbers", "Reach", "TouchedMemory"]

@@ -18,7 +18,7 @@ from search_spaces.nest.arithmetic import Value
 from search_spaces.nest.axes import roots
 from search_spaces.nest.counting import operations_of
 from search_spaces.nest.places import Places
-from search_spaces.nest.recorded import Program, Recording
+from search_spaces.nest.recorded import OperationRecorder, Replay
 from search_spaces.nest.regions import Indexes
 from search_spaces.nest.replay import Replayed
 from search_spaces.nest.written import written_out
@@ -45,7 +45,7 @@ class Work:
     ) -> None:
         self._shared = shared
         self.places = Places(replayed, shared.indexes, shared.inlined)
-        self.recording = Recording()
+        self.recording = OperationRecorder()
         self.knobs = {name: self.recording.knob(name) for name in knobs}
         self.frames = self.places.frames(self.knobs)
         self._constants = constants
@@ -89,7 +89,7 @@ class Work:
         return [stage for stage in stages if stage.op.reduce_axis] or stages
 
     @cached_property
-    def _program(self) -> Program:
+    def _program(self) -> Replay:
         """Return the program of the arithmetic of those stages."""
         return self.recording.program([self._steps(s) * max(1, self.operations(s)) for s in self._heavy])
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from autotune.te.expr import IterVar
 from search_spaces.nest.arithmetic import Value
-from search_spaces.nest.counting import Known, Written
+from search_spaces.nest.counting import KnownIndex, Written
 from search_spaces.nest.frame import Frame
 from search_spaces.nest.recorded import Quantity
 
@@ -29,7 +29,7 @@ def written_out(frame: Frame) -> Written:
             others.append((1, math.inf))
         if unrolled:
             step, width = _unknown(others, min(numbers.step for numbers in unrolled))
-            found[axis] = [Known(axis.start + sum(p), step, width) for p in itertools.product(*unrolled)]
+            found[axis] = [KnownIndex(axis.start + sum(p), step, width) for p in itertools.product(*unrolled)]
     return found
 
 

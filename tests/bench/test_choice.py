@@ -9,7 +9,7 @@ import pytest
 
 from autotune.bench.replay import choice, record
 from autotune.bench.replay.record import Effort
-from autotune.bench.replay.recording import Recording
+from autotune.bench.replay.recording import CandidateRecording
 from autotune.cli.main import run
 from autotune.compiler import divide
 from autotune.compiler.dividing import Model
@@ -62,7 +62,7 @@ def test_the_command_records_each_operator(monkeypatch: pytest.MonkeyPatch, tmp_
 
     def nothing(
         model: Model, names: Sequence[str], target: Target, effort: Effort, say: object
-    ) -> list[Recording]:
+    ) -> list[CandidateRecording]:
         asked.append((divide(model).name, effort))
         return []
 

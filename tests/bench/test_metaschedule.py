@@ -14,9 +14,9 @@ import pytest
 from autotune.bench import systems, worker
 from autotune.bench.columns import race, side_by_side
 from autotune.bench.compare import BenchmarkPlan, PeerTuning, _reached, compare
-from autotune.bench.experiment import Record, Rows, frame_of
+from autotune.bench.experiment import FrameRows, Record, frame_of
 from autotune.bench.own import Own, known_history, tune_up_to
-from autotune.bench.problem import Case, write_graph
+from autotune.bench.problem import BenchmarkCase, write_graph
 from autotune.bench.side_by_side import Pace
 from autotune.bench.suites import operators
 from autotune.bench.suites.convolutions import Convolution, convolution
@@ -78,18 +78,20 @@ def stub(dies_after: int = -1) -> systems.System:
     return systems.System("metaschedule", "Stub", "graph", (sys.executable, "-c", text, "stub"), tunes=True)
 
 
-def compared(peer: systems.System, folder: Path, trials: int) -> Rows:
+def compared(peer: systems.System, folder: Path, trials: int) -> FrameRows:
     plan = BenchmarkPlan(
         (1,),
         (peer,),
         Pace(rounds=1, turn_s=0.001, rest_s=0.0),
         peer_tuning=PeerTuning(trials, 60.0, folder),
     )
-    (records,) = compare([Case("GMM", "(3,4,5)", lambda: matmul((3, 4, 5), 0))], plan, lambda _: None)
-    return Rows(records)
+    (records,) = compare(
+        [BenchmarkCase("GMM", "(3,4,5)", lambda: matmul((3, 4, 5), 0))], plan, lambda _: None
+    )
+    return FrameRows(records)
 
 
-def tuned(rows: Rows) -> tuple[int, float, float]:
+def tuned(rows: FrameRows) -> tuple[int, float, float]:
     theirs = rows.where(contender="metaschedule")
     return theirs.get("trials"), theirs.get("tune_s"), theirs.get("best_after_s")
 

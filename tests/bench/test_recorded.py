@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autotune.bench.replay.compare import Method, compare
-from autotune.bench.replay.recording import Recording, read_all
+from autotune.bench.replay.recording import CandidateRecording, read_all
 from autotune.bench.replay.search import ALONE
 
 FOLDER = Path(__file__).parent.parent.parent / "results" / "replay"
@@ -16,7 +16,7 @@ TRIALS, EARLY, SEEDS = 64, 16, 4
 
 
 @cache
-def recordings() -> tuple[Recording, ...]:
+def recordings() -> tuple[CandidateRecording, ...]:
     return tuple(read_all(FOLDER))
 
 
@@ -30,7 +30,7 @@ def test_at_least_twelve_workloads_have_three_hundred_candidates() -> None:
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.parquet")), ids=lambda path: path.stem)
 def test_a_recording_is_small_and_of_todays_space(path: Path) -> None:
-    recording = Recording.read(path)
+    recording = CandidateRecording.read(path)
     assert path.stat().st_size < 1 << 20
     configs, rows = recording.today
     assert len(configs) == len(rows)

@@ -25,7 +25,15 @@ from autotune.bench.replay.compare import (
 )
 from autotune.bench.replay.near import warm_starts
 from autotune.bench.replay.record import Effort, record
-from autotune.bench.replay.recording import COLUMNS, CORES, FREE, NOT_FREE, Facts, Recording, read_all
+from autotune.bench.replay.recording import (
+    COLUMNS,
+    CORES,
+    FREE,
+    NOT_FREE,
+    CandidateRecording,
+    RecordingFacts,
+    read_all,
+)
 from autotune.bench.replay.search import ALONE, INSIDE, Answers, RecordedModel, search
 from autotune.calibration import cores
 from autotune.cli.main import run
@@ -36,7 +44,7 @@ from autotune.tuning.search.samplers import OPTUNA
 from autotune.tuning.search.warm_start import TRIALS
 from cost_models import analytic, retrain
 from cost_models.interval import ConfidenceInterval
-from cost_models.manifest import ModelManifest
+from cost_models.manifest import RankerManifest
 from cost_models.registry import Registry
 from cost_models.retrain import RetrainReport
 from search_spaces.spaces import space_for
@@ -46,7 +54,7 @@ TARGET = Target.parse("x86-64-v3", threads=2)
 
 
 @cache
-def made(count: int = 40, model: str = "made", rows: int = 512) -> Recording:
+def made(count: int = 40, model: str = "made", rows: int = 512) -> CandidateRecording:
     """Candidates of a product with latencies that the analytic model has an idea of; the default is the slowest."""
     workload = make.matmul(rows, 512, 512)
     space, rng = space_for(workload, TARGET), np.random.default_rng(0)
@@ -67,7 +75,7 @@ def made(count: int = 40, model: str = "made", rows: int = 512) -> Recording:
     table = pandas.DataFrame(
         {"config": [config_to_json(c) for c in configs], **columns, "inside": inside, "rounds": 3}
     )
-    facts = Facts(
+    facts = RecordingFacts(
         model,
         "product",
         workload.text,
@@ -78,13 +86,13 @@ def made(count: int = 40, model: str = "made", rows: int = 512) -> Recording:
         1e6,
         {"processor": "none"},
     )
-    return Recording(facts, table[list(COLUMNS)])
+    return CandidateRecording(facts, table[list(COLUMNS)])
 
 
-def changed(change: Any) -> Recording:
+def changed(change: Any) -> CandidateRecording:
     """The recording with other configurations."""
     table = made().table.assign(config=[json.dumps(change(json.loads(text))) for text in made().table.config])
-    return Recording(made().facts, table)
+    return CandidateRecording(made().facts, table)
 
 
 def test_a_recording_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -97,14 +105,16 @@ def test_a_recording_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_a_file_has_as_much_of_its_keys_as_tells_them_apart(tmp_path: Path) -> None:
     keys = [f"{number:02x}" * 32 for number in range(40)]
-    recording = Recording(made().facts, made().table.assign(trace_key=keys, code_key=["", *keys[1:]]))
-    found = Recording.read(recording.write(tmp_path))
+    recording = CandidateRecording(
+        made().facts, made().table.assign(trace_key=keys, code_key=["", *keys[1:]])
+    )
+    found = CandidateRecording.read(recording.write(tmp_path))
     assert found.table.trace_key.tolist() == [key[:12] for key in keys]
     assert found.table.code_key.tolist() == ["", *(key[:12] for key in keys[1:])]
 
 
 def test_labels_are_readings_alone_where_nothing_was_read_inside() -> None:
-    alone = Recording(made().facts, made().table.assign(inside=np.nan))
+    alone = CandidateRecording(made().facts, made().table.assign(inside=np.nan))
     labels = alone.training_table(inside=True).ratio
     assert labels.tolist() == alone.table.ratio.tolist()
     assert made().training_table(inside=True).ratio[made().table.inside.isna()].min() >= 1
@@ -125,7 +135,7 @@ def test_a_cost_model_is_trained_on_recordings_and_exported(
     ) -> RetrainReport:
         assert len(tables[str(tmp_path / "runs")]) == len(made().table)
         (registry.folder / "v0001").mkdir()
-        ModelManifest("cost-model", "", {}).write(registry.folder / "v0001")
+        RankerManifest("cost-model", "", {}).write(registry.folder / "v0001")
         return RetrainReport(True, "better", 1, 1, (), {}, "v0001")
 
     monkeypatch.setattr(retrain, "retrain", promoted)
@@ -164,7 +174,7 @@ def test_a_search_begins_near_todays_default_where_the_recorded_one_is_not_legal
     table = made().table.assign(
         config=[c if c != first else c.replace("{", '{"gone": 1, ', 1) for c in made().table.config]
     )
-    answers = Answers(Recording(made().facts, table))
+    answers = Answers(CandidateRecording(made().facts, table))
     untuned = answers.space.of([analytic.default_config(made().space)]).indexes[0]
     far = answers.space.distances(untuned)
     (chosen,) = _rows(answers.space, answers.space.of([answers.default]))
@@ -218,7 +228,7 @@ def test_failed_candidates_are_never_the_best() -> None:
     table = made().table.copy()
     best = int(table.ratio.argmin())
     table.loc[best, ["outcome", "ratio", "inside"]] = ["wrong_result", np.nan, np.nan]
-    answers = Answers(Recording(made().facts, table))
+    answers = Answers(CandidateRecording(made().facts, table))
     assert answers.best == pytest.approx(table.ratio.min())
     assert search(answers, "tpe", RecordedModel(answers), trials=40, seed=0)[-1] == pytest.approx(
         answers.best
@@ -242,7 +252,7 @@ def test_every_cost_model_guides() -> None:
     assert all(found.regret(number, 12).mean >= 0 for number in range(len(methods)))
 
 
-def of_two_models() -> list[Recording]:
+def of_two_models() -> list[CandidateRecording]:
     """Two workloads of each."""
     return [made(), made(rows=64), made(model="other", rows=128), made(model="other", rows=256)]
 
@@ -275,8 +285,8 @@ def test_a_warm_start_begins_with_the_best_of_other_workloads_only() -> None:
     assert warm_starts(recordings[1:2], pools[:1], ALONE) != [[]]
 
 
-def replace_model(recording: Recording, model: str) -> Recording:
-    return Recording(replace(recording.facts, model=model), recording.table)
+def replace_model(recording: CandidateRecording, model: str) -> CandidateRecording:
+    return CandidateRecording(replace(recording.facts, model=model), recording.table)
 
 
 def test_searches_with_and_without_a_warm_start_are_compared() -> None:
@@ -298,7 +308,7 @@ def test_searches_with_and_without_a_warm_start_are_compared() -> None:
     assert (together.curves == found.curves).all()
 
 
-def _least(recording: Recording, configs: Sequence[Config]) -> float:
+def _least(recording: CandidateRecording, configs: Sequence[Config]) -> float:
     """log of the least latency of the default and of some candidates, over the least recorded."""
     answers = Answers(recording)
     known = dict(zip(map(config_to_json, recording.today[0]), answers.ratios, strict=True))

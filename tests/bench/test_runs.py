@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.bench.replay.recording import CORES, NOT_FREE, Recording, read_all
+from autotune.bench.replay.recording import CORES, NOT_FREE, CandidateRecording, read_all
 from autotune.target import Target
 
 RESULTS = Path(__file__).parent.parent.parent / "results"
@@ -17,7 +17,7 @@ EVERY = 12
 
 
 @cache
-def recordings(level: str) -> tuple[Recording, ...]:
+def recordings(level: str) -> tuple[CandidateRecording, ...]:
     return tuple(read_all(RESULTS / "runs" / level))
 
 

@@ -18,9 +18,9 @@ import pytest
 from autotune.bench import systems
 from autotune.bench.columns import to_best
 from autotune.bench.compare import BenchmarkPlan, _Share, compare, peer_entries
-from autotune.bench.experiment import Rows
+from autotune.bench.experiment import FrameRows
 from autotune.bench.own import enter, runs_known, tune_up_to
-from autotune.bench.problem import Case, Problem, write_recipe
+from autotune.bench.problem import BenchmarkCase, Problem, write_recipe
 from autotune.bench.side_by_side import Competitor, Pace, SideBySide, difference
 from autotune.bench.suites.convolutions import Convolution, convolution
 from autotune.bench.suites.dense import matmul
@@ -44,11 +44,11 @@ def problem() -> Problem:
 
 
 def test_ours_and_numpy_take_turns_and_agree(problem: Problem) -> None:
-    case = Case("square", "matmul", lambda: problem)
+    case = BenchmarkCase("square", "matmul", lambda: problem)
     said: list[str] = []
     plan = BenchmarkPlan((1,), (systems.OPENBLAS, systems.COPY), PACE)
     (records,) = compare([case], plan, said.append)
-    rows = Rows(records)
+    rows = FrameRows(records)
     assert [(row["contender"], row["kind"]) for row in rows] == [
         ("default", "own"),
         ("numpy", "peer"),
@@ -135,15 +135,15 @@ def test_a_case_that_cannot_be_built_or_compiled_is_a_row(monkeypatch: pytest.Mo
         raise UsageError("no such file")
 
     plan = BenchmarkPlan((1,), pace=Pace(rounds=1, turn_s=0.0, rest_s=0.0))
-    ((row,),) = compare([Case("family", "broken", broken)], plan, print)
+    ((row,),) = compare([BenchmarkCase("family", "broken", broken)], plan, print)
     assert row["failure"] == "RuntimeError: no such operator"
     monkeypatch.setattr("autotune.bench.compare.enter", lambda *_: broken())
-    ((row,),) = compare([Case("family", "matmul", lambda: matmul((2, 3, 4), 0))], plan, print)
+    ((row,),) = compare([BenchmarkCase("family", "matmul", lambda: matmul((2, 3, 4), 0))], plan, print)
     assert row["failure"] == "RuntimeError: no such operator"
     assert row["flops"] == 48
     monkeypatch.setattr("autotune.bench.compare.enter", refused)
     with pytest.raises(UsageError, match="no such file"):
-        list(compare([Case("family", "matmul", lambda: matmul((2, 3, 4), 0))], plan, print))
+        list(compare([BenchmarkCase("family", "matmul", lambda: matmul((2, 3, 4), 0))], plan, print))
 
 
 def test_tuning_stops_at_the_runs_that_are_known(problem: Problem, tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_another_version_takes_part_from_an_environment_of_its_own(tmp_path: Pat
     peers = systems.find_peers(["earlier"], [str(python)])
     problem = convolution(Convolution((5, 6), 3, 4, 3, pad=1), 0)
     (records,) = compare(
-        [Case("C2D", "small", lambda: problem)], BenchmarkPlan((1,), peers, PACE), lambda _: None
+        [BenchmarkCase("C2D", "small", lambda: problem)], BenchmarkPlan((1,), peers, PACE), lambda _: None
     )
     assert [(row["contender"], row["failure"]) for row in records] == [("default", None), ("earlier", None)]
     assert records[1]["error"] == 0.0, "the same compiler here"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from autotune.bench.problem import Case, Problem
+from autotune.bench.problem import BenchmarkCase, Problem
 from autotune.bench.suites import gemm, models, operators
 from autotune.bench.suites.convolutions import Convolution, capsule, convolution, transposed
 from autotune.bench.suites.dense import attention_scores, matmul, norm, softmax
@@ -53,7 +53,7 @@ def test_both_forms_of_an_operator_agree(build: Callable[[], Problem]) -> None:
 
 
 @pytest.mark.parametrize("case", list(memory.cases(0.05)), ids=lambda case: f"{case.family} {case.name}")
-def test_both_forms_of_a_memory_operator_agree(case: Case) -> None:
+def test_both_forms_of_a_memory_operator_agree(case: BenchmarkCase) -> None:
     ours, theirs = both(case.build())
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 

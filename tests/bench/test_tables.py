@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from autotune.bench import columns, machine
-from autotune.bench.experiment import Column, Record, Rows, View, at, frame_of, mean_over, over
+from autotune.bench.experiment import Column, FrameRows, Record, TableView, at, frame_of, mean_over, over
 from autotune.bench.tables import (
     Document,
     Table,
@@ -45,13 +45,13 @@ TWO = case("two", "B", default=4000, peer=1000, other=500)
 THREE = case("three", "B", failure="BuildError: no code", peer=1000)
 
 
-def table(view: View, *cases: list[Record]) -> Table:
+def table(view: TableView, *cases: list[Record]) -> Table:
     (made,) = view.tables(frame_of([record for records in cases for record in records]))
     return made
 
 
 def test_rows_are_found_by_what_they_have() -> None:
-    rows = Rows([*ONE, *TWO])
+    rows = FrameRows([*ONE, *TWO])
     assert [len(some) for some in rows.by("case").values()] == [4, 3]
     assert rows.where(contender="peer").all("min_ns") == [1000, 1000]
     assert (rows.get("min_ns"), rows.get("nothing")) == (2000, None)
@@ -64,11 +64,11 @@ def test_rows_are_found_by_what_they_have() -> None:
 def test_a_view_has_a_table_for_each_and_closing_rows() -> None:
     records = [{"t": t, "name": name, "x": x} for t in (1, 2) for name, x in (("a", 2.0), ("b", 8.0))]
     cells = (Column("name", "name"), Column("x", lambda rows: max(rows.all("x")), number(1), geometric_mean))
-    view = View("T {t}", ("name",), cells, ("t",), last="mean", overall="all", notes=("a note",))
+    view = TableView("T {t}", ("name",), cells, ("t",), last="mean", overall="all", notes=("a note",))
     first, second = view.tables(frame_of(records))
     assert (first.title, second.title, first.notes) == ("T 1", "T 2", ("a note",))
     assert first.rows == (("a", "2.0"), ("b", "8.0"), ("mean", "4.0"), ("all", "8.0"))
-    some = View("T", ("name",), cells, where=lambda rows: rows.get("name") == "c")
+    some = TableView("T", ("name",), cells, where=lambda rows: rows.get("name") == "c")
     assert list(some.tables(frame_of(records))) == []
 
 
@@ -79,13 +79,13 @@ def test_what_is_missing_in_a_frame_stays_missing_and_counts_stay_counts() -> No
 
 
 def test_the_best_of_ours_is_compared_with_the_best_peer() -> None:
-    first, second, third = map(Rows, (ONE, TWO, THREE))
+    first, second, third = map(FrameRows, (ONE, TWO, THREE))
     assert (columns.ours(first).get("contender"), columns.ours(second).get("contender")) == (
         "tuned",
         "default",
     )
     assert [columns.to_best(rows) for rows in (first, second, third)] == [1.0, 8.0, None]
-    assert columns.best_peer(Rows(case("one", default=2000, copy=500))) is None, "a floor is no peer"
+    assert columns.best_peer(FrameRows(case("one", default=2000, copy=500))) is None, "a floor is no peer"
 
 
 def test_side_by_side_has_every_peer_and_the_means() -> None:
@@ -201,5 +201,5 @@ def test_views_of_rows_of_several_kinds_show_theirs() -> None:
     records = [{"of": "a", "name": "x", "n": 1}, {"of": "b", "name": "x", "n": 2}]
     cells = (Column("name", "name"), Column("n", "n"))
     for kind, shown in (("a", "1"), ("b", "2")):
-        (made,) = View("T", ("name",), cells, of=kind).tables(frame_of(records))
+        (made,) = TableView("T", ("name",), cells, of=kind).tables(frame_of(records))
         assert made.rows == (("x", shown),)

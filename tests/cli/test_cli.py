@@ -20,7 +20,7 @@ import pytest
 from autotune.cli import main as cli
 from autotune.frontends.model_builder import ModelBuilder
 from cost_models import builtin, features
-from cost_models.manifest import ModelManifest
+from cost_models.manifest import RankerManifest
 from cost_models.registry import Registry
 from tests.cli.conftest import MODEL, TRIALS
 
@@ -249,7 +249,7 @@ def test_models_are_listed_shown_and_rolled_back(
     registry = Registry(home / "cost_models")
     for version, parent in (("v0001", ""), ("v0002", "v0001")):
         (registry.folder / version).mkdir(parents=True)
-        ModelManifest("cost-model", "", {}, parent=parent).write(registry.folder / version)
+        RankerManifest("cost-model", "", {}, parent=parent).write(registry.folder / version)
     registry.promote("v0002")
     (registry.folder / "v0003").mkdir()
     code, out, _ = run(capsys, "models", "list")
@@ -278,7 +278,7 @@ def test_what_is_built_in_serves_until_it_is_rolled_back(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "x86-64-v3").mkdir()
-    ModelManifest("cost-model", features.schema(), {}).write(tmp_path / "x86-64-v3")
+    RankerManifest("cost-model", features.schema(), {}).write(tmp_path / "x86-64-v3")
     monkeypatch.setattr(builtin, "SHIPPED", builtin.Defaults(tmp_path))
     monkeypatch.setenv("AUTOTUNE_HOST", "x86-64-v3")
     code, out, _ = run(capsys, "models", "list")
@@ -319,7 +319,7 @@ def test_a_version_is_used_again_after_a_rollback(
     )
     for version, schema in (("v0001", features.schema()), ("v0002", "other")):
         (registry.folder / version).mkdir(parents=True)
-        ModelManifest("cost-model", schema, {}).write(registry.folder / version)
+        RankerManifest("cost-model", schema, {}).write(registry.folder / version)
     code, out, _ = run(capsys, "models", "use", "v0001")
     assert (code, registry.current()) == (0, "v0001")
     assert out.startswith("v0001 is in use instead of the analytic model; ")

@@ -8,7 +8,7 @@ import pytest
 
 from autotune.codegen.llvm import backend
 from autotune.compiler import compile_in_detail, predict_in_detail
-from autotune.compiler.forecast import Source
+from autotune.compiler.forecast import LatencySource
 from autotune.compiler.request import CompileRequest
 from autotune.target import Target
 
@@ -33,5 +33,5 @@ def test_nothing_is_compiled_for_a_prediction(monkeypatch: pytest.MonkeyPatch) -
     assert found.latency_ns == pytest.approx(sum(d.latency_ns for d in found.dispatches))
     assert found.interval_ns[0] < found.latency_ns < found.interval_ns[1]
     assert sum(map(found.share, found.dispatches)) == pytest.approx(1.0)
-    assert found.sources == {Source.PREDICTED: len(found.dispatches)}
+    assert found.sources == {LatencySource.PREDICTED: len(found.dispatches)}
     assert json.loads(json.dumps(found.to_json()))["memory"]["peak_bytes"] == found.memory.peak_bytes

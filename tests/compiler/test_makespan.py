@@ -6,14 +6,19 @@ import random
 
 import pytest
 
-from autotune.compiler.devices.makespan import Task, makespan
-from autotune.compiler.devices.tasks import Flow, FlowStep, tasks_of
+from autotune.compiler.devices.makespan import LaneTask, makespan
+from autotune.compiler.devices.tasks import FlowStep, TaskFlow, tasks_of
 from autotune.runtime.hal.buffer import HOST_SPACE
 from autotune.runtime.hal.rates import DeviceRates
 
 
 def test_devices_work_beside_each_other_and_one_at_a_time_each():
-    branches = [Task("a", 2.0), Task("a", 3.0, (0,)), Task("b", 4.0, (0,)), Task("a", 1.0, (1, 2))]
+    branches = [
+        LaneTask("a", 2.0),
+        LaneTask("a", 3.0, (0,)),
+        LaneTask("b", 4.0, (0,)),
+        LaneTask("a", 1.0, (1, 2)),
+    ]
     run = makespan(branches)
     assert [(t.task, t.begin, t.end) for t in run.tasks] == [(0, 0, 2), (1, 2, 5), (2, 2, 6), (3, 6, 7)]
     assert run.total == 7.0
@@ -22,28 +27,30 @@ def test_devices_work_beside_each_other_and_one_at_a_time_each():
 
 
 def test_what_is_ready_first_begins_first():
-    tasks = [Task("a", 5.0), Task("b", 1.0), Task("b", 9.0, (0,)), Task("b", 2.0, (1,))]
+    tasks = [LaneTask("a", 5.0), LaneTask("b", 1.0), LaneTask("b", 9.0, (0,)), LaneTask("b", 2.0, (1,))]
     assert [task.task for task in makespan(tasks).tasks] == [0, 1, 3, 2]
 
 
 def test_a_lane_that_is_free_does_not_begin_before_a_handover():
-    tasks = [Task("a", 1.0), Task("b", 0.5), Task("b", 1.0, (0,), handover=10.0)]
+    tasks = [LaneTask("a", 1.0), LaneTask("b", 0.5), LaneTask("b", 1.0, (0,), handover=10.0)]
     assert makespan(tasks).tasks[-1].begin == 11.0
 
 
 def test_submitting_takes_the_caller_time_and_another_lane_is_woken():
-    first = Task("a", 1.0, submission=0.5, handover=0.25)
-    then = Task("a", 1.0, (0,), submission=0.5, handover=0.25)
-    other = Task("b", 1.0, (1,), submission=0.5, handover=0.25)
+    first = LaneTask("a", 1.0, submission=0.5, handover=0.25)
+    then = LaneTask("a", 1.0, (0,), submission=0.5, handover=0.25)
+    other = LaneTask("b", 1.0, (1,), submission=0.5, handover=0.25)
     begins = [task.begin for task in makespan([first, then, other]).tasks]
     assert begins == [1.75, 2.75, 4.0]  # awake after the first; woken for the last
-    assert [t.begin for t in makespan([Task("a", submission=9.0), Task("b", submission=9.0)]).tasks] == [
-        18.0
-    ] * 2
+    assert [
+        t.begin for t in makespan([LaneTask("a", submission=9.0), LaneTask("b", submission=9.0)]).tasks
+    ] == [18.0] * 2
 
 
 def test_a_task_without_a_lane_takes_nothing():
-    run = makespan([Task("a", 1.0), Task("", 7.0, (0,)), Task("b", 1.0, (1,)), Task("c", 1.0, (1,))])
+    run = makespan(
+        [LaneTask("a", 1.0), LaneTask("", 7.0, (0,)), LaneTask("b", 1.0, (1,)), LaneTask("c", 1.0, (1,))]
+    )
     assert [task.begin for task in run.tasks] == [0.0, 1.0, 1.0, 1.0]
     assert set(run.busy) == {"a", "b", "c"}
 
@@ -51,26 +58,26 @@ def test_a_task_without_a_lane_takes_nothing():
 def test_lanes_that_share_a_core_take_turns():
     both, one, other = frozenset((0, 1)), frozenset((0,)), frozenset((1,))
     tasks = [
-        Task("both", 4.0, cores=both),
-        Task("one", 2.0, cores=one),
-        Task("other", 3.0, cores=other),
-        Task("both", 1.0, (1,), cores=both),
+        LaneTask("both", 4.0, cores=both),
+        LaneTask("one", 2.0, cores=one),
+        LaneTask("other", 3.0, cores=other),
+        LaneTask("both", 1.0, (1,), cores=both),
     ]
     assert [(t.task, t.begin) for t in makespan(tasks).tasks] == [(0, 0.0), (1, 4.0), (2, 4.0), (3, 7.0)]
 
 
 def test_a_task_cannot_wait_for_a_later_one():
     with pytest.raises(ValueError, match=r"^task 0 waits for task 1, which does not come before it$"):
-        makespan([Task("a", waits=(1,)), Task("a")])
+        makespan([LaneTask("a", waits=(1,)), LaneTask("a")])
 
 
 def test_what_waits_for_the_cores_of_another_lane_is_not_forgotten():
     both, one = frozenset({0, 1}), frozenset({0})
     tasks = [
-        Task("b", 5.0, cores=both),
-        Task("c", 1.0),
-        Task("a", 2.0, (1,), cores=one),
-        Task("b", 1.0, (2,), cores=both),
+        LaneTask("b", 5.0, cores=both),
+        LaneTask("c", 1.0),
+        LaneTask("a", 2.0, (1,), cores=one),
+        LaneTask("b", 1.0, (2,), cores=both),
     ]
     found = makespan(tasks)
     assert sorted(task.task for task in found.tasks) == [0, 1, 2, 3]
@@ -80,7 +87,7 @@ def test_what_waits_for_the_cores_of_another_lane_is_not_forgotten():
 
 def test_only_the_cores_of_the_task_that_is_first_are_waited_for():
     one, other = frozenset({0}), frozenset({1})
-    tasks = [Task("a", 5.0, cores=one), Task("b", 1.0, cores=other), Task("b", 1.0, cores=one)]
+    tasks = [LaneTask("a", 5.0, cores=one), LaneTask("b", 1.0, cores=other), LaneTask("b", 1.0, cores=one)]
     assert [(each.task, each.begin) for each in makespan(tasks).tasks] == [(0, 0.0), (1, 0.0), (2, 5.0)]
 
 
@@ -89,7 +96,7 @@ CORES = {"cpu:0": (0,), "cpu:1": (1,), "far": ()}
 SPACES = {"cpu:0": HOST_SPACE, "cpu:1": HOST_SPACE, "far": "far"}
 
 
-def flow(devices: list[str]) -> Flow:
+def flow(devices: list[str]) -> TaskFlow:
     """Stages on devices, one after another, with copies between them."""
     steps, homes = list[FlowStep](), {"x": devices[0]}
     value = "x"
@@ -101,7 +108,7 @@ def flow(devices: list[str]) -> Flow:
         steps.append(FlowStep(False, device, (value,), (f"y{number}",)))
         value = f"y{number}"
         homes[value] = device
-    return Flow(tuple(steps), ("x",), (value,), homes, dict.fromkeys(homes, 100))
+    return TaskFlow(tuple(steps), ("x",), (value,), homes, dict.fromkeys(homes, 100))
 
 
 def test_a_copy_within_one_memory_is_nothing():
@@ -120,11 +127,11 @@ def test_a_device_with_memory_of_its_own_copies_what_goes_there_and_back():
 
 
 def test_runs_do_not_change():
-    run = makespan([Task("a", 1.0)])
-    for value in (Task("a"), run, run.tasks[0]):
+    run = makespan([LaneTask("a", 1.0)])
+    for value in (LaneTask("a"), run, run.tasks[0]):
         with pytest.raises(AttributeError):
             value.lane = "b"
-    assert Task("a") == Task("a", 0.0, (), 0.0, 0.0, frozenset())
+    assert LaneTask("a") == LaneTask("a", 0.0, (), 0.0, 0.0, frozenset())
 
 
 def random_tasks(rng):
@@ -135,7 +142,7 @@ def random_tasks(rng):
         lane = rng.choice(["a", "b", "c", "d", ""])
         waits = tuple(sorted(rng.sample(range(number), min(number, rng.randint(0, 3)))))
         times = [rng.randint(0, 4) / 2 for _ in range(3)]
-        tasks.append(Task(lane, times[0], waits, times[1] / 4, times[2], cores.get(lane, frozenset())))
+        tasks.append(LaneTask(lane, times[0], waits, times[1] / 4, times[2], cores.get(lane, frozenset())))
     return tasks
 
 

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 import autotune
 from autotune.cli import main as cli
 from autotune.compiler.dynamic.buckets import SizeRange
-from autotune.compiler.dynamic.traffic import Traffic, least_padding
+from autotune.compiler.dynamic.traffic import RequestTraffic, least_padding
 from autotune.errors import UsageError
 from autotune.tuning.jobs import tune_sizes
 from autotune.tuning.jobs.budget import Budget
@@ -55,7 +55,7 @@ def test_chosen_buckets_pad_least_of_all_choices(most):
 
 def test_ranges_and_weights(tmp_path):
     path = file(tmp_path, '{"sizes": {"n": 3, "m": 1}, "count": 9}', "", '{"sizes": {"m": 8, "n": 5}}')
-    traffic = Traffic.read(path)
+    traffic = RequestTraffic.read(path)
     ranges = traffic.ranges({"n": SizeRange.parse("1..9"), "m": SizeRange.parse("1..8:4,8")}, 2)
     assert {symbol: each.buckets for symbol, each in ranges.items()} == {"n": (3, 9), "m": (4, 8)}
     assert traffic.weights(ranges) == Counter({(3, 4): 9, (9, 8): 1})
@@ -84,14 +84,16 @@ def test_ranges_and_weights(tmp_path):
 )
 def test_wrong_files(tmp_path, lines, why):
     with pytest.raises(UsageError, match=why):
-        Traffic.read(file(tmp_path, *lines)).ranges({"n": SizeRange.parse("1..9")}, 2)
+        RequestTraffic.read(file(tmp_path, *lines)).ranges({"n": SizeRange.parse("1..9")}, 2)
 
 
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(UsageError, match="cannot be read"):
-        Traffic.read(tmp_path / "none")
+        RequestTraffic.read(tmp_path / "none")
     with pytest.raises(UsageError, match="at least 1 bucket"):
-        autotune.compile_for_sizes(sums(), {"n": "1..9"}, traffic=Traffic((({"n": 1}, 1),)), most_buckets=0)
+        autotune.compile_for_sizes(
+            sums(), {"n": "1..9"}, traffic=RequestTraffic((({"n": 1}, 1),)), most_buckets=0
+        )
 
 
 def test_shares_of_the_budget():

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View
+from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView
 from autotune.bench.systems import find_peers
 from autotune.cli.experiment import command_of
 from autotune.cli.main import main
@@ -65,7 +65,7 @@ def _records(system: str, outcomes: Sequence[run.Outcome]) -> list[Record]:
     ]
 
 
-def check(rows: Rows) -> None:
+def check(rows: FrameRows) -> None:
     """Raise MeasureError where a test fails, or passes, that should not."""
     problems = [f"{name} is listed, but no test" for name in expected.stale(run.names(KINDS))]
     ours = rows.where(system=OURS)
@@ -101,7 +101,7 @@ EXPERIMENT = Experiment(
     ),
     measure=measure,
     views=(
-        View(
+        TableView(
             "Tests",
             ("system", "kind"),
             (
@@ -116,7 +116,7 @@ EXPERIMENT = Experiment(
                 "known when their model was compiled",
             ),
         ),
-        View(
+        TableView(
             "Why tests fail",
             ("system", "kind", "reason"),
             (Column("kind", "kind"), Column("reason", "reason"), Column("tests", len)),

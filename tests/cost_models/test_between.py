@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from autotune.target import Target
-from cost_models.between import Distant, Touched, distant, in_place
+from cost_models.between import Distant, TouchedBytes, distant, in_place
 from cost_models.known_error import LEVEL, KnownError, of_machine, of_sum
 from cost_models.known_error import MACHINE as MACHINE_ERROR
 from cost_models.machine import Machine
@@ -16,9 +16,9 @@ MIB = 1 << 20
 MACHINE = replace(Machine(), l2_whole=float(MIB), l3_whole=16.0 * MIB, threads=1)
 
 
-def chain(nbytes: int, weights: int = 0) -> list[Touched]:
+def chain(nbytes: int, weights: int = 0) -> list[TouchedBytes]:
     """Three dispatches, each of which reads what the one before writes, and weights of its own."""
-    return [Touched({f"v{n}": nbytes, f"w{n}": weights}, {f"v{n + 1}": nbytes}) for n in range(3)]
+    return [TouchedBytes({f"v{n}": nbytes, f"w{n}": weights}, {f"v{n + 1}": nbytes}) for n in range(3)]
 
 
 def test_a_model_that_fits_a_cache_has_nothing_further_away() -> None:
@@ -32,7 +32,7 @@ def test_results_of_the_dispatch_before_are_warm_and_weights_are_not() -> None:
 
 
 def test_what_a_dispatch_loses_by_itself_is_not_counted_again() -> None:
-    assert distant([Touched({"v": 64 * MIB}, {"y": 64 * MIB})], MACHINE) == [Distant(0.0, 0.0)]
+    assert distant([TouchedBytes({"v": 64 * MIB}, {"y": 64 * MIB})], MACHINE) == [Distant(0.0, 0.0)]
 
 
 def test_data_from_memory_hides_behind_longer_work() -> None:

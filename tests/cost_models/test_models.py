@@ -13,7 +13,7 @@ import pytest
 from autotune.errors import CostModelError
 from cost_models import dataset, features, folds
 from cost_models.evaluate import judge
-from cost_models.manifest import ModelManifest
+from cost_models.manifest import RankerManifest
 from cost_models.objectives import OBJECTIVES, graded
 from cost_models.ranker import Ranker, analytic_scores
 from cost_models.registry import Registry
@@ -101,7 +101,7 @@ def test_no_workload_is_judged_by_a_member_that_has_seen_it(ranker: Ranker) -> N
 def stored(ranker: Ranker, folder: Path) -> tuple[Registry, Path]:
     """A registry with ``ranker`` in use, and the folder of its version."""
     registry = Registry(folder)
-    registry.promote(registry.add(ranker, ModelManifest("cost-model", features.schema(), {}, rows=280)))
+    registry.promote(registry.add(ranker, RankerManifest("cost-model", features.schema(), {}, rows=280)))
     return registry, folder / "v0001"
 
 

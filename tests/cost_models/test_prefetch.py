@@ -9,10 +9,10 @@ import pytest
 
 from cost_models.machine import Machine
 from cost_models.terms.prefetch import hidden, long_run
-from search_spaces.nest import Access, Body, Here, Loop, LoopNest, Numbers
+from search_spaces.nest import Body, Here, Loop, LoopNest, Numbers, TensorAccess
 
 MACHINE = Machine()
-TRANSPOSED = Access("x", 4, ((("i", 1),), (("j", 1),)), (64, 1024))
+TRANSPOSED = TensorAccess("x", 4, ((("i", 1),), (("j", 1),)), (64, 1024))
 """Rows of a page each."""
 
 

@@ -14,7 +14,7 @@ from autotune.target import Target
 from cost_models import features, folds
 from cost_models import registry as registry_module
 from cost_models.builtin import SHIPPED, Defaults
-from cost_models.manifest import ModelManifest
+from cost_models.manifest import RankerManifest
 from cost_models.ranker import Ranker
 from cost_models.registry import Registry
 from cost_models.serving import Serving, serving
@@ -27,8 +27,8 @@ def ranker() -> Ranker:
     return Ranker.fit(measured(), folds.by_workload(measured().workloads, ""), rounds=5, threads=1)
 
 
-def manifest() -> ModelManifest:
-    return ModelManifest("cost-model", features.schema(), {})
+def manifest() -> RankerManifest:
+    return RankerManifest("cost-model", features.schema(), {})
 
 
 def test_versions_promotion_and_rollback(ranker: Ranker, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_crash_at_any_step_leaves_the_old_model_in_use(
 
     owner = {
         "save": registry_module.boosters,
-        "write": ModelManifest,
+        "write": RankerManifest,
         "_flush": registry_module,
         "rename": Path,
     }[step]

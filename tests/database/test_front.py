@@ -7,13 +7,13 @@ import random
 import pytest
 
 from autotune.database import Footprint, Origin, Ratio
-from autotune.database.front import Point, Read, front, points
+from autotune.database.front import FrontPoint, FrontReading, front, points
 from tests.database.examples import run
 
 
-def point(ratio: float, memory: int, artifact: int, number: int = 1) -> Point:
+def point(ratio: float, memory: int, artifact: int, number: int = 1) -> FrontPoint:
     found = run(f"t{number}", 1.0, id=number)
-    return Point(found, Footprint(memory, artifact), Ratio(ratio), Read.INSIDE)
+    return FrontPoint(found, Footprint(memory, artifact), Ratio(ratio), FrontReading.INSIDE)
 
 
 def test_the_fastest_comes_first_and_what_is_beaten_is_left_out() -> None:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View
+from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView
 from autotune.bench.tables import NOTHING
 from autotune.cli.experiment import command_of
 from autotune.cli.main import main
@@ -49,7 +49,7 @@ def line(outcome: Outcome) -> str:
     return f"{outcome.where}, {outcome.fault}, {outcome.way}: {held}"
 
 
-def check(rows: Rows) -> None:
+def check(rows: FrameRows) -> None:
     """Raise InternalError for faults that did more than they may."""
     wrong = [row["line"] for row in rows if row["problems"]]
     if wrong:
@@ -79,7 +79,7 @@ EXPERIMENT = Experiment(
     ),
     measure=measure,
     views=(
-        View(
+        TableView(
             "{where}",
             ("fault", "way"),
             (

@@ -14,7 +14,7 @@ from autotune.errors import AutotuneError
 from autotune.lower import LoopProgram, lower_schedule
 from autotune.runtime.hal.cuda.driver import CudaDriver
 from autotune.runtime.hal.device import Device
-from autotune.runtime.hal.executable import Code, Entry
+from autotune.runtime.hal.executable import Code, EntryPoint
 from autotune.target import Target
 from search_spaces.programs.warp_products import WarpTiles
 from tests.codegen.test_nvptx import numbers, product
@@ -56,7 +56,7 @@ def on_device(program: LoopProgram, inputs: dict[str, Any]) -> dict[str, Any]:
         target = device.info.target
         assert target is not None
         code = backend_for(target.arch).compile(program, target)
-        entries = tuple(Entry(0, k.symbol, len(k.buffers)) for k in code.kernels)
+        entries = tuple(EntryPoint(0, k.symbol, len(k.buffers)) for k in code.kernels)
         executable = device.load(Code("ptx", (code.object_code,), entries))
         buffers = []
         for spec in code.buffers:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from autotune.profiling.roofline import Roofs, roofs_of
-from autotune.profiling.traffic import Traffic
+from autotune.profiling.traffic import MemoryTraffic
 from autotune.target import Target
 
-NOTHING = Traffic(0, 0, 0)
+NOTHING = MemoryTraffic(0, 0, 0)
 
 
 @pytest.fixture(autouse=True)
@@ -45,10 +45,10 @@ def test_the_highest_time_is_the_bound() -> None:
     roofs = Roofs(Target.parse("x86-64-v3", threads=2))
     flops = int(roofs.flops("float32"))
     assert roofs.of(flops, "float32", NOTHING) == ("arithmetic", pytest.approx(1e9))
-    assert roofs.of(0, "float32", Traffic(int(roofs.l2), 0, 0)) == ("L2", pytest.approx(1e9))
+    assert roofs.of(0, "float32", MemoryTraffic(int(roofs.l2), 0, 0)) == ("L2", pytest.approx(1e9))
     nbytes = int(roofs.l2)
-    assert roofs.of(flops // 2, "float32", Traffic(nbytes, nbytes, 0)).bound == "L3"
-    assert roofs.of(flops // 2, "float32", Traffic(nbytes, nbytes, nbytes)).bound == "memory"
+    assert roofs.of(flops // 2, "float32", MemoryTraffic(nbytes, nbytes, 0)).bound == "L3"
+    assert roofs.of(flops // 2, "float32", MemoryTraffic(nbytes, nbytes, nbytes)).bound == "memory"
     assert roofs.of(0, "", NOTHING).least_ns == 0.0
 
 

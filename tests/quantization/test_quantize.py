@@ -18,7 +18,7 @@ from autotune.graph import evaluate
 from autotune.passes.pipeline import run_passes, standard_passes
 from autotune.quantization.calibrate import batches
 from autotune.quantization.quantize import quantize
-from autotune.quantization.ranges import Histogram, Range, chosen
+from autotune.quantization.ranges import Histogram, QuantizedRange, chosen
 
 
 def seen(values: np.ndarray) -> Histogram:
@@ -30,12 +30,12 @@ def seen(values: np.ndarray) -> Histogram:
 def test_ranges_by_each_method() -> None:
     values = np.append(np.random.default_rng(0).standard_normal(100_000), 40.0)
     whole, most, best = (chosen(seen(values), method, 99.9) for method in ("minmax", "percentile", "mse"))
-    assert whole == Range(float(values.min()), 40.0)
+    assert whole == QuantizedRange(float(values.min()), 40.0)
     assert 2.9 < most.high < 3.4
     assert -3.4 < most.low < -2.9
     assert best.high < 40
     assert chosen(seen(np.array([2.0, 3.0])), "minmax", 99).low == 0
-    assert Range(0.0, 0.0).steps == (1, 0)
+    assert QuantizedRange(0.0, 0.0).steps == (1, 0)
 
 
 @pytest.mark.parametrize("method", ["minmax", "percentile", "mse"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autotune.bench.experiment import Record, Rows, frame_of
+from autotune.bench.experiment import FrameRows, Record, frame_of
 from results.bench import load_times
 from results.bench.load_times import MAPPED, OURS, PEER, PREPARED, SMALL, typical
 
@@ -39,5 +39,5 @@ def test_tables_compare_each_of_ours_with_each_of_the_peers() -> None:
 
 
 def test_the_median_of_lives_is_typical() -> None:
-    rows = Rows([{"load_ns": ns} for ns in (3, 1, 2)])
+    rows = FrameRows([{"load_ns": ns} for ns in (3, 1, 2)])
     assert typical("load_ns")(rows) == 2

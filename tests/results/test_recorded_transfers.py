@@ -8,7 +8,7 @@ import numpy as np
 import pandas
 import pytest
 
-from autotune.bench.replay.recording import COLUMNS, Facts, Recording
+from autotune.bench.replay.recording import COLUMNS, CandidateRecording, RecordingFacts
 from autotune.schedule.knob import config_to_json
 from autotune.target import Target
 from cost_models import analytic
@@ -22,7 +22,7 @@ from search_spaces.spaces import space_for
 TARGET = Target.parse("x86-64-v3", threads=1)
 
 
-def recordings() -> list[Recording]:
+def recordings() -> list[CandidateRecording]:
     """Two softmaxes: candidates of the first, and what they are projected to in the second, where all take twice as
     long over the default as there."""
     (_, _, small), (_, _, large) = predictions.cases(["softmax"])[:2]
@@ -38,7 +38,7 @@ def recordings() -> list[Recording]:
     ]
 
 
-def made(workload: str, configs: list[str], ratios: list[float]) -> Recording:
+def made(workload: str, configs: list[str], ratios: list[float]) -> CandidateRecording:
     keys = [f"{row:064x}" for row in range(len(configs))]
     columns = dict.fromkeys(COLUMNS, 1) | {
         "config": configs,
@@ -48,8 +48,8 @@ def made(workload: str, configs: list[str], ratios: list[float]) -> Recording:
         "ratio": ratios,
         "inside": np.nan,
     }
-    facts = Facts("m", "softmax", workload, TARGET.to_json(), "softmax", 100, 1e6, None, {})
-    return Recording(facts, pandas.DataFrame(columns)[list(COLUMNS)])
+    facts = RecordingFacts("m", "softmax", workload, TARGET.to_json(), "softmax", 100, 1e6, None, {})
+    return CandidateRecording(facts, pandas.DataFrame(columns)[list(COLUMNS)])
 
 
 def test_candidates_near_the_default_of_one_size_say_what_is_expected_of_another() -> None:

@@ -10,7 +10,7 @@ import pandas
 import pytest
 
 import autotune
-from autotune.bench.replay.recording import COLUMNS, Facts, Recording
+from autotune.bench.replay.recording import COLUMNS, CandidateRecording, RecordingFacts
 from autotune.cli.main import run
 from autotune.database import Database
 from autotune.schedule.knob import config_to_json
@@ -50,8 +50,10 @@ def recorded(most: int = 40) -> RecordedRuns:
             }
         )
         target, text = space.target.to_json(), space.workload.text
-        facts = Facts(f"m{number % 3}", f"{number}", text, target, space.family, space.size(), 1e6, None, {})
-        found.append(Recording(facts, table[list(COLUMNS)]))
+        facts = RecordingFacts(
+            f"m{number % 3}", f"{number}", text, target, space.family, space.size(), 1e6, None, {}
+        )
+        found.append(CandidateRecording(facts, table[list(COLUMNS)]))
     return RecordedRuns(found, most)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cost_models import features
-from search_spaces.nest import Access, Body, Loop, LoopKind, LoopNest
+from search_spaces.nest import Body, Loop, LoopKind, LoopNest, TensorAccess
 from search_spaces.nest.joined import expanded, frame_of, joined, positions
 from search_spaces.spaces import space_for
 from tests.search_spaces import workloads as make
@@ -24,7 +24,7 @@ def nest(*loops: tuple[str, LoopKind], outside: frozenset[str] = frozenset(), si
         flops=1.0,
         extents=dict.fromkeys((axis for axis, _ in loops), size),
         loops=tuple(Loop(axis, ONE * 2, kind) for axis, kind in loops),
-        accesses=(Access("A", 4, ((("i", 1),),), (8,), outside=outside),),
+        accesses=(TensorAccess("A", 4, ((("i", 1),),), (8,), outside=outside),),
         body=Body(*[ONE] * 7),
         tail_operations=ONE,
         serial=ONE > 1,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from search_spaces.nest.arithmetic import ceil_div, either, least, most, negated, where
-from search_spaces.nest.recorded import Quantity, Recording
+from search_spaces.nest.recorded import OperationRecorder, Quantity
 
 COLUMNS = {"rows": np.asarray([1, 4, 6, 8]), "order": np.asarray(["a", "b", "a", "b"])}
 
@@ -28,7 +28,7 @@ def results(rows: Any, order: Any) -> list[Any]:
 
 
 def test_results_are_those_of_arrays() -> None:
-    recording = Recording()
+    recording = OperationRecorder()
     recorded = results(recording.knob("rows"), recording.knob("order"))
     expected = results(COLUMNS["rows"], COLUMNS["order"])
     for got, want in zip(recording.program(recorded).run(COLUMNS), expected, strict=True):
@@ -36,7 +36,7 @@ def test_results_are_those_of_arrays() -> None:
 
 
 def test_what_is_a_number_for_all_stays_one() -> None:
-    recording = Recording()
+    recording = OperationRecorder()
     rows = recording.knob("rows")
     assert where(True, 3, rows) == 3
     assert recording.program([3, rows]).run(COLUMNS)[0] == 3
@@ -49,7 +49,7 @@ def test_equal_operations_are_done_once_and_what_no_result_needs_never() -> None
         done.append(name)
         return value
 
-    recording = Recording()
+    recording = OperationRecorder()
     rows = recording.knob("rows")
     first, again = (recording.apply(noted, rows, "wanted") for _ in range(2))
     recording.apply(noted, rows, "not wanted")
@@ -58,7 +58,7 @@ def test_equal_operations_are_done_once_and_what_no_result_needs_never() -> None
 
 
 def test_what_changes_nothing_is_not_recorded() -> None:
-    rows = Recording().knob("rows")
+    rows = OperationRecorder().knob("rows")
     assert all(isinstance(one, Quantity) for one in (rows, rows + rows))
     same = [1 * rows, rows * 1, rows + 0, 0.0 + rows, rows - 0, rows / 1]
     assert {one.number for one in same} == {rows.number}
@@ -66,4 +66,4 @@ def test_what_changes_nothing_is_not_recorded() -> None:
 
 def test_python_cannot_branch_on_what_is_not_known() -> None:
     with pytest.raises(TypeError, match="not known while arithmetic is recorded"):
-        bool(Recording().knob("rows") > 1)
+        bool(OperationRecorder().knob("rows") > 1)

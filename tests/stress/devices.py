@@ -14,7 +14,7 @@ from autotune.runtime.hal.cpu.cores import core_ids, parts
 from autotune.runtime.hal.cpu.driver import open_cores
 from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.driver import absent, devices
-from autotune.runtime.hal.executable import Code, Entry, Executable
+from autotune.runtime.hal.executable import Code, EntryPoint, Executable
 from autotune.runtime.hal.queue import Queue
 from autotune.suggest import listing
 
@@ -24,7 +24,7 @@ WATERMARK = 256 << 10
 """Bytes in use on a device above which new graphs are held back: what two or three of them take."""
 _OWN_MEMORY = 0.7
 """Chance that an OpenCL device shares no memory: copies go there and back."""
-_ENTRY = Entry(0, "add", INPUTS + 2, label="add")
+_ENTRY = EntryPoint(0, "add", INPUTS + 2, label="add")
 
 # out[i] += 1 + a[n-1-i] + b[i] + c[i] of n tiles: another value where a tile runs twice or too early.
 _LLVM = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from autotune.bench.experiment import Column, Record, Rows, View
+from autotune.bench.experiment import Column, FrameRows, Record, TableView
 from autotune.bench.tables import number
 from tests.stress.run import Outcome
 
@@ -57,12 +57,12 @@ def _where(outcome: Outcome) -> str:
     return f"{devices}, {outcome.clients} clients"
 
 
-def _after(quarter: int) -> Callable[[Rows], float]:
+def _after(quarter: int) -> Callable[[FrameRows], float]:
     return lambda rows: float(rows.get("resident")[quarter])
 
 
 VIEWS = (
-    View(
+    TableView(
         "What was run",
         ("where",),
         (
@@ -71,7 +71,7 @@ VIEWS = (
             Column("time", "seconds", number(0, " s")),
         ),
     ),
-    View(
+    TableView(
         "Memory",
         ("where",),
         (

@@ -19,7 +19,7 @@ from autotune.target import Target
 from autotune.tuning.measure.interface import Candidate
 from autotune.tuning.measure.outcome import Measurement
 from search_spaces.constraint import Constraint
-from search_spaces.nest import Access, Body, Loop, LoopNest
+from search_spaces.nest import Body, Loop, LoopNest, TensorAccess
 from search_spaces.population import Population
 from search_spaces.sketch import Choices
 from search_spaces.space import Space
@@ -77,7 +77,7 @@ class MadeUpSpace(Space):
         )
         tags = {"unroll": columns["unroll"].astype(float), "order": (columns["order"] == "mn") * one}
         extents = {"i": 64, "j": 64, "k": 64}
-        accesses = (Access("A", 4, ((("i", 1),), (("k", 1),)), (64, 64)),)
+        accesses = (TensorAccess("A", 4, ((("i", 1),), (("k", 1),)), (64, 64)),)
         yield np.arange(n), LoopNest("contraction", 8, 1e6, extents, loops, accesses, body, tags=tags)
 
 

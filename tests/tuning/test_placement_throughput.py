@@ -11,7 +11,7 @@ import pytest
 
 import autotune
 from autotune.cli.main import run as run_cli
-from autotune.compiler.devices.makespan import Task
+from autotune.compiler.devices.makespan import LaneTask
 from autotune.compiler.devices.throughput import throughput
 from autotune.compiler.dividing import imported, on_one_device
 from autotune.database import Database
@@ -32,18 +32,23 @@ two_devices = pytest.mark.skipif(len(core_ids()) < 2, reason="one core is no two
 
 
 def test_the_busiest_lane_is_the_bottleneck():
-    tasks = [Task("a", 2.0, submission=0.5), Task("b", 3.0, (0,)), Task("a", 1.5, (1,)), Task("")]
+    tasks = [
+        LaneTask("a", 2.0, submission=0.5),
+        LaneTask("b", 3.0, (0,)),
+        LaneTask("a", 1.5, (1,)),
+        LaneTask(""),
+    ]
     found = throughput(tasks, depth=4)
     assert (found.bottleneck, found.period, found.alone, found.submissions) == ("a", 3.5, 7.0, 3)
     assert throughput(tasks, depth=1).period == 7.0  # nothing overlaps
-    assert throughput([Task("a", 0.1, submission=9.0)], 10).bottleneck == "the caller"
+    assert throughput([LaneTask("a", 0.1, submission=9.0)], 10).bottleneck == "the caller"
 
 
 def test_devices_that_share_cores_are_one_lane():
     tasks = [
-        Task("cpu", 2.0, cores=frozenset({0, 1})),
-        Task("cpu:0", 3.0, cores=frozenset({0})),
-        Task("cpu:1", 4.0, cores=frozenset({1})),
+        LaneTask("cpu", 2.0, cores=frozenset({0, 1})),
+        LaneTask("cpu:0", 3.0, cores=frozenset({0})),
+        LaneTask("cpu:1", 4.0, cores=frozenset({1})),
     ]
     found = throughput(tasks, depth=9)
     assert (found.bottleneck, found.period) == ("cores of cpu and cpu:1", 6.0)

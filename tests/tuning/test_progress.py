@@ -19,7 +19,7 @@ from autotune.tuning.jobs.events import Calls, Several, StopTuning, TuningEvent
 from autotune.tuning.report import progress
 from autotune.tuning.report.live import Live, Notebook, in_notebook
 from autotune.tuning.report.progress import PlainLines, display
-from autotune.tuning.report.screen import Row, Screen
+from autotune.tuning.report.screen import Screen, TaskRow
 from autotune.tuning.report.status import Progress
 from tests.tuning.synthetic import Synthetic
 from tests.tuning.test_job import A, B, Model, job
@@ -27,12 +27,12 @@ from tests.tuning.test_job import A, B, Model, job
 SIZES = [(80, 24), (120, 40), (40, 15)]
 
 
-def row(number: int) -> Row:
+def row(number: int) -> TaskRow:
     default = 1e6 / (number + 1)
     best = default / 1.25 if number % 3 == 0 else default
     name = f"features.{number}.expand3x3.convolution" + (" ×2" if number % 4 == 0 else "")
     gain = "1.25× (1.22× to 1.28×)" if number % 6 == 0 else ""
-    return Row(name, number, default, best, best, gain, current=number == 2)
+    return TaskRow(name, number, default, best, best, gain, current=number == 2)
 
 
 SCREEN = Screen(

@@ -6,7 +6,7 @@ import pytest
 
 from autotune.passes.options import Option
 from autotune.tuning.compare.sites import UNUSED, Site, Sites
-from autotune.tuning.jobs.allocate import Allocator
+from autotune.tuning.jobs.allocate import TaskScheduler
 from autotune.tuning.jobs.task import Task
 from tests.tuning.synthetic import FakeWorkload
 
@@ -80,7 +80,7 @@ def test_an_option_that_is_not_used_counts_less_unless_it_seems_clearly_faster(p
 def test_what_fails_does_not_hold_up_the_others():
     found = sites(direct=100.0, rows=float("inf"), product=30.0)
     assert set(found.weights()) == {"plain", "direct"}
-    assert {Allocator(found, seed).choose().workload.key for seed in range(9)} <= {"plain", "direct"}  # type: ignore[union-attr]
+    assert {TaskScheduler(found, seed).choose().workload.key for seed in range(9)} <= {"plain", "direct"}  # type: ignore[union-attr]
 
 
 def test_nothing_is_ruled_out_before_it_was_measured():

@@ -7,7 +7,7 @@ from typing import Any
 
 from autotune.bench import options
 from autotune.bench.columns import family_gains, kernel_families, own, side_by_side
-from autotune.bench.experiment import Column, Experiment, Record, Rows, Say
+from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say
 from autotune.bench.tables import number
 
 
@@ -19,7 +19,7 @@ def measure(say: Say, names: Sequence[str], **given: Any) -> Iterator[Sequence[R
     return compare(models.models(names or models.DEFAULT), plan_of(given, trials_per_workload=True), say)
 
 
-def _coverage(rows: Rows) -> str | None:
+def _coverage(rows: FrameRows) -> str | None:
     hits = own("hits")(rows)
     return None if hits is None else f"{hits}/{own('dispatches')(rows)}"
 

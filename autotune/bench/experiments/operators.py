@@ -9,7 +9,7 @@ import click
 
 from autotune.bench import options
 from autotune.bench.columns import families, race, rate, side_by_side
-from autotune.bench.experiment import Column, Experiment, Record, Rows, Say
+from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say
 from autotune.bench.tables import number
 
 METASCHEDULE = "metaschedule"
@@ -37,7 +37,7 @@ def _about(given: Mapping[str, Any]) -> str:
     return f"{ABOUT} {ABOUT_METASCHEDULE}" if METASCHEDULE in given["peers"] else ABOUT
 
 
-def _legend(rows: Rows) -> Iterator[str]:
+def _legend(rows: FrameRows) -> Iterator[str]:
     from autotune.bench.suites import operators
 
     for family in dict.fromkeys(rows.all("family")):

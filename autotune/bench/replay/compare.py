@@ -14,7 +14,7 @@ import pandas
 from numpy.typing import NDArray
 
 from autotune.bench.replay.near import warm_starts
-from autotune.bench.replay.recording import Recording
+from autotune.bench.replay.recording import CandidateRecording
 from autotune.bench.replay.search import INSIDE, Answers, RecordedModel, search
 from autotune.errors import UsageError
 from autotune.schedule.knob import Config
@@ -138,7 +138,7 @@ class SearchComparison:
 
 
 def compare(
-    recordings: Sequence[Recording],
+    recordings: Sequence[CandidateRecording],
     methods: Sequence[Method],
     *,
     trials: int,
@@ -174,7 +174,7 @@ def compare(
 
 
 def priors(
-    recordings: Sequence[Recording], *, inside: bool, say: Callable[[str], None] = lambda text: None
+    recordings: Sequence[CandidateRecording], *, inside: bool, say: Callable[[str], None] = lambda text: None
 ) -> dict[str, Ranker]:
     """For each model what was learnt from the recordings of others, of workloads that it does not have."""
     tables = [recording.training_table(inside=inside) for recording in recordings]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View, at
+from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView, at
 from autotune.bench.tables import percent
 from autotune.errors import UsageError
 from autotune.suggest import counted
@@ -94,7 +94,7 @@ def _percents(estimate: Any) -> str:
     return f"{100 * estimate.mean:.1f} % ({100 * estimate.low:.1f} to {100 * estimate.high:.1f})"
 
 
-def _means(rows: Rows) -> list[Column]:
+def _means(rows: FrameRows) -> list[Column]:
     early, last = rows.get("early"), rows.get("trials")
     found = [Column("sampler", "sampler")]
     if early < last:
@@ -103,7 +103,7 @@ def _means(rows: Rows) -> list[Column]:
     return [*found, Column("found ÷ first", "to_first")]
 
 
-def _trials(rows: Rows) -> list[Column]:
+def _trials(rows: FrameRows) -> list[Column]:
     warm = [Column("saved by the warm start", "saved_warm")] if rows.get("begun") is not None else []
     return [
         Column("sampler", "sampler"),
@@ -114,7 +114,7 @@ def _trials(rows: Rows) -> list[Column]:
     ]
 
 
-def _workloads(rows: Rows) -> list[Column]:
+def _workloads(rows: FrameRows) -> list[Column]:
     samplers = dict.fromkeys(rows.all("sampler"))
     return [
         Column("workload", "workload"),
@@ -127,7 +127,7 @@ def _workloads(rows: Rows) -> list[Column]:
     ]
 
 
-def _notes(rows: Rows) -> Iterator[str]:
+def _notes(rows: FrameRows) -> Iterator[str]:
     yield f"recorded on: {rows.get('recorded_on')}"
     begun = rows.get("begun")
     if begun is not None:
@@ -201,14 +201,14 @@ EXPERIMENT = Experiment(
     ),
     measure=measure,
     views=(
-        View("{title}", ("sampler",), _means, of=METHOD),
-        View(
+        TableView("{title}", ("sampler",), _means, of=METHOD),
+        TableView(
             "Trials to 95 % of the best, {further} workloads whose default is further from it",
             ("sampler",),
             _trials,
             of=METHOD,
         ),
-        View("Regret after {trials} trials", ("workload",), _workloads, of=WORKLOAD),
+        TableView("Regret after {trials} trials", ("workload",), _workloads, of=WORKLOAD),
     ),
     notes=_notes,
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autotune.bench.replay.recording import Recording
+from autotune.bench.replay.recording import CandidateRecording
 from autotune.bench.replay.search import Answers
 from autotune.database import Database, Key, Latency, Origin, Outcome, Run, WorkloadRow
 from autotune.database.records import Reading
@@ -39,7 +39,9 @@ class _OfOthers:
         return self._database.leaders(key, count)
 
 
-def warm_starts(recordings: Sequence[Recording], searched: Sequence[Answers], by: str) -> list[list[Config]]:
+def warm_starts(
+    recordings: Sequence[CandidateRecording], searched: Sequence[Answers], by: str
+) -> list[list[Config]]:
     """For each pool that is ``searched`` its candidates nearest to what was fastest, ``by`` the same readings, in the
     recordings of other workloads."""
     with scratch_folder("autotune-replay-") as folder, Database(folder / "recorded.db") as database:

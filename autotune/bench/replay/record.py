@@ -11,7 +11,7 @@ import numpy as np
 
 from autotune.bench import machine
 from autotune.bench.replay import choice
-from autotune.bench.replay.recording import COLUMNS, CORES, FREE, NOT_FREE, Facts, Recording
+from autotune.bench.replay.recording import COLUMNS, CORES, FREE, NOT_FREE, CandidateRecording, RecordingFacts
 from autotune.calibration import cores
 from autotune.calibration.host import ensure
 from autotune.calibration.probe import Probe
@@ -87,7 +87,9 @@ class _Sample:
         return sorted(codes.values(), key=self.ratio)[: round(share * len(self.built))]
 
 
-def record(model: Model, names: Sequence[str], target: Target, effort: Effort, say: Say) -> list[Recording]:
+def record(
+    model: Model, names: Sequence[str], target: Target, effort: Effort, say: Say
+) -> list[CandidateRecording]:
     """Measure random candidates of the workloads of ``model`` whose dispatches have one of ``names``, shell patterns;
     without any, all. Raises UsageError for a name that none has, and what compiling and measuring raise.
 
@@ -222,7 +224,7 @@ def _batches(
         yield {key: found for key, found in some.items() if found}
 
 
-def _recording(sample: _Sample, model: str, facts: Mapping[str, str]) -> Recording:
+def _recording(sample: _Sample, model: str, facts: Mapping[str, str]) -> CandidateRecording:
     import pandas
 
     subject, defaults = sample.subject, [reading.default_ns for reading in sample.inside]
@@ -232,8 +234,8 @@ def _recording(sample: _Sample, model: str, facts: Mapping[str, str]) -> Recordi
         code = code_of[reading.trace_key]
         inside[code] = inside.get(code, Estimate()) + reading
     rows = [_row(sample, built, inside.get(built.code_key)) for built in sample.built]
-    return Recording(
-        Facts(
+    return CandidateRecording(
+        RecordingFacts(
             model=model,
             name=subject.names[0],
             workload=subject.workload.text,

@@ -39,7 +39,7 @@ _DIGITS = 12
 
 
 @dataclass(frozen=True)
-class Facts:
+class RecordingFacts:
     """The subject of a recording: the dispatch's ``name`` in a ``model``, canonical texts of workload and target, the
     default's nanoseconds alone and inside the model (None where nothing was read there), machine and versions."""
 
@@ -56,10 +56,10 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Recording:
+class CandidateRecording:
     """A table of candidates with the :data:`COLUMNS`, the default first."""
 
-    facts: Facts
+    facts: RecordingFacts
     table: DataFrame
 
     @property
@@ -140,7 +140,7 @@ class Recording:
         return path
 
     @staticmethod
-    def read(path: Path) -> Recording:
+    def read(path: Path) -> CandidateRecording:
         """Read a file that :meth:`write` made; raises UsageError for another."""
         import pandas
 
@@ -148,11 +148,11 @@ class Recording:
             table = pandas.read_parquet(path)
         except (OSError, ValueError) as error:
             raise UsageError(f"cannot read {path}: {error}") from error
-        wanted = {field.name for field in fields(Facts)}
+        wanted = {field.name for field in fields(RecordingFacts)}
         if table.attrs.keys() != wanted or not {*COLUMNS} <= {*table.columns}:
             raise UsageError(f"{path} is no recording of `autotune replay record`")
-        facts, table.attrs = Facts(**table.attrs), {}
-        return Recording(facts, table)
+        facts, table.attrs = RecordingFacts(**table.attrs), {}
+        return CandidateRecording(facts, table)
 
 
 def _shortened(keys: Series[str]) -> Series[str]:
@@ -171,12 +171,21 @@ def training_table(folder: Path, *, inside: bool) -> DataFrame:
     return pandas.concat(found, ignore_index=True)
 
 
-def read_all(folder: Path) -> list[Recording]:
+def read_all(folder: Path) -> list[CandidateRecording]:
     """The recordings of a folder, by name; raises UsageError where there are none."""
-    found = [Recording.read(path) for path in sorted(folder.glob("*.parquet"))]
+    found = [CandidateRecording.read(path) for path in sorted(folder.glob("*.parquet"))]
     if not found:
         raise UsageError(f"{folder} has no recordings; make some: autotune replay record MODEL -o {folder}")
     return found
 
 
-__all__ = ["COLUMNS", "CORES", "FREE", "NOT_FREE", "Facts", "Recording", "read_all", "training_table"]
+__all__ = [
+    "COLUMNS",
+    "CORES",
+    "FREE",
+    "NOT_FREE",
+    "CandidateRecording",
+    "RecordingFacts",
+    "read_all",
+    "training_table",
+]

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.bench.replay.recording import Recording
+from autotune.bench.replay.recording import CandidateRecording
 from autotune.bench.replay.space import PoolSampler, RecordedSpace
 from autotune.database.records import Key, Latency, Outcome, PlanReading, Reading, Run
 from autotune.errors import InternalError, UsageError
 from autotune.passes.options import Option
 from autotune.schedule.knob import Config, config_to_json
 from autotune.tuning.compare.sites import Site, Sites
-from autotune.tuning.jobs.allocate import Allocator
+from autotune.tuning.jobs.allocate import TaskScheduler
 from autotune.tuning.jobs.budget import Budget, Meter
 from autotune.tuning.jobs.loop import TuningLoop
 from autotune.tuning.jobs.task import Task
@@ -46,7 +46,7 @@ there, alone but not below the default's."""
 class Answers:
     """The recorded candidates that are legal today: a pool, and how each ends."""
 
-    recording: Recording
+    recording: CandidateRecording
     by: str = ALONE
 
     @cached_property
@@ -179,7 +179,7 @@ def search(
     site = Site((facts.name,), space.workload, (Option(cast("Workload", space.workload)),))
     TuningLoop(
         tasks=[task],
-        allocator=Allocator(Sites([task], [site]), seed),
+        allocator=TaskScheduler(Sites([task], [site]), seed),
         measurer=RecordedMeasurer(answers),
         store=_Nowhere(),
         cost_model=cost_model,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from autotune.bench.problem import Case
+from autotune.bench.problem import BenchmarkCase
 from autotune.bench.suites.dense import matmul
 
 SQUARE = (256, 384, 512, 768, 1024, 1536, 2048)
@@ -17,10 +17,10 @@ def family(size: int) -> str:
     return "odd" if size in ODD or size % 64 else "square"
 
 
-def cases(sizes: Sequence[int] = SQUARE + ODD) -> Iterator[Case]:
+def cases(sizes: Sequence[int] = SQUARE + ODD) -> Iterator[BenchmarkCase]:
     """float32 products of two square matrices, both inputs of the call."""
     for size in sizes:
-        yield Case(family(size), f"matmul {size}", partial(matmul, (size, size, size), size))
+        yield BenchmarkCase(family(size), f"matmul {size}", partial(matmul, (size, size, size), size))
 
 
 __all__ = ["ODD", "SQUARE", "cases", "family"]

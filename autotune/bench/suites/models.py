@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from autotune.bench.problem import Case, Problem
+from autotune.bench.problem import BenchmarkCase, Problem
 from autotune.errors import UsageError
 from autotune.frontends import zoo
 from autotune.runtime.image import TensorSpec
@@ -30,16 +30,16 @@ DEFAULT = (
 """The zoo without its test net, small models first."""
 
 
-def model(name: str) -> Case:
+def model(name: str) -> BenchmarkCase:
     """A zoo model by name, or an ONNX file by its path (``zoo:NAME`` works too).
 
     Raises UsageError where there is no such model or file; building raises what importing raises.
     """
     if not name.endswith(".onnx"):
-        return Case("model", zoo.info(name.removeprefix("zoo:")).name, partial(_build, name))
+        return BenchmarkCase("model", zoo.info(name.removeprefix("zoo:")).name, partial(_build, name))
     if not Path(name).exists():
         raise UsageError(f"no such file: {name}")
-    return Case("model", Path(name).stem, partial(_build, name))
+    return BenchmarkCase("model", Path(name).stem, partial(_build, name))
 
 
 def _build(name: str) -> Problem:
@@ -58,7 +58,7 @@ def _build(name: str) -> Problem:
     return Problem(graph, random_inputs(specs, seed=0), proto)
 
 
-def models(names: Sequence[str] = DEFAULT) -> list[Case]:
+def models(names: Sequence[str] = DEFAULT) -> list[BenchmarkCase]:
     """Cases of the named models; raises UsageError for an unknown one before any is built."""
     return [model(name) for name in names]
 

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from autotune.bench.problem import Case, Problem
+from autotune.bench.problem import BenchmarkCase, Problem
 from autotune.bench.suites.convolutions import Convolution, capsule, convolution, transposed
 from autotune.bench.suites.dense import attention_scores, matmul, norm, softmax
 from autotune.errors import UsageError
@@ -106,21 +106,21 @@ _BUILD: Mapping[str, Callable[[Parameters, int], Problem]] = {
 }
 
 
-def case(family: str, parameters: Parameters) -> Case:
+def case(family: str, parameters: Parameters) -> BenchmarkCase:
     """One operator; its weights and inputs depend on its name only."""
     name = f"({','.join(map(str, parameters))})"
     seed = zlib.crc32(f"{family} {name}".encode())
-    return Case(family, name, partial(_BUILD[family], parameters, seed))
+    return BenchmarkCase(family, name, partial(_BUILD[family], parameters, seed))
 
 
-def cases(families: Sequence[str] = tuple(FAMILIES)) -> Iterator[Case]:
+def cases(families: Sequence[str] = tuple(FAMILIES)) -> Iterator[BenchmarkCase]:
     """All operators of the families, in the suite's order."""
     for family in families:
         for parameters in SHAPES[family]:
             yield case(family, parameters)
 
 
-def named(name: str) -> list[Case]:
+def named(name: str) -> list[BenchmarkCase]:
     """The operators of a family such as ``C2D``, or one of any size such as ``GMM:1,512,512,512``.
 
     Raises UsageError for an unknown family and for parameters that are not its.
@@ -137,9 +137,9 @@ def named(name: str) -> list[Case]:
     return [case(family, tuple(map(int, sizes)))]
 
 
-def smallest(found: Iterable[Case]) -> list[Case]:
+def smallest(found: Iterable[BenchmarkCase]) -> list[BenchmarkCase]:
     """The operator of each family with the fewest operations."""
-    by_family: dict[str, list[Case]] = {}
+    by_family: dict[str, list[BenchmarkCase]] = {}
     for one in found:
         by_family.setdefault(one.family, []).append(one)
     return [min(members, key=lambda one: one.build().flops) for members in by_family.values()]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from autotune.codegen.code import DispatchCode, RunnableCode
 from autotune.codegen.interpreter.machine import Array, poisoned, run_kernel
-from autotune.codegen.manifest import Entry, with_manifest
+from autotune.codegen.manifest import ManifestEntry, with_manifest
 from autotune.lower.ir import LoopProgram
 from autotune.lower.printer import program_text
 from autotune.target import Target
@@ -41,7 +41,7 @@ class InterpreterBackend:
         """Return the program itself."""
         text = program_text(program)
         name = name or "k" + hashlib.sha256(text.encode()).hexdigest()[:16]
-        entries = [Entry(kernel, f"{name}_{n}") for n, kernel in enumerate(program.kernels)]
+        entries = [ManifestEntry(kernel, f"{name}_{n}") for n, kernel in enumerate(program.kernels)]
         code = with_manifest(program, entries, text.encode(), text, generated=text)
         return InterpretedCode(**vars(code), program=program)
 
@@ -50,7 +50,7 @@ class InterpreterBackend:
 
     def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
         """Return the manifest; its kernels need no scratch memory."""
-        entries = [Entry(kernel, "") for kernel in program.kernels]
+        entries = [ManifestEntry(kernel, "") for kernel in program.kernels]
         return with_manifest(program, entries, b"", "", generated=program_text(program))
 
 

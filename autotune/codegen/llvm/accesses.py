@@ -8,7 +8,7 @@ from autotune.codegen.llvm.expressions import Expressions
 from autotune.codegen.llvm.folds import fold_lanes
 from autotune.codegen.llvm.memory import MemoryAccesses
 from autotune.codegen.llvm.places import BufferPlaces
-from autotune.codegen.llvm.streams import Streams
+from autotune.codegen.llvm.streams import StreamingStores
 from autotune.codegen.llvm.types import Value, type_of
 from autotune.errors import BuildError
 from autotune.lower.ir import Buffer, Load, Store
@@ -25,7 +25,7 @@ class Accesses:
         places: BufferPlaces,
         memory: MemoryAccesses,
         blocks: Blocks,
-        streams: Streams,
+        streams: StreamingStores,
     ) -> None:
         self.code = memory.code
         self.expressions = expressions

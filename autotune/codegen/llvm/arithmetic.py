@@ -28,7 +28,7 @@ _FLOAT_COMPARE = {"<": "olt", "<=": "ole", ">": "ogt", ">=": "oge", "==": "oeq",
 _INT_COMPARE = {"<": "slt", "<=": "sle", ">": "sgt", ">=": "sge", "==": "eq", "!=": "ne"}
 
 
-class Arithmetic:
+class ArithmeticEmitter:
     """Emits operations whose operands are values already."""
 
     def __init__(self, code: Writer) -> None:

@@ -11,7 +11,7 @@ from autotune.codegen.llvm.kernel import emit_kernel
 from autotune.codegen.llvm.module import ModuleText
 from autotune.codegen.llvm.objects import compile_ir
 from autotune.codegen.lockstep import by_one_thread
-from autotune.codegen.manifest import Entry, with_manifest
+from autotune.codegen.manifest import ManifestEntry, with_manifest
 from autotune.lower.ir import Buffer, LoopProgram
 from autotune.lower.overwriting import overwriting
 from autotune.target import Target
@@ -57,7 +57,7 @@ def emit_program(
     overwriting: Sequence[tuple[Buffer, Buffer]] = (),
     *,
     fenced: bool = False,
-) -> tuple[str, list[Entry]]:
+) -> tuple[str, list[ManifestEntry]]:
     """Return LLVM IR text of a loop program, and its entry points; pairs of buffers that are
     ``overwriting`` may be one."""
     module = ModuleText(target, fenced)

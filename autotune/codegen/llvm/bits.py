@@ -10,13 +10,13 @@ from autotune.target import ITEM_BYTES
 from autotune.te.dtypes import is_unsigned
 
 if TYPE_CHECKING:
-    from autotune.codegen.llvm.arithmetic import Arithmetic
+    from autotune.codegen.llvm.arithmetic import ArithmeticEmitter
 
 _PLAIN = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
 BIT_FUNCTIONS = (*_PLAIN, "left_shift", "right_shift")
 
 
-def bit_function(arithmetic: Arithmetic, name: str, a: Value, b: Value) -> Value:
+def bit_function(arithmetic: ArithmeticEmitter, name: str, a: Value, b: Value) -> Value:
     """Return the meaning of one of ``BIT_FUNCTIONS``."""
     code = arithmetic.code
     (a, b), lanes = code.alike(a, b)

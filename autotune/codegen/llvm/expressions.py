@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autotune.codegen.llvm.addresses import Environment, Ramp
-from autotune.codegen.llvm.arithmetic import Arithmetic
+from autotune.codegen.llvm.arithmetic import ArithmeticEmitter
 from autotune.codegen.llvm.bits import BIT_FUNCTIONS, bit_function, bitcast
 from autotune.codegen.llvm.float_to_integer import float_to_integer, unclipped
 from autotune.codegen.llvm.types import Value, constant, number, scalar_type, type_of, vector
@@ -29,7 +29,9 @@ _INTRINSICS = {
 class Expressions:
     """Emits expressions; ``load`` emits the loads in them."""
 
-    def __init__(self, arithmetic: Arithmetic, env: Environment, load: Callable[[Load], Value]) -> None:
+    def __init__(
+        self, arithmetic: ArithmeticEmitter, env: Environment, load: Callable[[Load], Value]
+    ) -> None:
         self.arithmetic = arithmetic
         self.code = arithmetic.code
         self.env = env

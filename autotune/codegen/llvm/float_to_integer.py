@@ -15,7 +15,7 @@ from autotune.te.dtypes import HALVES, float_limits, integer_limits, is_float, i
 from autotune.te.expr import Binary, Const, Expr
 
 if TYPE_CHECKING:
-    from autotune.codegen.llvm.arithmetic import Arithmetic
+    from autotune.codegen.llvm.arithmetic import ArithmeticEmitter
     from autotune.codegen.llvm.writer import Writer
 
 Bounds = tuple[float, float]
@@ -38,7 +38,7 @@ def unclipped(node: Expr) -> tuple[Expr, Bounds]:
     return node, (low, high)
 
 
-def float_to_integer(a: Arithmetic, value: Value, dtype: str, clip: Bounds = UNBOUNDED) -> Value:
+def float_to_integer(a: ArithmeticEmitter, value: Value, dtype: str, clip: Bounds = UNBOUNDED) -> Value:
     """Return ``value``, clipped to ``clip``, as an integer of type ``dtype``."""
     w = a.code
     if value.dtype in HALVES:
@@ -74,7 +74,7 @@ def _bounded(w: Writer, inside: str, value: Value, bound: float) -> Value:
     return w.select(_compare(w, inside, value, bound), value, _number(w, bound, value))
 
 
-def _truncated(a: Arithmetic, value: Value, dtype: str) -> Value:
+def _truncated(a: ArithmeticEmitter, value: Value, dtype: str) -> Value:
     """Return the conversion of numbers within the limits; small integers by way of 32 bits, which have
     an instruction."""
     low, high = integer_limits(dtype)

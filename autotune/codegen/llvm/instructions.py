@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotune.codegen.llvm.accesses import Accesses
-from autotune.codegen.llvm.arithmetic import Arithmetic
+from autotune.codegen.llvm.arithmetic import ArithmeticEmitter
 from autotune.codegen.llvm.block import ThreadBlock
 from autotune.codegen.llvm.types import Value, constant, scalar_type, type_of, vector
 from autotune.errors import BuildError
@@ -17,7 +17,7 @@ from autotune.te.expr import Const
 class Instructions:
     """Emits what replaces the loops of a tensor intrinsic."""
 
-    def __init__(self, arithmetic: Arithmetic, accesses: Accesses, block: ThreadBlock) -> None:
+    def __init__(self, arithmetic: ArithmeticEmitter, accesses: Accesses, block: ThreadBlock) -> None:
         self.arithmetic = arithmetic
         self.code = arithmetic.code
         self.accesses = accesses

@@ -7,7 +7,7 @@ from typing import Any
 
 from autotune.codegen.llvm.accesses import Accesses
 from autotune.codegen.llvm.addresses import Addresses
-from autotune.codegen.llvm.arithmetic import Arithmetic
+from autotune.codegen.llvm.arithmetic import ArithmeticEmitter
 from autotune.codegen.llvm.block import OneThread, ThreadBlock
 from autotune.codegen.llvm.blocks import Blocks
 from autotune.codegen.llvm.control_flow import ControlFlow
@@ -17,16 +17,16 @@ from autotune.codegen.llvm.lanes import masks_fit, settle_lanes
 from autotune.codegen.llvm.memory import MemoryAccesses
 from autotune.codegen.llvm.module import ModuleText
 from autotune.codegen.llvm.places import BufferPlaces
-from autotune.codegen.llvm.streams import Streams, alignment_test
+from autotune.codegen.llvm.streams import StreamingStores, alignment_test
 from autotune.codegen.llvm.writer import Writer
-from autotune.codegen.manifest import Entry
+from autotune.codegen.manifest import ManifestEntry
 from autotune.errors import BuildError
 from autotune.lower import ir
 
 
 def emit_kernel(
     module: ModuleText, kernel: ir.LoopKernel, symbol: str, shared: Set[ir.Buffer] = frozenset()
-) -> Entry:
+) -> ManifestEntry:
     """Emit a kernel into a module; one that streams also as it is for arrays that are not aligned.
 
     Of buffers that are ``shared`` one may be the same memory as another.
@@ -36,7 +36,7 @@ def emit_kernel(
         plain, _ = _define_body(module, kernel, f"{symbol}.plain", shared, may_stream=False)
         scratch_bytes = max(scratch_bytes, plain)
     _define_entry(module, kernel, symbol, streamed)
-    return Entry(kernel, symbol, scratch_bytes)
+    return ManifestEntry(kernel, symbol, scratch_bytes)
 
 
 def _define_body(
@@ -90,14 +90,14 @@ class KernelEmitter:
         self.code = code
         self.block = block or OneThread()
         self.kernel = kernel
-        arithmetic = Arithmetic(code)
+        arithmetic = ArithmeticEmitter(code)
         # A load in an expression has an address, and that expressions in it: the one circle among the parts.
         self.expressions = Expressions(arithmetic, {}, lambda node: self.accesses.load(node))
         self.addresses = Addresses(code, self.expressions.env, self.expressions.value)
         self.places = BufferPlaces(code, self.addresses, kernel, self.block)
         self.memory = MemoryAccesses(arithmetic, self.places.pointers.__getitem__, frozenset(kernel.reads))
         blocks = Blocks(self.memory, self.addresses)
-        self.streams = Streams(code, self.addresses, may_stream)
+        self.streams = StreamingStores(code, self.addresses, may_stream)
         self.accesses = Accesses(
             self.expressions, self.addresses, self.places, self.memory, blocks, self.streams
         )

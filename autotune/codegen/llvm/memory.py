@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import gcd
 
 from autotune.codegen.llvm.addresses import Address
-from autotune.codegen.llvm.arithmetic import Arithmetic
+from autotune.codegen.llvm.arithmetic import ArithmeticEmitter
 from autotune.codegen.llvm.types import Value, memory_type, suffix, type_of, vector
 from autotune.lower.ir import Buffer
 from autotune.target import ITEM_BYTES
@@ -25,7 +25,7 @@ class MemoryAccesses:
     """
 
     def __init__(
-        self, arithmetic: Arithmetic, base: Callable[[Buffer], str], constant: frozenset[Buffer]
+        self, arithmetic: ArithmeticEmitter, base: Callable[[Buffer], str], constant: frozenset[Buffer]
     ) -> None:
         self.arithmetic = arithmetic
         self.code = arithmetic.code

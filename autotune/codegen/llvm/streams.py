@@ -22,7 +22,7 @@ LINE_BYTES = 64
 _LEAST_BYTES = 16  # of a vector that has a non-temporal store
 
 
-class Streams:
+class StreamingStores:
     """Knows which stores go past the caches: where a loop around asks for it, unless ``allowed`` is off.
 
     ``buffers`` are those that such stores have been emitted for; their addresses must be aligned.
@@ -75,4 +75,4 @@ def alignment_test(buffers: Sequence[int]) -> list[str]:
     ]
 
 
-__all__ = ["LINE_BYTES", "Streams", "alignment_test"]
+__all__ = ["LINE_BYTES", "StreamingStores", "alignment_test"]

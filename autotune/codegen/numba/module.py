@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from autotune.codegen.lockstep import by_one_thread
-from autotune.codegen.manifest import Entry
+from autotune.codegen.manifest import ManifestEntry
 from autotune.codegen.numba.functions import FUNCTIONS, definitions
 from autotune.codegen.numba.kernel import kernel_text
 from autotune.codegen.numba.types import as_stored, memory_type
@@ -16,7 +16,7 @@ from autotune.te.depth import walks_deep
 
 
 @walks_deep
-def module_text(program: LoopProgram, name: str) -> tuple[str, list[Entry]]:
+def module_text(program: LoopProgram, name: str) -> tuple[str, list[ManifestEntry]]:
     """Return a module that stands by itself, and its entry points; raises BuildError where there is no code for a part.
 
     The function ``name`` takes the arrays of the program's arguments in order, and stores its outputs in place.
@@ -34,7 +34,7 @@ def module_text(program: LoopProgram, name: str) -> tuple[str, list[Entry]]:
     body = "\n\n\n".join(parts)
     heads = [f'"""{_headline(program, main)}"""', "", *_imports(body), "", "", body, ""]
     return "\n".join(heads), [
-        Entry(kernel, symbol) for kernel, symbol in zip(program.kernels, symbols, strict=True)
+        ManifestEntry(kernel, symbol) for kernel, symbol in zip(program.kernels, symbols, strict=True)
     ]
 
 

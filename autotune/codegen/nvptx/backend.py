@@ -10,7 +10,7 @@ from autotune.codegen.gpu.starts import Start, with_starts
 from autotune.codegen.gpu.threads import as_threads
 from autotune.codegen.llvm.module import ModuleText
 from autotune.codegen.llvm.objects import assembly
-from autotune.codegen.manifest import Entry, with_manifest
+from autotune.codegen.manifest import ManifestEntry, with_manifest
 from autotune.codegen.nvptx.kernel import emit_kernel
 from autotune.lower.ir import LoopProgram
 from autotune.target import Target
@@ -45,7 +45,7 @@ class NvptxBackend:
 
 
 @walks_deep
-def emit_program(program: LoopProgram, target: Target, name: str) -> tuple[str, list[Entry]]:
+def emit_program(program: LoopProgram, target: Target, name: str) -> tuple[str, list[ManifestEntry]]:
     """Return LLVM IR text of a loop program, and its entry points."""
     module = ModuleText(target)
     parts = [part for kernel in program.kernels for part in launches(kernel)]

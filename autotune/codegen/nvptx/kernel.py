@@ -10,7 +10,7 @@ from autotune.codegen.llvm.memory import VECTOR_BYTES
 from autotune.codegen.llvm.module import ModuleText
 from autotune.codegen.llvm.types import Value
 from autotune.codegen.llvm.writer import Writer
-from autotune.codegen.manifest import Entry
+from autotune.codegen.manifest import ManifestEntry
 from autotune.codegen.nvptx.block import LOCAL_BYTES, CudaBlock
 from autotune.errors import BuildError
 
@@ -18,7 +18,7 @@ _REGISTERS = {"blockIdx": "ctaid", "threadIdx": "tid"}
 """Special registers by thread axis."""
 
 
-def emit_kernel(module: ModuleText, launch: GridKernel, symbol: str) -> Entry:
+def emit_kernel(module: ModuleText, launch: GridKernel, symbol: str) -> ManifestEntry:
     """Emit the entry point of a launch into a module; raises BuildError for what a thread cannot have."""
     kernel, size = launch.kernel, launch.launch
     code = Writer(module)
@@ -47,7 +47,7 @@ def emit_kernel(module: ModuleText, launch: GridKernel, symbol: str) -> Entry:
         f"define ptx_kernel void @{symbol}({arguments}) #0 {attributes} {{\n"
         "entry:\n" + "\n".join(lines) + "\n  ret void\n}"
     )
-    return Entry(kernel, symbol, 0, size)
+    return ManifestEntry(kernel, symbol, 0, size)
 
 
 def _place(code: Writer, tag: str) -> Value:

@@ -7,7 +7,7 @@ import hashlib
 from autotune.codegen.code import DispatchCode
 from autotune.codegen.gpu.launches import launches
 from autotune.codegen.gpu.starts import Start, with_starts
-from autotune.codegen.manifest import Entry, with_manifest
+from autotune.codegen.manifest import ManifestEntry, with_manifest
 from autotune.codegen.opencl.functions import definitions
 from autotune.codegen.opencl.kernel import emit_kernel
 from autotune.errors import BuildError
@@ -52,11 +52,11 @@ def _parts(program: LoopProgram) -> list[LoopKernel]:
 
 
 @walks_deep
-def emit_program(program: LoopProgram, target: Target, name: str) -> tuple[str, list[Entry]]:
+def emit_program(program: LoopProgram, target: Target, name: str) -> tuple[str, list[ManifestEntry]]:
     """Return OpenCL C of a loop program, and its entry points; raises BuildError where there is no code
     for a part of it."""
     functions = set[str]()
-    texts, entries = list[str](), list[Entry]()
+    texts, entries = list[str](), list[ManifestEntry]()
     for number, part in enumerate(_parts(program)):
         text, entry = emit_kernel(part, f"{name}_{number}", target, functions)
         texts.append(text)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from autotune.codegen.code import Launch, Size
 from autotune.codegen.gpu.threads import as_threads
-from autotune.codegen.manifest import Entry
+from autotune.codegen.manifest import ManifestEntry
 from autotune.codegen.opencl.statements import Statements
 from autotune.codegen.opencl.types import memory_type
 from autotune.codegen.opencl.writer import Writer
@@ -28,7 +28,9 @@ _PLACES = {"blockIdx": "get_group_id", "threadIdx": "get_local_id"}
 """Functions by thread axis."""
 
 
-def emit_kernel(kernel: LoopKernel, symbol: str, target: Target, functions: set[str]) -> tuple[str, Entry]:
+def emit_kernel(
+    kernel: LoopKernel, symbol: str, target: Target, functions: set[str]
+) -> tuple[str, ManifestEntry]:
     """Return the text of a kernel or launch, and its entry point; functions of ours that it calls are
     added to ``functions``.
 
@@ -36,7 +38,7 @@ def emit_kernel(kernel: LoopKernel, symbol: str, target: Target, functions: set[
     """
     body = _Kernel(kernel, target, functions)
     launch = body.groups() if has_thread_axes(kernel.body) else body.tiles()
-    return body.text(symbol, launch.block), Entry(kernel, symbol, 0, launch)
+    return body.text(symbol, launch.block), ManifestEntry(kernel, symbol, 0, launch)
 
 
 def _plain(stmt: Stmt) -> Stmt:

@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 Output = TypeVar("Output", covariant=True)
 
 
-class Work(Protocol[Output]):
+class BuildJob(Protocol[Output]):
     """A piece of work. Nothing is shared with a build worker: text goes there, and comes back."""
 
     @property
@@ -80,11 +80,11 @@ class BuildWorkers:
     ) -> None:
         self._pool.close()
 
-    def run(self, tasks: Sequence[Work[Result]]) -> list[Result]:
+    def run(self, tasks: Sequence[BuildJob[Result]]) -> list[Result]:
         """Return the results, in the order of the tasks. Raises what the first of the tasks raises that fail."""
         return self.finish(self.begin(tasks))
 
-    def begin(self, tasks: Sequence[Work[Result]]) -> Round[Result]:
+    def begin(self, tasks: Sequence[BuildJob[Result]]) -> Round[Result]:
         """Let the workers start; this process joins in by :meth:`finish`."""
         work = Round(tasks)
         for number, task in enumerate(tasks):
@@ -121,7 +121,7 @@ def _is_equal(worker: WorkerProcess) -> bool:
     return bool(worker.call(asked, _LIMIT_S, "starting")["all"])
 
 
-def _answered(task: Work[Result], request: Mapping[str, Any], worker: WorkerProcess) -> Result:
+def _answered(task: BuildJob[Result], request: Mapping[str, Any], worker: WorkerProcess) -> Result:
     """Return the result of a task by a build worker; raises the error that it met."""
     try:
         answer = worker.call(request, _LIMIT_S, task.what)
@@ -145,7 +145,7 @@ def error_answer(error: Exception) -> dict[str, Any]:
 class Round(Generic[Result]):
     """Tasks that build workers and this process take one by one, in order; after a failure no more are taken."""
 
-    def __init__(self, tasks: Sequence[Work[Result]]) -> None:
+    def __init__(self, tasks: Sequence[BuildJob[Result]]) -> None:
         self.futures: list[Future[Result] | None] = [None] * len(tasks)
         """For each task that a build worker may take, or that was taken, its result."""
         self._tasks = tasks
@@ -184,4 +184,4 @@ class Round(Generic[Result]):
         return [future for future in self.futures if future is not None and not future.cancelled()]
 
 
-__all__ = ["COMMAND", "WORTH", "BuildWorkers", "Round", "Work", "builders", "error_answer"]
+__all__ = ["COMMAND", "WORTH", "BuildJob", "BuildWorkers", "Round", "builders", "error_answer"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Task:
+class LaneTask:
     """Work of a lane, in any unit of time; ``waits`` are the numbers of earlier tasks.
 
     ``submission`` is how long the caller takes to submit it; nothing begins before it has submitted all, as it holds
@@ -61,7 +61,7 @@ class Makespan:
         return found
 
 
-def makespan(tasks: Sequence[Task]) -> Makespan:
+def makespan(tasks: Sequence[LaneTask]) -> Makespan:
     """Simulate tasks that one caller submits in their order. Raises ValueError for one that waits for a later one.
 
     >>> makespan([Task("a", 2.0), Task("b", 3.0, (0,), handover=0.5)]).total
@@ -71,7 +71,7 @@ def makespan(tasks: Sequence[Task]) -> Makespan:
 
 
 class _Run:
-    def __init__(self, tasks: Sequence[Task]) -> None:
+    def __init__(self, tasks: Sequence[LaneTask]) -> None:
         self.tasks = tasks
         self.readers: list[list[int]] = [[] for _ in tasks]
         for number, task in enumerate(tasks):
@@ -136,4 +136,4 @@ class _Run:
         heapq.heappush(self.events, (end, number, task.lane))
 
 
-__all__ = ["Makespan", "ScheduledTask", "Task", "makespan"]
+__all__ = ["LaneTask", "Makespan", "ScheduledTask", "makespan"]

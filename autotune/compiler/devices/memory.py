@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.graph.ir import Graph
-from autotune.passes.segments import Division
+from autotune.passes.segments import GraphDivision
 
 IN_FLIGHT = 1
 """Requests that have to have values of their own at once: without memory for more they wait for each other."""
@@ -37,7 +37,7 @@ class DeviceMemory:
     pool: str
 
 
-def needs_of(division: Division, requests: int = IN_FLIGHT) -> dict[str, MemoryNeed]:
+def needs_of(division: GraphDivision, requests: int = IN_FLIGHT) -> dict[str, MemoryNeed]:
     """Return the least needs of a divided graph on each device: constants, and of each of so many requests in flight
     values between steps, and of each segment the operation with the largest values, whose memory segments do not
     share."""

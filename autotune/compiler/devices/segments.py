@@ -16,7 +16,7 @@ from autotune.passes.partition import OF_A_MODEL, Partition, partition
 from autotune.passes.pipeline import placed_passes, run_passes
 from autotune.passes.placement.affinity import Affinities, affinities
 from autotune.passes.placement.device_rules import DeviceRules
-from autotune.passes.segments import Division, divide_by_device
+from autotune.passes.segments import GraphDivision, divide_by_device
 from autotune.runtime.hal.device import DeviceInfo
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.programs.device_program import HERE, DeviceProgram, of_image
@@ -37,7 +37,7 @@ class Segments:
     """The segments of a model, and, where devices are named, why they are where they are."""
 
     each: tuple[DeviceSegment, ...]
-    placed: tuple[Graph, Division, Affinities] | None = None
+    placed: tuple[Graph, GraphDivision, Affinities] | None = None
 
     @property
     def affinities(self) -> Affinities | None:

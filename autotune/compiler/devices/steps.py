@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from autotune.graph.ir import Graph
-from autotune.passes.segments import Division, DivisionStep, GraphSegment
+from autotune.passes.segments import DivisionStep, GraphDivision, GraphSegment
 from autotune.runtime.image import ModuleImage, TensorSpec
-from autotune.runtime.programs.device_program import DeviceProgram, DeviceValue, ProgramInput, Step
+from autotune.runtime.programs.device_program import DeviceProgram, DeviceValue, ProgramInput, ProgramStep
 
 
 def program_of(
-    model: Graph, division: Division, images: Sequence[ModuleImage], metadata: Mapping[str, str]
+    model: Graph, division: GraphDivision, images: Sequence[ModuleImage], metadata: Mapping[str, str]
 ) -> DeviceProgram:
     """Return the program that runs ``images``, one a segment in order.
 
@@ -23,7 +23,7 @@ def program_of(
 
 
 class _Program:
-    def __init__(self, model: Graph, division: Division) -> None:
+    def __init__(self, model: Graph, division: GraphDivision) -> None:
         self.model = model
         self.division = division
         self.graph = division.graph
@@ -32,7 +32,7 @@ class _Program:
         self.makers: dict[int, int] = {}
         """The step that makes each value that no argument is."""
         self.arguments: list[ProgramInput] = []
-        self.steps: list[Step] = []
+        self.steps: list[ProgramStep] = []
 
     def run(self, images: Sequence[ModuleImage], metadata: Mapping[str, str]) -> DeviceProgram:
         read = self._read()
@@ -70,15 +70,15 @@ class _Program:
         if isinstance(step, GraphSegment):
             reads = tuple(self.numbers[v] for v in step.graph.inputs)
             writes = tuple(self._value(v, step.device) for v in step.graph.outputs)
-            self._add(Step("run", step.device, runs, reads, writes, self._waits(reads)))
+            self._add(ProgramStep("run", step.device, runs, reads, writes, self._waits(reads)))
         elif step.value in self.graph.inputs:
             self._argument(self.graph.inputs.index(step.value), step.result, step.device)
         else:
             reads = (self.numbers[step.value],)
             writes = (self._value(step.result, step.device),)
-            self._add(Step("transfer", step.device, 0, reads, writes, self._waits(reads)))
+            self._add(ProgramStep("transfer", step.device, 0, reads, writes, self._waits(reads)))
 
-    def _add(self, step: Step) -> None:
+    def _add(self, step: ProgramStep) -> None:
         self.makers.update(dict.fromkeys(step.writes, len(self.steps)))
         self.steps.append(step)
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from autotune.compiler.devices.makespan import Task
-from autotune.passes.segments import Division, GraphSegment
+from autotune.compiler.devices.makespan import LaneTask
+from autotune.passes.segments import GraphDivision, GraphSegment
 from autotune.runtime.hal.buffer import HOST_SPACE
 from autotune.runtime.hal.rates import DeviceRates
 from autotune.runtime.programs.device_program import DeviceProgram
@@ -26,7 +26,7 @@ class FlowStep:
 
 
 @dataclass(frozen=True)
-class Flow:
+class TaskFlow:
     """Steps of a program, with devices and bytes of the values between them, compiled or not."""
 
     steps: tuple[FlowStep, ...]
@@ -36,9 +36,9 @@ class Flow:
     nbytes: Mapping[Value, int]
 
     @staticmethod
-    def of_program(program: DeviceProgram) -> Flow:
+    def of_program(program: DeviceProgram) -> TaskFlow:
         """Return the tasks of a compiled program, whose values are numbers."""
-        return Flow(
+        return TaskFlow(
             tuple(FlowStep(s.kind == "transfer", s.device, s.reads, s.writes) for s in program.steps),
             tuple(argument.value for argument in program.arguments),
             program.results,
@@ -47,7 +47,7 @@ class Flow:
         )
 
     @staticmethod
-    def of_division(division: Division) -> Flow:
+    def of_division(division: GraphDivision) -> TaskFlow:
         """Return the tasks of a graph that was only cut, whose values are names; a copy of an input comes
         from the caller."""
         graph = division.graph
@@ -66,7 +66,7 @@ class Flow:
         ]
         inputs = (*(value for value in graph.inputs if value in read), *brought)
         between = {*read, *(value for step in steps for value in step.writes), *inputs, *graph.outputs}
-        return Flow(
+        return TaskFlow(
             steps,
             inputs,
             graph.outputs,
@@ -76,12 +76,12 @@ class Flow:
 
 
 def tasks_of(
-    flow: Flow,
+    flow: TaskFlow,
     seconds: Sequence[float],
     rates: Mapping[str, DeviceRates],
     spaces: Mapping[str, str],
     cores: Mapping[str, Collection[int]],
-) -> list[Task]:
+) -> list[LaneTask]:
     """Return the tasks of one request; ``seconds`` has the duration of each step, of which those of
     copies are not read.
 
@@ -94,7 +94,7 @@ def tasks_of(
 class _Tasks:
     def __init__(
         self,
-        flow: Flow,
+        flow: TaskFlow,
         rates: Mapping[str, DeviceRates],
         spaces: Mapping[str, str],
         cores: Mapping[str, Collection[int]],
@@ -103,10 +103,10 @@ class _Tasks:
         self.flow = flow
         self.rates = rates
         self.spaces = spaces
-        self.tasks: list[Task] = []
+        self.tasks: list[LaneTask] = []
         self.maker: dict[Value, int] = {}
 
-    def made(self, seconds: Sequence[float]) -> list[Task]:
+    def made(self, seconds: Sequence[float]) -> list[LaneTask]:
         for value in self.flow.inputs:
             if self._space(value) != HOST_SPACE:
                 self._copy(self.flow.devices[value], value, (), (value,))
@@ -117,7 +117,7 @@ class _Tasks:
             source, result = self.flow.devices[step.reads[0]], step.writes[0]
             if self.spaces[source] == self.spaces[step.device]:
                 self.maker[result] = len(self.tasks)
-                self.tasks.append(Task("", waits=self._waits(step.reads)))
+                self.tasks.append(LaneTask("", waits=self._waits(step.reads)))
             else:
                 mover = source if self._space(result) == HOST_SPACE else step.device
                 self._copy(mover, result, step.reads, step.writes)
@@ -143,9 +143,9 @@ class _Tasks:
         waits = self._waits(reads)
         cores = frozenset(self.cores[device]) if lane == device else frozenset()
         self.tasks.append(
-            Task(lane, duration, waits, rates.submission_seconds, rates.handover_seconds, cores)
+            LaneTask(lane, duration, waits, rates.submission_seconds, rates.handover_seconds, cores)
         )
         self.maker.update(dict.fromkeys(writes, number))
 
 
-__all__ = ["Flow", "FlowStep", "tasks_of"]
+__all__ = ["FlowStep", "TaskFlow", "tasks_of"]

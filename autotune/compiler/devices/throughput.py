@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from autotune.compiler.devices.makespan import Task, makespan
+from autotune.compiler.devices.makespan import LaneTask, makespan
 
 CALLER = "the caller"
 """The lane of submissions, which hold Python's lock."""
@@ -39,7 +39,7 @@ class Throughput:
         return max(*self.busy.values(), self.alone / self.depth, 0.0)
 
 
-def throughput(tasks: Sequence[Task], depth: int) -> Throughput:
+def throughput(tasks: Sequence[LaneTask], depth: int) -> Throughput:
     """Return the throughput of requests of these tasks each.
 
     >>> found = throughput([Task("a", 2.0), Task("b", 3.0, (0,))], depth=3)

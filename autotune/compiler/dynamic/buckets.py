@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from autotune.compiler.dynamic.declared import declared_axes, symbols_in_order
 from autotune.compiler.dynamic.observed import Observed, Twin
-from autotune.compiler.dynamic.padded import Padded, padded
+from autotune.compiler.dynamic.padded import PaddedGraph, padded
 from autotune.errors import UsageError
 from autotune.frontends.models import ReadModel, load_traced, read_model
 from autotune.frontends.onnx.importer import Traced
@@ -128,7 +128,7 @@ def _bucket(
     if not padding:
         outputs = {name: _plain(graph, name) for name in graph.outputs}
         return Bucket(sizes, graph, {}, inputs, outputs)
-    found: Padded = padded(Observed(traced, padding, least, twins), inputs)
+    found: PaddedGraph = padded(Observed(traced, padding, least, twins), inputs)
     return Bucket(sizes, found.graph, found.size_inputs, found.inputs, found.outputs)
 
 

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from autotune.compiler.dynamic.observed import Observed
-from autotune.compiler.dynamic.writer import Writer
+from autotune.compiler.dynamic.writer import GraphWriter
 from autotune.errors import PaddingError
 from autotune.graph.ir import ABSENT, Node, TensorType
 from autotune.graph.ops.common import int_attr
 from autotune.runtime.axes import Axes, Factor, Sizes, is_symbolic, symbols_of
 
-Write: TypeAlias = Callable[[Writer, Sequence[str]], None]
+Write: TypeAlias = Callable[[GraphWriter, Sequence[str]], None]
 """Adds nodes in place of one, from its operands."""
 
 
 @dataclass(frozen=True)
-class Mask:
+class PaddingMask:
     """Operand ``index`` is to read as ``fill`` at padding of its axis ``place``."""
 
     index: int
@@ -35,19 +35,19 @@ class Effect:
     """
 
     results: tuple[Axes, ...]
-    masks: tuple[Mask, ...] = ()
+    masks: tuple[PaddingMask, ...] = ()
     mean_over: tuple[int, ...] = ()
     zeros: frozenset[Factor] = frozenset()
     write: Write | None = None
 
 
 @dataclass(frozen=True)
-class Case:
+class NodeCase:
     """A node of a model that was observed at several sizes, and what is written of the bucket's graph so far."""
 
     node: Node
     observed: Observed
-    writer: Writer
+    writer: GraphWriter
 
     @property
     def sizes(self) -> Sizes:
@@ -108,4 +108,4 @@ def symbols_text(axes: Axes, places: Sequence[int]) -> str:
     return ", ".join(sorted(symbols_of(axes[place] for place in places)))
 
 
-__all__ = ["Case", "Effect", "Mask", "Write", "symbols_text"]
+__all__ = ["Effect", "NodeCase", "PaddingMask", "Write", "symbols_text"]

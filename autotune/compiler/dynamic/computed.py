@@ -6,36 +6,36 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autotune.compiler.dynamic.case import Case, Effect
+from autotune.compiler.dynamic.case import Effect, NodeCase
 from autotune.compiler.dynamic.observed import Observed
-from autotune.compiler.dynamic.writer import Writer
+from autotune.compiler.dynamic.writer import GraphWriter
 from autotune.graph.ir import Node
 from autotune.graph.ops.common import int_attr
 from autotune.runtime.axes import Factor, axis, sum_of
 
 
-def extents(case: Case) -> Effect:
+def extents(case: NodeCase) -> Effect:
     """Return the shape and Size of a value, of which nothing but its axes is needed."""
     node, value = case.node, case.node.inputs[0]
     axes = case.writer.axes.get(value) or case.observed.axes_of(value)
     if node.op == "Size":
         factors = [factor for each in axes for factor in each]
 
-        def write_size(writer: Writer, _: Sequence[str]) -> None:
+        def write_size(writer: GraphWriter, _: Sequence[str]) -> None:
             writer.emit(node.replace(op="Identity", inputs=(writer.product(factors),), attrs={}))
 
         return Effect(((),), write=write_size)
     end = int_attr(node.attrs, "end") if "end" in node.attrs else None
     wanted = axes[int_attr(node.attrs, "start") if "start" in node.attrs else 0 : end]
 
-    def write(writer: Writer, _: Sequence[str]) -> None:
+    def write(writer: GraphWriter, _: Sequence[str]) -> None:
         each = [writer.node("Reshape", (writer.product(a),), "extent", shape=(1,)) for a in wanted]
         writer.emit(node.replace(op="Concat", inputs=tuple(each), attrs={"axis": 0}))
 
     return Effect(((axis(len(wanted)),),), write=write)
 
 
-def numbers(case: Case) -> Effect:
+def numbers(case: NodeCase) -> Effect:
     """Return the range from a start that depends on sizes; where it ends does not matter."""
     node, known = case.node, case.observed
     start, _, delta = node.inputs
@@ -44,7 +44,7 @@ def numbers(case: Case) -> Effect:
     array = known.traced.constants[node.outputs[0]]
     steps = (np.arange(array.size) * known.traced.constants[delta].reshape(())).astype(array.dtype)
 
-    def write(writer: Writer, inputs: Sequence[str]) -> None:
+    def write(writer: GraphWriter, inputs: Sequence[str]) -> None:
         steps_ = writer.constant(f"{node.outputs[0]}.steps", steps)
         flat = writer.node("Reshape", (inputs[0],), f"{start}.start", shape=(1,))
         writer.emit(node.replace(op="Add", inputs=(flat, steps_), attrs={}))

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autotune.compiler.dynamic.case import Case, Effect, Mask, Write, symbols_text
-from autotune.compiler.dynamic.writer import Writer
+from autotune.compiler.dynamic.case import Effect, NodeCase, PaddingMask, Write, symbols_text
+from autotune.compiler.dynamic.writer import GraphWriter
 from autotune.graph.ir import Array, Node
 from autotune.graph.ops.common import int_attr, ints_attr
 from autotune.runtime.axes import Axes, Axis, Factor, axis, extent, extents, is_symbolic, sum_of, terms_of
 
 
-def concat(case: Case) -> Effect:
+def concat(case: NodeCase) -> Effect:
     """Concatenate: the part behind one that grows begins where the request's part ends."""
     place = int_attr(case.node.attrs, "axis") % len(case.axes(0))
     found = list(case.axes(0))
@@ -36,7 +36,7 @@ def concat(case: Case) -> Effect:
     end = starts[-1]
     count = extent(found[place], case.sizes)
 
-    def write_one_behind(writer: Writer, inputs: Sequence[str]) -> None:
+    def write_one_behind(writer: GraphWriter, inputs: Sequence[str]) -> None:
         """Append one element to all places of the cache: nothing is moved."""
         past, new = inputs
         zero = writer.constant("fill", np.zeros((), writer.types[past].dtype))
@@ -52,7 +52,7 @@ def concat(case: Case) -> Effect:
     if parts[1:] == [1]:
         return Effect((tuple(found),), zeros=zeros | {end}, write=write_one_behind)
 
-    def write(writer: Writer, inputs: Sequence[str]) -> None:
+    def write(writer: GraphWriter, inputs: Sequence[str]) -> None:
         whole = [(value, part, start) for value, part, start in zip(inputs, parts, starts, strict=False)]
         places = writer.places(count, behind)
         value = writer.constant("fill", np.zeros((), writer.types[inputs[0]].dtype))
@@ -67,7 +67,7 @@ def concat(case: Case) -> Effect:
     return Effect((tuple(found),), zeros=zeros | {end}, write=write)
 
 
-def _placed(writer: Writer, value: str, part: Factor, start: Factor, place: int, count: int) -> str:
+def _placed(writer: GraphWriter, value: str, part: Factor, start: Factor, place: int, count: int) -> str:
     """Return a part of a concatenation, moved to where it begins: right from there to its end."""
     shape = writer.types[value].shape
     if isinstance(start, int):
@@ -82,18 +82,18 @@ def _placed(writer: Writer, value: str, part: Factor, start: Factor, place: int,
     )
 
 
-def _within(writer: Writer, index: str, size: int) -> str:
+def _within(writer: GraphWriter, index: str, size: int) -> str:
     """Return indices, those beyond a part cut to its ends."""
     low = writer.node("Max", (index, writer.number(0)), "index")
     return writer.node("Min", (low, writer.number(size - 1)), "index")
 
 
-def _zeros_of_all(case: Case) -> frozenset[Factor]:
+def _zeros_of_all(case: NodeCase) -> frozenset[Factor]:
     first, *others = (case.writer.zeros.get(value, frozenset()) for value in case.node.inputs)
     return first.intersection(*others)
 
 
-def _factor(case: Case, along: Axis) -> Factor:
+def _factor(case: NodeCase, along: Axis) -> Factor:
     if len(along) > 1:
         raise case.refuse(f"joins along {symbols_text((along,), [0])}")
     return along[0] if along else 1
@@ -104,7 +104,7 @@ def _sum(factors: Sequence[Factor]) -> Factor:
     return sum_of([symbol for symbols, _ in terms for symbol in symbols], sum(number for _, number in terms))
 
 
-def cut(case: Case) -> Effect:
+def cut(case: NodeCase) -> Effect:
     """Return slices that begin at a place of all sizes stay; what begins where sizes say is looked up."""
     node, axes, shaped = case.node, case.axes(0), case.shaped()
     names = {
@@ -128,7 +128,7 @@ def cut(case: Case) -> Effect:
     return Effect((tuple(found),), write=_write_cut(node, moving, case.results[0].shape))
 
 
-def _check_least(case: Case, place: int, start: Factor, result: Axis) -> None:
+def _check_least(case: NodeCase, place: int, start: Factor, result: Axis) -> None:
     """Check that at the least sizes too there is as much as is taken."""
     sizes = case.observed.least
     if isinstance(start, int) and extent(case.axes(0)[place], sizes) < start + extent(result, sizes):
@@ -138,7 +138,7 @@ def _check_least(case: Case, place: int, start: Factor, result: Axis) -> None:
 
 
 def _write_cut(node: Node, moving: dict[int, tuple[Factor, int]], shape: Sequence[int]) -> Write:
-    def write(writer: Writer, inputs: Sequence[str]) -> None:
+    def write(writer: GraphWriter, inputs: Sequence[str]) -> None:
         value = inputs[0]
         for place, (start, step) in moving.items():
             steps = writer.constant("places", np.arange(shape[place]) * step)
@@ -165,7 +165,7 @@ def _slice_of(node: Node | None, place: int) -> tuple[int, int]:
     return ints_attr(node.attrs, "starts")[at], ints_attr(node.attrs, "steps")[at]
 
 
-def triangle(case: Case) -> Effect:
+def triangle(case: NodeCase) -> Effect:
     """Mask a triangle: rows and columns are counted from the front, from a diagonal that may depend on sizes."""
     node = case.node
     diagonal = case.observed.fitted(node, lambda n: int_attr(n.attrs, "k") if n is not None else 0)
@@ -173,7 +173,7 @@ def triangle(case: Case) -> Effect:
         return Effect((case.axes(0),))
     rows, columns = case.results[0].shape[-2:]
 
-    def write(writer: Writer, inputs: Sequence[str]) -> None:
+    def write(writer: GraphWriter, inputs: Sequence[str]) -> None:
         above = np.arange(columns) - np.arange(rows)[:, None]
         upper = bool(int_attr(node.attrs, "upper"))
         apart = writer.constant("diagonals", above if upper else above - 1)
@@ -185,7 +185,7 @@ def triangle(case: Case) -> Effect:
     return Effect((case.axes(0),), write=write)
 
 
-def gather(case: Case) -> Effect:
+def gather(case: NodeCase) -> Effect:
     """Return rows by indices; those of an axis that grows are counted from the front, or from the request's end."""
     node = case.node
     own = case.axes(0)
@@ -194,12 +194,14 @@ def gather(case: Case) -> Effect:
         indices = case.observed.axes_of(node.inputs[1])
         constant = case.observed.traced.constants[node.inputs[1]]
 
-        def write_places(writer: Writer, inputs: Sequence[str]) -> None:
+        def write_places(writer: GraphWriter, inputs: Sequence[str]) -> None:
             writer.emit(node.replace(inputs=(inputs[0], writer.constant(inputs[1], constant))))
 
         return Effect(((*own[:place], *indices, *own[place + 1 :]),), write=write_places)
     indices = case.axes(1)
-    masks = tuple(Mask(1, i, 0.0) for i, each in enumerate(indices) if is_symbolic(each))  # all in range
+    masks = tuple(
+        PaddingMask(1, i, 0.0) for i, each in enumerate(indices) if is_symbolic(each)
+    )  # all in range
     result = (*own[:place], *indices, *own[place + 1 :])
     if not is_symbolic(own[place]):
         return Effect((result,), masks)
@@ -211,7 +213,7 @@ def gather(case: Case) -> Effect:
         return Effect((result,), masks)
     (size,) = own[place]
 
-    def write(writer: Writer, inputs: Sequence[str]) -> None:
+    def write(writer: GraphWriter, inputs: Sequence[str]) -> None:
         index = writer.node("Cast", (inputs[1],), "index", to="int64")
         last = writer.node("Add", (index, writer.size(size)), "index")
         behind = writer.node("Less", (index, writer.number(0)), "is_from_end")
@@ -221,7 +223,7 @@ def gather(case: Case) -> Effect:
     return Effect((result,), masks, write=write)
 
 
-def gather_nd(case: Case) -> Effect:
+def gather_nd(case: NodeCase) -> Effect:
     """Return coordinates along each of several axes; those along one that grows are constants, counted
     from the front."""
     node, own, indices = case.node, case.axes(0), case.axes(1)
@@ -236,11 +238,13 @@ def gather_nd(case: Case) -> Effect:
         if len(along) > 1 or array is None or (array.size and array.min() < 0):
             raise case.refuse(f"looks up along {symbols_text((along,), [0])}")
         _check_found(case, array[..., number], along, indices[:-1])
-    masks = tuple(Mask(1, i, 0.0) for i, each in enumerate(indices) if is_symbolic(each))  # all in range
+    masks = tuple(
+        PaddingMask(1, i, 0.0) for i, each in enumerate(indices) if is_symbolic(each)
+    )  # all in range
     return Effect(((*indices[:-1], *own[batch + count :]),), masks)
 
 
-def _check_found(case: Case, indices: Array, along: Axis, axes: Axes) -> None:
+def _check_found(case: NodeCase, indices: Array, along: Axis, axes: Axes) -> None:
     """Check that indices are within an axis at the least sizes too, as far as these have them."""
     least = case.observed.least
     own = indices[tuple(map(slice, extents(axes, least)))]

@@ -11,18 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autotune.compiler.dynamic.case import Case, Effect
+from autotune.compiler.dynamic.case import Effect, NodeCase
 from autotune.compiler.dynamic.computed import as_sum
 from autotune.compiler.dynamic.observed import Observed
 from autotune.compiler.dynamic.rules import effect_of
-from autotune.compiler.dynamic.writer import Writer
+from autotune.compiler.dynamic.writer import GraphWriter
 from autotune.errors import GraphError, PaddingError
 from autotune.graph.ir import ABSENT, Graph, Node, fresh_name
 from autotune.runtime.axes import Axes, size_of
 
 
 @dataclass(frozen=True)
-class Padded:
+class PaddedGraph:
     """A graph that answers requests of up to a bucket's sizes.
 
     ``size_inputs`` are the names of its inputs that take the request's size of a symbol, int64 []: they follow the
@@ -35,7 +35,7 @@ class Padded:
     outputs: Mapping[str, Axes]
 
 
-def padded(observed: Observed, inputs: Mapping[str, Axes]) -> Padded:
+def padded(observed: Observed, inputs: Mapping[str, Axes]) -> PaddedGraph:
     """Return the graph of a bucket; ``inputs`` are the axes of the model's inputs, which are zero at padding.
 
     Raises PaddingError that names the node whose result would depend on padding.
@@ -51,13 +51,13 @@ class _Padding:
         self.observed, self.graph, self.inputs = observed, observed.graph, inputs
         constants = self.graph.constants
         types = {name: self.graph.type_of(name) for name in (*self.graph.inputs, *constants)}
-        self.writer = Writer(observed.sizes, types, constants, [*observed.traced.types])
+        self.writer = GraphWriter(observed.sizes, types, constants, [*observed.traced.types])
         self.axes = self.writer.axes
         self.axes.update(inputs)
         for name, axes in inputs.items():
             self.writer.zeros[name] = frozenset(factor for each in axes for factor in each)
 
-    def run(self) -> Padded:
+    def run(self) -> PaddedGraph:
         for node in self.graph.nodes:
             self._append(node)
         for name in self.graph.outputs:
@@ -69,10 +69,10 @@ class _Padding:
             constants=self.writer.constants,
         )
         outputs = {name: self.axes[name] for name in self.graph.outputs}
-        return Padded(graph.pruned(), self.writer.size_inputs, self.inputs, outputs)
+        return PaddedGraph(graph.pruned(), self.writer.size_inputs, self.inputs, outputs)
 
     def _append(self, node: Node) -> None:
-        case = Case(node, self.observed, self.writer)
+        case = NodeCase(node, self.observed, self.writer)
         for index, value in enumerate(node.inputs):
             if value != ABSENT and node.op not in ("Shape", "Size") and not case.takes_coordinates(index):
                 self._define(value)
@@ -123,7 +123,7 @@ class _Padding:
             self.writer.emit(Node("Add", (rest, self.writer.size(change)), (value,)))
             self.axes[value] = self.observed.axes_of(value)
 
-    def _effect(self, case: Case) -> Effect:
+    def _effect(self, case: NodeCase) -> Effect:
         node = case.node
         try:
             return effect_of(case)
@@ -143,4 +143,4 @@ class _Padding:
         writer.emit(node.replace(op="Div", inputs=(total, divisor), attrs={}))
 
 
-__all__ = ["Padded", "padded"]
+__all__ = ["PaddedGraph", "padded"]

@@ -12,15 +12,15 @@ from typing import TypeAlias
 
 from autotune.compiler.dynamic import computed, moved
 from autotune.compiler.dynamic.axes import regrouped
-from autotune.compiler.dynamic.case import Case, Effect, Mask, symbols_text
+from autotune.compiler.dynamic.case import Effect, NodeCase, PaddingMask, symbols_text
 from autotune.graph import ops
 from autotune.graph.ops.common import int_attr, ints_attr
 from autotune.runtime.axes import Axis, Factor, is_symbolic
 
-Rule: TypeAlias = Callable[[Case], Effect]
+Rule: TypeAlias = Callable[[NodeCase], Effect]
 
 
-def effect_of(case: Case) -> Effect:
+def effect_of(case: NodeCase) -> Effect:
     """Return the effect of a node on padding. Raises PaddingError where its result would depend on it."""
     node = case.node
     if node.op in _RULES:
@@ -37,7 +37,7 @@ def effect_of(case: Case) -> Effect:
     raise case.refuse("is not known to keep padding apart")
 
 
-def _pointwise(case: Case) -> Effect:
+def _pointwise(case: NodeCase) -> Effect:
     """Return operands broadcast: a result has the axes of those that are not of extent 1."""
     rank = len(case.results[0].shape)
     found: list[Axis] = [()] * rank
@@ -53,13 +53,13 @@ def _pointwise(case: Case) -> Effect:
     return Effect((tuple(found),))
 
 
-def _batch_norm(case: Case) -> Effect:
+def _batch_norm(case: NodeCase) -> Effect:
     channels = len(case.axes(0)) - 1 if case.node.attrs["layout"] == "NHWC" else 1
     case.require_plain(0, [channels], "scales")
     return Effect((case.axes(0),))
 
 
-def _per_axis(case: Case) -> Effect:
+def _per_axis(case: NodeCase) -> Effect:
     """Return quantisation, of which scales and zero points may have an axis of the first operand."""
     for index, tensor in enumerate(case.types[1:], 1):
         if tensor is not None and tensor.size > 1:
@@ -67,27 +67,29 @@ def _per_axis(case: Case) -> Effect:
     return Effect((case.axes(0),))
 
 
-def _reshape(case: Case) -> Effect:
+def _reshape(case: NodeCase) -> Effect:
     return Effect((regrouped(case.axes(0), case.results[0].shape, case.sizes),), zeros=_zeros(case))
 
 
-def _transpose(case: Case) -> Effect:
+def _transpose(case: NodeCase) -> Effect:
     moved = tuple(case.axes(0)[place] for place in ints_attr(case.node.attrs, "perm"))
     return Effect((moved,), zeros=_zeros(case))
 
 
-def _zeros(case: Case) -> frozenset[Factor]:
+def _zeros(case: NodeCase) -> frozenset[Factor]:
     """Return the factors whose padding is zeros: operators that only move elements leave zeros there."""
     return case.writer.zeros.get(case.node.inputs[0], frozenset())
 
 
-def _matmul(case: Case) -> Effect:
+def _matmul(case: NodeCase) -> Effect:
     left, right = case.axes(0), case.axes(1)
     inner, places = (len(left) - 1, max(len(right) - 2, 0)), (0, 1)
     if left[inner[0]] != right[inner[1]]:
         raise case.refuse("sums along axes that grow differently")
     masks = (
-        [Mask(i, place, 0.0) for i, place in zip(places, inner, strict=True)] if is_symbolic(left[-1]) else []
+        [PaddingMask(i, place, 0.0) for i, place in zip(places, inner, strict=True)]
+        if is_symbolic(left[-1])
+        else []
     )
     rank = len(case.results[0].shape) - (len(left) > 1) - (len(right) > 1)
     batch: list[Axis] = [()] * rank
@@ -101,7 +103,7 @@ def _matmul(case: Case) -> Effect:
     return Effect(((*batch, *rows, *columns),), tuple(masks))
 
 
-def _gemm(case: Case) -> Effect:
+def _gemm(case: NodeCase) -> Effect:
     left, right = case.axes(0), case.axes(1)
     if int_attr(case.node.attrs, "transA"):
         left = left[::-1]
@@ -117,10 +119,10 @@ def _gemm(case: Case) -> Effect:
     return Effect((result,))
 
 
-def _softmax(case: Case) -> Effect:
+def _softmax(case: NodeCase) -> Effect:
     place = int_attr(case.node.attrs, "axis") % len(case.axes(0))
     along = case.axes(0)[place]
-    masks = (Mask(0, place, -math.inf),) if is_symbolic(along) else ()
+    masks = (PaddingMask(0, place, -math.inf),) if is_symbolic(along) else ()
     return Effect((case.axes(0),), masks, zeros=frozenset(along if case.node.op == "Softmax" else ()))
 
 
@@ -135,25 +137,25 @@ _NEUTRAL: Mapping[str, float] = {
 }
 
 
-def _reduction(case: Case) -> Effect:
+def _reduction(case: NodeCase) -> Effect:
     axes, attrs = case.axes(0), case.node.attrs
     named = (int_attr(attrs, "axis"),) if "axis" in attrs else ints_attr(attrs, "axes")
     places = sorted(place % len(axes) for place in named)
     masked = [place for place in places if is_symbolic(axes[place])]
     keeps = bool(attrs["keepdims"])
     result = tuple(() if i in places else each for i, each in enumerate(axes) if keeps or i not in places)
-    masks = tuple(Mask(0, place, _NEUTRAL[case.node.op]) for place in masked)
+    masks = tuple(PaddingMask(0, place, _NEUTRAL[case.node.op]) for place in masked)
     return Effect((result,), masks, tuple(places) if masked and case.node.op == "ReduceMean" else ())
 
 
-def _layer_norm(case: Case) -> Effect:
+def _layer_norm(case: NodeCase) -> Effect:
     axes = case.axes(0)
     first = int_attr(case.node.attrs, "axis") % len(axes)
     case.require_plain(0, range(first, len(axes)), "normalises")
     return Effect((axes,))
 
 
-def _leading_axis(case: Case) -> Effect:
+def _leading_axis(case: NodeCase) -> Effect:
     """Check that the first operand and the results have the batch as their first axis, treated alike for each."""
     axes = case.axes(0)
     case.require_plain(0, range(1, len(axes)), "looks beyond single places")
@@ -167,7 +169,7 @@ def _leading_axis(case: Case) -> Effect:
     )
 
 
-def _expand(case: Case) -> Effect:
+def _expand(case: NodeCase) -> Effect:
     own, shape = case.axes(0), case.results[0].shape
     grown = case.shaped()
     lead = len(shape) - len(own)
@@ -176,7 +178,7 @@ def _expand(case: Case) -> Effect:
     )
 
 
-def _split(case: Case) -> Effect:
+def _split(case: NodeCase) -> Effect:
     place = int_attr(case.node.attrs, "axis") % len(case.axes(0))
     case.require_plain(0, [place], "divides")
     own = case.axes(0)
@@ -188,7 +190,7 @@ def _split(case: Case) -> Effect:
     )
 
 
-def _unchanged_where_padded(case: Case) -> Effect:
+def _unchanged_where_padded(case: NodeCase) -> Effect:
     """Return pads and repeats of axes without padding; those with it must stay as they are."""
     found: list[Axis] = []
     before, after = case.types[0], case.results[0]
@@ -204,7 +206,7 @@ def _unchanged_where_padded(case: Case) -> Effect:
     return Effect((tuple(found),))
 
 
-def _untouched(case: Case) -> set[int]:
+def _untouched(case: NodeCase) -> set[int]:
     """Return the axes that a pad or a repetition leaves as they are."""
     attrs, rank = case.node.attrs, len(case.axes(0))
     if case.node.op == "Pad":

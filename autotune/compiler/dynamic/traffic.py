@@ -17,14 +17,14 @@ _MOST_LINES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Traffic:
+class RequestTraffic:
     """The number of requests by their sizes."""
 
     requests: tuple[tuple[Mapping[str, int], int], ...]
     where: str = "the traffic"
 
     @staticmethod
-    def read(path: str | Path) -> Traffic:
+    def read(path: str | Path) -> RequestTraffic:
         """Return a file of JSON lines, each with ``sizes`` by symbol and a ``count`` (1 without); raises UsageError."""
         try:
             lines = Path(path).read_text("utf-8").splitlines()
@@ -37,7 +37,7 @@ class Traffic:
         )
         if not found:
             raise UsageError(f"{path} has no requests; a line is {_LINE}")
-        return Traffic(found, str(path))
+        return RequestTraffic(found, str(path))
 
     def ranges(self, given: Mapping[str, SizeRange], most: int) -> dict[str, SizeRange]:
         """Return the ranges, those without named buckets with at most so many, where least is padded.
@@ -129,4 +129,4 @@ def _request(line: str, where: str) -> tuple[Mapping[str, int], int]:
     return sizes, count
 
 
-__all__ = ["Traffic", "least_padding"]
+__all__ = ["RequestTraffic", "least_padding"]

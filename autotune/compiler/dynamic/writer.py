@@ -14,7 +14,7 @@ from autotune.graph.ops.common import FLOATS
 from autotune.runtime.axes import Axes, Axis, Factor, Sizes, axis, extent, terms_of
 
 
-class Writer:
+class GraphWriter:
     """Nodes and constants of a graph that grows, and the inputs that take the request's sizes.
 
     ``axes`` are those of values; ``zeros`` says along which symbolic factors a value is zero at padding.
@@ -137,4 +137,4 @@ def _fill(value: float, dtype: str) -> float | int:
     return int(limits.max if value > 0 else limits.min)
 
 
-__all__ = ["Writer"]
+__all__ = ["GraphWriter"]

@@ -21,13 +21,15 @@ MAX_EXPANDED = 1 << 16
 """Nodes that functions, loops and definitions may expand to, beside those of the file's own graph."""
 
 
-class Named(Protocol):
+class ErrorSubject(Protocol):
     """The subject of an error."""
 
     def fail(self, reason: str) -> ModelImportError: ...
 
 
-def check_evaluated(node: Named, shape: Sequence[float], itemsize: int, what: str = "its result") -> None:
+def check_evaluated(
+    node: ErrorSubject, shape: Sequence[float], itemsize: int, what: str = "its result"
+) -> None:
     """Raise ModelImportError for an array that is too large to be worked out at import.
 
     One without elements counts by its other extents: NumPy multiplies these all the same.
@@ -41,7 +43,7 @@ def check_evaluated(node: Named, shape: Sequence[float], itemsize: int, what: st
         )
 
 
-def check_count(node: Named, count: float, most: int, what: str) -> None:
+def check_count(node: ErrorSubject, count: float, most: int, what: str) -> None:
     """Raise ModelImportError for more things than an import goes through one by one."""
     if count > most:
         raise node.fail(f"{count} {what}; at most {most} are gone through at import")

@@ -25,7 +25,7 @@ from autotune.graph.ir import Array, Attrs, TensorType
 from autotune.graph.ops.common import Expr, at, delinear, float_attr, int_attr, stage
 from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
 from autotune.graph.ops.registry import define
-from autotune.graph.ops.sorting import Reversed, Row, merge_sort, ordering, pop, sink
+from autotune.graph.ops.sorting import Reversed, SortedRow, merge_sort, ordering, pop, sink
 from autotune.graph.ops.topk import first_places
 from autotune.te.sequential import sequential
 from autotune.te.statements import Steps
@@ -141,7 +141,7 @@ def _unique_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> lis
         with steps.loop(columns, "column") as column:
             at_column = columns - 1 - column
 
-            def fill(row: Row) -> None:
+            def fill(row: SortedRow) -> None:
                 with steps.loop(size, "i") as i:
                     steps.store(before, (i,), order(i))
                     row.put(i, how.element(x(order(i), at_column), i))
@@ -272,7 +272,7 @@ def _suppression_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -
     def build(steps: Steps, point: Sequence[Expr]) -> None:
         (kept,) = steps.results
         batch, label = point[:2]
-        heap = Row(steps, steps.scratch((1, 1, size), name="heap"), 0, 1)
+        heap = SortedRow(steps, steps.scratch((1, 1, size), name="heap"), 0, 1)
         corners = steps.scratch((4, most), "float32", "corners")
         waiting, count = steps.cell(0, name="waiting"), steps.cell(0, name="count")
         with steps.loop(most, "k") as k:

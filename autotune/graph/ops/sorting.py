@@ -101,7 +101,7 @@ def ordering(dtype: str, largest: bool, *, nan_last: bool = False) -> ByValue:
 
 
 @dataclass(frozen=True)
-class Row:
+class SortedRow:
     """Elements in memory of a kernel: rows of columns."""
 
     steps: Steps
@@ -124,23 +124,23 @@ def chosen(cond: Expr, a: Element, b: Element) -> Element:
     return tuple(te.if_then_else(cond, x, y) for x, y in zip(a, b, strict=True))
 
 
-def merge_sort(steps: Steps, how: Ordering, size: int, fill: Callable[[Row], None]) -> Row:
+def merge_sort(steps: Steps, how: Ordering, size: int, fill: Callable[[SortedRow], None]) -> SortedRow:
     """Sort ``size`` elements, which ``fill`` stores; bottom-up merges between two rows, in n log n steps.
 
     Each merge takes the next element of either run without a branch on which it is.
     """
     memory = steps.scratch((2, how.columns, max(size, 1)), name="sorted")
-    fill(Row(steps, memory, 0, how.columns))
+    fill(SortedRow(steps, memory, 0, how.columns))
     width, current = 1, 0
     while width < size:
         _merge_pass(steps, how, size, width, memory, current)
         width, current = 2 * width, 1 - current
-    return Row(steps, memory, current, how.columns)
+    return SortedRow(steps, memory, current, how.columns)
 
 
 def _merge_pass(steps: Steps, how: Ordering, size: int, width: int, memory: te.Tensor, current: int) -> None:
     """Merge neighbouring runs of ``width`` from row ``current`` into the other one."""
-    source, target = (Row(steps, memory, row, how.columns) for row in (current, 1 - current))
+    source, target = (SortedRow(steps, memory, row, how.columns) for row in (current, 1 - current))
     left, right = steps.cell(0, name="left"), steps.cell(0, name="right")
     with steps.loop(-(-size // (2 * width)), "pair") as pair:
         begin = steps.let(pair * (2 * width), "begin")
@@ -163,13 +163,13 @@ def _merge_pass(steps: Steps, how: Ordering, size: int, width: int, memory: te.T
 
 def insert_first(
     steps: Steps, how: Ordering, size: int, count: int, element: Callable[[Expr], Element]
-) -> Row:
+) -> SortedRow:
     """Return the first ``count`` of ``size`` elements in order; for few, which stay in a short list that
     is kept sorted.
 
     Most elements come after the last of the list, and are passed over by one comparison.
     """
-    kept = Row(steps, steps.scratch((1, how.columns, count), name="first"), 0, how.columns)
+    kept = SortedRow(steps, steps.scratch((1, how.columns, count), name="first"), 0, how.columns)
     with steps.loop(size, "i") as i:
         new = tuple(steps.let(part, "new") for part in element(i))
         held = steps.let(te.minimum(i, count), "held")
@@ -190,10 +190,10 @@ def insert_first(
 
 def select_first(
     steps: Steps, how: Ordering, size: int, count: int, element: Callable[[Expr], Element]
-) -> Row:
+) -> SortedRow:
     """Return the first ``count`` of ``size`` elements in order, by a heap whose root comes last: n log
     count steps at most."""
-    heap = Row(steps, steps.scratch((1, how.columns, count), name="heap"), 0, how.columns)
+    heap = SortedRow(steps, steps.scratch((1, how.columns, count), name="heap"), 0, how.columns)
     with steps.loop(count, "i") as i:
         heap.put(i, element(i))
     with steps.loop(count // 2, "node") as node:
@@ -204,14 +204,14 @@ def select_first(
         with steps.when(how.before(new, heap.at(0))):
             sink(steps, how, heap, count, 0, new)
 
-    def fill(row: Row) -> None:
+    def fill(row: SortedRow) -> None:
         with steps.loop(count, "i") as i:
             row.put(i, heap.at(i))
 
     return merge_sort(steps, how, count, fill)
 
 
-def sink(steps: Steps, how: Ordering, heap: Row, count: Expr, start: Expr, new: Element) -> None:
+def sink(steps: Steps, how: Ordering, heap: SortedRow, count: Expr, start: Expr, new: Element) -> None:
     """Put an element in the place of node ``start`` of a heap, whose root comes last of ``count``, or below it.
 
     A child that comes later moves up instead.
@@ -231,7 +231,7 @@ def sink(steps: Steps, how: Ordering, heap: Row, count: Expr, start: Expr, new: 
     heap.put(node.get(), new)
 
 
-def pop(steps: Steps, how: Ordering, heap: Row, count: Cell) -> Element:
+def pop(steps: Steps, how: Ordering, heap: SortedRow, count: Cell) -> Element:
     """Take the root out of a heap of ``count`` elements, at least one."""
     found = heap.at(0)
     count.add(-1)
@@ -245,7 +245,7 @@ __all__ = [
     "Element",
     "Ordering",
     "Reversed",
-    "Row",
+    "SortedRow",
     "insert_first",
     "merge_sort",
     "ordering",

@@ -17,7 +17,7 @@ from autotune.graph.ir import Array, Attr, Attrs, TensorType
 from autotune.graph.ops.common import Expr, at, complete_axis, int_attr
 from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
 from autotune.graph.ops.registry import define
-from autotune.graph.ops.sorting import Element, Row, insert_first, merge_sort, ordering, select_first
+from autotune.graph.ops.sorting import Element, SortedRow, insert_first, merge_sort, ordering, select_first
 from autotune.te.dtypes import is_float
 from autotune.te.sequential import sequential
 from autotune.te.statements import Steps
@@ -75,7 +75,7 @@ def _compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Te
         def element(place: Expr) -> Element:
             return how.element(read(place), place)
 
-        def fill(row: Row) -> None:
+        def fill(row: SortedRow) -> None:
             with steps.loop(size, "i") as i:
                 row.put(i, element(i))
 

@@ -15,7 +15,7 @@ from typing import ClassVar
 from autotune.graph.ir import Graph, Node
 from autotune.passes.algorithms.sums_of_blocks import (
     SUMS,
-    Blocks,
+    Blocking,
     apart,
     finish_sum,
     product_of_blocks,
@@ -86,7 +86,7 @@ def _sum(rewriter: Rewriter, x: str, axes: tuple[int, ...], name: str) -> str:
     return rewriter.emit("ReduceSum", [x], {"axes": axes, "keepdims": 1}, name=name)
 
 
-def _blocks(rewriter: Rewriter, x: str, axis: int, blocks: Blocks, output: str) -> str:
+def _blocks(rewriter: Rewriter, x: str, axis: int, blocks: Blocking, output: str) -> str:
     """Return the sum over one long axis: of its blocks, then of their sums and of the rest."""
     shape = rewriter.type_of(x).shape
     whole, tail = apart(rewriter, x, axis, blocks)
@@ -100,13 +100,13 @@ def _blocks(rewriter: Rewriter, x: str, axis: int, blocks: Blocks, output: str) 
     return rewriter.emit("Add", [total, rest], name=f"{output}.all")
 
 
-def _division(length: int, longest: int) -> Blocks:
+def _division(length: int, longest: int) -> Blocking:
     """Return blocks without a rest where a length near the wanted one divides."""
     wanted = max(longest // 8, 2)
     for block in range(wanted, 2 * wanted):
         if length % block == 0:
-            return Blocks(length // block, block)
-    return Blocks(length // wanted, wanted, length % wanted)
+            return Blocking(length // block, block)
+    return Blocking(length // wanted, wanted, length % wanted)
 
 
 def _cut_product(rewriter: Rewriter, node: Node, longest: int) -> bool:

@@ -16,7 +16,7 @@ from autotune.passes.rewriter import Rewriter, rewrite
 
 
 @dataclass(frozen=True)
-class LibraryKernel(Algorithm):
+class CallLibraryKernel(Algorithm):
     """Convert nodes of the operator that a kernel was registered for to calls of it, where it can compute them."""
 
     kernel: library.LibraryKernel
@@ -47,7 +47,7 @@ class LibraryKernel(Algorithm):
         return True
 
 
-def library_kernels() -> tuple[LibraryKernel, ...]:
+def library_kernels() -> tuple[CallLibraryKernel, ...]:
     """Return a rule for each kernel of an operator. Raises GraphError for a kernel of an unknown one."""
     kernels = library.operator_kernels()
     for kernel in kernels:
@@ -55,7 +55,7 @@ def library_kernels() -> tuple[LibraryKernel, ...]:
             ops.get(kernel.operation)
         except GraphError as error:
             raise GraphError(f"library kernel {kernel.name}: {error}") from error
-    return tuple(map(LibraryKernel, kernels))
+    return tuple(map(CallLibraryKernel, kernels))
 
 
-__all__ = ["LibraryKernel", "library_kernels"]
+__all__ = ["CallLibraryKernel", "library_kernels"]

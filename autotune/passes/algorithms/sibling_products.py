@@ -18,7 +18,7 @@ from autotune.graph import ops
 from autotune.graph.ir import ABSENT, Array, Graph, Node
 from autotune.passes.attributes import integer, is_channels_last
 from autotune.passes.base import GraphPass
-from autotune.passes.fusion.fuse import Group, fuse
+from autotune.passes.fusion.fuse import FusionGroup, fuse
 from autotune.passes.layout.views import ViewAnalysis, view_kind
 from autotune.passes.origins import union
 from autotune.passes.rewriter import Rewriter
@@ -27,7 +27,7 @@ MOST_FLOPS = 1 << 26
 """Of a product that is merged: more take a hundred times what starting a dispatch does. Three of 128x768x768 took 2 to
 4 % longer as one, on one core."""
 
-Family = tuple[Group, ...]
+Family = tuple[FusionGroup, ...]
 """Groups of nodes that differ in constants, and in the number of their columns."""
 
 
@@ -78,7 +78,7 @@ def _families(graph: Graph) -> list[Family]:
     candidates = {output for outputs in readers.values() if len(outputs) > 1 for output in outputs}
     if not candidates:
         return []
-    found, consumers = dict[object, list[Group]](), graph.consumers()
+    found, consumers = dict[object, list[FusionGroup]](), graph.consumers()
     for group in fuse(graph, ViewAnalysis(graph)):
         if group.nodes[0].outputs[0] in candidates and _is_sliceable(graph, group, consumers):
             found.setdefault(_structure(graph, group), []).append(group)
@@ -89,7 +89,7 @@ def _is_small(graph: Graph, node: Node) -> bool:
     return ops.get(node.op).flops(graph.input_types(node), node.attrs) <= MOST_FLOPS
 
 
-def _is_sliceable(graph: Graph, group: Group, consumers: Mapping[str, Sequence[Node]]) -> bool:
+def _is_sliceable(graph: Graph, group: FusionGroup, consumers: Mapping[str, Sequence[Node]]) -> bool:
     """Return whether a group reads one value but for constants, and its result needs no place of its own."""
     product, *rest = group.nodes
     made = {v for node in group.nodes for v in node.present_outputs}
@@ -104,7 +104,7 @@ def _is_sliceable(graph: Graph, group: Group, consumers: Mapping[str, Sequence[N
     )
 
 
-def _structure(graph: Graph, group: Group) -> object:
+def _structure(graph: Graph, group: FusionGroup) -> object:
     """Return the structure that members of a family have in common."""
     product = group.nodes[0]
     columns = graph.type_of(product.outputs[0]).shape[-1]

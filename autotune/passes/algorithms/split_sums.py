@@ -17,7 +17,7 @@ from autotune.graph.ir import Attr, Graph, Node
 from autotune.passes.algorithms.pixel_rows import EXACT
 from autotune.passes.algorithms.sums_of_blocks import (
     SUMS,
-    Blocks,
+    Blocking,
     finish_sum,
     product_of_blocks,
     stand_for,
@@ -76,15 +76,15 @@ class SplitSums(Algorithm):
         finish_sum(rewriter, node, _total(rewriter, node, x, axes, blocks), length)
         return True
 
-    def _blocks(self, length: int) -> Blocks | None:
+    def _blocks(self, length: int) -> Blocking | None:
         """Return the equal parts, as near to the wanted number as divides the length."""
         if length < LEAST_TERMS:
             return None
         counts = sorted(range(2, _MOST_PARTS + 1), key=lambda count: abs(count - self.parts))
-        return next((Blocks(count, length // count) for count in counts if length % count == 0), None)
+        return next((Blocking(count, length // count) for count in counts if length % count == 0), None)
 
 
-def _total(rewriter: Rewriter, node: Node, x: str, axes: Sequence[int], blocks: Blocks) -> str:
+def _total(rewriter: Rewriter, node: Node, x: str, axes: Sequence[int], blocks: Blocking) -> str:
     """Return the sum along neighbouring axes; what follows it reads it as it is, and stays in its dispatch."""
     (output,) = node.outputs
     shape, result = rewriter.type_of(x).shape, rewriter.graph.type_of(output).shape

@@ -15,7 +15,7 @@ SUMS = ("ReduceSum", "ReduceMean", "GlobalAveragePool")
 
 
 @dataclass(frozen=True)
-class Blocks:
+class Blocking:
     """``count`` blocks of ``length`` elements each, and a shorter ``rest``."""
 
     count: int
@@ -50,7 +50,7 @@ def stand_for(rewriter: Rewriter, output: str, total: str) -> None:
     rewriter.replace(output, total)
 
 
-def product_of_blocks(rewriter: Rewriter, a: str, b: str, blocks: Blocks, output: str) -> str:
+def product_of_blocks(rewriter: Rewriter, a: str, b: str, blocks: Blocking, output: str) -> str:
     """Return ``a @ b``: the sum of a product for each block of their common axis, and of one for the rest."""
     left, right = rewriter.type_of(a), rewriter.type_of(b)
     (a, a_rest), (b, b_rest) = (
@@ -72,7 +72,7 @@ def product_of_blocks(rewriter: Rewriter, a: str, b: str, blocks: Blocks, output
     return rewriter.emit("Add", [total, last], name=f"{output}.all")
 
 
-def apart(rewriter: Rewriter, x: str, axis: int, blocks: Blocks) -> tuple[str, str | None]:
+def apart(rewriter: Rewriter, x: str, axis: int, blocks: Blocking) -> tuple[str, str | None]:
     """Return the elements along an axis that are in blocks, and the others if there are any."""
     if not blocks.rest:
         return x, None
@@ -89,7 +89,7 @@ def apart(rewriter: Rewriter, x: str, axis: int, blocks: Blocks) -> tuple[str, s
 
 __all__ = [
     "SUMS",
-    "Blocks",
+    "Blocking",
     "apart",
     "finish_sum",
     "product_of_blocks",

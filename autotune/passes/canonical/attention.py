@@ -17,7 +17,7 @@ from autotune.graph.ir import Attr, Graph, Node
 from autotune.passes.attributes import integer
 from autotune.passes.base import GraphPass
 from autotune.passes.canonical.attention_heads import unexpanded, with_shared_heads
-from autotune.passes.canonical.attention_mask import Mask, is_row_guard, mask_of, nan_guarded
+from autotune.passes.canonical.attention_mask import AttentionMask, is_row_guard, mask_of, nan_guarded
 from autotune.passes.canonical.rearrange import rearranged, shortened
 from autotune.passes.rewriter import Rewriter, rewrite
 
@@ -48,7 +48,7 @@ class _Chain:
     keys: str
     v: str
     scale: float
-    mask: Mask
+    mask: AttentionMask
     guarded: bool
 
 

@@ -13,7 +13,7 @@ from autotune.passes.attributes import integer, ints
 
 
 @dataclass(frozen=True)
-class Mask:
+class AttentionMask:
     """``value`` is added to the scores, or a bool that keeps them and puts ``fill`` elsewhere (``inverted``: one of
     what goes); None where there is none. With ``first``, key j is kept for query i only where j <= i + first.
     """
@@ -31,20 +31,20 @@ def mask_of(
     shape: Sequence[int],
     inverted: bool,
     fill: float,
-) -> Mask:
+) -> AttentionMask:
     """Return the mask ``value`` of scores [..., m, n].
 
     A constant that is causal becomes a rule, also as a term of a sum; a choice between 0 and minus infinity its
     condition.
     """
     if value is None:
-        return Mask(None)
+        return AttentionMask(None)
     if _is_flag(graph, value):
         flags = graph.constants.get(value)
         known = flags is not None and fill <= _lowest(np.dtype(np.float32))
         kept = (~flags if inverted else flags) if known and flags is not None else None
-        return _by_place(Mask(value, inverted, fill), kept, shape)
-    found = _by_place(Mask(value), _kept(graph, value), shape)
+        return _by_place(AttentionMask(value, inverted, fill), kept, shape)
+    found = _by_place(AttentionMask(value), _kept(graph, value), shape)
     producer = producers.get(value)
     if found.value is not None and producer is not None and producer.op == "Add":
         found = _without_rule(graph, producer, found, shape)
@@ -54,11 +54,11 @@ def mask_of(
     return found
 
 
-def _without_rule(graph: Graph, add: Node, mask: Mask, shape: Sequence[int]) -> Mask:
+def _without_rule(graph: Graph, add: Node, mask: AttentionMask, shape: Sequence[int]) -> AttentionMask:
     """Return the other term of a sum with a constant that follows a rule; exactly minus infinity drops
     whatever is added."""
     for term, other in zip(add.inputs, reversed(add.inputs), strict=True):
-        ruled = _by_place(Mask(term), _kept(graph, term, exact=True), shape)
+        ruled = _by_place(AttentionMask(term), _kept(graph, term, exact=True), shape)
         if ruled.value is None:
             return replace(ruled, value=other)
     return mask
@@ -134,17 +134,17 @@ def _lowest(dtype: np.dtype[Any]) -> float:
     return float(np.finfo(dtype).min) / 2
 
 
-def _by_place(mask: Mask, kept: Array | None, shape: Sequence[int]) -> Mask:
+def _by_place(mask: AttentionMask, kept: Array | None, shape: Sequence[int]) -> AttentionMask:
     """Return the mask as a rule where what it keeps follows one: every key, or those up to the query's place."""
     if kept is None or kept.ndim < 1:
         return mask
     if kept.all():
-        return Mask(None)
+        return AttentionMask(None)
     first = int(kept.reshape(-1, kept.shape[-1])[0].sum()) - 1
     if kept.ndim < 2 or kept.shape[-2:] != tuple(shape[-2:]) or first < 0:
         return mask
     follows = np.all(kept == np.tri(shape[-2], shape[-1], k=first, dtype=np.bool_))
-    return Mask(None, first=first) if follows else mask
+    return AttentionMask(None, first=first) if follows else mask
 
 
-__all__ = ["Mask", "is_row_guard", "mask_of", "nan_guarded"]
+__all__ = ["AttentionMask", "is_row_guard", "mask_of", "nan_guarded"]

@@ -19,14 +19,14 @@ from autotune.passes.attributes import integer, ints
 from autotune.passes.base import GraphPass
 from autotune.passes.canonical.patterns import (
     Accepts,
-    Constant,
+    AnyConstant,
+    AnyNumber,
+    AnyValue,
     Either,
     Match,
     Matcher,
-    Number,
     Of,
     Pattern,
-    Value,
 )
 from autotune.passes.rewriter import Rewriter
 
@@ -42,7 +42,7 @@ class Parameters:
 
 
 @dataclass(frozen=True)
-class Form:
+class CanonicalForm:
     """Values that fit ``pattern`` are what ``op`` makes of X, in their shape, and what ``parameters`` says, unless it
     refuses."""
 
@@ -81,7 +81,7 @@ class _Found:
     inside: frozenset[str]
 
 
-def _found(matcher: Matcher, form: Form, value: str) -> _Found | None:
+def _found(matcher: Matcher, form: CanonicalForm, value: str) -> _Found | None:
     match = matcher.match(form.pattern, value)
     parameters = None if match is None else form.parameters(matcher.graph, match)
     if match is None or parameters is None:
@@ -123,7 +123,7 @@ def _of(op: str, *operands: Pattern, accepts: Accepts | None = None) -> Of:
     return Of(op, operands, accepts)
 
 
-X, EPSILON, SCALE, BIAS = Value(), Number(), Constant(), Constant()
+X, EPSILON, SCALE, BIAS = AnyValue(), AnyNumber(), AnyConstant(), AnyConstant()
 TOP = _of("ReduceMax", X, accepts=_one_axis)
 EXPONENTIALS = _of("Exp", _of("Sub", X, TOP))
 TOTAL = _of("ReduceSum", EXPONENTIALS, accepts=_one_axis)
@@ -137,7 +137,7 @@ def _centred() -> Pattern:
 def _over_root(value: Pattern, squares: Pattern) -> Pattern:
     """Return a value over the root of a mean of squares and a small number."""
     root = _of("Sqrt", _of("Add", squares, EPSILON))
-    inverse = Either((_of("Reciprocal", root), _of("Div", Number(1.0), root)))
+    inverse = Either((_of("Reciprocal", root), _of("Div", AnyNumber(1.0), root)))
     return Either((_of("Div", value, root), _of("Mul", value, inverse)))
 
 
@@ -150,7 +150,7 @@ def _mean_square(value: Pattern) -> Of:
     return _of("ReduceMean", _of("Mul", value, value), accepts=_last_axes)
 
 
-GROUP_SCALE, GROUP_BIAS = Constant(), Constant()
+GROUP_SCALE, GROUP_BIAS = AnyConstant(), AnyConstant()
 GROUPS = _of("InstanceNormalization", _of("Reshape", X), GROUP_SCALE, GROUP_BIAS)
 GROUPED = _of("Reshape", GROUPS)
 GROUPED_SCALED = _of("Mul", GROUPED, SCALE)
@@ -231,17 +231,17 @@ def _fits(shape: tuple[int, ...], inner: tuple[int, ...]) -> bool:
 
 
 FORMS = (
-    Form("Softmax", SOFTMAX, _softmax),
-    Form("LayerNormalization", SHIFTED, _normalised),
-    Form("LayerNormalization", SCALED, _normalised),
-    Form("LayerNormalization", STANDARD, _normalised),
-    Form("RMSNormalization", _of("Mul", RMS, SCALE), _normalised),
-    Form("RMSNormalization", RMS, _normalised),
-    Form("GroupNormalization", GROUPED_SHIFTED, _grouped),
-    Form("GroupNormalization", GROUPED_SCALED, _grouped),
-    Form("GroupNormalization", GROUPED, _grouped),
+    CanonicalForm("Softmax", SOFTMAX, _softmax),
+    CanonicalForm("LayerNormalization", SHIFTED, _normalised),
+    CanonicalForm("LayerNormalization", SCALED, _normalised),
+    CanonicalForm("LayerNormalization", STANDARD, _normalised),
+    CanonicalForm("RMSNormalization", _of("Mul", RMS, SCALE), _normalised),
+    CanonicalForm("RMSNormalization", RMS, _normalised),
+    CanonicalForm("GroupNormalization", GROUPED_SHIFTED, _grouped),
+    CanonicalForm("GroupNormalization", GROUPED_SCALED, _grouped),
+    CanonicalForm("GroupNormalization", GROUPED, _grouped),
 )
 """The recognised forms, the larger of two that may fit first."""
 
 
-__all__ = ["FORMS", "CanonicalForms", "Form", "Parameters"]
+__all__ = ["FORMS", "CanonicalForm", "CanonicalForms", "Parameters"]

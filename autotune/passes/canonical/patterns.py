@@ -17,19 +17,19 @@ Accepts: TypeAlias = Callable[[Graph, Node], bool]
 
 
 @dataclass(frozen=True, eq=False)
-class Value:
+class AnyValue:
     """Any value."""
 
 
 @dataclass(frozen=True, eq=False)
-class Number:
+class AnyNumber:
     """A constant of one element, ``value`` if that is given."""
 
     value: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Constant:
+class AnyConstant:
     """Any constant."""
 
 
@@ -53,7 +53,7 @@ class Either:
     alternatives: tuple[Pattern, ...]
 
 
-Pattern: TypeAlias = Value | Number | Constant | Of | Either
+Pattern: TypeAlias = AnyValue | AnyNumber | AnyConstant | Of | Either
 
 
 @dataclass(frozen=True)
@@ -125,11 +125,11 @@ class Matcher:
 
     def _is_leaf(self, pattern: Pattern, value: str) -> bool:
         array = self.graph.constants.get(value)
-        if isinstance(pattern, Number):
+        if isinstance(pattern, AnyNumber):
             if array is None or array.size != 1:
                 return False
             return pattern.value is None or float(array.reshape(())) == pattern.value
-        return array is not None or not isinstance(pattern, Constant)
+        return array is not None or not isinstance(pattern, AnyConstant)
 
 
-__all__ = ["Accepts", "Constant", "Either", "Match", "Matcher", "Number", "Of", "Pattern", "Value"]
+__all__ = ["Accepts", "AnyConstant", "AnyNumber", "AnyValue", "Either", "Match", "Matcher", "Of", "Pattern"]

@@ -59,14 +59,14 @@ class FusionOptions:
 
 
 @dataclass(frozen=True)
-class Group:
+class FusionGroup:
     """Nodes of one dispatch, in graph order; ``anchor`` is the last one, None for elementwise groups."""
 
     nodes: tuple[Node, ...]
     anchor: Node | None
 
 
-def fuse(graph: Graph, views: ViewAnalysis, options: FusionOptions | None = None) -> tuple[Group, ...]:
+def fuse(graph: Graph, views: ViewAnalysis, options: FusionOptions | None = None) -> tuple[FusionGroup, ...]:
     """Divide all nodes that are not views into groups, in order of their last nodes."""
     return _Fusion(graph, views, options or FusionOptions()).run()
 
@@ -81,17 +81,17 @@ class _Fusion:
         self.consumers = graph.consumers()
         self.taken: set[int] = set()
 
-    def run(self) -> tuple[Group, ...]:
+    def run(self) -> tuple[FusionGroup, ...]:
         groups = []
         # Last anchors first: of two branches that meet in an Add, the later one takes it in.
         for node in reversed(self.graph.nodes):
             if ops.get(node.op).role == "anchor":
-                groups.append(Group(self._grow(node, anchored=True), node))
+                groups.append(FusionGroup(self._grow(node, anchored=True), node))
         # After all epilogues: an operation between two anchors rather ends the first one.
         groups = [self._with_widened(self._with_producers(group)) for group in groups]
         for index, node in enumerate(self.graph.nodes):
             if index not in self.taken and not self.views.is_view(node):
-                groups.append(Group(self._grow(node, anchored=False), None))
+                groups.append(FusionGroup(self._grow(node, anchored=False), None))
         if self.options.epilogues:
             groups = self._with_lookups(groups)
         if self.options.joined:
@@ -100,10 +100,10 @@ class _Fusion:
             groups = self._chains(groups)
         return tuple(sorted(groups, key=self._end))
 
-    def _end(self, group: Group) -> int:
+    def _end(self, group: FusionGroup) -> int:
         return self.position[group.nodes[-1].outputs[0]]
 
-    def _joined(self, groups: Sequence[Group]) -> list[Group]:
+    def _joined(self, groups: Sequence[FusionGroup]) -> list[FusionGroup]:
         """Return the groups, elementwise ones in that group which alone reads their result, of the same shape.
 
         Nothing comes between two such groups, and so no cycle can arise.
@@ -121,12 +121,12 @@ class _Fusion:
             members = sorted(
                 self.position[node.outputs[0]] for g in (kept[end], kept[reader]) for node in g.nodes
             )
-            kept[reader] = Group(tuple(self.graph.nodes[i] for i in members), None)
+            kept[reader] = FusionGroup(tuple(self.graph.nodes[i] for i in members), None)
             del kept[end]
             home |= dict.fromkeys(members, reader)
         return list(kept.values())
 
-    def _may_be_one(self, first: Group, second: Group) -> bool:
+    def _may_be_one(self, first: FusionGroup, second: FusionGroup) -> bool:
         nodes = (*first.nodes, *second.nodes)
         if any(ops.get(node.op).role != "elementwise" or len(node.outputs) != 1 for node in nodes):
             return False
@@ -135,7 +135,7 @@ class _Fusion:
         few = self._few_inputs([self.position[node.outputs[0]] for node in nodes])
         return few and len(nodes) <= self.options.max_nodes
 
-    def _chains(self, groups: Sequence[Group]) -> list[Group]:
+    def _chains(self, groups: Sequence[FusionGroup]) -> list[FusionGroup]:
         """Return the groups, two as one where the second alone reads what the first makes, and may
         compute it itself."""
         ending = {group.nodes[-1].outputs[0]: group for group in groups}
@@ -145,11 +145,11 @@ class _Fusion:
             if first is not None and self._makes_chain(first, value, second):
                 del ending[value]
                 members = sorted(self.position[node.outputs[0]] for node in (*first.nodes, *second.nodes))
-                both = Group(tuple(self.graph.nodes[i] for i in members), second.anchor)
+                both = FusionGroup(tuple(self.graph.nodes[i] for i in members), second.anchor)
                 ending[second.nodes[-1].outputs[0]] = both
         return list(ending.values())
 
-    def _makes_chain(self, first: Group, value: str, second: Group) -> bool:
+    def _makes_chain(self, first: FusionGroup, value: str, second: FusionGroup) -> bool:
         assert self.options.chained is not None
         if first.anchor is None or second.anchor is not second.nodes[0]:
             return False
@@ -163,7 +163,7 @@ class _Fusion:
             return False
         return len(self.consumers[value]) == 1 and may_chain(self.graph, first.anchor, second.anchor)
 
-    def _with_producers(self, group: Group) -> Group:
+    def _with_producers(self, group: FusionGroup) -> FusionGroup:
         """Return the group with the chain of operations that only prepares its anchor's first input.
 
         A reduction reads each element once, so it takes in elementwise operations whatever the options.
@@ -186,9 +186,9 @@ class _Fusion:
             self.taken.add(members[0])
             # What is blended is read several times: it is computed before.
             roles = () if ops.get(producer.op).role == "blend" else ops.get(producer.op).prologue or roles
-        return Group(nodes, anchor)
+        return FusionGroup(nodes, anchor)
 
-    def _with_widened(self, group: Group) -> Group:
+    def _with_widened(self, group: FusionGroup) -> FusionGroup:
         """Return the group with the chains of elementwise operations that widen an operand of its epilogue.
 
         Integers that stand for real numbers are fewer bytes as they lie: they are read and converted in registers.
@@ -203,7 +203,7 @@ class _Fusion:
             if chain and len(joined) <= self.options.max_nodes and self._few_inputs(joined):
                 members = joined
                 self.taken.update(chain)
-        return Group(tuple(self.graph.nodes[i] for i in members), group.anchor)
+        return FusionGroup(tuple(self.graph.nodes[i] for i in members), group.anchor)
 
     def _widening(self, value: str) -> list[int]:
         """Return a chain of nodes, last first, that makes a value of one of its shape that is fewer
@@ -216,7 +216,7 @@ class _Fusion:
             chain.append(self.position[producer.outputs[0]])
         return chain if chain and self.graph.type_of(value).nbytes < made.nbytes else []
 
-    def _with_lookups(self, groups: Sequence[Group]) -> list[Group]:
+    def _with_lookups(self, groups: Sequence[FusionGroup]) -> list[FusionGroup]:
         """Return the groups, lookups in those that alone read what they find.
 
         Nobody outside reads what a group makes on its way, so a lookup cannot depend on it: no cycle can arise.
@@ -234,7 +234,7 @@ class _Fusion:
                 continue
             members = sorted(self.position[node.outputs[0]] for node in (lookup, *found[end].nodes))
             if len(members) <= self.options.max_nodes and self._few_inputs(members):
-                found[end] = Group(tuple(self.graph.nodes[i] for i in members), found[end].anchor)
+                found[end] = FusionGroup(tuple(self.graph.nodes[i] for i in members), found[end].anchor)
                 gone.add(number)
         return [group for number, group in enumerate(found) if number not in gone]
 
@@ -313,4 +313,4 @@ def _is_chainable(node: Node) -> bool:
     return ops.get(node.op).role in ("elementwise", "rearrangement", "blend")
 
 
-__all__ = ["PRODUCERS", "FusionOptions", "Group", "fuse"]
+__all__ = ["PRODUCERS", "FusionGroup", "FusionOptions", "fuse"]

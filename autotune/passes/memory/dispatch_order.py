@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Literal, TypeAlias
 
 from autotune.passes.memory.plan_memory import Lifetime
-from autotune.passes.partition import Partition, Reach
+from autotune.passes.partition import ElementRange, Partition
 
 Aim: TypeAlias = Literal["memory", "concurrency"]
 
@@ -98,7 +98,7 @@ def _needs(parts: Partition) -> list[set[int]]:
 
 
 def _conflict(
-    one: int, other: int, reads: Sequence[Sequence[Reach]], writes: Sequence[Sequence[Reach]]
+    one: int, other: int, reads: Sequence[Sequence[ElementRange]], writes: Sequence[Sequence[ElementRange]]
 ) -> bool:
     pairs = ((writes[one], writes[other]), (writes[one], reads[other]), (reads[one], writes[other]))
     return any(a.meets(b) for some, others in pairs for a in some for b in others)

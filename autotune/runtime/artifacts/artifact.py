@@ -39,7 +39,13 @@ from autotune.runtime.artifacts.manifest import Manifest, decode
 from autotune.runtime.artifacts.packing import packed, unpacked
 from autotune.runtime.compiled import Case, Compiled, SizedTensor
 from autotune.runtime.image import ModuleImage, TensorSpec
-from autotune.runtime.programs.device_program import HERE, DeviceProgram, DeviceValue, ProgramInput, Step
+from autotune.runtime.programs.device_program import (
+    HERE,
+    DeviceProgram,
+    DeviceValue,
+    ProgramInput,
+    ProgramStep,
+)
 from autotune.runtime.targets import choose, label
 from autotune.target import Target
 
@@ -77,7 +83,7 @@ class ProgramManifest:
     values: tuple[DeviceValue, ...]
     arguments: tuple[ProgramInput, ...]
     results: tuple[int, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ProgramStep, ...]
     images: tuple[int, ...]
     metadata: Mapping[str, str]
 

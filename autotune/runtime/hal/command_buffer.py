@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from autotune.errors import AutotuneError, DeviceClosedError, DeviceError, UsageError
 from autotune.runtime.hal.buffer import HOST_SPACE, Allocation, Buffer
 from autotune.runtime.hal.errors import again
-from autotune.runtime.hal.executable import Entry, Executable
+from autotune.runtime.hal.executable import EntryPoint, Executable
 
 if TYPE_CHECKING:
     from autotune.runtime.hal.device import Device
@@ -37,7 +37,7 @@ Reference = Buffer | Slot
 
 
 @dataclass(frozen=True)
-class Dispatch:
+class DispatchCommand:
     """Run ``tiles`` tiles of an entry point of an executable on these bindings."""
 
     executable: Executable
@@ -46,7 +46,7 @@ class Dispatch:
     tiles: int
 
     @property
-    def kernel(self) -> Entry:
+    def kernel(self) -> EntryPoint:
         """The entry point itself."""
         return self.executable.entries[self.entry]
 
@@ -74,7 +74,7 @@ class CheckIndices:
 
 
 @dataclass(frozen=True)
-class Copy:
+class CopyCommand:
     """Copy all bytes of a source to a target of the same size; one of both may be of another device."""
 
     source: Reference
@@ -96,28 +96,28 @@ class Fill:
 
 
 @dataclass(frozen=True)
-class Barrier:
+class BarrierCommand:
     """Commands behind it begin when all before are done."""
 
     def __str__(self) -> str:
         return "barrier"
 
 
-Command = Dispatch | CheckIndices | Copy | Fill | Barrier
+Command = DispatchCommand | CheckIndices | CopyCommand | Fill | BarrierCommand
 
 
 def references(command: Command) -> tuple[Reference, ...]:
     """Return the memory that a command reads or writes."""
     match command:
-        case Dispatch():
+        case DispatchCommand():
             return command.bindings
         case CheckIndices():
             return (command.indices,)
-        case Copy():
+        case CopyCommand():
             return (command.source, command.target)
         case Fill():
             return (command.target,)
-        case Barrier():
+        case BarrierCommand():
             return ()
 
 
@@ -179,7 +179,7 @@ class Recorder:
             raise self._wrong(f"{kernel} runs 0 to 2^63 - 1 tiles, got {tiles}")
         for binding in bindings:
             self._own(binding, str(kernel))
-        self._add(Dispatch(executable, entry, tuple(bindings), tiles))
+        self._add(DispatchCommand(executable, entry, tuple(bindings), tiles))
 
     def check_indices(self, check: CheckIndices) -> None:
         """Check indices before a dispatch reads them; its kernels clamp them, so it need not wait."""
@@ -195,7 +195,7 @@ class Recorder:
         spaces = [each.space for each in (source, target) if isinstance(each, Buffer)]
         if len(spaces) == 2 and not {*spaces} & {self._device.space, HOST_SPACE}:
             raise self._wrong(f"neither {source} nor {target} is of {self._device.name}")
-        self._add(Copy(source, target))
+        self._add(CopyCommand(source, target))
 
     def fill(self, target: Reference, pattern: bytes) -> None:
         """Repeat a pattern. Raises UsageError for one of another size than 1, 2, 4 or 8 bytes, or that does not fit."""
@@ -209,7 +209,7 @@ class Recorder:
 
     def barrier(self) -> None:
         """Let all that follows wait for all before."""
-        self._add(Barrier())
+        self._add(BarrierCommand())
 
     def finish(self) -> CommandBuffer:
         """Return the commands, ready to be submitted. Raises what the driver does where it cannot run them."""
@@ -261,12 +261,12 @@ def _overlap(one: Reference, other: Reference) -> bool:
 
 
 __all__ = [
-    "Barrier",
+    "BarrierCommand",
     "CheckIndices",
     "Command",
     "CommandBuffer",
-    "Copy",
-    "Dispatch",
+    "CopyCommand",
+    "DispatchCommand",
     "Fill",
     "Recorder",
     "Reference",

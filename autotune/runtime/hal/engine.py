@@ -15,11 +15,11 @@ from autotune.runtime.cpu.check_rows import out_of_range
 from autotune.runtime.hal.allocator import Storage
 from autotune.runtime.hal.buffer import HOST_SPACE, Buffer
 from autotune.runtime.hal.command_buffer import (
-    Barrier,
+    BarrierCommand,
     CheckIndices,
     Command,
-    Copy,
-    Dispatch,
+    CopyCommand,
+    DispatchCommand,
     Fill,
     failed,
     resolved,
@@ -69,7 +69,7 @@ class Engine(Storage, Protocol):
 class CommandEngine(Engine, Protocol):
     """The functions of a device whose engine runs commands one by one: see :func:`run_each`."""
 
-    def dispatch(self, command: Dispatch, bindings: Sequence[Buffer]) -> None:
+    def dispatch(self, command: DispatchCommand, bindings: Sequence[Buffer]) -> None:
         """Run a kernel; it may go on after the return, until :meth:`barrier`."""
 
     def copy_within(self, source: Buffer, target: Buffer) -> None:
@@ -117,7 +117,7 @@ def run_each(
 
 def _run(engine: CommandEngine, space: str, command: Command, table: Sequence[Buffer]) -> None:
     match command:
-        case Dispatch():
+        case DispatchCommand():
             bindings = [resolved(each, table) for each in command.bindings]
             engine.dispatch(command, bindings)
         case CheckIndices():
@@ -126,11 +126,11 @@ def _run(engine: CommandEngine, space: str, command: Command, table: Sequence[Bu
             values = np.empty(indices.nbytes, np.uint8)
             engine.read(indices, values)
             check_indices(command, values)
-        case Copy():
+        case CopyCommand():
             copy_between(engine, space, resolved(command.source, table), resolved(command.target, table))
         case Fill():
             engine.fill(resolved(command.target, table), command.pattern)
-        case Barrier():
+        case BarrierCommand():
             engine.barrier()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Entry:
+class EntryPoint:
     """A kernel: ``symbol`` of object ``object_index``, which gets so many ``bindings``, called as
     :mod:`autotune.codegen.code` says.
 
@@ -33,7 +33,7 @@ class Code:
 
     format: str
     objects: tuple[bytes, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[EntryPoint, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +41,8 @@ class Executable:
     """Code on a device; ``handle`` is the own of its driver."""
 
     device: str
-    entries: tuple[Entry, ...]
+    entries: tuple[EntryPoint, ...]
     handle: Any
 
 
-__all__ = ["Code", "Entry", "Executable"]
+__all__ = ["Code", "EntryPoint", "Executable"]

@@ -11,7 +11,7 @@ from autotune.runtime.cpu.device import HOST_MEMORY
 from autotune.runtime.hal.buffer import HOST_SPACE, Buffer, host_buffer
 from autotune.runtime.hal.command_buffer import CheckIndices, CommandBuffer, Recorder, Reference, Slot
 from autotune.runtime.hal.device import Device
-from autotune.runtime.hal.executable import Code, Entry, Executable
+from autotune.runtime.hal.executable import Code, EntryPoint, Executable
 from autotune.runtime.image import Binding, ModuleImage
 from autotune.runtime.verify import verify
 
@@ -105,18 +105,18 @@ def load_image(device: Device, image: ModuleImage) -> LoadedImage:
     return LoadedImage(device, image, executable, constants)
 
 
-def _entries(image: ModuleImage) -> dict[Entry, int]:
+def _entries(image: ModuleImage) -> dict[EntryPoint, int]:
     """Return the entry points of an image, numbered in the order of their first use."""
-    found: dict[Entry, int] = {}
+    found: dict[EntryPoint, int] = {}
     for number in range(len(image.commands)):
         found.setdefault(_key(image, number), len(found))
     return found
 
 
-def _key(image: ModuleImage, number: int) -> Entry:
+def _key(image: ModuleImage, number: int) -> EntryPoint:
     command = image.commands[number]
     dispatch = image.dispatches[command.dispatch]
-    return Entry(
+    return EntryPoint(
         command.object_index,
         command.symbol,
         len(command.bindings),

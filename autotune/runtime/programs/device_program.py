@@ -22,7 +22,7 @@ class DeviceValue:
 
 
 @dataclass(frozen=True)
-class Step:
+class ProgramStep:
     """Work of one device.
 
     "run": image ``image`` takes the values ``reads`` and makes ``writes``, in the order of its inputs and outputs.
@@ -60,7 +60,7 @@ class DeviceProgram:
     values: tuple[DeviceValue, ...]
     arguments: tuple[ProgramInput, ...]
     results: tuple[int, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ProgramStep, ...]
     images: tuple[ModuleImage, ...]
     metadata: Mapping[str, str] = field(default_factory=dict)
 
@@ -94,7 +94,7 @@ class DeviceProgram:
             lines.append(f"  output {spec.name} on {self.values[value].device}")
         return "\n".join([*lines, "}"])
 
-    def _step_text(self, step: Step) -> str:
+    def _step_text(self, step: ProgramStep) -> str:
         after = f" after {', '.join(f'{w:03d}' for w in step.waits)}" if step.waits else ""
         reads, writes = (
             ", ".join(self.values[value].spec.name for value in values)
@@ -119,10 +119,10 @@ def of_image(image: ModuleImage, device: str = HERE) -> DeviceProgram:
         tuple(DeviceValue(spec, device) for spec in (*image.inputs, *image.outputs)),
         tuple(ProgramInput(number, number) for number in inputs),
         outputs,
-        (Step("run", device, 0, inputs, outputs, ()),),
+        (ProgramStep("run", device, 0, inputs, outputs, ()),),
         (image,),
         image.metadata if device else {},
     )
 
 
-__all__ = ["HERE", "DeviceProgram", "DeviceValue", "ProgramInput", "Step", "StepKind", "of_image"]
+__all__ = ["HERE", "DeviceProgram", "DeviceValue", "ProgramInput", "ProgramStep", "StepKind", "of_image"]

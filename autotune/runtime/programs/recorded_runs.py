@@ -10,7 +10,7 @@ from queue import SimpleQueue
 import numpy as np
 
 from autotune.runtime.cpu import layout
-from autotune.runtime.hal.command_buffer import CommandBuffer, Dispatch
+from autotune.runtime.hal.command_buffer import CommandBuffer, DispatchCommand
 from autotune.runtime.hal.cpu.segment import Segment
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.programs.program_request import Arrays, LoadedProgram, RequestMemory, Submitted
@@ -182,7 +182,7 @@ def _dispatches(image: ModuleImage, segments: list[Segment]) -> tuple[int, ...]:
     found, kernels = list[int](), 0
     for command in (each for segment in segments for each in segment.commands):
         found.append(image.commands[kernels].dispatch)
-        kernels += isinstance(command, Dispatch)
+        kernels += isinstance(command, DispatchCommand)
     return tuple(found)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autotune.errors import ArtifactError
-from autotune.runtime.programs.device_program import DeviceProgram, Step
+from autotune.runtime.programs.device_program import DeviceProgram, ProgramStep
 from autotune.runtime.verify import verify
 
 
@@ -55,7 +55,7 @@ def _problems(program: DeviceProgram) -> Iterator[str]:
             yield f"output {spec} is value {own}"
 
 
-def _step_problems(program: DeviceProgram, step: Step, made: dict[int, int]) -> Iterator[str]:
+def _step_problems(program: DeviceProgram, step: ProgramStep, made: dict[int, int]) -> Iterator[str]:
     for value in step.reads:
         if value not in made:
             yield f"reads value {value} before anything writes it"
@@ -81,7 +81,7 @@ def _step_problems(program: DeviceProgram, step: Step, made: dict[int, int]) -> 
             yield f"does not fit the {role}s of its image"
 
 
-def _transfer_problems(program: DeviceProgram, step: Step) -> Iterator[str]:
+def _transfer_problems(program: DeviceProgram, step: ProgramStep) -> Iterator[str]:
     if len(step.reads) != 1 or len(step.writes) != 1:
         yield f"transfers {len(step.reads)} values into {len(step.writes)}"
         return

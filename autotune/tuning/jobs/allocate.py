@@ -17,7 +17,7 @@ WINDOW = 16
 """Runs over which the gain seen lately is taken."""
 
 
-class Allocator:
+class TaskScheduler:
     """Gradient-based task scheduling of Ansor (Zheng et al., OSDI 2020, 6.2).
 
     What is to be made smaller is the model's latency; a task that only options need which are ruled out gets no
@@ -84,4 +84,4 @@ class Allocator:
         return task.workload.flops / fastest if fastest > 0 else 0.0
 
 
-__all__ = ["Allocator"]
+__all__ = ["TaskScheduler"]

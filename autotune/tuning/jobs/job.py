@@ -28,7 +28,7 @@ from autotune.target import Target
 from autotune.tuning.compare.paired import least_processes
 from autotune.tuning.compare.sites import Site, Sites
 from autotune.tuning.compare.step import TOP, Comparing, close_behind, code_in_use
-from autotune.tuning.jobs.allocate import Allocator
+from autotune.tuning.jobs.allocate import TaskScheduler
 from autotune.tuning.jobs.budget import Budget, Meter
 from autotune.tuning.jobs.events import StopTuning
 from autotune.tuning.jobs.loop import TuningLoop
@@ -151,7 +151,7 @@ class Job:
         status = self._status(row, sites, plan_search)
         loop = TuningLoop(
             tasks=tasks,
-            allocator=Allocator(
+            allocator=TaskScheduler(
                 sites, self.options.seed, stop_on_plateau=self.budget.per_workload is not None
             ),
             measurer=self.measurer,

@@ -14,7 +14,7 @@ from autotune.errors import AutotuneError, NoReferenceError
 from autotune.schedule.knob import Config, config_to_json
 from autotune.tuning.compare.paired import least_processes
 from autotune.tuning.compare.step import TOP
-from autotune.tuning.jobs.allocate import Allocator
+from autotune.tuning.jobs.allocate import TaskScheduler
 from autotune.tuning.jobs.budget import Meter
 from autotune.tuning.jobs.suspicion import Suspicion
 from autotune.tuning.jobs.task import Task
@@ -87,7 +87,7 @@ class TuningLoop:
     each task whose candidates cannot be checked, and ``before_turn`` is called before each turn."""
 
     tasks: Sequence[Task]
-    allocator: Allocator
+    allocator: TaskScheduler
     measurer: Measurer
     store: RunStore
     cost_model: OnlineModel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotune.codegen.code import DispatchCode
-from autotune.runtime.hal.executable import Code, Entry
+from autotune.runtime.hal.executable import Code, EntryPoint
 from autotune.runtime.hal.opencl.engine import OpenclEngine
 from autotune.runtime.hal.recording import FORMATS
 from autotune.target import Target
@@ -17,7 +17,7 @@ def driver_build(code: DispatchCode, target: Target) -> None:
     """
     device = device_of(target)
     kernels = [kernel for kernel in code.kernels if not kernel.hoisted]
-    entries = tuple(Entry(0, kernel.symbol, len(kernel.buffers)) for kernel in kernels)
+    entries = tuple(EntryPoint(0, kernel.symbol, len(kernel.buffers)) for kernel in kernels)
     executable = device.load(Code(FORMATS[target.arch], (code.object_code,), entries))
     if isinstance(device.engine, OpenclEngine):
         binding = device.allocate(1, "compiling")

@@ -18,14 +18,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Flow:
+class InFlightTimes:
     """Nanoseconds from one answer to the next, in the mean, and from the submission of each request to its answer."""
 
     period_ns: float
     latencies_ns: NDArray[np.int64]
 
 
-def keep_in_flight(module: CompiledModel, arrays: Sequence[NDArray[Any]], depth: int, requests: int) -> Flow:
+def keep_in_flight(
+    module: CompiledModel, arrays: Sequence[NDArray[Any]], depth: int, requests: int
+) -> InFlightTimes:
     """Submit a request whenever fewer than ``depth`` are in flight; raises what a request failed with.
 
     Of all requests the first and the last ``depth`` are not counted: fewer are in flight beside those.
@@ -50,7 +52,7 @@ def keep_in_flight(module: CompiledModel, arrays: Sequence[NDArray[Any]], depth:
     answers = np.sort(ends)
     period = (answers[depth + requests - 1] - answers[depth - 1]) / requests
     counted = slice(depth, depth + requests)
-    return Flow(float(period), (ends - begins)[counted])
+    return InFlightTimes(float(period), (ends - begins)[counted])
 
 
-__all__ = ["Flow", "keep_in_flight"]
+__all__ = ["InFlightTimes", "keep_in_flight"]

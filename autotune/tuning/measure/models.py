@@ -73,7 +73,7 @@ class _InFlight(_OnHost):
 _VERSIONS: dict[int, Version] = {}
 
 
-class Shared(Memory):
+class SharedMemory(Memory):
     """Memory of interleaved versions: all have their intermediate values in the same place, so that where that
     happens to lie makes no difference between them."""
 
@@ -87,7 +87,7 @@ class Shared(Memory):
         return self._pieces[use][:nbytes]
 
 
-_MEMORY = Shared()
+_MEMORY = SharedMemory()
 _READER = FolderReader()
 
 
@@ -160,4 +160,4 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 
-__all__ = ["HANDLERS", "Shared", "Version", "load", "main", "profile", "time", "warm_up"]
+__all__ = ["HANDLERS", "SharedMemory", "Version", "load", "main", "profile", "time", "warm_up"]

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from autotune.compiler.devices.makespan import Task, makespan
+from autotune.compiler.devices.makespan import LaneTask, makespan
 from autotune.compiler.devices.memory import IN_FLIGHT, DeviceMemory, MemoryNeed, needs_of, short_of
-from autotune.compiler.devices.tasks import Flow, tasks_of
+from autotune.compiler.devices.tasks import TaskFlow, tasks_of
 from autotune.compiler.devices.throughput import Throughput, throughput
 from autotune.graph.devices import floating_values
 from autotune.graph.ir import Graph
@@ -21,7 +21,7 @@ from autotune.graph.region import anchors
 from autotune.passes.placement.affinity import PlaceOnDevices
 from autotune.passes.placement.device_rules import DeviceRules, gathered
 from autotune.passes.placement.propagate import propagate
-from autotune.passes.segments import Division, GraphSegment, divide_by_device
+from autotune.passes.segments import GraphDivision, GraphSegment, divide_by_device
 from autotune.runtime.hal.buffer import HOST_SPACE
 from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.rates import DeviceRates
@@ -83,7 +83,7 @@ class PlacementCosts:
             return None
         return throughput(self._tasks(placing, division), depth)
 
-    def _tasks(self, placing: Placing, division: Division) -> list[Task]:
+    def _tasks(self, placing: Placing, division: GraphDivision) -> list[LaneTask]:
         """Return the tasks that a request submits."""
         numbers = {device.name: number for number, device in enumerate(self.devices)}
         unit_of = self._unit_of()
@@ -108,7 +108,7 @@ class PlacementCosts:
         rates = {device.name: device.rates for device in self.devices}
         spaces = {device.name: device.space for device in self.devices}
         cores = {device.name: device.cores for device in self.devices}
-        return tasks_of(Flow.of_division(division), durations, rates, spaces, cores)
+        return tasks_of(TaskFlow.of_division(division), durations, rates, spaces, cores)
 
     def rules(self, placing: Placing) -> dict[str, str]:
         """Return the placement in patterns: operators with the device of most of theirs, and names of the others."""
@@ -145,7 +145,7 @@ class PlacementCosts:
             tuple(names.index(min(each)) for each in found) if all(len(each) == 1 for each in found) else None
         )
 
-    def _divided(self, placing: Placing) -> Division:
+    def _divided(self, placing: Placing) -> GraphDivision:
         unit_of = self._unit_of()
         nodes = tuple(
             node.replace(device=self.devices[placing[unit_of[own[0]]]].name)

@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from autotune.compiler.devices.makespan import Makespan, Task, makespan
-from autotune.compiler.devices.tasks import Flow, tasks_of
+from autotune.compiler.devices.makespan import LaneTask, Makespan, makespan
+from autotune.compiler.devices.tasks import TaskFlow, tasks_of
 from autotune.runtime.hal.buffer import HOST_SPACE, Buffer, host_buffer
 from autotune.runtime.hal.command_buffer import CommandBuffer
 from autotune.runtime.hal.device import Device
@@ -41,7 +41,7 @@ class Expected:
     """The expected times of a run of a program, in seconds; ``around`` is of the caller before and after it."""
 
     program: DeviceProgram
-    tasks: tuple[Task, ...]
+    tasks: tuple[LaneTask, ...]
     run: Makespan
     around: float
 
@@ -65,7 +65,7 @@ def expected_of(program: DeviceProgram, devices: Mapping[str, Device]) -> Expect
     durations = [seconds[step.image] if step.kind == "run" else 0.0 for step in program.steps]
     spaces = {name: devices[name].space for name in program.devices}
     cores = {name: devices[name].info.core_ids for name in program.devices}
-    tasks = tasks_of(Flow.of_program(program), durations, rates, spaces, cores)
+    tasks = tasks_of(TaskFlow.of_program(program), durations, rates, spaces, cores)
     return Expected(program, tuple(tasks), makespan(tasks), around(rates))
 
 

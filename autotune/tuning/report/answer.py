@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from autotune.compiler.plan import Ranking
     from autotune.compiler.planned import Planned
     from autotune.compiler.tiers import Tier, Transfer
-    from autotune.database.front import Point
+    from autotune.database.front import FrontPoint
     from autotune.database.near import Neighbour
     from autotune.graph.program import AnyWorkload
     from search_spaces.space import Space
@@ -38,7 +38,7 @@ class Answer:
     ranking: Ranking | None = None
     planned: Planned | None = None
     nodes: tuple[str, ...] = ()
-    front: tuple[Point, ...] = ()
+    front: tuple[FrontPoint, ...] = ()
     near: tuple[Neighbour, ...] = ()
     space: Space | None = None
     floor_ns: float | None = None

@@ -15,7 +15,7 @@ Asked = tuple["AnyWorkload", tuple[str, ...], tuple[str, ...]]
 
 
 @dataclass
-class Entry:
+class WorkloadEntry:
     """A workload with all dispatches that have it, and their nodes; ``ranking`` has its options, if it was asked."""
 
     workload: AnyWorkload
@@ -29,15 +29,15 @@ class Entry:
         self.nodes.update(dict.fromkeys(nodes))
 
 
-def entries(asked: Sequence[Asked], plan: Plan) -> list[Entry]:
+def entries(asked: Sequence[Asked], plan: Plan) -> list[WorkloadEntry]:
     """Return an entry for each workload, and for each that is divided one of its own: it may be a step elsewhere.
 
     Steps that several share, or that were asked for themselves, are one entry.
     """
-    found: dict[tuple[str, bool], Entry] = {}
+    found: dict[tuple[str, bool], WorkloadEntry] = {}
 
-    def entry(workload: AnyWorkload, divided: bool = False) -> Entry:
-        return found.setdefault((workload.key, divided), Entry(workload))
+    def entry(workload: AnyWorkload, divided: bool = False) -> WorkloadEntry:
+        return found.setdefault((workload.key, divided), WorkloadEntry(workload))
 
     for workload, names, nodes in asked:
         option = plan.options.get(workload.key)
@@ -50,4 +50,4 @@ def entries(asked: Sequence[Asked], plan: Plan) -> list[Entry]:
     return list(found.values())
 
 
-__all__ = ["Asked", "Entry", "entries"]
+__all__ = ["Asked", "WorkloadEntry", "entries"]

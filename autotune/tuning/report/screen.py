@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Row:
+class TaskRow:
     """One task; the smallest readings in ns of one dispatch, ``total_ns`` of all that the model has of it.
 
     ``gain`` is what was confirmed inside the model, empty without.
@@ -56,7 +56,7 @@ class Screen:
     trials_per_second: float
     gain: str
     failures: tuple[tuple[str, int], ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TaskRow, ...]
     seen: float = 0.0
 
     @staticmethod
@@ -126,9 +126,9 @@ class Screen:
         yield from later.lines(options.max_width, options.size.height - 1, ascii_only=options.ascii_only)
 
 
-def _row(task: Task, gain: str, *, current: bool) -> Row:
+def _row(task: Task, gain: str, *, current: bool) -> TaskRow:
     best = task.best_ns if task.best_ns < float("inf") else None
-    return Row(
+    return TaskRow(
         name=task.name,
         runs=len(task.curve),
         default_ns=task.default_ns,
@@ -143,7 +143,7 @@ _WIDE = 64
 """Columns of a terminal that has room for all figures beside the name."""
 
 
-def _table_line(width: int, row: Row | None) -> Text:
+def _table_line(width: int, row: TaskRow | None) -> Text:
     """Return a row of the table, or its header; narrow terminals have fewer columns of it."""
     if row is None:
         figures = [f"{'runs':>5}", f"{'default':>9}", f"{'best read':>9}", f"{'confirmed':>22}"]
@@ -157,4 +157,4 @@ def _table_line(width: int, row: Row | None) -> Text:
     return Text.assemble(name, end, style=style)
 
 
-__all__ = ["Row", "Screen"]
+__all__ = ["Screen", "TaskRow"]

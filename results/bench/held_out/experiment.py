@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View
+from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView
 from autotune.bench.side_by_side import Pace
 from autotune.bench.systems import find_peers
 from autotune.bench.tables import NOTHING, duration, geometric_mean, number, ratio, scientific
@@ -48,11 +48,11 @@ def record_of(outcome: Outcome, threads: int) -> Record:
     return found | {"failure": outcome.failure or None}
 
 
-def _name(rows: Rows) -> str:
+def _name(rows: FrameRows) -> str:
     return f"{rows.get('name')}, {rows.get('exporter')}"
 
 
-def _verdict(rows: Rows) -> str:
+def _verdict(rows: FrameRows) -> str:
     if rows.get("failure"):
         return "no: see below"
     if rows.get("error") is None:
@@ -60,13 +60,13 @@ def _verdict(rows: Rows) -> str:
     return "yes" if rows.get("right") else "WRONG"
 
 
-def _failure(rows: Rows) -> str:
+def _failure(rows: FrameRows) -> str:
     """Return a failure on one line; without the list of what is supported."""
     text = " ".join(rows.get("failure").split("\n  supported:")[0].split())
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ..."
 
 
-def _notes(rows: Rows) -> Iterator[str]:
+def _notes(rows: FrameRows) -> Iterator[str]:
     compared = [one for one in rows.by("name", "exporter").values() if one.get("error") is not None]
     right = [one for one in compared if one.get("right")]
     slow = [_name(one) for one in right if (one.get("ratio") or 0.0) > 1.1]
@@ -125,7 +125,7 @@ EXPERIMENT = Experiment(
     ),
     measure=measure,
     views=(
-        View(
+        TableView(
             "Held-out models, {threads}",
             ("name", "exporter"),
             (
@@ -144,7 +144,7 @@ EXPERIMENT = Experiment(
             ),
             notes=_notes,
         ),
-        View(
+        TableView(
             "Not compared",
             ("name", "exporter"),
             (Column("model, exporter", _name), Column("why", _failure)),

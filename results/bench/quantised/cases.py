@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.bench.experiment import Record
-from autotune.bench.problem import Case, Problem
+from autotune.bench.problem import BenchmarkCase, Problem
 from autotune.bench.systems import System
 from autotune.files import scratch_folder
 from autotune.suggest import counted
@@ -30,7 +30,7 @@ class Prepared:
     """Cases, and what was found of them before any is timed."""
 
     accuracies: list[Record] = field(default_factory=list)
-    cases: list[Case] = field(default_factory=list)
+    cases: list[BenchmarkCase] = field(default_factory=list)
 
 
 def chosen(words: Sequence[str]) -> list[str]:
@@ -70,13 +70,13 @@ def _sources(names: Sequence[str]) -> Iterator[Source]:
         yield digits.digits() if name == digits.NAME else zoo_source(name)
 
 
-def _case(family: str, name: str, source: Source, model: onnx.ModelProto) -> Case:
+def _case(family: str, name: str, source: Source, model: onnx.ModelProto) -> BenchmarkCase:
     def build() -> Problem:
         from autotune.frontends.onnx.importer import load
 
         return Problem(load(model), {source.input: source.held_back[0]}, model)
 
-    return Case(family, name, build)
+    return BenchmarkCase(family, name, build)
 
 
 __all__ = [

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from autotune.bench.problem import Case, Problem
+from autotune.bench.problem import BenchmarkCase, Problem
 from autotune.frontends.model_builder import ModelBuilder
 from autotune.graph.ir import Array
 
@@ -44,14 +44,14 @@ IMAGES = (
 )  # fmt: skip
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[BenchmarkCase]:
     """Yield every problem, in float32 and then quantised."""
     for size in SIZES:
         for family in (FLOAT, INTEGER):
-            yield Case(family, f"matmul {size}", partial(matmul, size, family))
+            yield BenchmarkCase(family, f"matmul {size}", partial(matmul, size, family))
     for image in IMAGES:
         for family in (FLOAT, INTEGER):
-            yield Case(family, str(image), partial(convolution, image, family))
+            yield BenchmarkCase(family, str(image), partial(convolution, image, family))
 
 
 def matmul(size: int, family: str) -> Problem:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import click
 
 from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, Record, Rows, Say, View
+from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView
 from autotune.bench.tables import duration
 from autotune.database.store import Database
 from autotune.files import scratch_folder
@@ -52,8 +52,8 @@ def _filled(filled: filling.Filled) -> Record:
     }
 
 
-def _quantile(column: str, share: float) -> Callable[[Rows], float | None]:
-    def read(rows: Rows) -> float | None:
+def _quantile(column: str, share: float) -> Callable[[FrameRows], float | None]:
+    def read(rows: FrameRows) -> float | None:
         return 1e9 * quantile(rows.get(column), share) if rows.get(column) else None
 
     return read
@@ -85,7 +85,7 @@ EXPERIMENT = Experiment(
     ),
     measure=measure,
     views=(
-        View(
+        TableView(
             "Times",
             ("name",),
             (
@@ -98,7 +98,7 @@ EXPERIMENT = Experiment(
             ),
             where=lambda rows: rows.get("name"),
         ),
-        View(
+        TableView(
             "The database",
             ("how",),
             (

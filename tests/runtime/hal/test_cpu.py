@@ -5,13 +5,13 @@ from __future__ import annotations
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.hal.cpu.driver import CpuDriver, open_cores
 from autotune.runtime.hal.device import Device
-from autotune.runtime.hal.executable import Code, Entry
+from autotune.runtime.hal.executable import Code, EntryPoint
 from tests.runtime.hal.conformance import DeviceConformance
 from tests.runtime.kernels import kernel
 
 
 def increment() -> Code:
-    return Code("elf", (kernel("increment"),), (Entry(0, "k", 2, label="increment"),))
+    return Code("elf", (kernel("increment"),), (EntryPoint(0, "k", 2, label="increment"),))
 
 
 class TestAllCores(DeviceConformance):

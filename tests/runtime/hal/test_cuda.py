@@ -17,7 +17,7 @@ from autotune.errors import BuildError, DeviceError, MissingExtraError, TargetEr
 from autotune.runtime.hal.buffer import Buffer
 from autotune.runtime.hal.cuda.driver import CudaDriver
 from autotune.runtime.hal.device import Device
-from autotune.runtime.hal.executable import Code, Entry, Executable
+from autotune.runtime.hal.executable import Code, EntryPoint, Executable
 from autotune.target import Target
 from tests.codegen.gpu_emulated import Emulator
 from tests.runtime.hal.conformance import COUNT, DeviceConformance, X
@@ -150,7 +150,7 @@ def increment() -> DispatchCode:
 
 
 def code() -> Code:
-    return Code("ptx", (increment().object_code,), (Entry(0, "increment_0", 2, label="increment"),))
+    return Code("ptx", (increment().object_code,), (EntryPoint(0, "increment_0", 2, label="increment"),))
 
 
 def opened() -> Device:
@@ -195,10 +195,14 @@ def test_code_that_does_not_fit_is_refused() -> None:
     good = increment().object_code
     with opened() as device:
         for objects, entry, message in (
-            ((good,), Entry(0, "other", 2), "no kernel 'other'; it has increment_0"),
-            ((good,), Entry(0, "increment_0", 3), "takes 2 buffers, the model gives 3"),
-            ((b".version 7.8",), Entry(0, "k", 0), "its first line does not say how"),
-            ((good + b"nonsense",), Entry(0, "increment_0", 2), "does not compile the code: .*INVALID_PTX"),
+            ((good,), EntryPoint(0, "other", 2), "no kernel 'other'; it has increment_0"),
+            ((good,), EntryPoint(0, "increment_0", 3), "takes 2 buffers, the model gives 3"),
+            ((b".version 7.8",), EntryPoint(0, "k", 0), "its first line does not say how"),
+            (
+                (good + b"nonsense",),
+                EntryPoint(0, "increment_0", 2),
+                "does not compile the code: .*INVALID_PTX",
+            ),
         ):
             with pytest.raises(BuildError, match=message):
                 device.load(Code("ptx", objects, (entry,)))

@@ -16,7 +16,7 @@ from autotune.runtime.hal.command_buffer import CommandBuffer, Slot
 from autotune.runtime.hal.cpu.driver import open_cores
 from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.executable import Code
-from autotune.runtime.hal.opencl.code import Kernel
+from autotune.runtime.hal.opencl.code import OpenclKernel
 from autotune.runtime.hal.semaphore import Timeline
 from tests.codegen.opencl_device import needs_opencl
 from tests.runtime.hal import test_cpu, test_cuda, test_opencl
@@ -44,7 +44,7 @@ def _break_opencl(patch: pytest.MonkeyPatch, where: str, code: int) -> None:
 
     Failed.code = code
     if where == "launch":
-        patch.setattr(Kernel, "start", fails)
+        patch.setattr(OpenclKernel, "start", fails)
     else:
         patch.setattr(cl, {"copy": "enqueue_copy", "memory": "Buffer"}[where], fails)
 

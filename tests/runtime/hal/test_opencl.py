@@ -12,7 +12,7 @@ from autotune.opencl import devices
 from autotune.runtime.hal.buffer import HOST_SPACE, host_buffer
 from autotune.runtime.hal.command_buffer import Slot
 from autotune.runtime.hal.device import Device
-from autotune.runtime.hal.executable import Code, Entry
+from autotune.runtime.hal.executable import Code, EntryPoint
 from autotune.runtime.hal.opencl.driver import OpenclDriver, open_number
 from autotune.runtime.hal.opencl.shared import _in_place, context_of, shares_memory
 from autotune.target import Target
@@ -33,7 +33,7 @@ def increment() -> Code:
     s = te.create_schedule(b)
     s[b].parallel(s[b].op.axis[0])
     code = compile_schedule(s, [a, b], Target.parse("opencl-generic"), name="increment")
-    return Code("opencl-c", (code.object_code,), (Entry(0, "increment_0", 2, label="increment"),))
+    return Code("opencl-c", (code.object_code,), (EntryPoint(0, "increment_0", 2, label="increment"),))
 
 
 class TestSharedMemory(DeviceConformance):
@@ -112,10 +112,10 @@ def test_code_that_does_not_fit_is_refused() -> None:
     source = good.objects[0]
     with opened("opencl") as device:
         for objects, entry, message in (
-            ((source,), Entry(0, "other", 2), "no kernel 'other'; it has increment_0"),
-            ((source,), Entry(0, "increment_0", 3), "takes 2 buffers, the model gives 3"),
-            ((b"__kernel void k() {}",), Entry(0, "k", 0), "its first line does not say how"),
-            ((source.replace(b"return;", b"retrun;"),), Entry(0, "increment_0", 2), "does not compile"),
+            ((source,), EntryPoint(0, "other", 2), "no kernel 'other'; it has increment_0"),
+            ((source,), EntryPoint(0, "increment_0", 3), "takes 2 buffers, the model gives 3"),
+            ((b"__kernel void k() {}",), EntryPoint(0, "k", 0), "its first line does not say how"),
+            ((source.replace(b"return;", b"retrun;"),), EntryPoint(0, "increment_0", 2), "does not compile"),
         ):
             with pytest.raises(BuildError, match=message):
                 device.load(Code("opencl-c", objects, (entry,)))

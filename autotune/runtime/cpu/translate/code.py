@@ -23,7 +23,7 @@ class Variable:
     kind: Kind
 
 
-class Code:
+class FunctionCode:
     """The body of a function under construction.
 
     ``ended`` says that the current block has jumped away: nothing can be written before the next begins.
@@ -92,4 +92,4 @@ class Code:
         return self._count
 
 
-__all__ = ["Code", "NativeValue", "Variable"]
+__all__ = ["FunctionCode", "NativeValue", "Variable"]

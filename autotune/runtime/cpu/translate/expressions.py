@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import Any, Final
 
-from autotune.runtime.cpu.translate.code import Code, NativeValue, Variable
+from autotune.runtime.cpu.translate.code import FunctionCode, NativeValue, Variable
 from autotune.runtime.cpu.translate.functions import WORDS, Callee, FunctionSource, Kind
 
 _ARITHMETIC: Final = {
@@ -34,7 +34,7 @@ class PythonExpressions:
     functions it needs.
     """
 
-    def __init__(self, code: Code, source: FunctionSource) -> None:
+    def __init__(self, code: FunctionCode, source: FunctionSource) -> None:
         self._code = code
         self._source = source
         self.variables: dict[str, Variable] = {}

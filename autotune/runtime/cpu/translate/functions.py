@@ -97,7 +97,7 @@ class NativeOperation(Callee[_P, _R]):
 
 
 @dataclass(frozen=True, eq=False)
-class External(Callee[_P, _R]):
+class ExternalFunction(Callee[_P, _R]):
     """A function that the process has, such as one of the C library, on words of 64 bits."""
 
     name: str
@@ -118,15 +118,15 @@ def operation(body: str, *externals: str) -> Callable[[Callable[_P, _R]], Native
     return lambda function: NativeOperation(function, body, externals)
 
 
-def external(name: str) -> Callable[[Callable[_P, _R]], External[_P, _R]]:
+def external(name: str) -> Callable[[Callable[_P, _R]], ExternalFunction[_P, _R]]:
     """Return marks the signature of a function that the process has under this name."""
-    return lambda function: External(function, name)
+    return lambda function: ExternalFunction(function, name)
 
 
 __all__ = [
     "WORDS",
     "Callee",
-    "External",
+    "ExternalFunction",
     "FunctionSource",
     "Kind",
     "Native",

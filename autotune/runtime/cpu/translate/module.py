@@ -7,10 +7,16 @@ import linecache
 from collections.abc import Iterable
 from typing import Any
 
-from autotune.runtime.cpu.translate.code import Code
+from autotune.runtime.cpu.translate.code import FunctionCode
 from autotune.runtime.cpu.translate.expressions import PythonExpressions
-from autotune.runtime.cpu.translate.functions import Callee, External, FunctionSource, Native, NativeOperation
-from autotune.runtime.cpu.translate.statements import Statements
+from autotune.runtime.cpu.translate.functions import (
+    Callee,
+    ExternalFunction,
+    FunctionSource,
+    Native,
+    NativeOperation,
+)
+from autotune.runtime.cpu.translate.statements import PythonStatements
 
 
 def llvm_ir(functions: Iterable[Native[..., Any]]) -> str:
@@ -35,7 +41,7 @@ class _Module:
             if function in done:
                 continue
             done.add(function)
-            if isinstance(function, External):
+            if isinstance(function, ExternalFunction):
                 self._declare(f"declare {function.result} @{function.symbol}({_parameters(function)})")
             else:
                 body = self._body(function, waiting)
@@ -49,9 +55,9 @@ class _Module:
         if isinstance(function, NativeOperation):
             self._declare(*function.externals)
             return function.body.strip("\n")
-        code, source = Code(), function.source
+        code, source = FunctionCode(), function.source
         expressions = PythonExpressions(code, source)
-        statements = Statements(code, source, expressions, function.result)
+        statements = PythonStatements(code, source, expressions, function.result)
         statements.function(self._tree(source), function.parameters)
         waiting.extend(expressions.called)
         return code.text()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.runtime.cpu.translate.code import Code, NativeValue, Variable
+from autotune.runtime.cpu.translate.code import FunctionCode, NativeValue, Variable
 from autotune.runtime.cpu.translate.expressions import PythonExpressions
 from autotune.runtime.cpu.translate.functions import WORDS, FunctionSource, Kind
 
@@ -21,14 +21,14 @@ class _Loop:
     left: bool = False
 
 
-class Statements:
+class PythonStatements:
     """Writes statements into the code of one function that returns ``result``.
 
     A local name has one type, and is read where it has a value on every path.
     """
 
     def __init__(
-        self, code: Code, source: FunctionSource, expressions: PythonExpressions, result: Kind
+        self, code: FunctionCode, source: FunctionSource, expressions: PythonExpressions, result: Kind
     ) -> None:
         self._code = code
         self._source = source
@@ -210,4 +210,4 @@ class Statements:
         self._code.end(f"ret {value.kind} {value.text}".rstrip())
 
 
-__all__ = ["Statements"]
+__all__ = ["PythonStatements"]

@@ -13,7 +13,7 @@ from autotune.codegen.jit import LoadedCode
 from autotune.runtime.cpu.device import allocate_pages
 from autotune.runtime.cpu.pool import ThreadPool, pool_of, stay_on
 from autotune.runtime.hal.buffer import Buffer
-from autotune.runtime.hal.command_buffer import Barrier, Command, Copy, Fill, failed, resolved
+from autotune.runtime.hal.command_buffer import BarrierCommand, Command, CopyCommand, Fill, failed, resolved
 from autotune.runtime.hal.cpu.segment import Segment
 from autotune.runtime.hal.engine import Stopped
 from autotune.runtime.hal.executable import Code
@@ -21,7 +21,7 @@ from autotune.runtime.hal.slowdown import slowed
 
 
 @dataclass(frozen=True, eq=False)
-class Loaded:
+class MappedCode:
     """The handle of an executable: its code, mapped as long as this is alive, and the addresses of its entry points."""
 
     code: LoadedCode
@@ -55,20 +55,24 @@ class CpuEngine:
         """Return the block itself, which the host reads in place."""
         return storage
 
-    def load(self, code: Code) -> Loaded:
+    def load(self, code: Code) -> MappedCode:
         """Return the entry points; raises BuildError."""
         mapped = LoadedCode(code.objects)
-        return Loaded(mapped, [mapped.address(entry.object_index, entry.symbol) for entry in code.entries])
+        return MappedCode(
+            mapped, [mapped.address(entry.object_index, entry.symbol) for entry in code.entries]
+        )
 
-    def prepare(self, commands: Sequence[Command], slots: int) -> list[tuple[int, Segment | Copy | Fill]]:
+    def prepare(
+        self, commands: Sequence[Command], slots: int
+    ) -> list[tuple[int, Segment | CopyCommand | Fill]]:
         """Return kernels that follow each other become one program; each step with the number of its first command."""
-        steps: list[tuple[int, Segment | Copy | Fill]] = []
+        steps: list[tuple[int, Segment | CopyCommand | Fill]] = []
         open_segment: Segment | None = None
         for index, command in enumerate(commands):
-            if isinstance(command, (Copy, Fill)):
+            if isinstance(command, (CopyCommand, Fill)):
                 steps.append((index, command))
                 open_segment = None
-            elif isinstance(command, Barrier):
+            elif isinstance(command, BarrierCommand):
                 if open_segment is not None:
                     open_segment.barrier()
             else:
@@ -108,9 +112,9 @@ class CpuEngine:
             self.pool.stop()
 
 
-def _move(step: Copy | Fill, table: Sequence[Buffer]) -> None:
+def _move(step: CopyCommand | Fill, table: Sequence[Buffer]) -> None:
     target = resolved(step.target, table).host()
-    if isinstance(step, Copy):
+    if isinstance(step, CopyCommand):
         np.copyto(target, resolved(step.source, table).host())
     else:
         target.view(f"u{len(step.pattern)}")[...] = np.frombuffer(step.pattern, f"u{len(step.pattern)}")

@@ -16,7 +16,7 @@ from autotune.runtime.cpu.native import executor
 from autotune.runtime.cpu.pool import ThreadPool
 from autotune.runtime.cpu.program import Argument, Pointer, ProgramBuilder
 from autotune.runtime.hal.buffer import Buffer
-from autotune.runtime.hal.command_buffer import CheckIndices, Dispatch, Reference, Slot, failed
+from autotune.runtime.hal.command_buffer import CheckIndices, DispatchCommand, Reference, Slot, failed
 from autotune.runtime.image import TensorSpec
 
 
@@ -25,7 +25,7 @@ class Segment:
 
     def __init__(self, pool: ThreadPool) -> None:
         self._pool = pool
-        self._commands: list[tuple[int, Dispatch | CheckIndices]] = []
+        self._commands: list[tuple[int, DispatchCommand | CheckIndices]] = []
         self._after: list[int] = []
         """For each command how many are before the last barrier: it waits for those."""
         self._fence = 0
@@ -34,7 +34,7 @@ class Segment:
         self._events: NDArray[np.int64] | None = None
 
     @property
-    def commands(self) -> tuple[Dispatch | CheckIndices, ...]:
+    def commands(self) -> tuple[DispatchCommand | CheckIndices, ...]:
         """Return the commands that it runs, in order."""
         return tuple(command for _, command in self._commands)
 
@@ -48,11 +48,11 @@ class Segment:
         self._events = np.zeros((len(self._commands), self._pool.workers, layout.EVENT_SLOTS), np.int64)
         return self._events
 
-    def add(self, index: int, command: Dispatch | CheckIndices) -> None:
+    def add(self, index: int, command: DispatchCommand | CheckIndices) -> None:
         """Add the next command, which is number ``index`` of all."""
         self._commands.append((index, command))
         self._after.append(self._fence)
-        references = command.bindings if isinstance(command, Dispatch) else (command.indices,)
+        references = command.bindings if isinstance(command, DispatchCommand) else (command.indices,)
         for each in references:
             if isinstance(each, Slot):
                 self._slots.setdefault(each.index, len(self._slots))
@@ -68,7 +68,7 @@ class Segment:
         builder = ProgramBuilder(self._pool.workers, self._pool.address, len(self._slots))
         number = 0
         for (_, command), after in zip(self._commands, self._after, strict=True):
-            if isinstance(command, Dispatch):
+            if isinstance(command, DispatchCommand):
                 kernel = command.executable.handle.addresses[command.entry]
                 bindings = [self._pointer(each) for each in command.bindings]
                 touched = sum(each.nbytes for each in command.bindings)

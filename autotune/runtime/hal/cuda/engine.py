@@ -14,10 +14,10 @@ from autotune import cuda
 from autotune.codegen.gpu.starts import Start, read_starts
 from autotune.errors import BuildError, DeviceError
 from autotune.runtime.hal.buffer import Buffer
-from autotune.runtime.hal.command_buffer import Command, Dispatch
-from autotune.runtime.hal.cuda.pinned import PinnedMemory
+from autotune.runtime.hal.command_buffer import Command, DispatchCommand
+from autotune.runtime.hal.cuda.pinned import CudaPinnedMemory
 from autotune.runtime.hal.engine import Stopped, run_each
-from autotune.runtime.hal.executable import Code, Entry
+from autotune.runtime.hal.executable import Code, EntryPoint
 
 _ALIGNMENT = 16
 """Of the addresses that kernels take."""
@@ -29,7 +29,7 @@ _FILLS = {
 }
 
 
-class Kernel:
+class CudaKernel:
     """An entry point: a function of the driver, and how it is started."""
 
     def __init__(self, function: Any, start: Start) -> None:
@@ -62,7 +62,7 @@ class CudaEngine:
         self._context = cuda.call("cuDevicePrimaryCtxRetain", self._device)
         self._threads = threading.local()
         self._modules: list[Any] = []
-        self.pinned = PinnedMemory(self._enter)
+        self.pinned = CudaPinnedMemory(self._enter)
 
     # -- memory ----------------------------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class CudaEngine:
 
     # -- commands --------------------------------------------------------------------------------------------
 
-    def load(self, code: Code) -> list[Kernel]:
+    def load(self, code: Code) -> list[CudaKernel]:
         """Load kernels; raises BuildError."""
         self._enter()
         starts = [read_starts(each, "ptx") for each in code.objects]
@@ -111,10 +111,10 @@ class CudaEngine:
         self._enter()
         return run_each(self, self._space, self._name, name, prepared, table, stopped)
 
-    def dispatch(self, command: Dispatch, bindings: Sequence[Buffer]) -> None:
+    def dispatch(self, command: DispatchCommand, bindings: Sequence[Buffer]) -> None:
         """Start a kernel; no tiles are nothing."""
         if command.tiles:
-            kernel: Kernel = command.executable.handle[command.entry]
+            kernel: CudaKernel = command.executable.handle[command.entry]
             kernel.start(self._stream, [_address(buffer) for buffer in bindings])
 
     def copy_within(self, source: Buffer, target: Buffer) -> None:
@@ -185,13 +185,13 @@ def _address(buffer: Buffer) -> int:
     return int(buffer.allocation.storage) + buffer.offset
 
 
-def _kernel(module: Any, starts: dict[str, Start], entry: Entry) -> Kernel:
+def _kernel(module: Any, starts: dict[str, Start], entry: EntryPoint) -> CudaKernel:
     start = starts.get(entry.symbol)
     if start is None:
         raise BuildError(f"the object code has no kernel {entry.symbol!r}; it has {', '.join(starts)}")
     if start.buffers != entry.bindings:
         raise BuildError(f"{entry.symbol} takes {start.buffers} buffers, the model gives {entry.bindings}")
-    return Kernel(cuda.call("cuModuleGetFunction", module, entry.symbol.encode()), start)
+    return CudaKernel(cuda.call("cuModuleGetFunction", module, entry.symbol.encode()), start)
 
 
-__all__ = ["CudaEngine", "Kernel"]
+__all__ = ["CudaEngine", "CudaKernel"]

@@ -23,7 +23,7 @@ class Pages:
     nbytes: int
 
 
-class PinnedMemory:
+class CudaPinnedMemory:
     """The source of blocks of pinned memory; ``enter`` makes the device's context the calling thread's."""
 
     def __init__(self, enter: Callable[[], None]) -> None:
@@ -49,4 +49,4 @@ class PinnedMemory:
         return np.ctypeslib.as_array((ctypes.c_uint8 * storage.nbytes).from_address(storage.address))
 
 
-__all__ = ["Pages", "PinnedMemory"]
+__all__ = ["CudaPinnedMemory", "Pages"]

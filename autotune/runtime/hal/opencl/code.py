@@ -12,12 +12,12 @@ from autotune.codegen.gpu.starts import Start, read_starts
 from autotune.errors import BuildError
 from autotune.opencl import pyopencl
 from autotune.pocl import options
-from autotune.runtime.hal.executable import Code, Entry
+from autotune.runtime.hal.executable import Code, EntryPoint
 
 _LOG_LINES = 12
 
 
-class Kernel:
+class OpenclKernel:
     """An entry point; one thread at a time starts it."""
 
     def __init__(self, kernel: Any, start: Start) -> None:
@@ -48,7 +48,7 @@ class Kernel:
             return self._kernel(queue, whole, group, *arguments, np.int64(0), np.int64(end))
 
 
-def load(context: Any, code: Code) -> list[Kernel]:
+def load(context: Any, code: Code) -> list[OpenclKernel]:
     """Return the kernels of entry points; raises BuildError."""
     starts = [read_starts(each, "opencl") for each in code.objects]
     programs = [_built(context, each.decode()) for each in code.objects]
@@ -66,13 +66,13 @@ def _built(context: Any, source: str) -> Any:
         ) from error
 
 
-def _kernel(starts: dict[str, Start], program: Any, entry: Entry) -> Kernel:
+def _kernel(starts: dict[str, Start], program: Any, entry: EntryPoint) -> OpenclKernel:
     start = starts.get(entry.symbol)
     if start is None:
         raise BuildError(f"the object code has no kernel {entry.symbol!r}; it has {', '.join(starts)}")
     if start.buffers != entry.bindings:
         raise BuildError(f"{entry.symbol} takes {start.buffers} buffers, the model gives {entry.bindings}")
-    return Kernel(pyopencl().Kernel(program, entry.symbol), start)
+    return OpenclKernel(pyopencl().Kernel(program, entry.symbol), start)
 
 
-__all__ = ["Kernel", "load"]
+__all__ = ["OpenclKernel", "load"]

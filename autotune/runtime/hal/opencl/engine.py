@@ -14,12 +14,12 @@ from autotune.errors import DeviceError, DeviceLostError
 from autotune.opencl import pyopencl
 from autotune.runtime.cpu.device import allocate_pages
 from autotune.runtime.hal.buffer import HOST_SPACE, Buffer
-from autotune.runtime.hal.command_buffer import Command, Dispatch
+from autotune.runtime.hal.command_buffer import Command, DispatchCommand
 from autotune.runtime.hal.engine import Stopped, run_each
 from autotune.runtime.hal.executable import Code
 from autotune.runtime.hal.opencl import code as opencl_code
 from autotune.runtime.hal.opencl.errors import driver_errors
-from autotune.runtime.hal.opencl.pinned import PinnedMemory
+from autotune.runtime.hal.opencl.pinned import OpenclPinnedMemory
 from autotune.runtime.hal.opencl.shared import context_of, wrapped
 from autotune.runtime.hal.slowdown import slowed
 from autotune.runtime.hal.timed import Span, Timed
@@ -42,7 +42,7 @@ class OpenclEngine:
         self._device = device
         self._context = context_of(device)
         self._shared = space == HOST_SPACE
-        self.pinned = None if self._shared else PinnedMemory(name, self._context)
+        self.pinned = None if self._shared else OpenclPinnedMemory(name, self._context)
         self._threads = threading.local()
 
     # -- memory ----------------------------------------------------------------------------------------------
@@ -79,11 +79,13 @@ class OpenclEngine:
 
     # -- commands --------------------------------------------------------------------------------------------
 
-    def load(self, code: Code) -> list[opencl_code.Kernel]:
+    def load(self, code: Code) -> list[opencl_code.OpenclKernel]:
         """Load kernels; raises BuildError."""
         return opencl_code.load(self._context, code)
 
-    def compile(self, kernels: Sequence[opencl_code.Kernel], tiles: Sequence[int], binding: Buffer) -> None:
+    def compile(
+        self, kernels: Sequence[opencl_code.OpenclKernel], tiles: Sequence[int], binding: Buffer
+    ) -> None:
         """Have the driver make machine code for so many tiles of each kernel; raises DeviceError.
 
         Drivers that keep it do not make it again, in other processes neither.
@@ -117,9 +119,9 @@ class OpenclEngine:
         finally:
             self._threads.queue, self._threads.started = plain, None
 
-    def dispatch(self, command: Dispatch, bindings: Sequence[Buffer]) -> None:
+    def dispatch(self, command: DispatchCommand, bindings: Sequence[Buffer]) -> None:
         """Start a kernel."""
-        kernel: opencl_code.Kernel = command.executable.handle[command.entry]
+        kernel: opencl_code.OpenclKernel = command.executable.handle[command.entry]
         with driver_errors(self._name):
             places = [(self._handle(each), each.offset) for each in bindings]
             event = kernel.start(self._queue, places, command.tiles)

@@ -22,7 +22,7 @@ class Mapped:
     view: NDArray[np.uint8]
 
 
-class PinnedMemory:
+class OpenclPinnedMemory:
     """The source of blocks of such memory, of device ``name``: ``CL_MEM_ALLOC_HOST_PTR``, mapped."""
 
     def __init__(self, name: str, context: Any) -> None:
@@ -58,4 +58,4 @@ class PinnedMemory:
         return storage.view
 
 
-__all__ = ["Mapped", "PinnedMemory"]
+__all__ = ["Mapped", "OpenclPinnedMemory"]

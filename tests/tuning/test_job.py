@@ -156,6 +156,73 @@ def test_a_second_job_measures_nothing_again(path: Path) -> None:
     assert (report.trials, hit(path, A).runs) == (30, 60)
 
 
+class Versioned(SimulatedMeasurer):
+    """Generates the code of a version; ``built`` lists the workloads of what was built, in order."""
+
+    def __init__(self, version: str, *tasks: Synthetic) -> None:
+        super().__init__(measurer(*tasks)._answer)
+        self.version = version
+        self.built: list[str] = []
+
+    def build(self, candidates: Sequence[Candidate]) -> list[Built]:
+        self.built += [candidate.workload for candidate in candidates]
+        return [
+            replace(built, payload={"key": self.version, "object": built.trace_key})
+            for built in super().build(candidates)
+        ]
+
+
+class Builds(Progress):
+    """Notes what was built when the job started, and when its first trial ended."""
+
+    def __init__(self, measuring: Versioned) -> None:
+        self.measuring = measuring
+        self.start: list[str] | None = None
+        self.first: list[str] | None = None
+
+    def started(self, *rest: Any) -> None:
+        self.start = list(self.measuring.built)
+
+    def measured(self, *rest: Any) -> None:
+        self.first = self.first or list(self.measuring.built)
+
+
+@pytest.mark.parametrize("version", ["one", "two"])
+def test_the_code_of_what_is_known_is_looked_at_when_its_turn_comes(path: Path, version: str) -> None:
+    job(path, A, B, trials=40, measurer=Versioned("one", A, B)).run()
+    measuring = Versioned(version, A, B)
+    seen = Builds(measuring)
+    job(path, A, B, trials=40, measurer=measuring, progress=seen).run()
+    assert seen.start == []
+    assert seen.first is not None
+    assert len(set(seen.first)) == 1
+    with Database(path) as database:
+        runs = [run for run in database.records() if run.code == version]
+    again = Counter(run.key.workload for run in runs if run.origin is Origin.DEFAULT)
+    assert again == {A.workload.key: 1, B.workload.key: 1}  # once by either version
+
+
+@pytest.mark.parametrize("version", ["one", "two"])
+def test_nothing_is_claimed_of_runs_whose_code_nobody_has_looked_at(path: Path, version: str) -> None:
+    before = job(path, A, B, trials=60, measurer=Versioned("one", A, B)).run()
+    assert State.TUNED in {row.evidence.state for row in before.dispatches}
+
+    class Interrupted(Versioned):
+        def measure(self, built: Built, default_ns: float) -> Measurement:
+            raise KeyboardInterrupt
+
+    stopped = job(path, A, B, trials=60, measurer=Interrupted(version, A, B)).run()
+    claimed = [row.name for row in stopped.dispatches if row.evidence.state is not State.TRANSFERRED]
+    # The first turn has looked at one workload, and the run that its measurement interrupted is none.
+    assert len(claimed) == (version == "one")
+    after = job(path, A, B, trials=1, measurer=Versioned(version, A, B)).run()
+    states = {row.name: row.evidence.state for row in after.dispatches}
+    if version == "one":
+        assert states == {row.name: row.evidence.state for row in before.dispatches}
+    else:
+        assert State.TUNED not in states.values()
+
+
 class Stopping(SimulatedMeasurer):
     """Raises KeyboardInterrupt after some measurements, as Ctrl-C would."""
 

@@ -161,7 +161,6 @@ class Job:
             describe=self._describer(row),
             measured=self._listener(row, status),
             left_out=lambda task: self._say(status, status.phase, f"{task.name}: {task.no_reference}"),
-            before_turn=self._before_turn(status, machine),
             say=lambda text: self._say(status, "search", text),
             reader=None if self.whole is None else InModelReader(sites, self.whole),
             plan_search=plan_search,
@@ -170,6 +169,7 @@ class Job:
             batch=self.options.batch,
             least=self.options.least,
         )
+        loop.before_turn = self._before_turn(loop, status, machine)
         self._rule_out(sites)
         machine.say = partial(self._wait, status)
         try:
@@ -186,13 +186,11 @@ class Job:
             loop.take_up()
             status.plan_search.recall(self.database.plans(row.id))
             status.recalled = sum(len(task.known) for task in loop.tasks)
-            if status.recalled and self.whole is not None:
-                status.confirm(self._rows(status.sites, self.whole.rankings()))
             self.progress.started(status)
             status.meter.reserve_s = self._reserve_s(status)
             least_s = _AS_LOADING * status.meter.session_s
             loop.run()
-            self._compare(status, _COMPARED if self.options.time_model else _ALL)
+            self._compare(loop, status, _COMPARED if self.options.time_model else _ALL)
             whole = self._whole_model(status, least_s)
             stopped = False
         except (KeyboardInterrupt, StopTuning):
@@ -318,9 +316,10 @@ class Job:
 
         return measured
 
-    def _before_turn(self, status: Status, machine: Measuring) -> Callable[[], None]:
+    def _before_turn(self, loop: TuningLoop, status: Status, machine: Measuring) -> Callable[[], None]:
         """Let other jobs of the machine have a turn; compare as soon as all defaults were read, and now and then during
         a long search: options that are far behind get no more trials, and a job that is killed leaves what it found.
+        What earlier jobs left open is compared after the first trials.
         """
         due = 0.0 if status.sites.several and not self._is_short else _EARLIEST_S
 
@@ -328,9 +327,11 @@ class Job:
             nonlocal due
             machine.offer()
             begin = status.meter.session_s
-            if begin < due or status.sites.untried:
+            if begin < due or status.sites.untried or not status.session_trials:
                 return
-            self._compare(status, _ON_THE_WAY)
+            if loop.check(status.sites.weights()):
+                return  # their defaults come first
+            self._compare(loop, status, _ON_THE_WAY)
             took = status.meter.session_s - begin
             due = status.meter.session_s + max(_EARLIEST_S, _SHARE * took)
             if status.meter.budget.limit_s:
@@ -358,8 +359,10 @@ class Job:
             if rows or self._is_short:
                 sites.kept[key] = close_behind(rows) | {used.name}
 
-    def _compare(self, status: Status, share: float) -> None:
-        """Compare within a share of the time that is left."""
+    def _compare(self, loop: TuningLoop, status: Status, share: float) -> None:
+        """Compare within a share of the time that is left, after a look at the code of what was measured before."""
+        if status.meter.left_s > 0:
+            loop.check(status.sites.weights())
         options_late, late = status.meter.over(_OPTIONS * share), status.meter.over(share)
         self._say(status, "compare", "whole algorithms in the model")
         if self.whole is None:
@@ -377,8 +380,8 @@ class Job:
             sites=sites,
             measurer=self.measurer,
         )
-        if comparing.run(options_late, late):
-            status.confirm(self._rows(status.sites, self.whole.rankings()))
+        comparing.run(options_late, late)
+        status.confirm(self._rows(status.sites, self.whole.rankings()))
         self._rule_out(status.sites)
 
     def _say(self, status: Status, phase: str, note: str) -> None:
@@ -448,8 +451,8 @@ class Job:
         answer = self.database.lookup(key.workload, key.target, key.space)
         before, after = answer.latencies
         evidence = evidence_in(task.space, answer.evidence)
-        if isinstance(answer, Hit) and answer.best.id in task.stale:
-            evidence = TRANSFERRED  # measured with other code, and not again
+        if isinstance(answer, Hit) and task.may_be_stale(answer.best):
+            evidence = TRANSFERRED  # not known to be of this version's code
         return DispatchRow(
             task.names[0],
             task.workload.kind,

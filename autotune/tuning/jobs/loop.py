@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -202,6 +202,7 @@ class TuningLoop:
         waiting, self.waiting = self.waiting, []
         if self.reader is None or not waiting:
             return
+        self.check(self.reader.sites.uses(self.reader.options()[0]))  # the model is made of their code
         entries: dict[str, list[Built]] = {}
         for turn, built in waiting:
             entries.setdefault(turn.task.workload.key, []).append(built)
@@ -316,15 +317,14 @@ class TuningLoop:
             count = max(least, int(seconds_left / self._pace_s))  # what is built will be measured
         if count <= 0:
             return []
-        untried = self.allocator.untried
-        if untried:
-            return [
-                Turn.of(task, task.search.suggest(task.default), Origin.DEFAULT) for task in untried[:count]
-            ]
+        if defaults := self._defaults(count):
+            return defaults
         waiting = Counter(turn.task.workload.key for turn in (*building, *(turn for turn, _ in self.waiting)))
         full = self._most
         busy = {key for key, number in waiting.items() if number >= full}
         while (task := self.allocator.choose(busy)) is not None:
+            if self.check([task.workload.key]):
+                return self._defaults(count)
             self.recall(task)
             most = int(min(count, full - waiting[task.workload.key]))
             if task.left:
@@ -334,6 +334,12 @@ class TuningLoop:
                 return turns
             busy.add(task.workload.key)
         return []
+
+    def _defaults(self, count: int) -> list[Turn]:
+        """Return the default schedules of tasks that have none, at most so many."""
+        untried = self.allocator.untried[:count]
+        self.check(task.workload.key for task in untried)
+        return [Turn.of(task, task.search.suggest(task.default), Origin.DEFAULT) for task in untried]
 
     def _propose(self, task: Task, count: int) -> list[Turn]:
         """Return the new candidates of a task: what was found for near workloads, and what its search asks for.
@@ -354,36 +360,48 @@ class TuningLoop:
         return [turn for pair in zip_longest(found, near) for turn in pair if turn is not None]
 
     def take_up(self) -> None:
-        """Take what earlier sessions measured for all tasks; of what is stale the cost model learns, and the search is
-        free to measure it again."""
-        known = {task.workload.key: self._runs_since(task) for task in self.tasks}
-        stale = {key: Task.past_runs(runs) for key, runs in known.items()}
-        past = {run.id for runs in stale.values() for run in runs}
-        current = {key: [run for run in runs if run.id not in past] for key, runs in known.items()}
-        checked = [
-            (task, run) for task in self.tasks for run in Task.checked_runs(current[task.workload.key])
-        ]
-        built = self.measurer.build([task.candidate(run.config) for task, run in checked]) if checked else []
-        outdated = set[str]()
-        for (task, run), code in zip(checked, built, strict=True):
-            if code.code != run.code or code.trace_key != run.trace_key:
-                outdated.add(task.workload.key)
-            task.keep_code(code, run)
+        """Take what earlier sessions measured for all tasks. No code is built for that: :meth:`check` comes before
+        anything else is done with a task."""
         for task in self.tasks:
-            key = task.workload.key
-            if found := known[key] if key in outdated else stale[key]:
-                self._learn_from(task, found)
-            self.recall(task)
+            runs = self._runs_since(task)
+            if past := Task.past_runs(runs):
+                self._learn_from(task, past)
+            self._recall(task, [run for run in runs if run.id not in task.stale], unchecked=True)
+
+    def check(self, keys: Iterable[str]) -> int:
+        """Build the default and the fastest run of workloads with unchecked runs; return how many have other code.
+
+        All earlier runs of these are stale: the cost model learns of them, and the search may measure them again.
+        """
+        wanted = set(keys)
+        tasks = [task for task in self.tasks if task.unchecked and task.workload.key in wanted]
+        telling = [(task, run) for task in tasks for run in Task.telling_runs(task.unchecked)]
+        built = self.measurer.build([task.candidate(run.config) for task, run in telling]) if telling else []
+        outdated = {
+            task.workload.key
+            for (task, run), code in zip(telling, built, strict=True)
+            if code.code != run.code or code.trace_key != run.trace_key
+        }
+        for (task, run), code in zip(telling, built, strict=True):
+            if task.workload.key not in outdated:
+                task.keep_code(code, run)
+        for task in tasks:
+            if task.workload.key in outdated:
+                self._learn_from(task, task.drop_unchecked())
+            else:
+                task.settle()
         if outdated:
             self.say(
                 f"other code is generated now for {len(outdated)} workloads: what was measured of them is stale"
             )
+        return len(outdated)
 
     def _learn_from(self, task: Task, runs: Sequence[Run]) -> None:
         """Have the cost model know stale runs, and the search begin with the fastest of them."""
         found = task.find_stale(runs, self.store.readings(task.key))
         self.cost_model.observe(task.space, [config for config, _ in found], [ns for _, ns in found])
-        task.outdated = [config for config, _ in found if config != task.default][:OUTDATED]
+        fastest = [config for config, _ in found if config != task.default]
+        task.outdated = [*fastest, *(config for config in task.outdated if config not in fastest)][:OUTDATED]
 
     def _runs_since(self, task: Task) -> list[Run]:
         """Return the runs of a task that it does not know yet."""
@@ -395,11 +413,13 @@ class TuningLoop:
 
     def recall(self, task: Task) -> None:
         """Take what other processes measured for this task in the meantime."""
-        runs = self._runs_since(task)
+        self._recall(task, self._runs_since(task))
+
+    def _recall(self, task: Task, runs: Sequence[Run], *, unchecked: bool = False) -> None:
         if not runs:
             return
         known = set(task.known)
-        task.recall(runs, self.store.readings(task.key))
+        task.recall(runs, self.store.readings(task.key), unchecked=unchecked)
         fresh = [run for run in runs if run.trace_key not in known and task.known[run.trace_key].latency]
         scores = [task.score_ns(run.trace_key) for run in fresh]
         self.cost_model.observe(task.space, [run.config for run in fresh], scores)

@@ -83,6 +83,9 @@ class Task:
     stale: frozenset[int] = frozenset()
     """Numbers of runs of earlier sessions whose code is, as far as was looked, not what their schedules give now: they
     are learnt from, and the best of them are measured first."""
+    unchecked: list[Run] = field(default_factory=list)
+    """Runs of earlier sessions that count as long as nobody has looked if their schedules still give the code that was
+    measured; the search hears of them afterwards."""
     run_codes: dict[str, str] = field(default_factory=dict)
     """The key of the generated code that each known run of the database was measured with, by trace key."""
     outdated: list[Config] = field(default_factory=list)
@@ -129,7 +132,9 @@ class Task:
     @property
     def untried(self) -> bool:
         """Return whether its default is still to be measured."""
-        return self.default not in self.search and not self.no_reference
+        if self.no_reference or any(run.config == self.default for run in self.unchecked):
+            return False
+        return self.default not in self.search
 
     @property
     def at_floor(self) -> bool:
@@ -264,6 +269,27 @@ class Task:
         """Return whether what is known of a schedule was measured with other code."""
         return self.run_codes.get(built.trace_key, built.code) != built.code
 
+    def settle(self) -> None:
+        """Take it that the unchecked runs were measured with the code that their schedules give: the search hears of
+        them."""
+        runs, self.unchecked = self.unchecked, []
+        for run in runs:
+            ns = self.score_ns(run.trace_key)
+            self.search.add(run.config, ns if ns < math.inf else None, run.footprint)
+
+    def drop_unchecked(self) -> list[Run]:
+        """Return the unchecked runs, and know nothing of them any more; nothing else was measured so far."""
+        runs, self.unchecked = self.unchecked, []
+        for known in (self.known, self.inside, self.run_codes, self.footprints):
+            known.clear()
+        self.curve, self.left, self.tried_near = [], [], 0
+        self.default_trace, self.default_ns = "", None
+        return runs
+
+    def may_be_stale(self, run: Run) -> bool:
+        """Return whether a run is of other code than its schedule gives, or nobody has looked yet."""
+        return run.id in self.stale or any(run.id == other.id for other in self.unchecked)
+
     @staticmethod
     def past_runs(runs: Sequence[Run]) -> list[Run]:
         """Return the runs that a later one replaced: with the same schedule, or by a default that was measured again
@@ -277,7 +303,7 @@ class Task:
         return [run for run in runs if newest[run.trace_key] is not run or run.created < since]
 
     @staticmethod
-    def checked_runs(runs: Sequence[Run]) -> list[Run]:
+    def telling_runs(runs: Sequence[Run]) -> list[Run]:
         """Return the runs whose code says whether that of all is still what was measured: the default and the fastest,
         which a comparison builds anyway."""
         worked = [run for run in runs if run.latency and not run.crashed]
@@ -308,7 +334,9 @@ class Task:
             if key != self.default_trace:
                 del self.built[key]
 
-    def recall(self, runs: Sequence[Run], readings: Sequence[Reading] = ()) -> None:
+    def recall(
+        self, runs: Sequence[Run], readings: Sequence[Reading] = (), *, unchecked: bool = False
+    ) -> None:
         """Take runs from the database, of an earlier session or of another process, and all readings of this task."""
         fresh = [run for run in runs if run.trace_key not in self.known]
         self.tried_near += sum(run.origin is Origin.NEAR for run in fresh)
@@ -326,12 +354,13 @@ class Task:
         if readings and self.default_ns:
             self.default_ns = readings[-1].default_ns
         for run in fresh:
-            ns = self.score_ns(run.trace_key)
             if run.footprint is not None:
                 self.footprints[run.trace_key] = run.footprint
-            self.search.add(run.config, ns if ns < math.inf else None, run.footprint)
-            self.curve.append(min(self.best_ns, ns))
+            self.curve.append(min(self.best_ns, self.score_ns(run.trace_key)))
         self.left += self._unread(fresh)
+        self.unchecked += fresh
+        if not unchecked:
+            self.settle()
 
     def _unread(self, runs: Sequence[Run]) -> list[Config]:
         """Return the fastest of those that are still to be measured in the model."""

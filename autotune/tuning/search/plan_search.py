@@ -133,7 +133,7 @@ class PlanSearch:
         for plan in plans:
             options = self._named(plan.options)
             tasks = {task.workload.key: task for task in self._tasks(options)}
-            if all(key in tasks and trace in tasks[key].inside for key, trace in plan.schedules.items()):
+            if _is_known(plan, tasks):
                 self._study.add_trial(
                     optuna.trial.create_trial(
                         params={**self._fixed(options), **self._numbers(tasks, plan.schedules)},
@@ -176,7 +176,8 @@ class PlanSearch:
         leaders = {task.workload.key: task.leaders(1) for task in tasks}
         parts = {key: found[0] for key, found in leaders.items() if found}
         names = {key: option.name for key, option in options.items()}
-        read = [plan for plan in self._read if plan.options == names]
+        known = {task.workload.key: task for task in tasks}
+        read = [plan for plan in self._read if plan.options == names and _is_known(plan, known)]
         uses = self._sites.uses(options)
         scored = [(_promise(tasks, uses, parts), parts)]
         for plan in read:
@@ -228,6 +229,11 @@ class PlanSearch:
         sites = {site.workload.key: site for site in self._sites.several}
         found = {key: {o.name: o for o in sites[key].options} for key in names if key in sites}
         return {key: found[key][name] for key, name in names.items() if name in found.get(key, {})}
+
+
+def _is_known(plan: PlanReading, tasks: Mapping[str, Task]) -> bool:
+    """Return whether all schedules of a plan were read, with the code that they give now."""
+    return all(key in tasks and trace in tasks[key].inside for key, trace in plan.schedules.items())
 
 
 def _promise(tasks: Sequence[Task], uses: Mapping[str, int], schedules: Mapping[str, str]) -> float:

@@ -81,7 +81,7 @@ def build(runs: DataFrame, cache: FeatureCache | None = None) -> Dataset:
     be read, its space has changed since, or its configuration is no longer legal.
     """
     skipped: Counter[str] = Counter()
-    parts: list[_Rows] = []
+    parts: list[_LegalRuns] = []
     numbers: list[NDArray[np.int64]] = []
     groups: dict[tuple[str, str], tuple[int, str, str]] = {}
     for (workload, target, space_key), mine in runs.reset_index(drop=True).groupby(_GROUPED, sort=False):
@@ -113,7 +113,7 @@ def build(runs: DataFrame, cache: FeatureCache | None = None) -> Dataset:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _LegalRuns:
     """The runs of one space whose configurations are legal."""
 
     derived: Derived
@@ -128,7 +128,7 @@ def _rows(
     runs: DataFrame,
     skipped: Counter[str],
     cache: FeatureCache | None,
-) -> _Rows | None:
+) -> _LegalRuns | None:
     timed = (runs["outcome"] == OK) & runs["latency_ns"].notna()
     known = timed | runs["outcome"].isin(INVALID)
     find = derive if cache is None else cache.derived
@@ -144,7 +144,7 @@ def _rows(
         return None
     kept, timed = runs[known][found.legal], timed[known][found.legal]
     label = "ratio" if kept["ratio"].notna()[timed].all() else "latency_ns"
-    return _Rows(
+    return _LegalRuns(
         found.take(found.legal),
         kept[label].where(timed).to_numpy(np.float64),
         kept["noise"].fillna(ALONE_NOISE).to_numpy(np.float64),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,6 +40,8 @@ EMPTY_WORDS = frozenset(
     | {"that", "which", "has", "have", "each"}
 )
 """Say nothing in a docstring (:func:`meaning`)."""
+SHARED_NAMES = {"autotune.lower.frame.Frame", "search_spaces.nest.frame.Frame"}
+"""Classes of one name, of which the docstrings do not say so."""
 MOST_WORDS = 60
 """Of a list item."""
 
@@ -107,6 +110,23 @@ def test_docstrings_of_functions_say_more_than_their_names() -> None:
         if meaning(text) <= meaning(node.name.replace("_", " "))
     ]
     assert found == []
+
+
+def test_a_class_name_is_one_idea() -> None:
+    """A name used twice is the same idea at two stages or in two backends, and each docstring names the other."""
+    classes: dict[str, dict[str, str]] = defaultdict(dict)
+    for path in sources():
+        module = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not module.startswith("results."):
+                classes[node.name][module] = ast.get_docstring(node) or ""
+    unexplained = [
+        f"{module}.{name}"
+        for name, found in classes.items()
+        for module, text in found.items()
+        if len(found) > 1 and not any(f"{other}.{name}" in text for other in found if other != module)
+    ]
+    assert set(unexplained) <= SHARED_NAMES
 
 
 def test_messages_and_docstrings_use_the_words_of_the_glossary() -> None:

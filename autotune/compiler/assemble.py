@@ -88,7 +88,7 @@ class MemoryNeeds:
 def memory_needs(partition: Partition, built: Mapping[str, BuiltWorkload], target: Target) -> MemoryNeeds:
     """Return the memory that :func:`assemble` would make room for; of the code in ``built`` kernels and
     buffers are looked at alone."""
-    return _Assembly(partition, built, target).needs()
+    return _ImageAssembly(partition, built, target).needs()
 
 
 def assemble(
@@ -102,10 +102,10 @@ def assemble(
 
     ``built`` has the code of each workload key. What is in ``hoisted`` is not worked out again, and it gets what is.
     """
-    return _Assembly(partition, built, target).run(metadata, {} if hoisted is None else hoisted)
+    return _ImageAssembly(partition, built, target).run(metadata, {} if hoisted is None else hoisted)
 
 
-class _Assembly:
+class _ImageAssembly:
     def __init__(self, partition: Partition, built: Mapping[str, BuiltWorkload], target: Target) -> None:
         partition = in_order(partition, target.threads)
         self.partition = partition

@@ -38,7 +38,7 @@ _ALIVE = {
 
 
 @dataclass(frozen=True)
-class _Kind:
+class _EngineKind:
     """The kind of an engine; a file by its absolute path, as the working folder may change."""
 
     address: DatabaseAddress
@@ -55,7 +55,7 @@ class _Kind:
 
 _KEPT = 8
 """So many engines wait to be used again."""
-_IDLE: list[tuple[_Kind, Engine]] = []
+_IDLE: list[tuple[_EngineKind, Engine]] = []
 """The last one given back is last. Each is lent to one user at a time, hence never shared by threads."""
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_IDLE.clear)  # another thread may have held their locks
@@ -65,7 +65,7 @@ if hasattr(os, "register_at_fork"):
 class Lent:
     """An engine for one user, until it is given back."""
 
-    kind: _Kind
+    kind: _EngineKind
     engine: Engine
     _back: bool = False
 
@@ -87,7 +87,7 @@ def lent(address: DatabaseAddress, *, timeout: float, read_only: bool) -> Lent:
     path = None if address.path is None else address.path.absolute()
     # immutable=1 reads a WAL database where the -shm file that goes with it cannot be made.
     immutable = read_only and path is not None and not os.access(path.parent, os.W_OK)
-    kind = _Kind(DatabaseAddress(path, address.server), timeout, immutable, read_only)
+    kind = _EngineKind(DatabaseAddress(path, address.server), timeout, immutable, read_only)
     for idle in reversed(_IDLE.copy()):
         if idle[0] == kind:
             with suppress(ValueError):  # another thread was faster

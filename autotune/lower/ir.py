@@ -18,7 +18,8 @@ from autotune.te.traversal import children
 class Buffer:
     """Memory of a tensor: ``scope`` is "argument", "workspace" (whole tensors) or "local" (inside a kernel).
 
-    ``strides`` are in elements, row-major when not given. GPU buffers inside a kernel may be "shared".
+    ``strides`` are in elements, row-major when not given. GPU buffers inside a kernel may be "shared". When code runs,
+    an argument's memory is an :class:`autotune.runtime.hal.buffer.Buffer`.
     """
 
     __slots__ = ("dtype", "name", "scope", "shape", "strides")
@@ -201,6 +202,7 @@ class Intrinsic(Stmt):
 class External(Stmt):
     """A call of a function from outside of the code, by the symbol under which it is found at load time.
 
+    It is what lowering makes of an :class:`autotune.te.statements.External`.
     ``arguments`` are loads of first elements, passed as pointers, and numbers, passed by value. The function may write
     all elements of ``results`` and read all of ``inputs``.
     """

@@ -55,7 +55,7 @@ def _check_steps(node: Node, trips: int, dispatches: int) -> None:
 
 
 @dataclass(frozen=True)
-class _Loop:
+class _LaidOutLoop:
     """One loop: its body divided, and where everything lies that is in no step's own memory."""
 
     prefix: str
@@ -135,7 +135,7 @@ class _Steps:
             body.placements[v].root: self._places(v, parts, outputs, body, node, prefix, copies)
             for v in names.values()
         }
-        loop = _Loop(
+        loop = _LaidOutLoop(
             prefix,
             dispatch.origins,
             parts,
@@ -265,7 +265,7 @@ class _Steps:
 
     # steps --------------------------------------------------------------------------------------
 
-    def _append_step(self, loop: _Loop, step: int) -> None:
+    def _append_step(self, loop: _LaidOutLoop, step: int) -> None:
         roots = {v: _Place(place, f"{loop.prefix}.{v}@{step}") for v, place in loop.within.items()}
         parts, inputs = loop.parts, loop.body.inputs
         for index, name in enumerate(inputs[: parts.carried]):
@@ -287,7 +287,7 @@ class _Steps:
             origins = tuple(dict.fromkeys((*dispatch.origins, *loop.origins)))
             self.dispatches.append(replace(dispatch, name=name, inputs=takes, outputs=gives, origins=origins))
 
-    def _instance(self, loop: _Loop, roots: Mapping[str, _Place], value: str, step: int) -> str:
+    def _instance(self, loop: _LaidOutLoop, roots: Mapping[str, _Place], value: str, step: int) -> str:
         """Return the name of a value of the body in a step; it is placed there."""
         if value in loop.outer:
             return loop.outer[value]

@@ -28,7 +28,7 @@ from autotune.runtime.recording import Recording
 from autotune.runtime.recycled import Recycled
 from autotune.runtime.requests.request import Request
 from autotune.runtime.requests.streams import Streams
-from autotune.runtime.sized_request import Cut, Place, Plan
+from autotune.runtime.sized_request import Cut, Place, RequestPlan
 from autotune.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class SizedModule(CompiledModel):
         self._model = replace(model, cases=tuple(with_images(model.cases, _in_one_place(model.images))))
         self._threads = threads
         self._places: dict[int, Place] = {}
-        self._plans: dict[tuple[tuple[int, ...], ...], Plan] = {}
+        self._plans: dict[tuple[tuple[int, ...], ...], RequestPlan] = {}
         self._outputs = [tuple(tuple(map(parse_axis, axes)) for axes in c.outputs) for c in model.cases]
         self._names = {tensor.name: None for tensor in model.inputs}
         self._dtypes = [np.dtype(tensor.dtype) for tensor in model.inputs]
@@ -132,7 +132,7 @@ class SizedModule(CompiledModel):
         given = tuple([np.asarray(array) for array in arrays])
         return self._planned(given).run(given, out, request)
 
-    def _planned(self, given: tuple[NDArray[Any], ...]) -> Plan:
+    def _planned(self, given: tuple[NDArray[Any], ...]) -> RequestPlan:
         plan = self._plans.get(tuple([array.shape for array in given]))
         if plan is None or any(
             array.dtype != dtype for array, dtype in zip(given, self._dtypes, strict=True)
@@ -209,7 +209,7 @@ class SizedModule(CompiledModel):
             )
         return self._places[number]
 
-    def _plan(self, given: tuple[NDArray[Any], ...]) -> Plan:
+    def _plan(self, given: tuple[NDArray[Any], ...]) -> RequestPlan:
         """Return the plan of a request; raises InputError where its arrays are not those of one, or out of range."""
         real = self._sizes(given)
         try:
@@ -217,11 +217,11 @@ class SizedModule(CompiledModel):
         except InputError:
             if self._on_miss is None:
                 raise
-            return Plan(self._beyond(real, self._on_miss), (), (), True)
+            return RequestPlan(self._beyond(real, self._on_miss), (), (), True)
         bucket = self._model.cases[number]
         cuts = tuple(Cut.of(axes, bucket.sizes, real) for axes in self._outputs[number])
         sizes = tuple(np.array(real[symbol], np.int64) for symbol in bucket.given)
-        plan = Plan(self._place(number), sizes, cuts, bucket.sizes == real)
+        plan = RequestPlan(self._place(number), sizes, cuts, bucket.sizes == real)
         if len(self._plans) >= _PLANS:
             self._plans.clear()
         self._plans[tuple(array.shape for array in given)] = plan

@@ -101,7 +101,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RequestPlan:
     """The plan of requests of certain shapes: in a place, with these sizes behind their arrays."""
 
     place: Place
@@ -177,4 +177,4 @@ def _empty(spec: TensorSpec) -> NDArray[Any]:
     return np.empty(spec.shape, spec.dtype)
 
 
-__all__ = ["Cut", "Place", "Plan"]
+__all__ = ["Cut", "Place", "RequestPlan"]

@@ -25,7 +25,7 @@ def run_statements(op: SequentialOp, values: Values, evaluate: Evaluate) -> list
     results = [np.zeros(t.shape, t.dtype) for t in op.results]
     memory = dict(values)
     memory |= {(t.op, 0): array for t, array in zip(op.results, results, strict=True)}
-    run = _Run(memory, evaluate)
+    run = _Interpretation(memory, evaluate)
     for point in itertools.product(*(range(axis.extent) for axis in op.axis)):
         memory |= {(t.op, 0): np.zeros(t.shape, t.dtype) for t in op.scratch}
         run.env = {axis: np.asarray(at) for axis, at in zip(op.axis, point, strict=True)}
@@ -33,7 +33,7 @@ def run_statements(op: SequentialOp, values: Values, evaluate: Evaluate) -> list
     return results
 
 
-class _Run:
+class _Interpretation:
     def __init__(self, memory: Values, evaluate: Evaluate) -> None:
         self.memory = memory
         self.evaluate = evaluate

@@ -125,7 +125,10 @@ class Branch(Statement):
 
 @dataclass(frozen=True, eq=False)
 class External(Statement):
-    """A call of a function outside of the program; tensors among the arguments are pointers to their first elements."""
+    """A call of a function outside of the program; tensors among the arguments are pointers to their first elements.
+
+    Lowering makes an :class:`autotune.lower.ir.External` of it.
+    """
 
     symbol: str
     arguments: tuple[Tensor | Const, ...]

@@ -69,7 +69,7 @@ def knob_name(stored: str, knob: str) -> str:
     return f"{identifier(stored)}_{knob}"
 
 
-class _Knobs(Mapping[str, Any]):
+class _RegionKnobs(Mapping[str, Any]):
     """The knobs of a region, declared as those of the program, as its recipe looks them up."""
 
     def __init__(self, schedule: Schedule, region: ProgramRegion) -> None:
@@ -126,7 +126,7 @@ class _Run:
 
     def _at_root(self, region: ProgramRegion, stage: Stage) -> None:
         if region.space is not None:
-            region.space.recipe.steps(self.s, _Knobs(self.s, region))
+            region.space.recipe.steps(self.s, _RegionKnobs(self.s, region))
         elif isinstance(stage.op, ComputeOp) and not isinstance(stage.op, SequentialOp):
             for name in region.stages:
                 schedule_plain(self.s[name], self._lanes(stage), inline=True)

@@ -16,7 +16,7 @@ from autotune.database.records import PlacementReading
 from autotune.errors import UsageError
 from autotune.target import Target
 from autotune.tuning.jobs.budget import Budget
-from autotune.tuning.jobs.tune_devices import _Job
+from autotune.tuning.jobs.tune_devices import _PhasedJob
 from autotune.tuning.placement.place import MeasuredPlacement, PlacementReport
 from autotune.tuning.report.result import Report
 
@@ -34,7 +34,7 @@ class Searches:
         self.database = database
         self.placements = placements
         self.stop_at = stop_at
-        self.job = _Job("net", database, TARGETS, Budget("100s", 10), lambda text: None)
+        self.job = _PhasedJob("net", database, TARGETS, Budget("100s", 10), lambda text: None)
         self.job.claim(["the same"])
 
     def tuned(self, target: Target, budget: Budget) -> Report:

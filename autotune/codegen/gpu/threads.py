@@ -63,7 +63,7 @@ def as_threads(kernel: LoopKernel, target: Target) -> GridKernel:
             )
     launch = checked_size(kernel.name, extents, target)
     indices = {tag: Var(tag) for tag in extents}
-    body = in_registers(_Threads(kernel, indices, extents).block(whole))
+    body = in_registers(_ThreadRewriter(kernel, indices, extents).block(whole))
     return GridKernel(kernel, body, indices, launch)
 
 
@@ -84,7 +84,7 @@ def _with_numbers(stmt: Stmt) -> Stmt:
     return stmt
 
 
-class _Threads:
+class _ThreadRewriter:
     """Rewrites a kernel; ``indices`` and ``extents`` are those of its thread axes."""
 
     def __init__(self, kernel: LoopKernel, indices: Mapping[str, Var], extents: Mapping[str, int]) -> None:

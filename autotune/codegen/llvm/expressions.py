@@ -27,7 +27,10 @@ _INTRINSICS = {
 
 
 class Expressions:
-    """Emits expressions; ``load`` emits the loads in them."""
+    """Emits expressions; ``load`` emits the loads in them.
+
+    The same part of another backend is :class:`autotune.codegen.opencl.expressions.Expressions`.
+    """
 
     def __init__(
         self, arithmetic: ArithmeticEmitter, env: Environment, load: Callable[[Load], Value]

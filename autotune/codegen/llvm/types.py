@@ -32,6 +32,7 @@ class Value(NamedTuple):
     """An SSA value or constant: its text, dtype and lanes (1 for a scalar).
 
     ``number`` is the value of an integer that is known while code is emitted.
+    The same part of another backend is :class:`autotune.codegen.opencl.types.Value`.
     """
 
     text: str

@@ -17,6 +17,7 @@ MAX_LINES = 400_000
 class Writer:
     """Collects the lines of a function, and knows what holds where the next one goes.
 
+    The same part of another backend is :class:`autotune.codegen.opencl.writer.Writer`.
     ``lanes`` is the width of the vectorized loop that is being emitted (1 outside of one), of which the last ``idle``
     neither read nor write memory. ``mask`` are the lanes where the conditions around hold (None for all).
     ``decisions`` counts the conditions around that are known to hold while code is emitted: they may hold for some

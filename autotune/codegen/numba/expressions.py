@@ -57,7 +57,10 @@ FUNCTIONS = {
 
 
 class Expressions:
-    """Writes expressions; ``arrays`` are the names of buffers."""
+    """Writes expressions; ``arrays`` are the names of buffers.
+
+    The same part of another backend is :class:`autotune.codegen.opencl.expressions.Expressions`.
+    """
 
     def __init__(self, code: Writer, arrays: dict[Buffer, str]) -> None:
         self.code = code

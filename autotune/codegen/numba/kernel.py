@@ -51,7 +51,7 @@ def kernel_text(kernel: LoopKernel, symbol: str, functions: set[str], taken: fro
     if any(isinstance(part, External) for part in walk(kernel.body)):
         lines, decorator, tiles = _calls(kernel.body, arguments), "", ""
     else:
-        code = _Kernel(Writer(functions, names), arguments)
+        code = _KernelText(Writer(functions, names), arguments)
         tiles = code.emit(kernel.body)
         lines, decorator = code.code.lines, f"{_PARALLEL if tiles else DECORATOR}\n"
     signature = ", ".join([*arguments.values(), *([tiles] if tiles else [])])
@@ -77,7 +77,7 @@ def _calls(body: Stmt, arguments: dict[Buffer, str]) -> list[str]:
     return [f"    library.call({body.symbol!r}, [{', '.join(given)}])"]
 
 
-class _Kernel:
+class _KernelText:
     """The body of one function."""
 
     def __init__(self, code: Writer, arguments: dict[Buffer, str]) -> None:

@@ -40,6 +40,7 @@ class Value(NamedTuple):
 
     The text has exactly the type of ``dtype`` in numba, ``float32`` for numbers of two bytes. ``level`` is the
     precedence of its outermost operator, ``depth`` counts what is inside of each other.
+    The same part of another backend is :class:`autotune.codegen.opencl.types.Value`.
     """
 
     text: str

@@ -44,7 +44,10 @@ def identifier(text: str) -> str:
 
 
 class Writer:
-    """The body of one function."""
+    """The body of one function.
+
+    The same part of another backend is :class:`autotune.codegen.opencl.writer.Writer`.
+    """
 
     def __init__(self, functions: set[str], names: Names) -> None:
         self.lines: list[str] = []

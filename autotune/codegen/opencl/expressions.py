@@ -61,7 +61,10 @@ FUNCTIONS = {
 
 
 class Expressions:
-    """Writes expressions; ``pointer`` gives the name of a buffer's first element."""
+    """Writes expressions; ``pointer`` gives the name of a buffer's first element.
+
+    The same part of another backend is :class:`autotune.codegen.llvm.expressions.Expressions`.
+    """
 
     def __init__(self, code: Writer, pointer: Callable[[Buffer], str]) -> None:
         self.code = code

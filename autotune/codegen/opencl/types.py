@@ -41,6 +41,7 @@ class Value(NamedTuple):
 
     ``depth`` counts the brackets inside of each other. A value of dtype int64 that fits has the text of an ``int``, and
     ``narrow`` says so.
+    The same part of another backend is :class:`autotune.codegen.llvm.types.Value`.
     """
 
     text: str

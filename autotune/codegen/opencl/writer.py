@@ -9,7 +9,10 @@ from autotune.codegen.opencl.types import Value
 
 
 class Writer:
-    """The body of one kernel."""
+    """The body of one kernel.
+
+    The same part of another backend is :class:`autotune.codegen.llvm.writer.Writer`.
+    """
 
     def __init__(self, functions: set[str]) -> None:
         self.lines: list[str] = []

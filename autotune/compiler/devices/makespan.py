@@ -67,10 +67,10 @@ def makespan(tasks: Sequence[LaneTask]) -> Makespan:
     >>> makespan([Task("a", 2.0), Task("b", 3.0, (0,), handover=0.5)]).total
     5.5
     """
-    return _Run(tasks).run()
+    return _LaneRun(tasks).run()
 
 
-class _Run:
+class _LaneRun:
     def __init__(self, tasks: Sequence[LaneTask]) -> None:
         self.tasks = tasks
         self.readers: list[list[int]] = [[] for _ in tasks]

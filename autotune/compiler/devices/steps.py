@@ -19,10 +19,10 @@ def program_of(
 
     Inputs and outputs have the names that they have in the ``model``.
     """
-    return _Program(model, division).run(images, metadata)
+    return _ProgramSteps(model, division).run(images, metadata)
 
 
-class _Program:
+class _ProgramSteps:
     def __init__(self, model: Graph, division: GraphDivision) -> None:
         self.model = model
         self.division = division

@@ -22,7 +22,7 @@ Scheduling: TypeAlias = Callable[[Workload, Goal], Planned]
 
 
 @dataclass(frozen=True)
-class _Choice:
+class _SlowerOption:
     """An option within the allowed slowdown, and its schedules for what is left of that."""
 
     time: OptionTime
@@ -49,7 +49,7 @@ def smallest_options(
     return {key: found for key, found in made.items() if found is not None}
 
 
-def _choices(times: Sequence[OptionTime], goal: Goal, scheduled: Scheduling) -> list[_Choice]:
+def _choices(times: Sequence[OptionTime], goal: Goal, scheduled: Scheduling) -> list[_SlowerOption]:
     """Return the options that may be used, the fastest first."""
     found = []
     for number, time in enumerate(times):
@@ -60,7 +60,7 @@ def _choices(times: Sequence[OptionTime], goal: Goal, scheduled: Scheduling) -> 
         if number == 0 or (known and slowdown.median <= goal.max_slowdown):
             left = goal.after(slowdown.median)
             schedules = tuple(scheduled(region, left) for region in time.option.regions)
-            found.append(_Choice(time, slowdown, schedules))
+            found.append(_SlowerOption(time, slowdown, schedules))
     return found
 
 
@@ -94,7 +94,7 @@ class Footprints:
 
 
 def _smallest(
-    choices: Sequence[_Choice], footprints: Mapping[tuple[str, str], Footprint], goal: Goal
+    choices: Sequence[_SlowerOption], footprints: Mapping[tuple[str, str], Footprint], goal: Goal
 ) -> tuple[OptionTime, Saving] | None:
     """Return the choice that takes least of what is to be small; None if that is the fastest."""
     takes = [

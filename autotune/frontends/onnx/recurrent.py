@@ -195,7 +195,7 @@ def _input_bias(cell: _Cell, bias: str, captured: _Captured) -> str:
 
 
 @dataclass
-class _Step:
+class _StepGraph:
     """The graph of a step as it is put together; ``h`` and ``c`` are the state before it, ``x`` its input's part."""
 
     cell: _Cell
@@ -238,7 +238,7 @@ def _body(cell: _Cell, chosen: Sequence[Activation], captured: _Captured, *, mas
     for name, value in captured.items():
         found = cell.emit.type_of(value)
         builder.input(name, found.shape, found.dtype)
-    step = _Step(cell, builder, chosen, captured, h, c, x)
+    step = _StepGraph(cell, builder, chosen, captured, h, c, x)
     before = [h, c] if cell.is_lstm else [h]
     after = _STEPS[cell.node.op](step)
     if not masked:
@@ -248,7 +248,7 @@ def _body(cell: _Cell, chosen: Sequence[Activation], captured: _Captured, *, mas
     return builder.graph(*kept, builder.node("Where", active, after[0], zero))
 
 
-def _lstm(step: _Step) -> list[str]:
+def _lstm(step: _StepGraph) -> list[str]:
     gates = step("Add", step("MatMul", step.h, "weights"), step.x)
     i, o, f, new = step.gates(gates, ("i", "o", "f", "new"))
     peepholes = "peephole_i" in step.captured
@@ -266,7 +266,7 @@ def _lstm(step: _Step) -> list[str]:
     return [step("Mul", o, step.plain(2, c)), c]
 
 
-def _gru(step: _Step) -> list[str]:
+def _gru(step: _StepGraph) -> list[str]:
     hidden = step.cell.hidden
     x_zr, x_h = step.builder.nodes("Split", [step.x], ["x_zr", "x_h"], axis=1, split=(2 * hidden, hidden))
     if step.cell.linear_before_reset:
@@ -285,16 +285,16 @@ def _gru(step: _Step) -> list[str]:
     return [step("Add", step("Mul", _rest(step, z), new), step("Mul", z, step.h))]
 
 
-def _rnn(step: _Step) -> list[str]:
+def _rnn(step: _StepGraph) -> list[str]:
     return [step.activate(0, step("Add", step("MatMul", step.h, "weights"), step.x))]
 
 
-def _rest(step: _Step, gate: str) -> str:
+def _rest(step: _StepGraph, gate: str) -> str:
     """Return 1 - gate."""
     one = step.builder.constant("one", np.ones((), step.cell.dtype))
     return step("Sub", one, gate)
 
 
-_STEPS: Mapping[str, Callable[[_Step], list[str]]] = {"GRU": _gru, "LSTM": _lstm, "RNN": _rnn}
+_STEPS: Mapping[str, Callable[[_StepGraph], list[str]]] = {"GRU": _gru, "LSTM": _lstm, "RNN": _rnn}
 
 __all__ = ["RECURRENT", "recurrent"]

@@ -51,7 +51,7 @@ def _lowest(dtype: str) -> te.Expr:
 
 
 @dataclass(frozen=True)
-class _Sizes:
+class _AttentionSizes:
     """lead dimensions, m queries, n keys, d the size of a key and e that of a value."""
 
     lead: tuple[int, ...]
@@ -61,7 +61,7 @@ class _Sizes:
     e: int
 
     @classmethod
-    def of(cls, q: Sequence[int], k: Sequence[int], v: Sequence[int]) -> _Sizes:
+    def of(cls, q: Sequence[int], k: Sequence[int], v: Sequence[int]) -> _AttentionSizes:
         return cls(tuple(q[:-2]), q[-2], k[-2], q[-1], v[-1])
 
     @property
@@ -69,7 +69,7 @@ class _Sizes:
         return (*self.lead, self.m, self.n)
 
 
-def _sizes(types: Types) -> _Sizes:
+def _sizes(types: Types) -> _AttentionSizes:
     q, k, v = (at(types, i).shape for i in range(3))
     if min(len(q), len(k), len(v)) < 2 or not (_shares(k, q) and _shares(v, q)):
         raise GraphError(f"Attention of {q}, {k} and {v}: the leading dimensions differ")
@@ -77,7 +77,7 @@ def _sizes(types: Types) -> _Sizes:
         raise GraphError(f"Attention of {q}, {k} and {v}: the inner dimensions differ")
     if 0 in (*k, *v):
         raise GraphError(f"Attention of {q}, {k} and {v}: there are no keys or values")
-    return _Sizes.of(q, k, v)
+    return _AttentionSizes.of(q, k, v)
 
 
 def _shares(own: Sequence[int], q: Sequence[int]) -> bool:
@@ -129,14 +129,14 @@ def _read_shared(tensor: te.Tensor, lead: Index, row: Expr, column: Expr) -> Exp
     return tensor(*own, row, column)
 
 
-class _Program:
+class _AttentionProgram:
     """The tensor expressions of one attention; ``blocks`` is empty where rows are computed whole."""
 
     def __init__(self, tensors: Tensors, attrs: Attrs, out: str) -> None:
         self.q, self.k, self.v = (at(tensors, i) for i in range(3))
         self.mask: te.Tensor | None = optional(tensors, 3)
         self.attrs, self.out = attrs, out
-        self.sizes = _Sizes.of(self.q.shape, self.k.shape, self.v.shape)
+        self.sizes = _AttentionSizes.of(self.q.shape, self.k.shape, self.v.shape)
         self.width = int_attr(attrs, "block") or self.sizes.n
         self.blocks = (-(-self.sizes.n // self.width),) if self.width < self.sizes.n else ()
         self.rank = len(self.sizes.lead)
@@ -263,7 +263,7 @@ class _Program:
 
 
 def _compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    return [_Program(tensors, attrs, names[0]).result()]
+    return [_AttentionProgram(tensors, attrs, names[0]).result()]
 
 
 def _flops(types: Types, _: Sequence[TensorType], __: Attrs) -> int:

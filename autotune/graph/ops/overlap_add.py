@@ -36,7 +36,7 @@ from autotune.graph.ops.registry import define
 
 
 @dataclass(frozen=True)
-class _Geometry:
+class _Frames:
     """Sizes along the spatial axes, outermost first; ``first`` and ``count`` are of the quotients needed."""
 
     inputs: tuple[int, ...]
@@ -61,7 +61,7 @@ class _Geometry:
         return tuple((o - 1 + p) // s + 1 - f for o, p, s, f in steps)
 
 
-def _geometry(x: Sequence[int], attrs: Attrs) -> _Geometry:
+def _geometry(x: Sequence[int], attrs: Attrs) -> _Frames:
     rank = len(x) - 2
     keys = ("kernel_shape", "strides", "pads", "size")
     kernel, strides, pads, size = (ints_attr(attrs, key) for key in keys)
@@ -71,7 +71,7 @@ def _geometry(x: Sequence[int], attrs: Attrs) -> _Geometry:
             f"OverlapAdd of x of shape {tuple(x)} with kernel_shape {kernel}, strides {strides}, pads {pads}, size "
             f"{size}; it takes {rank} of each, strides that divide the kernel, and channels for each tap"
         )
-    return _Geometry(tuple(x[1:-1]), kernel, strides, pads, size, x[-1] // math.prod(kernel))
+    return _Frames(tuple(x[1:-1]), kernel, strides, pads, size, x[-1] // math.prod(kernel))
 
 
 def _infer(types: Types, attrs: Attrs) -> list[TensorType]:
@@ -100,7 +100,7 @@ def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
     return [np.ascontiguousarray(full[(slice(None), *kept)])]
 
 
-def _sum_stage(geo: _Geometry, batch: int, x: te.Tensor, name: str) -> te.Tensor:
+def _sum_stage(geo: _Frames, batch: int, x: te.Tensor, name: str) -> te.Tensor:
     """Return the sums by quotient and remainder of the output position; x is padded."""
     rank, names = len(geo.size), spatial_names(len(geo.size))
     meets = [te.reduce_axis((0, m), name=f"r{n}") for m, n in zip(geo.overlap, names, strict=True)]

@@ -39,7 +39,7 @@ class CausalRows(Algorithm):
         queries, keys = (rewriter.graph.type_of(value).shape[-2] for value in node.inputs[:2])
         parts = min(self.parts, queries // self.rows)
         bounds = [queries * part // parts for part in range(parts + 1)] if parts else []
-        rows = [_Rows.of(a, b, keys, integer(node, "first")) for a, b in pairwise(bounds)]
+        rows = [_QueryRows.of(a, b, keys, integer(node, "first")) for a, b in pairwise(bounds)]
         if len(rows) < 2 or any(part.keys <= 0 for part in rows) or rows[0].keys == keys:
             return False
         results = [_part(rewriter, node, part) for part in rows]
@@ -49,7 +49,7 @@ class CausalRows(Algorithm):
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _QueryRows:
     """Rows ``begin`` to ``end``, which read ``keys`` keys; the first of them stands at position ``first``."""
 
     begin: int
@@ -58,11 +58,11 @@ class _Rows:
     first: int
 
     @classmethod
-    def of(cls, begin: int, end: int, keys: int, first: int) -> _Rows:
+    def of(cls, begin: int, end: int, keys: int, first: int) -> _QueryRows:
         return cls(begin, end, min(keys, end + first), begin + first)
 
 
-def _part(rewriter: Rewriter, node: Node, rows: _Rows) -> str:
+def _part(rewriter: Rewriter, node: Node, rows: _QueryRows) -> str:
     """Return the attention of a block of rows."""
     q, k, v, *masks = (value if value == ABSENT else rewriter.current(value) for value in node.inputs)
     (output,) = node.outputs

@@ -53,7 +53,7 @@ class _Chain:
 
 
 @dataclass
-class _Walk:
+class _ChainReader:
     """Reading a chain backwards from the softmax: what was found between it and the scores."""
 
     graph: Graph
@@ -136,7 +136,7 @@ def _chain(
     node: Node,
 ) -> _Chain | None:
     """Return the attention that ends in a MatMul, or None."""
-    walk = _Walk(graph, producers, consumers)
+    walk = _ChainReader(graph, producers, consumers)
     softmax = walk.only(node.inputs[0])
     guard = softmax if softmax is not None and softmax.op == "Where" else None
     if guard is not None:

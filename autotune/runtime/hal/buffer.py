@@ -81,7 +81,10 @@ class Allocation:
 
 
 class Buffer:
-    """``nbytes`` bytes from ``offset`` on in an allocation; slices share its memory."""
+    """``nbytes`` bytes from ``offset`` on in an allocation; slices share its memory.
+
+    In a loop program the same is an :class:`autotune.lower.ir.Buffer`, which has a shape and no place yet.
+    """
 
     __slots__ = ("allocation", "nbytes", "offset")
 

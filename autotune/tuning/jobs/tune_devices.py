@@ -96,7 +96,7 @@ def tune_on_devices(
 
     with opened(request.database) as store:
         here: MachineOptions = {**options, "shapes": None, "database": store}
-        job = _Job(graph.name, store, targets, Budget.of(budget), say)
+        job = _PhasedJob(graph.name, store, targets, Budget.of(budget), say)
         job.claim([placement_key(graph, names, infos), name_of(sampler), seed])
         return job.run(
             tuned,
@@ -104,7 +104,7 @@ def tune_on_devices(
         )
 
 
-class _Job:
+class _PhasedJob:
     """Phases in order, each of which is a row in the table of jobs: one that is done is not done again."""
 
     def __init__(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from autotune.runtime.placed_module import PlacedModule
 
 
-class Version(Protocol):
+class TimedVersion(Protocol):
     """A version of the model with its inputs; each reading begins with a run that is not counted."""
 
     def time(self, runs: int) -> NDArray[Any]:
@@ -70,7 +70,7 @@ class _InFlight(_OnHost):
         return np.array([keep_in_flight(self._module, arrays, self._depth, runs).period_ns])
 
 
-_VERSIONS: dict[int, Version] = {}
+_VERSIONS: dict[int, TimedVersion] = {}
 
 
 class SharedMemory(Memory):
@@ -105,14 +105,14 @@ def load(request: dict[str, Any]) -> dict[str, Any]:
     """Load ``path``, an image or a program, as a version of the model, with random inputs; nanoseconds of a run."""
     path, seed, depth = Path(request["path"]), request["seed"], request["in_flight"]
     if depth:
-        version: Version = _InFlight(_together(path, depth), seed, depth)
+        version: TimedVersion = _InFlight(_together(path, depth), seed, depth)
     else:
         version = _OnHost(_placed(path), seed) if path.suffix == ".atm" else _version(path, seed)
     _VERSIONS[request["version"]] = version
     return {"ns": int(version.time(1).min())}
 
 
-def _version(path: Path, seed: int) -> Version:
+def _version(path: Path, seed: int) -> TimedVersion:
     image = _READER.image(path)
     if not image.target.group_items:
         return _OnHost(Module(image, image.target.threads, memory=_MEMORY), seed)
@@ -160,4 +160,4 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 
-__all__ = ["HANDLERS", "SharedMemory", "Version", "load", "main", "profile", "time", "warm_up"]
+__all__ = ["HANDLERS", "SharedMemory", "TimedVersion", "load", "main", "profile", "time", "warm_up"]

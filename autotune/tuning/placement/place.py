@@ -90,7 +90,7 @@ class PlacementReport:
 
 
 @dataclass(frozen=True, eq=False)
-class Proposal:
+class PlacementProposal:
     """The placement on several devices that is expected to be the best, compiled and not measured as a whole."""
 
     placement: dict[str, str]
@@ -106,7 +106,7 @@ def propose(
     *,
     seed: int = 0,
     **options: Unpack[MachineOptions],
-) -> Proposal | None:
+) -> PlacementProposal | None:
     """Return the stages of a pipeline, for so many requests in flight; None where all on one device is
     expected to be better.
 
@@ -180,21 +180,21 @@ class _Job:
         self.seed = seed
         self.progress = progress
 
-    def propose(self) -> Proposal | None:
+    def propose(self) -> PlacementProposal | None:
         with self._measuring():
             return self._propose()
 
     def _measuring(self) -> Measuring:
         return Measuring(f"place {self.graph.name}", self.progress)
 
-    def _propose(self) -> Proposal | None:
+    def _propose(self) -> PlacementProposal | None:
         _, costs, found = self._searched()
         best = found[0].placing
         expected = costs.throughput(best, self.aim.in_flight)
         if len({*best}) < 2 or expected is None:
             return None
         placement = self._placement(best, costs)
-        return Proposal(placement, self._compiled(placement), expected)
+        return PlacementProposal(placement, self._compiled(placement), expected)
 
     def _searched(self) -> tuple[list[DeviceProgram], PlacementCosts, list[SearchedPlacement]]:
         """Return all of the model on each device, what its parts cost there, and placements, the best first."""
@@ -356,4 +356,4 @@ def _seconds(series: Series | None) -> float | None:
     return None if series is None else 1e-9 * float(np.median(series))
 
 
-__all__ = ["CANDIDATES", "MeasuredPlacement", "PlacementReport", "Proposal", "place", "propose"]
+__all__ = ["CANDIDATES", "MeasuredPlacement", "PlacementProposal", "PlacementReport", "place", "propose"]

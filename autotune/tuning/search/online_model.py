@@ -28,7 +28,7 @@ _ROWS = 6000
 
 
 @dataclass
-class _Group:
+class _TimedRuns:
     """The timed runs of one workload: its candidates as feature rows, and their latencies in ns."""
 
     space: Space
@@ -49,7 +49,7 @@ class OnlineModel:
     def __init__(self, prior: Ranker | None = None, every: int = EVERY) -> None:
         self._prior = prior
         self._every = every
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[str, _TimedRuns] = {}
         self._new = 0
         self._booster: Any = None
         self._knobs: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class OnlineModel:
 
     def observe(self, space: Space, configs: Sequence[Config], latency_ns: Sequence[float]) -> None:
         """Keep timed runs for the next training."""
-        group = self._groups.setdefault(space.workload.key, _Group(space))
+        group = self._groups.setdefault(space.workload.key, _TimedRuns(space))
         group.configs.extend(configs)
         group.latency.extend(latency_ns)
         self._new += len(configs)
@@ -79,7 +79,7 @@ class OnlineModel:
         self._knobs, self._new = knobs, 0
         return True
 
-    def _train(self, groups: Sequence[_Group], knobs: tuple[str, ...]) -> Any:
+    def _train(self, groups: Sequence[_TimedRuns], knobs: tuple[str, ...]) -> Any:
         """Return a booster over the newest runs of workloads that have some to compare."""
         share = max(32, _ROWS // len(groups))
         parts, before, latency, number = [], [], [], []

@@ -44,7 +44,7 @@ FLOATS: Final = {
 
 
 @dataclass
-class _Body:
+class _TextBody:
     lines: list[str] = field(default_factory=list)
     needs: set[str] = field(default_factory=set)
     block: str = "entry"
@@ -61,7 +61,7 @@ class VectorWriter:
 
     fmt: FloatFormat
     lanes: int
-    body: _Body = field(default_factory=_Body)
+    body: _TextBody = field(default_factory=_TextBody)
     avx512: bool = False
 
     @property

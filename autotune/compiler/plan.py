@@ -15,6 +15,7 @@ from autotune.compiler.estimate import EstimateTask, OptionTime, TimeSource
 from autotune.compiler.planned import Planned, schedule_for
 from autotune.database.evidence import Evidence, State
 from autotune.database.goal import Goal, Objective, Saving
+from autotune.database.posterior import Standing, Standings, standings
 from autotune.database.query import Hit
 from autotune.graph.region import Workload
 from autotune.passes.options import Option, allowed
@@ -245,7 +246,7 @@ def rank(
     workers: BuildWorkers | None = None,
     footprints: Footprints | None = None,
 ) -> dict[str, Ranking]:
-    """Return the options of workloads with several, by workload key: by their newest comparison, else by estimates.
+    """Return the options of workloads with several, by workload key: by all of their comparisons, else by estimates.
 
     Estimates are complete for options of up to ``within`` times the time of the fastest (1: for it alone, and
     without speculative ones). With another goal than latency, the smallest of those within its slowdown comes first.
@@ -253,17 +254,21 @@ def rank(
     goal, workers = preference.goal, workers or BuildWorkers()
     near = DOUBT if goal.is_latency else max(DOUBT, goal.max_slowdown)
     times, tasks = dict[Workload, Sequence[OptionTime]](), dict[Workload, EstimateTask]()
-    for workload in workloads:
-        rows = [] if database is None else database.comparison(workload.key, target.key, OPTION)
-        options = partial(_suited, workload, target, preference, speculative=within > 1 or bool(rows))
-        winner = _winner(options, rows, target)
+    several = list(dict.fromkeys(workloads))
+    history = {} if database is None else comparisons_of(several, target, database)
+    known = standings(history)
+    for workload in several:
+        compared = known.get(workload.key, Standings())
+        speculative = within > 1 or workload.key in history
+        options = partial(_suited, workload, target, preference, speculative=speculative)
+        winner = _winner(options, compared, target)
         if winner is not None:
-            times[workload] = CompareLater(winner, partial(_all_compared, options, rows, target))
+            times[workload] = CompareLater(winner, partial(_all_compared, options, compared, target))
             continue
         everything = options()
         if len(everything) == 1 and everything[0].steps is None:
             continue
-        times[workload], failed = _compared(everything, rows, target)
+        times[workload], failed = _compared(everything, compared, target)
         if not times[workload]:
             left = [option for option in everything if option not in failed] or everything
             tasks[workload] = EstimateTask(tuple(left), target, max(within, near))
@@ -305,22 +310,32 @@ class _Options(Protocol):
     def __call__(self, *, names: Collection[str] | None = None) -> list[Option]: ...
 
 
-def _winner(options: _Options, rows: Sequence[Comparison], target: Target) -> OptionTime | None:
-    """Return the option that won a comparison, if it is today as it was then and there are others beside it."""
-    won = [row for row in rows if row.won]
-    times, _ = _compared(options(names={row.name for row in won}), won, target)
+def comparisons_of(
+    workloads: Sequence[Workload], target: Target, database: Database
+) -> dict[str, list[Comparison]]:
+    """Return all comparisons of the options of workloads, by their keys, of those that have any."""
+    found = {w.key: database.comparison_history(w.key, target.key, OPTION) for w in workloads}
+    return {key: rows for key, rows in found.items() if rows}
+
+
+def _winner(options: _Options, compared: Standings, target: Target) -> OptionTime | None:
+    """Return the option that is used by all comparisons, if it is today as it was then and there are others beside
+    it."""
+    first = Standings(compared.order[:1])
+    times, _ = _compared(options(names={one.name for one in first.order}), first, target)
     if not times:
         return None
-    others = (row.name for row in rows if row.name != times[0].option.name)
+    others = [one.name for one in (*compared.order[1:], *compared.failed)]
     several = times[0].option.steps is not None or any(
         option.steps is not None for name in others for option in options(names={name})
     )
     return times[0] if several else None
 
 
-def _all_compared(options: _Options, rows: Sequence[Comparison], target: Target) -> list[OptionTime]:
-    """Return all options of a comparison, the winner first."""
-    return _compared(options(names={row.name for row in rows}), rows, target)[0]
+def _all_compared(options: _Options, compared: Standings, target: Target) -> list[OptionTime]:
+    """Return all options that were compared, the one that is used first."""
+    names = {one.name for one in (*compared.order, *compared.failed)}
+    return _compared(options(names=names), compared, target)[0]
 
 
 def _suited(
@@ -372,16 +387,27 @@ def _for_goal(
 
 
 def _compared(
-    options: Sequence[Option], rows: Sequence[Comparison], target: Target
+    options: Sequence[Option], compared: Standings, target: Target
 ) -> tuple[list[OptionTime], list[Option]]:
-    """Return the result of a comparison for options as they are today, the winner first; and those that failed."""
+    """Return the result of comparisons for options as they are today, the one that is used first; and those that
+    failed."""
     named = {option.name: option for option in options}
-    found = [(row, named[row.name]) for row in rows if row.name in named]
-    found = [(row, option) for row, option in found if row.key == option_key(option, target)]
-    timed = [(row, row.latency.median_ns, option) for row, option in found if row.latency is not None]
-    order = sorted(timed, key=lambda entry: (not entry[0].won, entry[1]))
-    times = [OptionTime(option, ns, TimeSource.MEASURED, row.ratio, row.created) for row, ns, option in order]
-    return times, [option for row, option in found if row.latency is None]
+
+    def today(one: Standing | Comparison) -> bool:
+        return one.name in named and one.key == option_key(named[one.name], target)
+
+    times = [
+        OptionTime(
+            named[one.name],
+            one.latency_ns,
+            TimeSource.MEASURED,
+            None if one.is_reference else one.posterior.ratio,
+            one.compared,
+        )
+        for one in compared.order
+        if today(one)
+    ]
+    return times, [named[row.name] for row in compared.failed if today(row)]
 
 
 def _rank(time: OptionTime) -> tuple[bool, float]:
@@ -404,6 +430,7 @@ __all__ = [
     "OPTION",
     "Plan",
     "Ranking",
+    "comparisons_of",
     "option_key",
     "plan_of",
     "rank",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,105 +14,88 @@ from autotune.database import rows, schema, statements
 from autotune.database.front import FrontPoint, points
 from autotune.database.goal import Goal, Saving, smallest
 from autotune.database.inside import Estimate, estimates, latencies
+from autotune.database.posterior import CERTAIN, INERTIA, decided
 from autotune.database.query import Hit, Miss, miss
 from autotune.database.records import CRASHED_INSIDE, Comparison, Key, Outcome, Reading, Run
-
-CLEARLY = 0.9
-"""A run that was never compared is believed only if it seems to take this little of what the one in use takes."""
-_PROCESSES = 2
-"""And if it was measured in a model in so many processes, faster than all that have lost the newest comparison."""
 
 
 def lookup(connection: Connection, key: Key, goal: Goal) -> Hit | Miss:
     """Look a key up, as :meth:`autotune.Database.lookup` describes."""
-    safe = _safe(connection, key)
-    if safe is None:
+    used = _used(connection, key)
+    if used is None:
         return diagnose(connection, key)
-    found, saving = for_goal(connection, key, _faster(connection, key, safe) or safe.run, goal)
+    found, saving = for_goal(connection, key, used.run, goal)
     crashes = crashes_of(connection, key)
     alone = outcomes_alone(connection, key)
     runs, ok = sum(alone.values()), alone.get(Outcome.OK.value, 0) - len(crashes)
     default = one(connection, statements.select_default(), key)
     compared = comparison_of(connection, key)
-    readings = safe.readings if found.id == safe.run.id else _readings_of_runs(connection, [found.id])
-    read = latencies(readings, found)
-    return Hit(found, default, runs, ok, runs - _defaults(connection, key), compared, read, crashes, saving)
+    read = latencies(_readings_of_runs(connection, [found.id]), found)
+    trials = runs - _defaults(connection, key)
+    estimate = used.estimate if found.id == used.run.id else None
+    return Hit(found, default, runs, ok, trials, compared, read, crashes, saving, estimate)
 
 
 @dataclass(frozen=True)
-class _Safe:
-    """The run that is used unless another is clearly faster, and its in-model measurements.
-
-    ``alone``: neither a winner nor the default is known to work, so that it is the fastest of readings alone.
-    """
+class _Used:
+    """The run that is used, and what is known of its latency over the default's."""
 
     run: Run
-    readings: list[Reading]
-    alone: bool
+    estimate: Estimate
 
 
 def best_of(connection: Connection, key: Key) -> Run | None:
     """Return the run that :meth:`autotune.Database.best` describes."""
-    safe = _safe(connection, key)
-    return None if safe is None else _faster(connection, key, safe) or safe.run
+    used = _used(connection, key)
+    return None if used is None else used.run
 
 
-def _safe(connection: Connection, key: Key) -> _Safe | None:
-    """Return the winner of the newest comparison, else the default, else the fastest that worked."""
-    default = statements.select_default(alive=True)
-    run = one(connection, statements.select_winner(), key) or one(connection, default, key)
-    alone = run is None
-    run = run or one(connection, statements.select_fastest(alive=True), key, count=1)
-    return None if run is None else _Safe(run, _readings_of_runs(connection, [run.id]), alone)
-
-
-def _faster(connection: Connection, key: Key, safe: _Safe) -> Run | None:
-    """Return a run that is clearly faster than the one in use, by in-model measurements."""
-    if safe.alone:
-        return None
-    known = estimates(_contenders(connection, key, safe))
-    fast = clearly_faster(known, safe.run.trace_key)
-    if fast:
-        losers = [row for row in comparison_of(connection, key) if row.ratio is not None and not row.won]
-        refuted = estimates(_readings_of_runs(connection, [row.run for row in losers]))
-        least = min((estimate.ratio for estimate in refuted.values()), default=math.inf)
-        fast = [trace for trace in fast if known[trace].ratio < least]
-    runs = (one(connection, statements.select_run(), key, trace=trace) for trace in fast)
-    return next(
-        (run for run in runs if run is not None and run.confirmed_ns is None and not run.crashed), None
-    )
-
-
-def _contenders(connection: Connection, key: Key, safe: _Safe) -> list[Reading]:
-    """Return the in-model measurements of a run, and of all that may be clearly faster: of thousands of
-    candidates few.
-
-    Of n rounds that all read b or more the estimate is b^(n ÷ (n + 2)) or more (:class:`Estimate`). So a run is no
-    contender if all its readings are above the limit, or above its cube where that is larger.
+def _used(connection: Connection, key: Key) -> _Used | None:
+    """Return the run with the smallest posterior mean (:func:`autotune.database.posterior.decided`), all measurements
+    inside models pooled; where the default never worked the winner of the newest comparison, else the fastest alone.
     """
-    limit = _limit(estimates(safe.readings), safe.run.trace_key)
-    values = statements.parameters(key, bound=max(limit, limit**3))
-    below = connection.execute(statements.select_readings_below(), values)
-    return safe.readings + [rows.reading_from_row(row) for row in below if row.run_id != safe.run.id]
+    default = one(connection, statements.select_default(alive=True), key)
+    incumbent = one(connection, statements.select_winner(), key) or default
+    if incumbent is None or default is None:
+        run = incumbent or one(connection, statements.select_fastest(alive=True), key, count=1)
+        return None if run is None else _Used(run, Estimate())
+    known = _contenders(connection, key)
+    traces = {trace: estimate.posterior for trace, estimate in known.items()} | {default.trace_key: CERTAIN}
+    runs = {run.trace_key: run for run in (default, incumbent)}
+    traces.setdefault(incumbent.trace_key, Estimate().posterior)
+    while (trace := decided(traces, incumbent.trace_key)) not in runs:
+        run = one(connection, statements.select_run(), key, trace=trace)
+        if run is not None and run.outcome is Outcome.OK and not run.crashed:
+            runs[trace] = run
+        else:
+            del traces[trace]
+    return _Used(runs[trace], known.get(trace, Estimate()))
+
+
+def _contenders(connection: Connection, key: Key) -> dict[str, Estimate]:
+    """Return the estimates of the runs that were compared, and of all others that may have a smaller mean: of thousands
+    of candidates few.
+
+    A posterior mean lies between 0 and the smallest of the logs that were measured. So one that is below a bound has
+    a measurement below it.
+    """
+    found = connection.execute(statements.select_compared(), statements.parameters(key)).all()
+    compared = [rows.comparison_from_row(row) for row in found if row.latency_min_ns is not None]
+    known = estimates(_readings_of_runs(connection, {row.run for row in compared}))
+    for row in compared:
+        known[row.name] = known.get(row.name, Estimate()) + row
+    least = min((estimate.posterior.mean for estimate in known.values()), default=0.0)
+    values = statements.parameters(key, bound=math.exp(min(least, 0.0) - INERTIA))
+    below = [
+        rows.reading_from_row(row) for row in connection.execute(statements.select_readings_below(), values)
+    ]
+    return estimates(reading for reading in below if reading.trace_key not in known) | known
 
 
 def _readings_of_runs(connection: Connection, numbers: Iterable[int | None]) -> list[Reading]:
     """Return the in-model measurements of runs, the oldest first."""
     wanted = {"numbers": [number for number in numbers if number is not None]}
     return [rows.reading_from_row(row) for row in connection.execute(statements.select_readings_of(), wanted)]
-
-
-def clearly_faster(known: Mapping[str, Estimate], safe: str) -> list[str]:
-    """Return the trace keys of runs that seem clearly faster inside a model than the one that is used,
-    fastest first."""
-    limit = _limit(known, safe)
-    found = [t for t, e in known.items() if e.processes >= _PROCESSES and e.ratio < limit]
-    return sorted(found, key=lambda trace: known[trace].ratio)
-
-
-def _limit(known: Mapping[str, Estimate], safe: str) -> float:
-    """Return the ratio below which a run is clearly faster than one."""
-    return CLEARLY * known.get(safe, Estimate()).ratio
 
 
 def for_goal(connection: Connection, key: Key, fastest: Run, goal: Goal) -> tuple[Run, Saving | None]:
@@ -181,10 +164,11 @@ def points_of(connection: Connection, key: Key) -> list[FrontPoint]:
 
 def leaders_of(connection: Connection, key: Key, count: int) -> list[tuple[Run, float]]:
     """Return the fastest runs, as :meth:`autotune.Database.leaders` describes."""
-    ratios = {trace: estimate.ratio for trace, estimate in estimates(readings_of(connection, key)).items()}
+    known = estimates(readings_of(connection, key))
     compared = connection.execute(statements.select_compared(), statements.parameters(key))
     for row in map(rows.comparison_from_row, compared):
-        ratios |= {} if row.ratio is None else {row.name: row.ratio.median}
+        known[row.name] = known.get(row.name, Estimate()) + row
+    ratios = {trace: estimate.ratio for trace, estimate in known.items()}
     found = list[tuple[Run, float]]()
     for trace in sorted((trace for trace, ratio in ratios.items() if ratio < 1), key=ratios.__getitem__):
         run = one(connection, statements.select_run(), key, trace=trace)
@@ -215,9 +199,7 @@ def diagnose(connection: Connection, key: Key) -> Miss:
 
 
 __all__ = [
-    "CLEARLY",
     "best_of",
-    "clearly_faster",
     "diagnose",
     "for_goal",
     "leaders_of",

@@ -6,10 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from autotune.database.records import Reading, Run
-
-_DOUBT = 2.0
-"""So many rounds at the default's latency count beside those that were read: the least of many is the luckiest."""
+from autotune.database.posterior import ROUNDS, SCHEDULE, Posterior, variance_of, variance_of_row
+from autotune.database.records import Comparison, Reading, Run
 
 ALONE_NOISE, INSIDE_NOISE = 0.1, 0.05
 """Standard deviations of the logarithm of a ratio: of readings alone, minutes apart, in processes of their own (the
@@ -18,25 +16,44 @@ same code reads 10 to 20 % apart there); and of rounds inside a model interleave
 
 @dataclass(frozen=True)
 class Estimate:
-    """All readings of a run: ``total`` is the sum of log(ratio) over all ``rounds``; in how many ``processes``."""
+    """All in-model measurements of a run pooled: ``total`` is the sum of log(ratio) over the variances, ``weight``
+    that of their inverses; of how many ``rounds`` in how many ``processes``."""
 
     total: float = 0.0
+    weight: float = 0.0
     rounds: int = 0
     processes: int = 0
 
-    def __add__(self, reading: Reading) -> Estimate:
-        total = self.total + reading.rounds * math.log(reading.ratio)
-        return Estimate(total, self.rounds + reading.rounds, self.processes + 1)
+    def __add__(self, seen: Reading | Comparison) -> Estimate:
+        if isinstance(seen, Reading):
+            ratio, rounds, processes, variance = seen.ratio, seen.rounds, 1, variance_of(seen.rounds)
+        elif seen.ratio is None or seen.latency is None:
+            return self
+        else:
+            ratio, rounds, variance = seen.ratio.median, seen.latency.n, variance_of_row(seen)
+            processes = max(1, round(rounds / ROUNDS))
+        return Estimate(
+            self.total + math.log(ratio) / variance,
+            self.weight + 1 / variance,
+            self.rounds + rounds,
+            self.processes + processes,
+        )
+
+    @property
+    def posterior(self) -> Posterior:
+        """The log of the latency over the default's, that of an unmeasured schedule being 0 with its spread."""
+        weight = self.weight + 1 / SCHEDULE**2
+        return Posterior(self.total / weight, weight**-0.5)
 
     @property
     def ratio(self) -> float:
-        """The expected latency over the default's: the fewer rounds were read, the nearer to 1."""
-        return math.exp(self.total / (self.rounds + _DOUBT))
+        """The expected latency over the default's: the fewer rounds were measured, the nearer to 1."""
+        return math.exp(self.posterior.mean)
 
     @property
     def mean(self) -> float:
-        """The latency over the default's as it was read, without regard to how often."""
-        return math.exp(self.total / self.rounds) if self.rounds else 1.0
+        """The latency over the default's as it was measured, without regard to how often."""
+        return math.exp(self.total / self.weight) if self.weight else 1.0
 
 
 def estimates(readings: Iterable[Reading]) -> dict[str, Estimate]:

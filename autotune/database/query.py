@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from autotune.database.evidence import Evidence, State
 from autotune.database.goal import Saving
+from autotune.database.inside import Estimate
 from autotune.database.records import Comparison, Key, Origin, Run
 
 
@@ -61,6 +62,8 @@ class Hit:
     """The ways in which runs that worked in isolation crashed inside a model."""
     saving: Saving | None = None
     """The saving for which the best run is used, where it is not the fastest."""
+    estimate: Estimate | None = None
+    """The estimate of the best run by all measurements inside models, where it is used for its latency."""
 
     @property
     def crashed(self) -> int:
@@ -72,17 +75,18 @@ class Hit:
         """Return the evidence for the best run."""
         if self.saving is not None:
             return Evidence.of_saving(self.saving, self.trials, self.crashed)
-        won = next((row for row in self.compared if row.won and row.run == self.best.id), None)
-        if won is not None and won.ratio is not None:
-            state = State.TUNED if won.ratio.changed else State.TOGETHER
-            return Evidence(state, self.trials, won.ratio, self.crashed)
-        return Evidence(self._without_gain(won), self.trials, crashed=self.crashed)
+        if self.best.origin is Origin.DEFAULT:
+            return Evidence(self._of_default, self.trials, crashed=self.crashed)
+        ratio = None if self.estimate is None or not self.estimate.weight else self.estimate.posterior.ratio
+        if ratio is not None and ratio.changed:
+            return Evidence(State.TUNED, self.trials, ratio, self.crashed)
+        return Evidence(State.UNCONFIRMED, self.trials, crashed=self.crashed)
 
-    def _without_gain(self, won: Comparison | None) -> State:
-        if won is not None and won.ratio is None and any(row.ratio is not None for row in self.compared):
+    @property
+    def _of_default(self) -> State:
+        won = any(row.won and row.run == self.best.id for row in self.compared)
+        if won and any(row.ratio is not None for row in self.compared):
             return State.CONFIRMED
-        if self.best.origin is not Origin.DEFAULT:
-            return State.UNCONFIRMED
         return State.TRIED if self.trials else State.DEFAULT
 
     @property

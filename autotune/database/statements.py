@@ -219,6 +219,14 @@ def select_comparison(*, of_key: bool) -> Select[Any]:
 
 
 @cache
+def select_comparisons() -> Select[Any]:
+    """Select the candidates of all comparisons of a kind of ``site`` of a workload on a target, the oldest first."""
+    place = (_COMPARED.workload_key == _WORKLOAD, _COMPARED.target_key == _TARGET)
+    found = select(schema.comparisons).where(*place, _COMPARED.site == bindparam("site"))
+    return found.order_by(_COMPARED.created, _COMPARED.id)
+
+
+@cache
 def select_compared() -> Select[Any]:
     """Select the results of all comparisons of a key's schedules for each run, the oldest first."""
     joined = schema.comparisons.join(schema.runs, _COMPARED.run_id == _RUNS.id)

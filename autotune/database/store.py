@@ -166,6 +166,12 @@ class Database:
         values = {"workload": workload_key, "target": target_key, "site": site}
         return self._all(statements.select_comparison(of_key=False), rows.comparison_from_row, values)
 
+    def comparison_history(self, workload_key: str, target_key: str, site: str) -> list[Comparison]:
+        """Return the candidates of all comparisons of a workload's options or schedules, the oldest first: those that
+        were compared with each other have the same time."""
+        values = {"workload": workload_key, "target": target_key, "site": site}
+        return self._all(statements.select_comparisons(), rows.comparison_from_row, values)
+
     def crashed_inside(self, key: Key, traces: Mapping[str, str], inside: str, job: str = "") -> None:
         """Store that runs of a key ended their process inside a model, and why: they are never used, nor tried again.
 
@@ -180,6 +186,10 @@ class Database:
     def readings(self, key: Key) -> list[Reading]:
         """Return the in-model measurements of the runs of a key, the oldest first."""
         return self.session.read(lambda connection: best.readings_of(connection, key))
+
+    def compared_schedules(self, key: Key) -> list[Comparison]:
+        """Return the candidates of all comparisons of a key's schedules, the oldest first."""
+        return self._all(statements.select_compared(), rows.comparison_from_row, statements.parameters(key))
 
     def read_plans(self, plans: Sequence[PlanReading], inside: str, job: str) -> None:
         """Store measurements of whole plans."""
@@ -220,12 +230,10 @@ class Database:
     def best(self, workload_key: str, target_key: str, space_key: str) -> Run | Miss:
         """Return the schedule to use for exactly this key, or why there is none.
 
-        The winner of the newest comparison, else the default. A run that was found since, by a job that
-        did not reach its end, takes its place only if it was measured in a model in two processes, and its
-        readings there are clearly smaller (CLEARLY, in :mod:`autotune.database.best`), and smaller than those of
-        all that have lost that comparison: the smallest of many is the luckiest. Readings alone decide only where the
-        default never worked. A run that crashed inside a model is
-        never used.
+        That with the smallest posterior mean (:mod:`autotune.database.posterior`) by all measurements inside models:
+        of searches and of comparisons, each with its error. The winner of the newest comparison, else the default,
+        stays unless another is expected to take half a percent less. Readings alone decide only where the default
+        never worked. A run that crashed inside a model is never used.
         """
         key = Key(workload_key, target_key, space_key)
 

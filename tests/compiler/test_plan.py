@@ -1,4 +1,4 @@
-"""The option in use: the newest comparison decides, else the estimate."""
+"""The option in use: all comparisons decide, else the estimate."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -47,7 +47,7 @@ def database(tmp_path: Path, workload: Workload):
 
 
 def row(option, ns: float | None, *, won: bool = False) -> Comparison:
-    latency = None if ns is None else Latency(5, ns, ns, 0.0)
+    latency = None if ns is None else Latency(60, ns, ns, 0.0)
     return Comparison(option.name, option_key(option, TARGET), latency, won)
 
 
@@ -66,18 +66,22 @@ def record(store: Database, region: Workload, ns: float) -> None:
     store.record(Run(key, "t", "[]", "{}", Outcome.OK, Latency(5, ns, ns, 0.0)))
 
 
-def test_the_newest_comparison_decides(database, workload):
+def test_all_comparisons_decide(database, workload):
     direct, two, four, six, *_ = options_of(workload)
-    compared(database, workload, row(direct, 1.0, won=True), row(two, 9.0))
+    compared(database, workload, row(direct, 5e4, won=True), row(two, 9e4))
     compared(database, workload, row(direct, 5e4), row(four, 2e4, won=True), row(six, None))
     found = ranking(database, workload)
     assert found.chosen is four
     assert [(time.option.name, time.source) for time in found.times] == [
         ("winograd F(4x4)", TimeSource.MEASURED),
         (DIRECT, TimeSource.MEASURED),
+        ("winograd F(2x2)", TimeSource.MEASURED),
     ]
-    assert str(found) == "winograd F(4x4): 20.0 µs measured (inputs to 3e+36), direct: 50.0 µs measured"
+    assert "direct: 50.0 µs measured" in str(found)
     assert ranking(database, workload, Preference(1e-6)).chosen is direct
+    for _ in range(9):  # it was lucky: nothing is replaced, all of it counts
+        compared(database, workload, row(direct, 5e4, won=True), row(four, 6e4))
+    assert ranking(database, workload).chosen is direct
 
 
 def test_where_a_comparison_decides_nothing_else_is_put_together(database, workload, monkeypatch):
@@ -113,10 +117,12 @@ def test_where_the_plain_one_has_won_one_more_is_put_together(database, workload
     assert [time.option for time in found.times] == [direct, four, two]
 
 
-def test_who_is_faster_by_luck_does_not_win(database, workload):
+def test_what_is_expected_to_be_faster_is_used_where_that_is_worth_a_change(database, workload):
     direct, two, *_ = options_of(workload)
-    compared(database, workload, row(direct, 5e4, won=True), row(two, 4.9e4))
+    compared(database, workload, row(direct, 5e4, won=True), row(two, 4.98e4))
     assert ranking(database, workload).chosen is direct
+    compared(database, workload, row(direct, 5e4, won=True), row(two, 4.5e4))
+    assert ranking(database, workload).chosen is two
 
 
 def test_the_fastest_of_those_that_are_exact_enough_stands_in_for_a_winner_that_is_not(database, workload):
@@ -169,10 +175,11 @@ def test_a_smaller_option_within_the_slowdown_is_used_and_its_schedules_get_the_
         plan = plan_of([workload], TARGET, database, Preference(goal=goal))
         assert plan.options[workload.key].name == chosen.name
     found = plan.rankings[workload.key]
-    assert found.saving.ratio.median == pytest.approx(1.25)
+    ratio = found.saving.ratio.median
+    assert ratio == pytest.approx(1.25, rel=0.01)
     assert found.saving.confirmed
     assert found.saving.nbytes < found.saving.before
-    assert plan.goals[workload.key].max_slowdown == pytest.approx(1.3 / 1.25)
+    assert plan.goals[workload.key].max_slowdown == pytest.approx(1.3 / ratio)
     evidence, reason = plan.evidence(workload.key)
     assert evidence.state is State.SMALLER
     assert str(evidence) in str(found)
@@ -205,10 +212,7 @@ def test_the_compiler_follows_and_says_so(database, workload):
     direct, _, four, *_ = options_of(workload)
     compared(database, workload, row(direct, 3e5), row(four, 2e5, won=True))
     done = compile_in_detail(CompileRequest(graph(), target=TARGET, database=database))
-    assert (
-        "winograd F(4x4): 200.0 µs measured (inputs to 3e+36), direct: 300.0 µs measured"
-        in done.coverage.details()
-    )
+    assert f"{ranking(database, workload)}" in done.coverage.details()
     assert len(done.partition.dispatches) == len(four.regions) + 1  # the result is transposed
     exact = compile_in_detail(CompileRequest(graph(), target=TARGET, tolerance=0.0, database=database))
     assert len(exact.partition.dispatches) == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ import pytest
 
 from autotune.database import Database
 from autotune.database.inside import estimates
+from autotune.database.posterior import SCHEDULE
 from autotune.database.records import Reading
 from autotune.tuning.compare.sites import Sites
 from autotune.tuning.jobs.budget import Budget
@@ -156,9 +156,10 @@ def test_what_crashes_inside_the_model_is_not_used_and_not_tried_again(tmp_path:
 
 def test_few_readings_count_for_less() -> None:
     (once,) = estimates([Reading("a", 0.5, 2, 1.0)]).values()
-    assert once.ratio == pytest.approx(math.sqrt(0.5))
+    assert once.posterior.error < SCHEDULE
+    assert once.ratio == pytest.approx(0.5 ** (once.weight / (once.weight + SCHEDULE**-2)))
     (often,) = estimates([Reading("a", 0.5, 3, 1.0)] * 10).values()
-    assert 0.5 < often.ratio < 0.53
+    assert 0.5 < often.ratio < 0.54
     assert (often.rounds, often.processes) == (30, 10)
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
-from autotune.compiler.plan import OPTION
 from autotune.database import Database
-from autotune.database.records import SAME_CODE, PlanReading, crash_message
+from autotune.database.inside import Estimate
+from autotune.database.posterior import CERTAIN, ROUNDS, decided, standings
+from autotune.database.records import SAME_CODE, Comparison, crash_message
 from autotune.suggest import counted
-from autotune.tuning.compare.paired import PLAN_MARGIN, Series, fastest, hopeless, least_processes, ratio
+from autotune.tuning.compare.paired import ratio
 from autotune.tuning.compare.questions import (
     SCHEDULE,
     Choice,
@@ -25,10 +26,8 @@ from autotune.tuning.measure.timing import statistics
 from autotune.tuning.measure.turns import Rounds
 from autotune.tuning.measure.whole_model import Profile, Version, Versions, Watch
 
-ROUNDS = 3
-"""In each process: what a process draws once, such as where arrays lie, takes several processes, not rounds."""
-LOSSES = 2
-"""A winner may be slower in so many processes, where there is time for more: other work disturbs one now and then."""
+PROCESSES = 3
+"""Fresh processes of a comparison: what is not clear by then is compared again, and all of it is pooled."""
 EVERY = 4
 """After so many others the first version has a turn again."""
 
@@ -67,37 +66,21 @@ class Interleaved:
         if profiles[0] is None:
             self.say("not compared: time is up, or the untuned model itself fails")
             return None
-        plan = self._best_plan(questions, profiles, base)
-        return [
-            self._decide(
-                question, profiles, plan, [reasons.get((n, c), "") for c in range(len(question.candidates))]
-            )
+        rows = [
+            self._rows(question, profiles, [reasons.get((n, c), "") for c in range(len(question.candidates))])
             for n, question in enumerate(questions)
         ]
-
-    def _best_plan(
-        self, questions: Sequence[Question], profiles: Sequence[Profile | None], base: Version
-    ) -> int:
-        """Return the number of the version of which all candidates together make the model surely faster; 0 for none.
-
-        One test of all of them resolves what none of many, each of a single dispatch, does: small gains add up, and
-        what a process draws for each dispatch averages out.
-        """
-        if any(question.kind != SCHEDULE for question in questions):
-            return 0  # versions have the n-th option of every workload, whatever that is: no plan to be used
-        whole = [None if profile is None else profile.whole for profile in profiles]
-        plan = fastest(whole, ROUNDS, PLAN_MARGIN)
-        options = {key: option.name for key, option in base.options.items()}
-        read = list[PlanReading]()
-        for number, mine in enumerate(whole[1:], start=1):
-            if mine is not None and whole[0] is not None:
-                here = [(questions[question], at) for question, at in numbered(questions, number)]
-                schedules = {question.workload: question.candidates[at].row.name for question, at in here}
-                gain = ratio(mine, whole[0], ROUNDS)
-                read.append(PlanReading(options, schedules, gain, len(mine), won=number == plan))
-        self.database.read_plans(read, self.model.name, self.job)
-        self.say(f"all candidates together: {'; then '.join(str(plan.ratio) for plan in read)}")
-        return plan
+        winners = self._winners(questions, rows)
+        for question, measured, winner in zip(questions, rows, winners, strict=True):
+            stored = [replace(row, won=row.name == winner) for row in measured]
+            self.database.compared(
+                question.workload, question.target, question.kind, stored, self.model.name, self.job
+            )
+            self.compared(question, stored)
+        return [
+            next(n for n, choice in enumerate(question.candidates) if choice.row.name == winner)
+            for question, winner in zip(questions, winners, strict=True)
+        ]
 
     def _take_turns(
         self,
@@ -106,26 +89,23 @@ class Interleaved:
         late: Callable[[], bool],
         reasons: dict[Position, str],
     ) -> list[Profile | None]:
-        """Read the versions with the incumbents, with the first candidate of each question, and so on, the latter for
-        as long as one of their candidates may win. ``reasons`` gets why a version ended its process, for each of its
-        candidates."""
+        """Measure the versions with the incumbents, with the first candidate of each question, and so on. ``reasons``
+        gets why a version ended its process, for each of its candidates."""
         count = max(len(question.candidates) for question in questions)
-        fewest, processes = (least_processes(count - 1, n) if count > 1 else 1 for n in (0, LOSSES))
+        processes = PROCESSES if count > 1 else 1  # of one it is known already that it has the default's code
         first = questions[0]
         subject = f"the {first.kind} of" if first.whole else f"{counted(len(questions), 'workload')} in"
         self.say(
             f"measuring {subject} the model: the default and {count - 1} candidates, "
-            f"interleaved in up to {processes} fresh processes"
+            f"interleaved in {processes} fresh processes"
         )
-        # Too few processes for a winner still say which options are far behind, and these get no trials.
-        least = 1 if all(question.kind == OPTION for question in questions) else fewest
-        rounds = Rounds(ROUNDS * processes, ROUNDS * least, processes, every=EVERY)
+        rounds = Rounds(ROUNDS * processes, ROUNDS, processes, every=EVERY)
         versions = [version_of(base, questions, numbered(questions, n)) for n in range(count)]
 
         def failed(number: int, reason: str) -> None:
             reasons.update(dict.fromkeys(numbered(questions, number), reason))
 
-        return self.model.read(versions, rounds, late, Watch(partial(_settled, questions), failed))
+        return self.model.read(versions, rounds, late, Watch(failed=failed))
 
     def _crashing(
         self,
@@ -171,60 +151,53 @@ class Interleaved:
     def crashed(self, question: Question, candidate: Choice, reason: str) -> None:
         """Hear of a candidate that ended its process; of options the comparison itself stores that."""
 
-    def _decide(
-        self, question: Question, profiles: Sequence[Profile | None], plan: int, reasons: Sequence[str]
-    ) -> int:
-        """Return the winner: what is surely faster at this site alone, else what the best plan has,
-        unless it seems slower.
+    def compared(self, question: Question, rows: Sequence[Comparison]) -> None:
+        """Hear of a comparison that was stored."""
 
-        ``reasons`` says for each candidate why it ended its process, if it did.
-        """
+    def known(self, question: Question) -> Mapping[str, Estimate]:
+        """Return what all earlier measurements inside models say of schedules, by trace keys."""
+        return {}
+
+    def _rows(
+        self, question: Question, profiles: Sequence[Profile | None], reasons: Sequence[str]
+    ) -> list[Comparison]:
+        """Return the rows of a question's candidates; ``reasons`` says of each why it ended its process, if it did."""
         series = [
             None if profile is None else question.series(profile)
             for profile in profiles[: len(question.candidates)]
         ]
-        winner = fastest(series, ROUNDS)
-        if not winner and plan < len(series) and _seems_faster(series[plan], series[0]):
-            winner = plan
-        rows = list(question.failed)
+        rows, now = list(question.failed), time.time()
         for number, (candidate, mine) in enumerate(zip(question.candidates, series, strict=True)):
-            row = replace(candidate.row, won=number == winner)
             if mine is None:
                 message = crash_message(reasons[number])
-                rows += [replace(row, message=message)] if question.kind != SCHEDULE else []
+                rows += [replace(candidate.row, message=message)] if question.kind != SCHEDULE else []
             else:
                 beside = ratio(mine, series[0], ROUNDS) if number and series[0] is not None else None
-                rows.append(replace(row, latency=statistics(mine), ratio=beside))
+                rows.append(replace(candidate.row, latency=statistics(mine), ratio=beside))
         if series[0] is not None:
             rows += [replace(row, latency=statistics(series[0]), ratio=SAME_CODE) for row in question.same]
-        self.database.compared(
-            question.workload, question.target, question.kind, rows, self.model.name, self.job
-        )
-        return winner
+        return [replace(row, created=now) for row in rows]
+
+    def _winners(self, questions: Sequence[Question], rows: Sequence[Sequence[Comparison]]) -> list[str]:
+        """Return the name of what is used of each question: by these measurements and all earlier ones."""
+        history = {
+            n: [*self.database.comparison_history(q.workload, q.target, q.kind), *rows[n]]
+            for n, q in enumerate(questions)
+            if q.kind != SCHEDULE
+        }
+        found = standings({str(n): earlier for n, earlier in history.items()})
+        winners = list[str]()
+        for n, question in enumerate(questions):
+            names = [choice.row.name for choice in question.candidates]
+            if question.kind == SCHEDULE:
+                known = {name: Estimate() for name in names[1:]} | dict(self.known(question))
+                for row in rows[n]:
+                    known[row.name] = known.get(row.name, Estimate()) + row
+                means = {name: known[name].posterior for name in names[1:]} | {names[0]: CERTAIN}
+                winners.append(decided(means, names[0]))
+            else:
+                winners.append(next((one.name for one in found[str(n)].order if one.name in names), names[0]))
+        return winners
 
 
-def _settled(questions: Sequence[Question], profiles: Sequence[Profile | None]) -> list[int]:
-    """Return the numbers of the versions in which nothing may win any more: no candidate, and not all of
-    them together."""
-    incumbent = profiles[0]
-    if incumbent is None:
-        return []
-    together = any(question.kind == SCHEDULE for question in questions)
-
-    def is_settled(number: int, profile: Profile) -> bool:
-        whole = (profile.whole, incumbent.whole)
-        if together and not hopeless(*whole, ROUNDS, LOSSES, PLAN_MARGIN):
-            return False
-        here = [questions[mine] for mine, _ in numbered(questions, number)]
-        both = ((question.series(profile), question.series(incumbent)) for question in here)
-        return all(hopeless(mine, other, ROUNDS, LOSSES) for mine, other in both)
-
-    others = enumerate(profiles[1:], start=1)
-    return [number for number, mine in others if mine is not None and is_settled(number, mine)]
-
-
-def _seems_faster(mine: Series | None, incumbent: Series | None) -> bool:
-    return mine is not None and incumbent is not None and ratio(mine, incumbent, ROUNDS).median < 1
-
-
-__all__ = ["EVERY", "LOSSES", "ROUNDS", "Interleaved"]
+__all__ = ["EVERY", "PROCESSES", "Interleaved"]

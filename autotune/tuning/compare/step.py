@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 from autotune.compiler.plan import OPTION, option_key
 from autotune.database import Database, Hit, Miss
-from autotune.database.best import clearly_faster
 from autotune.database.goal import Goal
+from autotune.database.inside import Estimate
 from autotune.database.records import Comparison, Run
 from autotune.errors import NoReferenceError
 from autotune.passes.options import Option
@@ -178,7 +178,7 @@ class Comparing(Interleaved):
     def _next(self, task: Task, best: Run, by_trace: Mapping[str, Run]) -> list[Run]:
         """Return the run that seems clearly faster than the one in use and was never compared, the
         fastest; empty if none."""
-        fast = (by_trace[trace] for trace in clearly_faster(task.inside, best.trace_key) if trace in by_trace)
+        fast = (by_trace[trace] for trace in task.leaders(len(task.inside)) if trace in by_trace)
         return [run for run in fast if run.confirmed_ns is None and not run.crashed][:1]
 
     def _smaller(self, task: Task) -> Iterator[Run]:
@@ -194,6 +194,15 @@ class Comparing(Interleaved):
             task, traces = self.sites.task_of[question.workload], {candidate.row.name: reason}
             self.database.crashed_inside(task.key, traces, self.model.name, self.job)
             task.crashed_inside(traces)
+
+    def known(self, question: Question) -> Mapping[str, Estimate]:
+        """Return what the job knows of the schedules of a workload."""
+        return self.sites.task_of[question.workload].inside
+
+    def compared(self, question: Question, rows: Sequence[Comparison]) -> None:
+        """Take a comparison of schedules into account."""
+        if question.kind == SCHEDULE:
+            self.sites.task_of[question.workload].compare(rows)
 
     def _options(self) -> Options:
         return {key: ranking.chosen for key, ranking in self.model.rankings().items()}

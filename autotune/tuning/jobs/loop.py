@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Protocol
 
-from autotune.database.records import Key, Origin, PlanReading, Ratio, Reading, Run
+from autotune.database.records import Comparison, Key, Origin, PlanReading, Ratio, Reading, Run
 from autotune.errors import AutotuneError, NoReferenceError
 from autotune.schedule.knob import Config, config_to_json
 from autotune.tuning.compare.paired import least_processes
@@ -47,6 +47,9 @@ class RunStore(Protocol):
 
     def readings(self, key: Key) -> list[Reading]:
         """Return all that was kept of a key."""
+
+    def compared_schedules(self, key: Key) -> list[Comparison]:
+        """Return the candidates of all comparisons of a key's schedules."""
 
 
 GENERATION = 8
@@ -419,7 +422,8 @@ class TuningLoop:
         if not runs:
             return
         known = set(task.known)
-        task.recall(runs, self.store.readings(task.key), unchecked=unchecked)
+        readings, compared = self.store.readings(task.key), self.store.compared_schedules(task.key)
+        task.recall(runs, readings, compared, unchecked=unchecked)
         fresh = [run for run in runs if run.trace_key not in known and task.known[run.trace_key].latency]
         scores = [task.score_ns(run.trace_key) for run in fresh]
         self.cost_model.observe(task.space, [run.config for run in fresh], scores)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from autotune.database.inside import Estimate, estimates
 from autotune.database.records import (
+    Comparison,
     Footprint,
     Key,
     Origin,
@@ -224,6 +225,12 @@ class Task:
             self.curve = [scale * ns for ns in self.curve]
             self.default_ns = readings[-1].default_ns
 
+    def compare(self, rows: Sequence[Comparison]) -> None:
+        """Take a comparison of schedules in the model into account."""
+        for row in rows:
+            if row.name in self.known:
+                self.inside[row.name] = self.inside.get(row.name, Estimate()) + row
+
     def crashed_inside(self, traces: Mapping[str, str]) -> None:
         """Note that candidates that worked in isolation have ended their process inside the model, for these
         reasons: they have failed."""
@@ -335,9 +342,15 @@ class Task:
                 del self.built[key]
 
     def recall(
-        self, runs: Sequence[Run], readings: Sequence[Reading] = (), *, unchecked: bool = False
+        self,
+        runs: Sequence[Run],
+        readings: Sequence[Reading] = (),
+        compared: Sequence[Comparison] = (),
+        *,
+        unchecked: bool = False,
     ) -> None:
-        """Take runs from the database, of an earlier session or of another process, and all readings of this task."""
+        """Take runs from the database, of an earlier session or of another process, and all measurements of them inside
+        models: readings and comparisons."""
         fresh = [run for run in runs if run.trace_key not in self.known]
         self.tried_near += sum(run.origin is Origin.NEAR for run in fresh)
         taken = {*self.known, *(run.trace_key for run in fresh)}
@@ -351,6 +364,7 @@ class Task:
             mine = run.config == self.default or (run.origin is Origin.DEFAULT and not self.default_trace)
             if mine and run.latency:
                 self.default_trace, self.default_ns = run.trace_key, run.latency_ns
+        self.compare(compared)
         if readings and self.default_ns:
             self.default_ns = readings[-1].default_ns
         for run in fresh:

@@ -1,0 +1,238 @@
+"""One model of the evidence: everything known of a latency, as a normal distribution of the log of its ratio.
+
+An option or a schedule is known by measurements inside models, each with its error, and by how others like it turned
+out. They are pooled as in a linear model with normal errors (Gelman et al., Bayesian Data Analysis, 3rd ed., chapters 5
+and 14): nothing measured is replaced by what is measured later. What is used has the smallest posterior mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.database.records import SAME_CODE, Comparison, Ratio
+
+PROCESS, ROUND, SESSION = 0.04, 0.05, 0.01
+"""Standard deviations of the log of what the same code takes inside a model, over that of the same code beside it: what
+a process draws once, what a round draws, and what moves between two comparisons. (docs/tuning.md, "Compare")"""
+ROUNDS = 3
+"""Rounds of a process in a comparison."""
+SCHEDULE = 0.05
+"""The standard deviation of the log ratios of the schedules of a workload, over the default's."""
+OPTION, KIN = 0.1, 0.2
+"""The same of the options of a site, beyond what the option of that name has in common at all sites; and of that."""
+INERTIA = 0.005
+"""By how much the log ratio of another one must be smaller than that of the one in use."""
+_Z = 1.96
+_SAME = 1e-12
+"""The variance of the ratio of machine code to itself, which nobody has to measure."""
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The expected log of a ratio, and its standard deviation."""
+
+    mean: float
+    error: float
+
+    @property
+    def ratio(self) -> Ratio:
+        """Return the ratio and its 95 % interval."""
+        low, high = (math.exp(self.mean + side * _Z * self.error) for side in (-1, 1))
+        return Ratio(math.exp(self.mean), (low, high))
+
+    def __str__(self) -> str:
+        return str(self.ratio)
+
+
+CERTAIN = Posterior(0.0, 0.0)
+"""Of what everything is compared with."""
+
+
+def variance_of(rounds: int, processes: float = 1.0) -> float:
+    """Return the variance of the log of a ratio measured in so many rounds in all of some fresh processes."""
+    return SESSION**2 + PROCESS**2 / processes + ROUND**2 / max(1, rounds)
+
+
+def variance_of_row(row: Comparison) -> float:
+    """Return the variance of the log of a compared candidate's ratio: as known of the machine in general, or as large
+    as its own processes say, which other work may have disturbed."""
+    if row.ratio == SAME_CODE:
+        return _SAME
+    count = row.latency.n if row.latency is not None else 1
+    usual = variance_of(count, max(1.0, count / ROUNDS))
+    if row.ratio is None or row.ratio.interval is None:
+        return usual
+    low, high = row.ratio.interval
+    return max(usual, (math.log(high / low) / (2 * _Z)) ** 2)
+
+
+def decided(known: Mapping[str, Posterior], incumbent: str) -> str:
+    """Return the name of what is used: the smallest mean, if that is less than the incumbent's by :data:`INERTIA`.
+
+    >>> decided({"a": CERTAIN, "b": Posterior(-0.05, 0.04)}, "a")
+    'b'
+    >>> decided({"a": CERTAIN, "b": Posterior(-0.004, 0.001)}, "a")
+    'a'
+    """
+    best = min(known, key=lambda name: (known[name].mean, name))
+    if incumbent not in known or known[best].mean < known[incumbent].mean - INERTIA:
+        return best
+    return incumbent
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A measured log of the latency of one of several unknowns over that of another, by their numbers."""
+
+    mine: int
+    other: int
+    value: float
+    variance: float
+
+
+def posterior(
+    means: Sequence[float], covariance: NDArray[np.float64], seen: Sequence[Difference]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return mean and covariance of unknowns with a normal prior, after differences between them were measured."""
+    prior = np.asarray(means, np.float64)
+    if not seen:
+        return prior, covariance
+    design = np.zeros((len(seen), len(prior)))
+    for row, one in enumerate(seen):
+        design[row, one.mine] += 1.0
+        design[row, one.other] -= 1.0
+    noise = np.diag([one.variance for one in seen])
+    gain = np.linalg.solve(design @ covariance @ design.T + noise, design @ covariance).T
+    surprise = np.array([one.value for one in seen]) - design @ prior
+    return prior + gain @ surprise, covariance - gain @ design @ covariance
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One option of a site, over the reference of its comparisons: that with which the newest began.
+
+    ``key`` covers its regions and search spaces, ``latency_ns`` is expected, ``compared`` is when it was measured last.
+    """
+
+    name: str
+    key: str
+    posterior: Posterior
+    latency_ns: float
+    compared: float
+    is_reference: bool = False
+
+
+@dataclass(frozen=True)
+class Standings:
+    """The options of a site that were compared: the one that is used, the others by their means, and those that
+    failed."""
+
+    order: tuple[Standing, ...] = ()
+    failed: tuple[Comparison, ...] = ()
+
+
+def standings(history: Mapping[str, Sequence[Comparison]]) -> dict[str, Standings]:
+    """Return the standings of the options of several sites by all of their comparisons, each site's the oldest first.
+
+    An option of the same name at several sites tells about itself: their log latencies have a part in common.
+    """
+    arms = list(dict.fromkeys((site, row.name) for site, rows in history.items() for row in _today(rows)))
+    number = {arm: at for at, arm in enumerate(arms)}
+    names = np.array([name for _, name in arms])
+    covariance = KIN**2 * (names[:, None] == names[None, :]) + OPTION**2 * np.eye(len(arms))
+    seen = [
+        Difference(number[site, row.name], number[site, beside.name], *_observed(row, beside))
+        for site, rows in history.items()
+        for beside, row in _pairs(_today(rows))
+    ]
+    mean, spread = posterior(np.zeros(len(arms)), covariance, seen)
+    return {site: _standings(site, rows, number, mean, spread) for site, rows in history.items()}
+
+
+def _today(rows: Sequence[Comparison]) -> list[Comparison]:
+    """Return the rows that are of the same regions and spaces as the newest of their name."""
+    newest = {row.name: row.key for row in rows}
+    return [row for row in rows if row.key == newest[row.name]]
+
+
+def _pairs(rows: Sequence[Comparison]) -> Iterable[tuple[Comparison, Comparison]]:
+    """Yield each candidate that was measured, beside the incumbent of its comparison."""
+    together: dict[float, list[Comparison]] = {}
+    for row in rows:
+        if row.latency is not None:
+            together.setdefault(row.created, []).append(row)
+    for found in together.values():
+        beside = next((row for row in found if row.ratio is None), None)
+        if beside is not None:
+            yield from ((beside, row) for row in found if row is not beside)
+
+
+def _observed(row: Comparison, beside: Comparison) -> tuple[float, float]:
+    assert row.latency is not None
+    assert beside.latency is not None
+    ratio = row.ratio.median if row.ratio is not None else row.latency.median_ns / beside.latency.median_ns
+    return math.log(ratio), variance_of_row(row)
+
+
+def _standings(
+    site: str,
+    rows: Sequence[Comparison],
+    number: Mapping[tuple[str, str], int],
+    mean: NDArray[np.float64],
+    spread: NDArray[np.float64],
+) -> Standings:
+    last = {row.name: row for row in _today(rows)}
+    worked = {name: row for name, row in last.items() if row.latency is not None}
+    failed = tuple(row for row in last.values() if row.latency is None)
+    if not worked:
+        return Standings((), failed)
+    newest = max(row.created for row in worked.values())
+    here = [row for row in worked.values() if row.created == newest]
+    base = next((row for row in here if row.ratio is None), here[0])
+    at = number[site, base.name]
+    known = {name: _over(mean, spread, number[site, name], at) for name in worked}
+    won = next((row.name for row in reversed(_today(rows)) if row.won and row.name in worked), base.name)
+    used = decided(known, won)
+    order = sorted(known, key=lambda name: (name != used, known[name].mean, name))
+    assert base.latency is not None
+    base_ns = base.latency.median_ns
+    found = [
+        Standing(
+            name,
+            worked[name].key,
+            known[name],
+            base_ns * math.exp(known[name].mean),
+            worked[name].created,
+            name == base.name,
+        )
+        for name in order
+    ]
+    return Standings(tuple(found), failed)
+
+
+def _over(mean: NDArray[np.float64], spread: NDArray[np.float64], mine: int, base: int) -> Posterior:
+    """Return the posterior of the difference of two unknowns."""
+    variance = spread[mine, mine] + spread[base, base] - 2 * spread[mine, base]
+    return Posterior(float(mean[mine] - mean[base]), float(np.sqrt(max(0.0, variance))))
+
+
+__all__ = [
+    "CERTAIN",
+    "INERTIA",
+    "ROUNDS",
+    "SCHEDULE",
+    "Difference",
+    "Posterior",
+    "Standing",
+    "Standings",
+    "decided",
+    "posterior",
+    "standings",
+    "variance_of",
+    "variance_of_row",
+]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from autotune.bench.replay.recording import CandidateRecording
 from autotune.bench.replay.space import PoolSampler, RecordedSpace
-from autotune.database.records import Key, Latency, Outcome, PlanReading, Reading, Run
+from autotune.database.records import Comparison, Key, Latency, Outcome, PlanReading, Reading, Run
 from autotune.errors import InternalError, UsageError
 from autotune.passes.options import Option
 from autotune.schedule.knob import Config, config_to_json
@@ -143,6 +143,9 @@ class _Nowhere:
         """No in-model measurements are recorded."""
 
     def readings(self, key: Key) -> list[Reading]:
+        return []
+
+    def compared_schedules(self, key: Key) -> list[Comparison]:
         return []
 
 

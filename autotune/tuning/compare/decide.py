@@ -34,6 +34,8 @@ LEAST_S, SHARE = 120.0, 0.15
 """The shortest time budget of which a part goes to sites of the whole model, and that part of it."""
 MOST = 8
 """Versions of a model that are in a process at once."""
+PROCESSES = 8
+"""Fresh processes: a site of the whole model is compared once, and an interval needs six."""
 Compiler: TypeAlias = "Callable[[Version], ModuleImage | DeviceProgram]"
 
 
@@ -108,7 +110,7 @@ def decide(
         question = Question(kind.name, row.key, target.key, (), candidates)
         say(f"compiling with the {kind.name} {', '.join(options)}")
         model = model_of(graph.name, compiled, seed)
-        Interleaved(database, model, "", say).compare([question], Version({}, {}), late)
+        Interleaved(database, model, "", say, PROCESSES).compare([question], Version({}, {}), late)
 
     return decided(request, graph, database, compare)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from autotune.errors import LoweringError
-from autotune.lower.frame import Frame
 from autotune.lower.ir import Buffer, is_block_axis
 from autotune.lower.linear import Lin, Simplifier, constant_form
+from autotune.lower.opened import OpenFrame
 from autotune.lower.regions import Box, Region, required, whole_boxes
 from autotune.lower.translate import StageBuffers
 from autotune.schedule.stage import Stage
@@ -41,7 +41,7 @@ class BoundInference:
         self.threads = threads
         self.named = named
 
-    def regions(self, frame: Frame, at: int, own: Mapping[Expr, Box]) -> dict[Stage, Region]:
+    def regions(self, frame: OpenFrame, at: int, own: Mapping[Expr, Box]) -> dict[Stage, Region]:
         """Return regions of all stages attached inside, as seen from loop ``at`` of the frame's stage
         with ``own`` boxes."""
         inside = attached_inside(self.order, frame.stage, at)

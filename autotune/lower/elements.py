@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from autotune.errors import InternalError
-from autotune.lower.frame import Frame
 from autotune.lower.ir import Buffer, If, Let, Load, Stmt, Store, StoreOrigin, sequence, walk
 from autotune.lower.linear import Lin
+from autotune.lower.opened import OpenFrame
 from autotune.lower.translate import StageBuffers, Translator
 from autotune.schedule.stage import Stage
 from autotune.te.expr import Const, Expr, Reduce, Var
@@ -30,7 +30,7 @@ class Elements:
         self.translator = translator
         self.with_origins = with_origins
 
-    def statement(self, frame: Frame, mode: str, out: StageBuffers) -> Stmt:
+    def statement(self, frame: OpenFrame, mode: str, out: StageBuffers) -> Stmt:
         """Return the statement inside of all loops, under the conditions that are left.
 
         ``mode`` is as in the loops of a nest: "all", or "init", "load", "update", "store" or "fold" (into what is
@@ -67,7 +67,7 @@ class Elements:
             self._mark(frame, mode, acc.level if mode in ("init", "update") else out.level, stmt)
         return self.guarded(frame, mode, stmt)
 
-    def _mark(self, frame: Frame, mode: str, level: int, stmt: Stmt) -> None:
+    def _mark(self, frame: OpenFrame, mode: str, level: int, stmt: Stmt) -> None:
         """Tell the stores of an element what they are part of."""
         values = frame.axis_values()
         axes = frame.op.axis + (frame.op.reduce_axis if mode in ("all", "update") else ())
@@ -76,10 +76,10 @@ class Elements:
         for component, store in enumerate(stores):
             store.origin = StoreOrigin(frame.op.name, mode, instance, component, level)
 
-    def guarded(self, frame: Frame, mode: str, stmt: Stmt) -> Stmt:
+    def guarded(self, frame: OpenFrame, mode: str, stmt: Stmt) -> Stmt:
         """Return a statement under the conditions that are left for ``mode``."""
         conditions = [c for c, is_reduce in frame.conditions if mode in ("all", "update") or not is_reduce]
-        conditions += frame.bounds_conditions(self.translator.simplifier)
+        conditions += frame.bounds_conditions()
         for condition in reversed(dict.fromkeys(conditions)):
             if isinstance(condition, Const):
                 if not condition.value:
@@ -89,7 +89,12 @@ class Elements:
         return stmt
 
     def _finish(
-        self, frame: Frame, acc: StageBuffers, index: list[Lin], values: Mapping[Expr, Lin], out: StageBuffers
+        self,
+        frame: OpenFrame,
+        acc: StageBuffers,
+        index: list[Lin],
+        values: Mapping[Expr, Lin],
+        out: StageBuffers,
     ) -> Stmt:
         """Return the epilogue of a finished reduction, from the accumulator to memory."""
         epilogue = frame.op.epilogue

@@ -1,95 +1,209 @@
-"""Known facts about the loops of one stage while its code is generated."""
+"""The loops of one stage: how many iterations they have, and which values of an axis the loops around leave.
+
+The arithmetic stands here once. It works on extents that are numbers, where code is generated
+(:mod:`autotune.lower.opened`), and on extents of whole populations, where candidates are counted
+(:mod:`search_spaces.nest.candidates`).
+"""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Protocol, Self, TypeVar
 
-from autotune.lower.linear import Lin, Simplifier, constant_form
-from autotune.lower.regions import Box, Region
+from autotune.lower.ir import is_thread_axis
+from autotune.schedule.arithmetic import (
+    Value,
+    both,
+    ceil_div,
+    common_divisor,
+    either,
+    least,
+    negated,
+    where,
+)
 from autotune.schedule.relations import Fuse, Split
 from autotune.schedule.stage import Stage
-from autotune.te.expr import Const, Expr, IterVar
+from autotune.te.expr import IterVar
 from autotune.te.tensor import ComputeOp
 
+REGISTER_ELEMENTS = 2048
+"""Largest accumulator tile that is moved out of memory for the length of a reduction."""
+THREAD_REGISTERS = 256
+"""Largest one of a thread of a GPU."""
 
-class Frame:
-    """Extents and values of loop variables at one point of a stage's nest.
+S = TypeVar("S")
+"""The start of an interval, as far as it is known."""
 
-    ``region`` is the box of the stage that this nest computes. ``values`` holds loops that are open (or follow
-    from open ones), relative to their start; ``extents`` overrides what the split factors say, for remainders.
+
+class Starts(Protocol[S]):
+    """Arithmetic on starts of intervals."""
+
+    zero: S
+
+    def plus(self, a: S, b: S) -> S:
+        """Return the sum."""
+
+    def scaled(self, start: S, factor: Value) -> S:
+        """Return a multiple."""
+
+    def moved(self, start: S, distance: Value) -> S:
+        """Return the start plus a number."""
+
+    def grain(self, start: S) -> Value:
+        """Return a number that the start is a multiple of; 0 where it is 0."""
+
+    def quotient(self, start: S, divisor: Value) -> S:
+        """Return the start divided by a number, rounded down."""
+
+    def remainder(self, start: S, divisor: Value) -> S:
+        """Return what the division by a number leaves."""
+
+    def where(self, condition: Any, a: S, b: S) -> S:
+        """Return one of two starts for each candidate."""
+
+
+class Frame(ABC, Generic[S]):
+    """Extents and values of the loops of a stage at one point of its nest, where some of them are open.
+
+    ``extents`` are those of the axes, and of loops that are not what the relations say, as in remainders; ``finishes``
+    tells that the stage's reduction has an epilogue.
     """
 
-    def __init__(self, stage: Stage, region: Region) -> None:
+    starts: Starts[S]
+
+    def __init__(self, stage: Stage, extents: Mapping[IterVar, Value], *, finishes: bool = False) -> None:
         assert isinstance(stage.op, ComputeOp)
         self.stage = stage
         self.op = stage.op
-        self.region = region
-        self.extents: dict[IterVar, int] = {}
-        self.values: dict[IterVar, Lin] = {}
-        self.bases: dict[Split, Lin] = {}
-        self.decided: set[Split] = set()
-        self.guarded: set[Split] = set()
+        self.finishes = finishes
         self.opened: set[IterVar] = set()
-        self.conditions: list[tuple[Expr, bool]] = []
-        self.bounded: set[IterVar] = set()
-        """Axes of which the code around makes sure that they stay inside the tensor."""
-        for axis, (_, extent) in zip(self.op.axis, region, strict=True):
-            self.extents[axis] = extent
-        for axis in self.op.reduce_axis:
-            self.extents[axis] = axis.extent
-        self._parents: dict[IterVar, Split | Fuse] = {}
+        self._extents = dict(extents)
+        self._derived: dict[IterVar | Split, Value] = {}
+        self.parents: dict[IterVar, Split | Fuse] = {}
+        """The origin of each loop that is no axis."""
+        self.splits: dict[IterVar, Split] = {}
+        """The split of each loop that was split."""
+        self.fuses: dict[IterVar, Fuse] = {}
+        """The loop that two were fused to, by each of them."""
         for relation in stage.relations:
             if isinstance(relation, Split):
-                self._parents[relation.outer] = relation
-                self._parents[relation.inner] = relation
+                self.parents[relation.outer] = self.parents[relation.inner] = relation
+                self.splits[relation.parent] = relation
             else:
-                self._parents[relation.fused] = relation
+                self.parents[relation.fused] = relation
+                self.fuses[relation.outer] = self.fuses[relation.inner] = relation
         for loop in stage.all_iter_vars:
-            if loop not in self._parents:  # the only loop of a stage without axes
-                self.extents.setdefault(loop, loop.extent)
+            if loop not in self.parents:  # the only loop of a stage without axes
+                self._extents.setdefault(loop, loop.extent)
 
-    def branch(self) -> Frame:
+    def branch(self) -> Self:
         """Return a copy to go on with, apart from this one."""
-        new = object.__new__(Frame)
-        new.stage, new.op, new.region, new._parents = self.stage, self.op, self.region, self._parents
-        new.extents, new.values, new.bases = dict(self.extents), dict(self.values), dict(self.bases)
-        new.decided, new.guarded, new.opened = set(self.decided), set(self.guarded), set(self.opened)
-        new.conditions, new.bounded = list(self.conditions), set(self.bounded)
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        new._extents, new.opened = dict(self._extents), set(self.opened)
         return new
+
+    # -- what a schedule says of loops -----------------------------------------------------------------------
+
+    def given(self, split: Split) -> Value:
+        """Return the factor of a split, or its number of parts."""
+        return split.factor or split.nparts
+
+    def tail(self, split: Split, tail: str) -> Any:
+        """Return whether a split asks for this treatment of its rest."""
+        return split.tail == tail
+
+    def is_kind(self, iv: IterVar, kind: str) -> Any:
+        """Return whether a loop is of this kind."""
+        return self.stage.kind_of(iv) == kind
+
+    @property
+    @abstractmethod
+    def on_threads(self) -> bool:
+        """True if the loops run in a thread of a GPU."""
+
+    def is_written_out(self, iv: IterVar) -> Any:
+        """Return whether the iterations of a loop are one piece of code."""
+        return either(self.is_kind(iv, "unrolled"), self.is_kind(iv, "vectorized"))
+
+    def is_shared(self, iv: IterVar) -> Any:
+        """Return whether iterations of a loop run at the same time."""
+        if is_thread_axis(self.stage.kind_of(iv)):
+            return True
+        return either(self.is_kind(iv, "parallel"), self.is_kind(iv, "vectorized"))
 
     # -- extents ---------------------------------------------------------------------------------------------
 
-    def extent(self, iv: IterVar) -> int:
-        """Return iterations of a loop, from what is known now."""
-        known = self.extents.get(iv)
-        if known is not None:
-            return known
-        relation = self._parents[iv]
+    def extent(self, iv: IterVar) -> Value:
+        """Return iterations of a loop, from what is known now; where the last of them is narrower, of the others."""
+        known = self._extents.get(iv)
+        if known is None:
+            known = self._derived.get(iv)
+        if known is None:
+            known = self._derived[iv] = self._extent(iv)
+        return known
+
+    def _extent(self, iv: IterVar) -> Value:
+        relation = self.parents[iv]
         if isinstance(relation, Fuse):
             return self.extent(relation.outer) * self.extent(relation.inner)
         width = self.width(relation)
-        return width if iv is relation.inner else -(-self.extent(relation.parent) // max(width, 1))
+        if iv is relation.inner:
+            return width
+        return ceil_div(self.extent(relation.parent), max(width, 1) if isinstance(width, int) else width)
 
-    def width(self, split: Split) -> int:
+    def resize(self, iv: IterVar, extent: Value) -> None:
+        """Give a loop another extent than its relation says."""
+        self._extents[iv] = extent
+        self._derived = {}
+
+    def width(self, split: Split) -> Value:
         """Return the distance of two neighbouring iterations of the outer loop of a split."""
-        extent = self.extent(split.parent)
-        return min(split.factor, extent) if split.factor else -(-extent // split.nparts)
+        width = self._derived.get(split)
+        if width is None:
+            extent, given = self.extent(split.parent), self.given(split)
+            width = least(given, extent) if split.factor else ceil_div(extent, given)
+            self._derived[split] = width
+        return width
 
-    def rest(self, split: Split) -> int:
+    def rest(self, split: Split) -> Value:
         """Return the extent of the inner loop in the last iteration of the outer one; 0 for an empty loop."""
         extent, width = self.extent(split.parent), self.width(split)
-        return extent - (-(-extent // width) - 1) * width if extent else 0
+        if isinstance(extent, int) and not extent:
+            return 0
+        return extent - (ceil_div(extent, width) - 1) * width
 
-    def undivided(self, iv: IterVar) -> IterVar:
-        """Return the loop with the same iterations as ``iv``, before it was split or fused with others
-        that do not repeat."""
-        relation = self._parents.get(iv)
-        if isinstance(relation, Split):
-            other = relation.inner if iv is relation.outer else relation.outer
-            return self.undivided(relation.parent) if self.extent(other) == 1 else iv
-        if isinstance(relation, Fuse) and 1 in (self.extent(relation.outer), self.extent(relation.inner)):
-            return self.undivided(relation.inner if self.extent(relation.outer) == 1 else relation.outer)
-        return iv
+    def leaves_of(self, loop: IterVar) -> list[int]:
+        """Return the numbers of the leaves that a loop was split or fused to."""
+        split, fuse = self.splits.get(loop), self.fuses.get(loop)
+        if split is not None:
+            return sorted({*self.leaves_of(split.outer), *self.leaves_of(split.inner)})
+        return [self.stage.leaf("lower", loop)] if fuse is None else self.leaves_of(fuse.fused)
+
+    # -- remainders ------------------------------------------------------------------------------------------
+
+    def is_apart(self, split: Split, leaf: IterVar) -> Any:
+        """Return whether the rest of a split gets a nest of its own after ``leaf``, which is its outer loop."""
+        peels = self.tail(split, "peel")
+        if peels is False or leaf in self.stage.reduced_together():
+            return False
+        shared = either(self.is_kind(leaf, "parallel"), self.is_kind(leaf, "vectorized"))
+        larger = both(peels, self.extent(split.parent) > self.width(split))
+        return both(both(larger, negated(shared)), negated(self.touched(split.inner)))
+
+    def overlaps(self, split: Split) -> Any:
+        """Return whether the last tile of a split whose outer loop is open starts early, where there is a rest.
+
+        What would be computed twice must not be added to twice: the rest is peeled then.
+        """
+        asked = self.tail(split, "overlap")
+        if asked is False or self._is_inside_reduction(split):
+            return False
+        # Where an inner loop is around the outer one, a condition keeps what runs inside of the axis.
+        asked = both(asked, negated(self.touched(split.inner)))
+        return asked if asked is False else both(asked, negated(self._races(split)))
 
     def first_update(self) -> int:
         """Return the number of the leaf from which on elements of a reduction are updated, not computed."""
@@ -98,112 +212,143 @@ class Frame:
             first = min(first, self.stage.leaf_iter_vars.index(self.stage.init_at))
         return first
 
-    def leaves_of(self, loop: IterVar) -> list[int]:
-        """Return the numbers of the leaves that a loop was split or fused to."""
-        made_of = {loop}
-        for relation in self.stage.relations:
-            if isinstance(relation, Split) and relation.parent in made_of:
-                made_of |= {relation.outer, relation.inner}
-            elif isinstance(relation, Fuse) and (relation.outer in made_of or relation.inner in made_of):
-                made_of.add(relation.fused)
-        return [number for number, iv in enumerate(self.stage.leaf_iter_vars) if iv in made_of]
-
-    def inside_reduction(self, split: Split) -> bool:
+    def _is_inside_reduction(self, split: Split) -> bool:
         """Return whether loops of a split run inside a reduction loop, where an element must not be updated twice."""
         return any(number >= self.first_update() for number in self.leaves_of(split.outer))
 
+    def _races(self, split: Split) -> Any:
+        """Return whether concurrent iterations of a split that overlap would update the same elements in memory.
+
+        Those that two iterations only store get the same value from both; what is added to must belong to one.
+        """
+        stage, first = self.stage, self.first_update()
+        leaves = stage.leaf_iter_vars
+        if first == len(leaves) or self.finishes or stage.reduced_together():
+            return False
+        if any(iv in stage.tensorized for iv in leaves[: first + 1]):
+            return False  # the whole reduction is inside of the call
+        shared: Any = False
+        for number in self.leaves_of(split.outer):
+            shared = either(shared, self.is_shared(leaves[number]))
+        if shared is False:
+            return False
+        inside = self.branch()
+        inside.resize(split.inner, self.width(split))
+        return both(shared, negated(inside.promotes(first)))
+
+    def promotes(self, at: int) -> Any:
+        """Return whether the elements of a reduction are in registers while the loops from leaf ``at`` on run.
+
+        There must be only reduction loops and unrolled or vectorized data loops.
+        """
+        leaves = self.stage.leaf_iter_vars
+        if leaves[at].kind != "reduce":
+            return False
+        folds: Any = False  # lanes are folded into the accumulator by each update
+        for iv in leaves[:at]:
+            if iv.kind == "reduce":
+                folds = either(folds, self.is_kind(iv, "vectorized"))
+        written: Any = True
+        serial: Any = True
+        for iv in leaves[at:]:
+            if iv.kind == "data":
+                once, out = self.extent(iv) <= 1, self.is_written_out(iv)
+                written = both(written, either(once, out))
+                serial = both(serial, either(once, either(out, negated(self.is_shared(iv)))))
+        serial = both(both(self.on_threads, serial), negated(written))
+        if folds is True or either(written, serial) is False:
+            return False
+        size: Value = math.prod(self.reach(axis)[1] for axis in self.op.axis)
+        # Code for threads unrolls loops over registers.
+        few = either(both(written, size <= REGISTER_ELEMENTS), both(serial, size <= THREAD_REGISTERS))
+        return both(negated(folds), few)
+
     # -- values ----------------------------------------------------------------------------------------------
 
-    def touched(self, iv: IterVar) -> bool:
+    @abstractmethod
+    def start_of(self, iv: IterVar) -> S | None:
+        """Return the value of a loop that has one now; None where that follows from others, or it is not open."""
+
+    @abstractmethod
+    def is_decided(self, split: Split) -> Any:
+        """Return whether the outer loop of a split has a value, so that its rest is dealt with."""
+
+    @abstractmethod
+    def base(self, split: Split) -> S | None:
+        """Return the start of the current tile of a split where that is no multiple of its width."""
+
+    def touched(self, iv: IterVar) -> Any:
         """Return whether a loop that ``iv`` is made of is open already; one of a single iteration fixes nothing."""
         if iv in self.opened:
             return self.extent(iv) > 1
-        for relation in self.stage.relations:
-            if isinstance(relation, Split) and relation.parent is iv:
-                return self.touched(relation.outer) or self.touched(relation.inner)
-            if isinstance(relation, Fuse) and (relation.outer is iv or relation.inner is iv):
-                return self.touched(relation.fused)
-        return False
+        split = self.splits.get(iv)
+        if split is not None:
+            return either(self.touched(split.outer), self.touched(split.inner))
+        fuse = self.fuses.get(iv)
+        return False if fuse is None else self.touched(fuse.fused)
 
-    def reach(self, iv: IterVar, simplifier: Simplifier) -> Box:
-        """Return the interval of a variable while the loops that are not open yet run."""
-        value = self.values.get(iv)
+    def reach(self, iv: IterVar) -> tuple[S, Value]:
+        """Return the interval of a variable while the loops that are not open yet run: its start and extent."""
+        value = self.start_of(iv)
         if value is not None:
             return value, 1
-        for relation in self.stage.relations:
-            if isinstance(relation, Fuse) and iv in (relation.outer, relation.inner) and self.touched(iv):
-                return self._part_of_fused(relation, iv, simplifier)
-            if isinstance(relation, Split) and relation.parent is iv and self.touched(iv):
-                outer = self.reach(relation.outer, simplifier)
-                inner = self.reach(relation.inner, simplifier)
-                base = self.bases.get(relation)
-                if base is not None:
-                    return base + inner[0], inner[1]
-                width = self.width(relation)
-                low, extent = outer[0].scaled(width) + inner[0], self.extent(iv)
-                size = min((outer[1] - 1) * width + inner[1], extent)
-                if relation.tail == "overlap" and relation not in self.decided and size < extent:
-                    # Which iteration is the last is not known yet: any may start early by this much.
-                    early = (width - self.rest(relation)) if extent >= width else 0
-                    if size + early >= extent:
-                        return constant_form(0), extent
-                    return low + -early, size + early
-                return low, size
-        return constant_form(0), self.extent(iv)
+        split, fuse = self.splits.get(iv), self.fuses.get(iv)
+        if (split is None and fuse is None) or self.touched(iv) is False:
+            return self.starts.zero, self.extent(iv)
+        if split is not None:
+            return self._of_parts(split)
+        assert fuse is not None
+        return self._of_fused(fuse, iv)
 
-    def _part_of_fused(self, relation: Fuse, iv: IterVar, simplifier: Simplifier) -> Box:
+    def _of_parts(self, split: Split) -> tuple[S, Value]:
+        """Return the interval of a loop from those of the two that it was split into."""
+        starts = self.starts
+        outer, count = self.reach(split.outer)
+        inner, part = self.reach(split.inner)
+        base = self.base(split)
+        if base is not None:
+            return starts.plus(base, inner), part
+        width, extent = self.width(split), self.extent(split.parent)
+        low, size = starts.plus(starts.scaled(outer, width), inner), least((count - 1) * width + part, extent)
+        early = both(both(self.tail(split, "overlap"), negated(self.is_decided(split))), size < extent)
+        if early is False:
+            return low, size
+        # Which iteration is the last is not known yet: any may start early by this much.
+        distance = where(early, width - self.rest(split), 0)
+        wider = size + distance
+        return self._chosen(
+            wider < extent,
+            lambda: (starts.moved(low, -distance), wider),
+            lambda: (starts.zero, extent),
+        )
+
+    def _of_fused(self, fuse: Fuse, iv: IterVar) -> tuple[S, Value]:
         """Return the interval of one of two loops while an interval of the loop that they were fused to runs.
 
         Where that one starts at multiples of ``step`` alone, at most ``row - step`` iterations of a row are before it.
         """
-        low, size = self.reach(relation.fused, simplifier)
-        row = self.extent(relation.inner)
-        step = math.gcd(row, low.constant, *low.terms.values())
-        if row < 1 or size < 1:
-            return constant_form(0), self.extent(iv)
-        rows = (row - step + size - 1) // row + 1
-        if iv is relation.inner:
-            return (simplifier.divide("%", low, row), size) if rows == 1 else (constant_form(0), row)
-        extent = self.extent(iv)
-        return (simplifier.divide("//", low, row), rows) if rows < extent else (constant_form(0), extent)
+        starts = self.starts
+        low, size = self.reach(fuse.fused)
+        row, extent = self.extent(fuse.inner), self.extent(iv)
+        if any(isinstance(number, int) and number < 1 for number in (row, size)):
+            return starts.zero, extent
+        rows = (row - common_divisor(row, starts.grain(low)) + size - 1) // row + 1
+        if iv is fuse.inner:
+            return self._chosen(
+                rows == 1, lambda: (starts.remainder(low, row), size), lambda: (starts.zero, row)
+            )
+        return self._chosen(
+            rows < extent, lambda: (starts.quotient(low, row), rows), lambda: (starts.zero, extent)
+        )
 
-    def boxes(self, simplifier: Simplifier) -> dict[Expr, Box]:
-        """Return the interval of each axis, absolute, for bound inference."""
-        result: dict[Expr, Box] = {}
-        for axis, (low, _) in zip(self.op.axis, self.region, strict=True):
-            start, size = self.reach(axis, simplifier)
-            result[axis] = (low + start, size)
-        for axis in self.op.reduce_axis:
-            start, size = self.reach(axis, simplifier)
-            result[axis] = (start + axis.start, size)
-        return result
+    def _chosen(
+        self, condition: Any, a: Callable[[], tuple[S, Value]], b: Callable[[], tuple[S, Value]]
+    ) -> tuple[S, Value]:
+        """Return one of two intervals for each candidate; where one is that of all, the other is never made."""
+        if condition is True or condition is False:
+            return a() if condition else b()
+        (start, size), (other, whole) = a(), b()
+        return self.starts.where(condition, start, other), where(condition, size, whole)
 
-    def axis_values(self) -> dict[Expr, Lin]:
-        """Return the absolute value of each axis whose loops are all open."""
-        result: dict[Expr, Lin] = {}
-        for axis, (low, _) in zip(self.op.axis, self.region, strict=True):
-            if axis in self.values:
-                result[axis] = low + self.values[axis]
-        for axis in self.op.reduce_axis:
-            if axis in self.values:
-                result[axis] = self.values[axis] + axis.start
-        return result
 
-    def bounds_conditions(self, simplifier: Simplifier) -> list[Expr]:
-        """Return conditions that keep the axes whose loops are open inside the tensor, as far as nothing around does.
-
-        Those that always hold are dropped.
-        """
-        result: list[Expr] = []
-        values = self.axis_values()
-        for axis in self.op.axis:
-            if axis in self.bounded or axis not in values:
-                continue
-            value = values[axis]
-            for condition in (
-                simplifier.compared("<", value, constant_form(axis.extent)),
-                simplifier.compared(">=", value, constant_form(0)),
-            ):
-                if not (isinstance(condition, Const) and condition.value):
-                    result.append(condition)
-        return result
+__all__ = ["REGISTER_ELEMENTS", "THREAD_REGISTERS", "Frame", "Starts"]

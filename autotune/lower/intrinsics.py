@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from autotune.errors import LoweringError
-from autotune.lower.frame import Frame
 from autotune.lower.ir import If, Intrinsic, Load, Stmt, nodes, walk
 from autotune.lower.linear import Lin, constant_form
+from autotune.lower.opened import OpenFrame
 from autotune.lower.rewrite import rewrite_expr
 from autotune.lower.translate import StageBuffers, Translator
 from autotune.schedule.match import matched_reads, paired
@@ -20,7 +20,7 @@ from autotune.te.traversal import reads
 class IntrinsicCall:
     """The loops of a stage from leaf ``at`` on as a call."""
 
-    def __init__(self, frame: Frame, at: int, translator: Translator) -> None:
+    def __init__(self, frame: OpenFrame, at: int, translator: Translator) -> None:
         stage = frame.stage
         self.stage = stage
         self.loop = stage.leaf_iter_vars[at]
@@ -124,7 +124,7 @@ def _dense_where_free(steps: list[int], extents: list[int]) -> tuple[int, ...]:
     return tuple(filled)
 
 
-def _follow(frame: Frame) -> None:
+def _follow(frame: OpenFrame) -> None:
     """Compute the values of the axes that the open loops are parts of."""
     for relation in reversed(frame.stage.relations):
         if isinstance(relation, Split) and relation.parent not in frame.values:

@@ -7,14 +7,12 @@ constants. Stages attached to a loop are generated right after it is opened, fro
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from autotune.errors import LoweringError
 from autotune.lower.across_threads import folded_by_all
 from autotune.lower.attached import BLOCK_SCOPES, BoundInference, local_place
 from autotune.lower.elements import Elements
-from autotune.lower.frame import Frame
 from autotune.lower.intrinsics import IntrinsicCall
 from autotune.lower.ir import (
     NONTEMPORAL,
@@ -28,6 +26,7 @@ from autotune.lower.ir import (
     sequence,
 )
 from autotune.lower.linear import Lin, constant_form
+from autotune.lower.opened import OpenFrame
 from autotune.lower.partial_sums import is_long_sum, iterations_in_part
 from autotune.lower.pipeline import pipelined
 from autotune.lower.prefetch import Prefetches
@@ -36,7 +35,6 @@ from autotune.lower.remainders import Remainders
 from autotune.lower.sequential import sequential_statement
 from autotune.lower.translate import StageBuffers, Translator
 from autotune.schedule.pipelining import computed_ahead, iterations_ahead
-from autotune.schedule.relations import Split
 from autotune.schedule.stage import Stage
 from autotune.te.expr import Const, Expr, IterVar, Reduce, Var
 from autotune.te.sequential import SequentialOp
@@ -45,10 +43,6 @@ from autotune.te.traversal import reads
 
 _DATA_ONLY = ("init", "load", "store", "fold")
 """Loops of a reduction before and after its updates."""
-REGISTER_ELEMENTS = 2048
-"""Largest accumulator tile that is moved out of memory for the length of a reduction."""
-THREAD_REGISTERS = 256
-"""Largest one of a thread of a GPU."""
 
 
 class NestBuilder:
@@ -77,7 +71,7 @@ class NestBuilder:
         self.inside_calls: set[Stage] = set()
         self.holding: set[Expr] = set()
         """Conditions that the code around the current place makes sure of."""
-        self.remainders = Remainders(self.simplifier, self._races)
+        self.remainders = Remainders(self.simplifier)
         read = {s: [r for e in body for r in reads(e)] for s, body in bodies.items()}
         for stage, last in epilogues.items():
             read[stage] += reads(last)
@@ -89,11 +83,16 @@ class NestBuilder:
         """Return the whole nest of a stage at the root."""
         assert isinstance(stage.op, ComputeOp)
         region: Region = [(constant_form(0), axis.extent) for axis in stage.op.axis]
-        return self._nest(Frame(stage, region), 0, "all", self.places[stage])
+        return self._nest(self._frame(stage, region), 0, "all", self.places[stage])
+
+    def _frame(self, stage: Stage, region: Region) -> OpenFrame:
+        """Return the loops of a stage before any is open."""
+        finishes = stage in self.epilogues
+        return OpenFrame(stage, region, self.simplifier, self.threads, finishes=finishes)
 
     # -- loops -----------------------------------------------------------------------------------------------
 
-    def _nest(self, frame: Frame, at: int, mode: str, out: StageBuffers) -> Stmt:
+    def _nest(self, frame: OpenFrame, at: int, mode: str, out: StageBuffers) -> Stmt:
         """Return loops from leaf number ``at``.
 
         ``mode`` is "all", or inside a reduction "update", or one of "init", "load", "store" and "fold", which run over
@@ -116,19 +115,19 @@ class NestBuilder:
             return self._tensorized(frame, at, mode, out)
         return self._remainder_or_loop(frame, at, mode, out)
 
-    def _remainder_or_loop(self, frame: Frame, at: int, mode: str, out: StageBuffers) -> Stmt:
+    def _remainder_or_loop(self, frame: OpenFrame, at: int, mode: str, out: StageBuffers) -> Stmt:
         """Return the loop number ``at``, and after it the narrower rest when its split leaves one here."""
         iv = frame.stage.leaf_iter_vars[at]
-        if mode == "update" and out.registers is None and self._promotes_at(frame, at):
+        if mode == "update" and out.registers is None and frame.promotes(at):
             ends = ("init", "fold") if self._in_parts(frame) else ("load", "store")
             return self._promoted(frame, at, out, *ends)
-        split = self._directly_peeled(frame, iv)
+        split = frame.peeled_after(iv)
         if split is None:
             return self._loop(frame, at, mode, out, frame.extent(iv))
         extent, width = frame.extent(split.parent), frame.width(split)
         main, tail = frame.branch(), frame.branch()
         for part, size in ((main, width), (tail, extent % width)):
-            part.extents[split.inner] = size
+            part.resize(split.inner, size)
             part.decided.add(split)
         tail.values[iv] = constant_form(extent // width)
         tail.opened.add(iv)
@@ -136,20 +135,7 @@ class NestBuilder:
         stmts.append(self._opened(tail, at, mode, out))
         return sequence(stmts)
 
-    def _directly_peeled(self, frame: Frame, iv: IterVar) -> Split | None:
-        """Return the split whose remainder becomes a second loop nest after loop ``iv``, if there is one."""
-        if frame.stage.kind_of(iv) in ("parallel", "vectorized") or iv in frame.stage.reduced_together():
-            return None
-        loop = frame.undivided(iv)
-        for relation in frame.stage.relations:
-            if isinstance(relation, Split) and relation.outer is loop:
-                if relation.tail != "peel" or relation in frame.decided or frame.touched(relation.inner):
-                    return None
-                extent, width = frame.extent(relation.parent), frame.width(relation)
-                return relation if extent > width and extent % width else None
-        return None
-
-    def _loop(self, frame: Frame, at: int, mode: str, out: StageBuffers, extent: int) -> Stmt:
+    def _loop(self, frame: OpenFrame, at: int, mode: str, out: StageBuffers, extent: int) -> Stmt:
         iv = frame.stage.leaf_iter_vars[at]
         if extent == 0:
             return sequence([])
@@ -160,7 +146,7 @@ class NestBuilder:
         return self._iterations(frame, at, mode, out, 0, extent)
 
     def _iterations(
-        self, frame: Frame, at: int, mode: str, out: StageBuffers, first: int, count: int
+        self, frame: OpenFrame, at: int, mode: str, out: StageBuffers, first: int, count: int
     ) -> Stmt:
         """Return iterations ``first`` to ``first + count`` of a loop."""
         if mode == "update" and out.registers is not None and self._in_parts(frame):
@@ -169,7 +155,9 @@ class NestBuilder:
                 return self._partial_sums(frame, at, out.registers, first, count, size)
         return self._counted(frame, at, mode, out, constant_form(first), count)
 
-    def _counted(self, frame: Frame, at: int, mode: str, out: StageBuffers, first: Lin, count: int) -> Stmt:
+    def _counted(
+        self, frame: OpenFrame, at: int, mode: str, out: StageBuffers, first: Lin, count: int
+    ) -> Stmt:
         """Return ``count`` iterations of a loop from ``first`` on."""
         iv = frame.stage.leaf_iter_vars[at]
         frame = frame.branch()
@@ -187,7 +175,7 @@ class NestBuilder:
         ahead = self.ahead.pop(iv, [])
         return pipelined(loop, ahead, iterations_ahead(frame.stage, iv)) if ahead else loop
 
-    def _peeled(self, frame: Frame, at: int, mode: str, out: StageBuffers, extent: int) -> Stmt:
+    def _peeled(self, frame: OpenFrame, at: int, mode: str, out: StageBuffers, extent: int) -> Stmt:
         """Return the first and last iterations with code of their own around the rest."""
         first, last = frame.stage.peeled[frame.stage.leaf_iter_vars[at]]
         first = min(first, extent)
@@ -196,7 +184,7 @@ class NestBuilder:
         parts = [(n, 1) for n in range(first)] + middle + [(n, 1) for n in range(extent - last, extent)]
         return sequence([self._iterations(frame, at, mode, out, start, count) for start, count in parts])
 
-    def _threads_loop(self, frame: Frame, at: int, mode: str, out: StageBuffers, extent: int) -> Stmt:
+    def _threads_loop(self, frame: OpenFrame, at: int, mode: str, out: StageBuffers, extent: int) -> Stmt:
         """Return a bound loop; inside of a loop over the same thread axis it is the thread's own iteration."""
         iv = frame.stage.leaf_iter_vars[at]
         tag = frame.stage.kind_of(iv)
@@ -221,7 +209,7 @@ class NestBuilder:
             body = self._as_thread(frame, at, mode, out, var)
         return If(self.simplifier.compared("<", Lin({var: 1}, 0), constant_form(extent)), body, None)
 
-    def _as_thread(self, frame: Frame, at: int, mode: str, out: StageBuffers, var: Var) -> Stmt:
+    def _as_thread(self, frame: OpenFrame, at: int, mode: str, out: StageBuffers, var: Var) -> Stmt:
         iv = frame.stage.leaf_iter_vars[at]
         frame = frame.branch()
         frame.opened.add(iv)
@@ -230,11 +218,11 @@ class NestBuilder:
 
     # -- intrinsics ------------------------------------------------------------------------------------------
 
-    def _is_whole(self, frame: Frame, at: int) -> bool:
+    def _is_whole(self, frame: OpenFrame, at: int) -> bool:
         """Return whether the tensorized loops from ``at`` on have their full extents, no remainder cut them short."""
         return all(frame.extent(iv) == iv.extent for iv in frame.stage.leaf_iter_vars[at:])
 
-    def _tensorized(self, frame: Frame, at: int, mode: str, out: StageBuffers) -> Stmt:
+    def _tensorized(self, frame: OpenFrame, at: int, mode: str, out: StageBuffers) -> Stmt:
         """Return the loops from ``at`` on as a call of an intrinsic, or as loops where it has nothing for this part."""
         stage = frame.stage
         intrin = stage.tensorized[stage.leaf_iter_vars[at]]
@@ -258,7 +246,7 @@ class NestBuilder:
         call = IntrinsicCall(frame, at, self.translator)
         return call.statement(body, out.registers or out, part)
 
-    def _loops_instead(self, frame: Frame, at: int, mode: str, out: StageBuffers) -> Stmt:
+    def _loops_instead(self, frame: OpenFrame, at: int, mode: str, out: StageBuffers) -> Stmt:
         """Return loops for a part that an intrinsic has no instructions for; updates cannot go without."""
         stage = frame.stage
         if mode == "update":
@@ -271,11 +259,11 @@ class NestBuilder:
             )
         return self._remainder_or_loop(frame, at, mode, out)
 
-    def _opened(self, frame: Frame, at: int, mode: str, out: StageBuffers) -> Stmt:
+    def _opened(self, frame: OpenFrame, at: int, mode: str, out: StageBuffers) -> Stmt:
         """Return the code after the opening of leaf ``at``: decide splits, then attached stages, then inner loops."""
         return self.remainders.follow(frame, lambda decided: self._within_bounds(decided, at, mode, out))
 
-    def _within_bounds(self, frame: Frame, at: int, mode: str, out: StageBuffers) -> Stmt:
+    def _within_bounds(self, frame: OpenFrame, at: int, mode: str, out: StageBuffers) -> Stmt:
         """Return the code for elements of an attached stage that are inside of its tensor.
 
         That is tested as soon as the open loops tell, once for all that is inside. Threads that meet at barriers must
@@ -284,7 +272,7 @@ class NestBuilder:
         stage = frame.stage
         if stage.attach_stage is None or self.threads or stage in self.inside_calls:
             return self._attached(frame, at, mode, out)
-        conditions = [c for c in frame.bounds_conditions(self.simplifier) if c not in self.holding]
+        conditions = [c for c in frame.bounds_conditions() if c not in self.holding]
         frame.bounded |= {axis for axis in frame.op.axis if axis in frame.values}
         if any(isinstance(condition, Const) for condition in conditions):
             return sequence([])  # none of them holds always
@@ -295,7 +283,7 @@ class NestBuilder:
             stmt = If(condition, stmt, None)
         return stmt
 
-    def _attached(self, frame: Frame, at: int, mode: str, out: StageBuffers) -> Stmt:
+    def _attached(self, frame: OpenFrame, at: int, mode: str, out: StageBuffers) -> Stmt:
         """Return prefetches, then the stages attached to leaf ``at``, then the loops inside."""
         iv = frame.stage.leaf_iter_vars[at]
         if mode in _DATA_ONLY:
@@ -304,14 +292,14 @@ class NestBuilder:
         stmts = self.prefetches.at(frame, at) if frame.stage.prefetches else []
         if not attached:
             return sequence([*stmts, self._nest(frame, at + 1, mode, out)])
-        regions = self.bounds.regions(frame, at, frame.boxes(self.simplifier))
+        regions = self.bounds.regions(frame, at, frame.boxes())
         buffers: list[Buffer] = []
         for stage in attached:
             # Starts stay expressions of the consumer's loops, so that they cancel in the consumer's indices.
             place = local_place(stage, regions[stage])
             buffers += place.buffers
             self.places[stage] = place
-            nest = self._nest(Frame(stage, regions[stage]), 0, "all", place)
+            nest = self._nest(self._frame(stage, regions[stage]), 0, "all", place)
             stmts += [Barrier(), nest, Barrier()] if stage.scope in BLOCK_SCOPES else [nest]
         stmts.append(self._nest(frame, at + 1, mode, out))
         for stage in computed_ahead(frame.stage, iv):
@@ -322,67 +310,35 @@ class NestBuilder:
 
     # -- reductions ------------------------------------------------------------------------------------------
 
-    def _reduction(self, frame: Frame, at: int, out: StageBuffers) -> Stmt:
+    def _reduction(self, frame: OpenFrame, at: int, out: StageBuffers) -> Stmt:
         """Start values, then the updates; the accumulators in registers for as long as possible."""
         together = frame.stage.reduced_together()
         if together:
             return self._by_all_threads(frame, at, out, together)
         if frame.stage in self.epilogues:
             return self._promoted(frame, at, out, "init", "store")
-        if self._promotes_at(frame, at):
+        if frame.promotes(at):
             if not self._is_tile(frame, out):
                 return self._promoted(frame, at, out, "init", "store")
             out = StageBuffers(out.buffers, out.starts, registers=out, level=out.level)
         init = self._nest(frame.branch(), at, "init", out)
         return sequence([init, self._nest(frame.branch(), at, "update", out)])
 
-    def _promotes_at(self, frame: Frame, at: int) -> bool:
-        """Return whether from leaf ``at`` on there are only reduction loops and unrolled or vectorized data loops."""
-        leaves = frame.stage.leaf_iter_vars
-        if leaves[at].kind != "reduce":
-            return False
-        if any(iv.kind == "reduce" and frame.stage.kind_of(iv) == "vectorized" for iv in leaves[:at]):
-            return False  # lanes are folded into the accumulator by each update
-        data = [iv for iv in leaves[at:] if iv.kind == "data" and frame.extent(iv) > 1]
-        kinds = {frame.stage.kind_of(iv) for iv in data} - {"unrolled", "vectorized"}
-        size = math.prod(frame.reach(axis, self.simplifier)[1] for axis in frame.op.axis)
-        if self.threads and kinds == {"serial"}:  # code for threads unrolls loops over registers
-            return size <= THREAD_REGISTERS
-        return not kinds and size <= REGISTER_ELEMENTS
-
-    def _races(self, frame: Frame, split: Split) -> bool:
-        """Return whether concurrent iterations of a split that overlap would update the same elements in memory.
-
-        Those that two iterations only store get the same value from both; what is added to must belong to one.
-        """
-        stage, first = frame.stage, frame.first_update()
-        leaves = stage.leaf_iter_vars
-        if first == len(leaves) or stage in self.epilogues or stage.reduced_together():
-            return False
-        around = [leaves[number] for number in frame.leaves_of(split.outer)]
-        if all(stage.kind_of(iv) in ("serial", "unrolled") for iv in around):
-            return False
-        if any(iv in stage.tensorized for iv in leaves[: first + 1]):
-            return False  # the whole reduction is inside of the call
-        inside = frame.branch()
-        inside.extents[split.inner] = frame.width(split)
-        return not self._promotes_at(inside, first)
-
-    def _is_tile(self, frame: Frame, out: StageBuffers) -> bool:
+    def _is_tile(self, frame: OpenFrame, out: StageBuffers) -> bool:
         """Return whether the stage's own buffer is exactly the tile that the loops below work on."""
         if any(b.scope != "local" for b in out.buffers):
             return False
         return all(
-            frame.reach(axis, self.simplifier)[1] == extent
+            frame.reach(axis)[1] == extent
             for axis, (_, extent) in zip(frame.op.axis, frame.region, strict=True)
         )
 
-    def _in_parts(self, frame: Frame) -> bool:
+    def _in_parts(self, frame: OpenFrame) -> bool:
         """Return whether sums are made of partial sums."""
         return not self.threads and is_long_sum(frame.stage)
 
     def _partial_sums(
-        self, frame: Frame, at: int, total: StageBuffers, first: int, count: int, size: int
+        self, frame: OpenFrame, at: int, total: StageBuffers, first: int, count: int, size: int
     ) -> Stmt:
         """Return iterations of a reduction loop: every ``size`` of them have registers of their own."""
         parts, rest = divmod(count, size)
@@ -394,7 +350,7 @@ class NestBuilder:
             stmts.append(self._partial_sum(frame, at, total, constant_form(first + parts * size), rest))
         return sequence(stmts)
 
-    def _partial_sum(self, frame: Frame, at: int, total: StageBuffers, first: Lin, count: int) -> Stmt:
+    def _partial_sum(self, frame: OpenFrame, at: int, total: StageBuffers, first: Lin, count: int) -> Stmt:
         buffers = tuple(Buffer(f"{b.name}.part", b.shape, b.dtype, "local") for b in total.buffers)
         parts = StageBuffers(buffers, total.starts, level=total.level + 1)
         place = StageBuffers(total.buffers, total.starts, registers=parts, level=total.level)
@@ -405,7 +361,9 @@ class NestBuilder:
         ]
         return _allocated(buffers, sequence(stmts))
 
-    def _by_all_threads(self, frame: Frame, at: int, out: StageBuffers, together: Sequence[IterVar]) -> Stmt:
+    def _by_all_threads(
+        self, frame: OpenFrame, at: int, out: StageBuffers, together: Sequence[IterVar]
+    ) -> Stmt:
         """Return a reduction whose loops ``together`` are threads, which start here unless they run already."""
         axes = [frame.stage.kind_of(iv) for iv in together]
         starting = [iv for iv in together if frame.stage.kind_of(iv) not in self.threads]
@@ -426,7 +384,7 @@ class NestBuilder:
             body = For(var, extent, frame.stage.kind_of(iv), body)
         return body
 
-    def _promoted(self, frame: Frame, at: int, out: StageBuffers, start: str, end: str) -> Stmt:
+    def _promoted(self, frame: OpenFrame, at: int, out: StageBuffers, start: str, end: str) -> Stmt:
         place = self._accumulators(frame, out, out.level + (end == "fold"))
         assert place.registers is not None
         stmts = [
@@ -436,10 +394,10 @@ class NestBuilder:
         ]
         return _allocated(place.registers.buffers, sequence(stmts))
 
-    def _accumulators(self, frame: Frame, out: StageBuffers, level: int) -> StageBuffers:
+    def _accumulators(self, frame: OpenFrame, out: StageBuffers, level: int) -> StageBuffers:
         """Return the place with accumulators for all elements that the loops from here on compute;
         ``level`` is theirs."""
-        boxes = frame.boxes(self.simplifier)
+        boxes = frame.boxes()
         tile: Region = [boxes[axis] for axis in frame.op.axis]
         shape = tuple(size for _, size in tile)
         dtypes = [b.dtype for b in out.buffers]
@@ -457,7 +415,7 @@ def _allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
     return body
 
 
-def _kind(frame: Frame, iv: IterVar) -> str:
+def _kind(frame: OpenFrame, iv: IterVar) -> str:
     """Return the kind of a loop: blocks and virtual threads do not reduce together, one of them does."""
     kind = frame.stage.kind_of(iv)
     serial = iv.kind == "reduce" and is_thread_axis(kind) and iv not in frame.stage.reduced_together()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from autotune.lower.frame import Frame
+from autotune.lower.opened import OpenFrame
 from autotune.schedule.stage import Stage
 from autotune.te.expr import IterVar, Reduce
 from autotune.te.reductions import SUM
@@ -31,7 +31,7 @@ def is_long_sum(stage: Stage) -> bool:
     return math.prod(axis.extent for axis in stage.op.reduce_axis) > LONGEST
 
 
-def iterations_in_part(frame: Frame, at: int, count: int) -> int:
+def iterations_in_part(frame: OpenFrame, at: int, count: int) -> int:
     """Return the iterations, of ``count``, of loop ``at`` that make a partial sum; 0 where the reduction
     is not cut there."""
     leaves = frame.stage.leaf_iter_vars

@@ -8,9 +8,9 @@ import numpy as np
 
 from autotune.errors import LoweringError
 from autotune.lower.attached import BoundInference
-from autotune.lower.frame import Frame
 from autotune.lower.ir import Buffer, For, Prefetch, Stmt
 from autotune.lower.linear import Lin, constant_form
+from autotune.lower.opened import OpenFrame
 from autotune.lower.regions import Box, Region, required, whole_boxes
 from autotune.lower.translate import StageBuffers, Translator
 from autotune.schedule.stage import Stage
@@ -34,7 +34,7 @@ class Prefetches:
         self.bounds = bounds
         self.named = named
 
-    def at(self, frame: Frame, at: int) -> list[Stmt]:
+    def at(self, frame: OpenFrame, at: int) -> list[Stmt]:
         """Return prefetches of what a later iteration of leaf ``at`` reads, in attached stages too, one
         a cache line."""
         iv = frame.stage.leaf_iter_vars[at]
@@ -67,11 +67,11 @@ class Prefetches:
             if schedule[read.tensor] is schedule[tensor] and read.tensor.value_index == tensor.value_index
         ]
 
-    def _boxes_ahead(self, frame: Frame, iv: IterVar, offset: int) -> dict[Expr, Box]:
+    def _boxes_ahead(self, frame: OpenFrame, iv: IterVar, offset: int) -> dict[Expr, Box]:
         """Return the boxes of the frame as they are ``offset`` iterations of ``iv`` later."""
         steps = (atom for atom, width in frame.values[iv].terms.items() if width == 1)
         later: dict[Expr, Lin] = {atom: Lin({atom: 1}, offset) for atom in steps}
-        boxes = frame.boxes(self.simplifier)
+        boxes = frame.boxes()
         return {axis: (self._moved(low, later), extent) for axis, (low, extent) in boxes.items()}
 
     def _moved(self, form: Lin, later: Mapping[Expr, Lin]) -> Lin:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from autotune.lower.frame import Frame
 from autotune.lower.ir import If, Let, Stmt
 from autotune.lower.linear import Lin, Simplifier, constant_form
+from autotune.lower.opened import OpenFrame
 from autotune.schedule.relations import Fuse, Split
 from autotune.te.expr import Const, Expr, IterVar, Var, binary
 
@@ -14,14 +14,12 @@ from autotune.te.expr import Const, Expr, IterVar, Var, binary
 class Remainders:
     """Decides splits as soon as their outer loop is open: peeled, overlapped or guarded."""
 
-    def __init__(self, simplifier: Simplifier, races: Callable[[Frame, Split], bool]) -> None:
+    def __init__(self, simplifier: Simplifier) -> None:
         self.simplifier = simplifier
-        self.races = races
-        """True if concurrent iterations would update elements that two of them compute."""
         self.named: dict[Expr, Lin] = {}
         """Values that got a name of their own."""
 
-    def follow(self, frame: Frame, then: Callable[[Frame], Stmt]) -> Stmt:
+    def follow(self, frame: OpenFrame, then: Callable[[OpenFrame], Stmt]) -> Stmt:
         """Give values to all loops that follow from open ones; ``then`` makes the code inside, for each case."""
         # A loop of one iteration has its value before it is opened: regions inferred outside of it are exact.
         for iv in frame.stage.leaf_iter_vars:
@@ -38,7 +36,7 @@ class Remainders:
                     return wrap
         return then(frame)
 
-    def _unfuse(self, frame: Frame, fuse: Fuse, then: Callable[[Frame], Stmt]) -> Stmt:
+    def _unfuse(self, frame: OpenFrame, fuse: Fuse, then: Callable[[OpenFrame], Stmt]) -> Stmt:
         fused = frame.values[fuse.fused]
         inner_extent = frame.extent(fuse.inner)
         frame = frame.branch()
@@ -51,7 +49,7 @@ class Remainders:
             lambda: self.follow(frame, then),
         )
 
-    def _named(self, frame: Frame, values: list[tuple[IterVar, Lin]], body: Callable[[], Stmt]) -> Stmt:
+    def _named(self, frame: OpenFrame, values: list[tuple[IterVar, Lin]], body: Callable[[], Stmt]) -> Stmt:
         """Give values to loops, each under a name of its own unless it is simple."""
         names: list[tuple[Var, Lin]] = []
         for iv, value in values:
@@ -70,7 +68,7 @@ class Remainders:
         names.append((var, value))
         return Lin({var: 1}, 0)
 
-    def _decide_split(self, frame: Frame, split: Split, then: Callable[[Frame], Stmt]) -> Stmt | None:
+    def _decide_split(self, frame: OpenFrame, split: Split, then: Callable[[OpenFrame], Stmt]) -> Stmt | None:
         """Advance one split; None when there is nothing to do, else the code from here on."""
         if split.parent in frame.values:
             return None
@@ -84,7 +82,7 @@ class Remainders:
             if not frame.touched(split.inner):
                 return self._decide_tail(frame, split, width, rest, then)
             frame.guarded.add(split)
-            frame.extents[split.inner] = width
+            frame.resize(split.inner, width)
             return None
         if split.outer not in frame.values:
             return None
@@ -100,26 +98,25 @@ class Remainders:
         return self.follow(frame, then)
 
     def _decide_tail(
-        self, frame: Frame, split: Split, width: int, rest: int, then: Callable[[Frame], Stmt]
+        self, frame: OpenFrame, split: Split, width: int, rest: int, then: Callable[[OpenFrame], Stmt]
     ) -> Stmt:
         outer = frame.values[split.outer]
         extent = frame.extent(split.parent)
         last = extent // width
         names: list[tuple[Var, Lin]] = []
-        overlaps = split.tail == "overlap" and extent >= width and not frame.inside_reduction(split)
-        if overlaps and not self.races(frame, split):
+        if frame.overlaps(split):
             low = self.simplifier.form(binary("min", outer.scaled(width).expr(), extent - width))
             frame.bases[split] = self._name(split.parent.name + ".base", low, names)
-            frame.extents[split.inner] = width
+            frame.resize(split.inner, width)
             return _lets(names, self.follow(frame, then))
         if split.tail == "guard":
             frame.guarded.add(split)
-            frame.extents[split.inner] = width
+            frame.resize(split.inner, width)
             return self.follow(frame, then)
         condition = self.simplifier.compared("<", outer, constant_form(last))
         main, tail = frame.branch(), frame.branch()
-        main.extents[split.inner] = width
-        tail.extents[split.inner] = rest
+        main.resize(split.inner, width)
+        tail.resize(split.inner, rest)
         if isinstance(condition, Const):
             return self.follow(main if condition.value else tail, then)
         tail.values[split.outer] = constant_form(last)

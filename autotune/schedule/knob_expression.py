@@ -9,27 +9,11 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from autotune.errors import KnobError
+from autotune.schedule.arithmetic import ceil_div, least, most
 
 Expression: TypeAlias = Any
 """A nested tuple as above, or a plain value."""
-
-
-def ceil_div(a: Any, b: Any) -> Any:
-    """Return the quotient of integers, rounded up."""
-    return -(-a // b)
-
-
-def least(a: Any, b: Any) -> Any:
-    """Return the smaller of two numbers, or of each two of arrays."""
-    return min(a, b) if isinstance(a, int) and isinstance(b, int) else np.minimum(a, b)
-
-
-def most(a: Any, b: Any) -> Any:
-    """Return the larger of two numbers, or of each two of arrays."""
-    return max(a, b) if isinstance(a, int) and isinstance(b, int) else np.maximum(a, b)
 
 
 OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -121,13 +105,10 @@ def expression_text(expression: Expression) -> str:
 __all__ = [
     "OPERATORS",
     "Expression",
-    "ceil_div",
     "combined_expression",
     "evaluate",
     "expression_text",
     "is_arithmetic",
     "is_expression",
     "knobs_in",
-    "least",
-    "most",
 ]

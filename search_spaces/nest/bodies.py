@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from autotune.schedule.arithmetic import Value, both, ceil_div, either, is_one, least, most, negated, where
 from autotune.schedule.stage import Stage
 from autotune.target import GROUP_BYTES, ITEM_BYTES, Target
-from search_spaces.nest.arithmetic import Value, both, ceil_div, either, is_one, least, most, negated, where
+from search_spaces.nest.candidates import CandidateFrame
 from search_spaces.nest.digits import digits
-from search_spaces.nest.frame import Frame
 from search_spaces.nest.kernel import Kernels, TensorRead, walks
 from search_spaces.nest.loops import PAGE_BYTES, Body
 from search_spaces.nest.replay import calls_library
@@ -85,7 +85,7 @@ class Bodies:
             self._steps[stage] = self._step(stage, self.frames[stage])
         return self._steps[stage]
 
-    def _step(self, stage: Stage, frame: Frame) -> LoopBody:
+    def _step(self, stage: Stage, frame: CandidateFrame) -> LoopBody:
         repeats: dict[str, Value] = {}
         vector: dict[str, Value] = {}
         results: Value = 1
@@ -108,7 +108,7 @@ class Bodies:
             steps, tiles * passes, repeats, vector, results, folds, self._inner(stage, frame), passes
         )
 
-    def _inner(self, stage: Stage, frame: Frame) -> Value:
+    def _inner(self, stage: Stage, frame: CandidateFrame) -> Value:
         """Return iterations of the innermost loop that repeats and is not written out."""
         found: Value = 1
         for loop in reversed(stage.leaf_iter_vars):
@@ -116,7 +116,7 @@ class Bodies:
             found = where(repeats, frame.extent(loop), found)
         return found
 
-    def _passes(self, stage: Stage, frame: Frame) -> Value:
+    def _passes(self, stage: Stage, frame: CandidateFrame) -> Value:
         """Return iterations of loops over blocks of a reduction outside of loops over tiles, which have
         its other loops."""
         found: Value = 1
@@ -143,7 +143,7 @@ class Bodies:
         step = self.step(stage)
         return [self.body(stage, replace(step, steps=step.steps * whole), fetches), *found]
 
-    def _smaller(self, stage: Stage) -> Iterator[tuple[Value, Frame]]:
+    def _smaller(self, stage: Stage) -> Iterator[tuple[Value, CandidateFrame]]:
         """Yield the smaller last tiles that a peeled split leaves around a stage: the share of such tiles,
         and their loops."""
         root, name = self.frames[root_of(stage)], self.kernels.axes.name
@@ -155,7 +155,7 @@ class Bodies:
             if split is None:
                 continue
             rest = root.rest(split)
-            cut = both(root.tail(split, "peel"), rest < root.width(split))
+            cut = both(root.peels(split), rest < root.width(split))
             if cut is not False:
                 share = where(cut, 1.0 / root.extent(split.outer), 0.0)
                 yield share, self.frames[stage].resized({axis: least(rest, self.frames[stage].sizes[axis])})
@@ -319,7 +319,7 @@ class Bodies:
             if loop.kind == "data"
         )
 
-    def _stays(self, stage: Stage, frame: Frame) -> Any:
+    def _stays(self, stage: Stage, frame: CandidateFrame) -> Any:
         few: Any = math.prod(frame.sizes[axis] for axis in stage.op.axis) <= _REGISTERS * self.lanes(stage)
         for loop in stage.leaf_iter_vars:
             if loop.kind == "data":

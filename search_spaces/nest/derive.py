@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 
 from autotune.errors import InternalError
 from autotune.lower.ir import NONTEMPORAL
+from autotune.schedule.arithmetic import Value, either, is_one, most, negated, where
 from autotune.schedule.knob import Columns
 from autotune.schedule.knob_expression import evaluate
 from autotune.schedule.stage import Stage
 from autotune.target import ITEM_BYTES
 from autotune.te.expr import IterVar
 from autotune.te.tensor import Tensor
-from search_spaces.nest.arithmetic import Value, either, is_one, most, negated, where
 from search_spaces.nest.axes import roots
 from search_spaces.nest.bodies import Bodies
+from search_spaces.nest.candidates import CandidateFrame
 from search_spaces.nest.digits import digits
 from search_spaces.nest.fetched import Fetched
-from search_spaces.nest.frame import Frame
 from search_spaces.nest.kernel import About, Kernels, TensorRead
 from search_spaces.nest.loops import WRITTEN_OUT, Loop, LoopKind, LoopNest, Numbers, Pass, TensorAccess
 from search_spaces.nest.replay import followed
@@ -158,7 +158,7 @@ class Derivation:
             )
         return negated(shared)
 
-    def _fetched(self, frames: Mapping[Stage, Frame]) -> list[Fetched]:
+    def _fetched(self, frames: Mapping[Stage, CandidateFrame]) -> list[Fetched]:
         """Return what is fetched ahead, and the distance."""
         found = []
         chain = [(stage, loop) for stage, loops in self.kernels.chain for loop in loops]

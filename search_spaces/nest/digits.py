@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from autotune.schedule.arithmetic import Value, ceil_div, is_one, least
 from autotune.schedule.relations import Fuse
 from autotune.te.expr import IterVar
-from search_spaces.nest.arithmetic import Value, ceil_div, is_one, least
-from search_spaces.nest.frame import Frame
+from search_spaces.nest.candidates import CandidateFrame
 
 Digits = list[tuple[str, Value]]
 """Axes and how many steps a loop makes along each, outermost first."""
 
 
-def digits(frame: Frame, loop: IterVar, name: Callable[[IterVar], str]) -> Digits:
+def digits(frame: CandidateFrame, loop: IterVar, name: Callable[[IterVar], str]) -> Digits:
     """Return a loop as loops over the axes that it is made of, the last one fastest."""
     relation = frame.parents.get(loop)
     if relation is None:

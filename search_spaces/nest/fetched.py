@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
+from autotune.schedule.arithmetic import Value, both, where
 from autotune.target import ITEM_BYTES
-from search_spaces.nest.arithmetic import Value, both, where
 from search_spaces.nest.axes import Terms
 from search_spaces.nest.kernel import TensorRead
 from search_spaces.nest.loops import CACHE_LINE

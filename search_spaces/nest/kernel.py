@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from autotune.schedule.arithmetic import Value, least, most, where
 from autotune.schedule.stage import Stage
 from autotune.target import ITEM_BYTES, Target
 from autotune.te.expr import Binary, Const, Expr, IterVar, Read
 from autotune.te.tensor import PlaceholderOp, Tensor
 from autotune.te.traversal import nodes
 from search_spaces.analysis import cost_of, row_bytes
-from search_spaces.nest.arithmetic import Value, least, most, where
 from search_spaces.nest.axes import Axes, Terms
 from search_spaces.nest.loops import CACHE_LINE
 from search_spaces.nest.work import Work, around, root_of

@@ -7,12 +7,12 @@ from functools import cached_property
 
 from autotune.lower.attached import attached_inside
 from autotune.lower.inlining import Inlined, inlined_bodies
+from autotune.schedule.arithmetic import Value, common_divisor
 from autotune.schedule.knob_expression import evaluate
 from autotune.schedule.stage import Stage
 from autotune.te.expr import Binary, Const, Expr, IterVar, Read, const
 from autotune.te.tensor import ComputeOp, PlaceholderOp
-from search_spaces.nest.arithmetic import Knobs, Value
-from search_spaces.nest.frame import Frame
+from search_spaces.nest.candidates import CandidateFrame, Knobs
 from search_spaces.nest.regions import Box, Boxes, Indexes
 from search_spaces.nest.replay import Replayed
 
@@ -53,9 +53,9 @@ class Places:
                     found[source].append((reader, read))
         return found
 
-    def frames(self, knobs: Knobs) -> dict[Stage, Frame]:
+    def frames(self, knobs: Knobs) -> dict[Stage, CandidateFrame]:
         """Return the loops of each stage for the candidates in ``knobs``."""
-        found: dict[Stage, Frame] = {}
+        found: dict[Stage, CandidateFrame] = {}
         waiting = list(reversed(self.stages))
         while waiting:
             ready = [s for s in waiting if s.attach_stage is None or s.attach_stage in found]
@@ -71,10 +71,10 @@ class Places:
             waiting = [stage for stage in waiting if stage not in found]
         return found
 
-    def _frame(self, stage: Stage, knobs: Knobs, region: Sequence[Box]) -> Frame:
+    def _frame(self, stage: Stage, knobs: Knobs, region: Sequence[Box]) -> CandidateFrame:
         sizes = dict(zip(stage.op.axis, (box.size for box in region), strict=True))
         sizes |= {axis: self._root(axis, knobs) for axis in stage.op.reduce_axis}
-        return Frame(self.replayed, stage, knobs, sizes)
+        return CandidateFrame(self.replayed, stage, knobs, sizes, finishes=stage in self.epilogues)
 
     def _root(self, axis: IterVar, knobs: Knobs) -> Value:
         extent = self.replayed.roots.get(axis)
@@ -84,7 +84,7 @@ class Places:
         """Return the number of elements of a stage along each of its axes."""
         return [self._root(axis, knobs) for axis in stage.op.axis]
 
-    def _regions(self, frame: Frame, iv: IterVar, knobs: Knobs) -> dict[Stage, list[Box]]:
+    def _regions(self, frame: CandidateFrame, iv: IterVar, knobs: Knobs) -> dict[Stage, list[Box]]:
         """Return the needs of one iteration of a loop of the stages that are computed inside of it."""
         at = frame.stage.leaf("derive", iv)
         inside = attached_inside(self.stages, frame.stage, at)
@@ -121,13 +121,14 @@ class Places:
             indices[old] = index.a if isinstance(index, Binary) and piece else index
         return Read(source, tuple(indices)), True
 
-    def _boxes(self, frame: Frame, at: int) -> Boxes:
+    def _boxes(self, frame: CandidateFrame, at: int) -> Boxes:
         """Return the ranges of the axes of a stage once its loops up to number ``at`` are open."""
-        opened = set(frame.stage.leaf_iter_vars[: at + 1])
+        inside = frame.inside(frame.stage.leaf_iter_vars[: at + 1])
         found = {}
         for axis in (*frame.stage.op.axis, *frame.stage.op.reduce_axis):
-            begin: dict[Expr, int] = {axis: 1} if frame.touched(axis, opened) is not False else {}
-            found[axis] = Box(frame.reach(axis, opened), begin, axis.start, frame.grain(axis, opened))
+            begin: dict[Expr, int] = {axis: 1} if inside.touched(axis) is not False else {}
+            grain, size = inside.reach(axis)
+            found[axis] = Box(size, begin, axis.start, common_divisor(grain, axis.start))
         return found
 
 

@@ -107,6 +107,9 @@ class Quantity:
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *operands: Any, **_: Any) -> Any:
         return self.apply(ufunc, *operands)
 
+    def __array_function__(self, function: Operation, types: Any, operands: Any, options: Any) -> Any:
+        return self.apply(function, *operands) if not options else NotImplemented
+
     def __add__(self, other: Any) -> Quantity:
         return self if _is_number(other, 0) else self.apply(operator.add, self, other)
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from autotune.lower.linear import Lin, Simplifier
+from autotune.schedule.arithmetic import Value, both, either, least, most, where
 from autotune.schedule.index_map import Piece
 from autotune.schedule.knob_expression import evaluate
 from autotune.te.expr import Binary, Const, Expr, IterVar, Read
 from autotune.te.traversal import reads
-from search_spaces.nest.arithmetic import Knobs, Value, both, either, least, most, where
+from search_spaces.nest.candidates import Knobs
 
 
 @dataclass(frozen=True, eq=False)

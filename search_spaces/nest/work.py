@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.lower.inlining import Inlined
+from autotune.schedule.arithmetic import Value
 from autotune.schedule.knob import Columns
 from autotune.schedule.stage import Stage
 from autotune.te.expr import IterVar, Reduce
 from autotune.te.tensor import ComputeOp, PlaceholderOp
-from search_spaces.nest.arithmetic import Value
 from search_spaces.nest.axes import roots
 from search_spaces.nest.counting import operations_of
 from search_spaces.nest.places import Places

@@ -6,14 +6,14 @@ import itertools
 import math
 from collections.abc import Iterator
 
+from autotune.schedule.arithmetic import Value
 from autotune.te.expr import IterVar
-from search_spaces.nest.arithmetic import Value
+from search_spaces.nest.candidates import CandidateFrame
 from search_spaces.nest.counting import KnownIndex, Written
-from search_spaces.nest.frame import Frame
 from search_spaces.nest.recorded import Quantity
 
 
-def written_out(frame: Frame) -> Written:
+def written_out(frame: CandidateFrame) -> Written:
     """Return the axes of a stage that unrolled loops are parts of."""
     found = {}
     for axis in (*frame.stage.op.axis, *frame.stage.op.reduce_axis):
@@ -45,7 +45,7 @@ def _unknown(loops: list[tuple[int, Value]], least: int) -> tuple[int, int]:
     return min((step for step, _ in loops if step >= least), default=0), int(width)
 
 
-def _parts(frame: Frame, iv: IterVar, step: int) -> Iterator[tuple[IterVar, int]]:
+def _parts(frame: CandidateFrame, iv: IterVar, step: int) -> Iterator[tuple[IterVar, int]]:
     """Yield the loops that an axis is cut into, and the distance of their iterations; 1 where that is
     not one number."""
     split = frame.splits.get(iv)
@@ -53,7 +53,7 @@ def _parts(frame: Frame, iv: IterVar, step: int) -> Iterator[tuple[IterVar, int]
         yield iv, step
         return
     width = int(frame.width(split))
-    moved = split.tail == "overlap" and frame.extent(iv) % width
+    moved = frame.overlaps(split) is not False and frame.extent(iv) % width
     yield from _parts(frame, split.outer, 1 if moved else step * width)
     yield from _parts(frame, split.inner, step)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from search_spaces.nest.arithmetic import ceil_div, either, least, most, negated, where
+from autotune.schedule.arithmetic import ceil_div, either, least, most, negated, where
 from search_spaces.nest.recorded import OperationRecorder, Quantity
 
 COLUMNS = {"rows": np.asarray([1, 4, 6, 8]), "order": np.asarray(["a", "b", "a", "b"])}

@@ -18,11 +18,13 @@ from autotune.lower import LoopProgram, lower_schedule, partial_sums
 from autotune.lower import program as lowering
 from autotune.lower.ir import For, Stmt, Store, sub_statements
 from autotune.schedule import Schedule, Stage, Trace
+from autotune.schedule.arithmetic import most, where
 from autotune.schedule.knob import Config
+from autotune.schedule.relations import Fuse
 from autotune.te.expr import Binary, IterVar
 from autotune.te.tensor import Tensor
 from autotune.te.traversal import nodes
-from search_spaces.nest.frame import Frame
+from search_spaces.nest.candidates import CandidateFrame
 from search_spaces.nest.places import Places
 from search_spaces.nest.replay import calls_library, followed
 from search_spaces.sketch import Sketch
@@ -72,7 +74,7 @@ def of_row(value: Any, row: int) -> Any:
     return np.atleast_1d(value)[row % np.size(value)].item()
 
 
-def kind_of(frame: Frame, iv: IterVar, row: int) -> str:
+def kind_of(frame: CandidateFrame, iv: IterVar, row: int) -> str:
     if calls_library(frame.stage):
         return "serial"  # in the call's pattern, which the kernel of the library does not follow
     varied = ("parallel", "unrolled", "vectorized")
@@ -81,13 +83,37 @@ def kind_of(frame: Frame, iv: IterVar, row: int) -> str:
     return found[0] if found else "serial" if kind in varied else kind
 
 
-def derived_nest(stage: Stage, frames: Mapping[Stage, Frame], row: int = 0) -> Nest:
+def whole(frame: CandidateFrame, leaf: IterVar) -> Any:
+    """Iterations of a loop that share code: neither peeled ones nor the rest of a split with a nest of its own."""
+    leaves = frame.stage.leaf_iter_vars
+    inside = frame.inside(leaves[: leaves.index(leaf)])
+
+    def full(iv: IterVar) -> Any:
+        """The same before the loop was split or fused with others of one iteration."""
+        found, split = inside.extent(iv), inside.parents.get(iv)
+        if isinstance(split, Fuse):
+            found = where(inside.extent(split.inner) == 1, full(split.outer), found)
+            return where(inside.extent(split.outer) == 1, full(split.inner), found)
+        if split is None:
+            return found
+        if split.outer is iv:
+            times = inside.extent(split.parent) // most(inside.width(split), 1)
+            found = where(inside.is_apart(split, leaf), times, found)
+        single = inside.extent(split.inner if iv is split.outer else split.outer) == 1
+        return where(single, full(split.parent), found)
+
+    count = full(leaf)
+    first, last = frame.stage.peeled.get(leaf, (0, 0))
+    return most(count - first - last, 1) if first + last else count
+
+
+def derived_nest(stage: Stage, frames: Mapping[Stage, CandidateFrame], row: int = 0) -> Nest:
     """The same of one candidate, from the frames of all."""
     found: list[tuple[str, str, int]] = []
     at, inner = stage, len(stage.leaf_iter_vars)
     while True:
         loops = at.leaf_iter_vars[:inner]
-        nest = [(iv.name, kind_of(frames[at], iv, row), of_row(frames[at].whole(iv), row)) for iv in loops]
+        nest = [(iv.name, kind_of(frames[at], iv, row), of_row(whole(frames[at], iv), row)) for iv in loops]
         found[:0] = nest
         if at.attach_stage is None:
             return tuple(loop for loop in found if loop[2] != 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from autotune.lower.frame import THREAD_REGISTERS
 from autotune.lower.ir import (
     Allocate,
     Barrier,
@@ -23,7 +24,6 @@ from autotune.lower.ir import (
     sub_statements,
     walk,
 )
-from autotune.lower.nest import THREAD_REGISTERS
 from autotune.lower.rewrite import with_parts
 from autotune.te.expr import Expr, Var
 

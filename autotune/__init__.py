@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from autotune.database.store import Database
     from autotune.functions.function import build
     from autotune.profiling.profile import profile
-    from autotune.runtime.compiled_model import CompiledModel
     from autotune.runtime.executable import load
     from autotune.runtime.module import Module
     from autotune.target import Target
@@ -32,7 +31,6 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "Budget": "autotune.tuning.jobs.budget",
-    "CompiledModel": "autotune.runtime.compiled_model",
     "Database": "autotune.database.store",
     "Module": "autotune.runtime.module",
     "StopTuning": "autotune.tuning.jobs.events",
@@ -76,7 +74,6 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Budget",
-    "CompiledModel",
     "Database",
     "Module",
     "StopTuning",

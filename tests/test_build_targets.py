@@ -114,7 +114,7 @@ def test_indices_are_checked_on_an_opencl_device() -> None:
 
 
 def test_a_gpu_that_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autotune.runtime.device_module.devices", lambda _: [])
+    monkeypatch.setattr("autotune.runtime.device_code.devices", lambda _: [])
     function = autotune.build(*program(threads=True), target=PTX, name="sums")
     assert ".visible .entry" in function.source
     assert ".target sm_90" in function.source
@@ -134,7 +134,7 @@ def test_a_gpu_that_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_saved_gpu_kernel_is_the_artifact_that_loading_refuses_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autotune.runtime.device_module.devices", lambda _: [])
+    monkeypatch.setattr("autotune.runtime.device_code.devices", lambda _: [])
     autotune.build(*program(threads=True), target=PTX).save(tmp_path / "main.atm")
     with pytest.raises(
         UsageError, match=r"was compiled for nvptx64 \(sm_90, .*\), and there is no such device here"

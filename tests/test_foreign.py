@@ -139,7 +139,7 @@ def test_modules_say_that_they_are_not_pickled(tmp_path: Path) -> None:
             attempt(module)
     b = ModelBuilder("open")
     b.node("Relu", [b.input("x", ("n",))], "y")
-    with pytest.raises(UsageError, match="a SizedModule cannot be pickled"):
+    with pytest.raises(UsageError, match="a Module cannot be pickled"):
         pickle.dumps(autotune.compile_for_sizes(b.finish(["y"]), {"n": "1..2"}, threads=1))
 
 

@@ -40,7 +40,7 @@ def artifact_json(path: str, held: ArtifactFile) -> dict[str, Any]:
         ],
         "taken_here": _taken(manifest),
     }
-    if devices := list(dict.fromkeys(name for case in manifest.cases for name in case.program.devices)):
+    if devices := [*dict.fromkeys(name for c in manifest.cases for name in c.program.devices if name)]:
         facts["devices"] = devices
     if manifest.least:
         facts["sizes"] = [_sizes(case) for case in manifest.cases]

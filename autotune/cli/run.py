@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from autotune.frontends.sizes import Given
-    from autotune.runtime.compiled_model import CompiledModel
     from autotune.runtime.image import TensorSpec
+    from autotune.runtime.module import Module
 
 _PROFILED = 20
 """Runs of a profile, where none are asked for."""
@@ -113,7 +113,7 @@ def command(
         echo(str(found))
 
 
-def _module(request: CompileRequest, options: CompileOptions) -> tuple[CompiledModel, Given | None]:
+def _module(request: CompileRequest, options: CompileOptions) -> tuple[Module, Given | None]:
     """Return the module, and sizes of the request to run where the module takes requests of several."""
     from autotune.runtime.artifacts.archive import is_archive
 
@@ -131,7 +131,7 @@ def _module(request: CompileRequest, options: CompileOptions) -> tuple[CompiledM
     return compile(model, **options), None
 
 
-def _specs(module: CompiledModel, shapes: Given | None) -> tuple[TensorSpec, ...]:
+def _specs(module: Module, shapes: Given | None) -> tuple[TensorSpec, ...]:
     """Return the inputs of a request: of the sizes that were asked for, or the largest, where there are several."""
     known_sizes = module.compiled.sizes
     for name, sizes in (shapes or {}).items():
@@ -164,14 +164,13 @@ def _inputs(specs: Sequence[TensorSpec], given: dict[str, Any], random: bool, se
     return arrays | random_inputs(missing, seed)
 
 
-def _trace(module: CompiledModel, arrays: dict[str, Any], requests: int | None) -> dict[str, Any]:
+def _trace(module: Module, arrays: dict[str, Any], requests: int | None) -> dict[str, Any]:
     """Return the trace of one run, or of requests that are in flight together."""
     from autotune.profiling.trace_events import trace_of
-    from autotune.runtime.placed_module import PlacedModule
 
     if requests is None:
         return trace_of(module.recording(arrays))
-    if not isinstance(module, PlacedModule):
+    if module.in_flight == 1:
         raise UsageError("--requests is for models on several devices: name them with --place")
     recording = module.recording(arrays, requests, in_flight=module.in_flight)
     return trace_of(recording, range(requests))

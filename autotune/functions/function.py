@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from autotune.codegen.code import BufferSpec, DispatchCode
     from autotune.functions.runners import Runner
     from autotune.functions.sized import SizedFunction
-    from autotune.runtime.compiled_model import CompiledModel
     from autotune.runtime.image import Binding, ModuleImage
+    from autotune.runtime.module import Module
     from autotune.schedule.schedule import Schedule
     from autotune.target import Target
     from autotune.te.tensor import Tensor
@@ -66,7 +66,7 @@ class Function:
         return self._code.object_code.decode() if self.target.is_nvidia else self.ir
 
     @property
-    def module(self) -> CompiledModel:
+    def module(self) -> Module:
         """The module behind it, which takes inputs and returns outputs, and can be timed.
 
         Raises UsageError for numba and the interpreter, TargetError where there is no device to run it.
@@ -192,12 +192,12 @@ def _runner(code: DispatchCode, image: ModuleImage, lookups: Sequence[PlacedLook
     if isinstance(code, RunnableCode):
         return InProcess(code, image, lookups, _IN_PROCESS[image.target.arch])
 
-    from autotune.runtime.device_module import device_for, on_device
+    from autotune.runtime.device_code import device_for
     from autotune.runtime.module import Module
 
-    if not image.target.group_items:
-        return ModelRunner(Module(image))
-    return ModelRunner(on_device(image)) if device_for(image.target) is not None else MissingDevice(image)
+    if image.target.group_items and device_for(image.target) is None:
+        return MissingDevice(image)
+    return ModelRunner(Module(image))
 
 
 def image_of(

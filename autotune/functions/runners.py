@@ -14,8 +14,8 @@ from autotune.runtime.arguments import Signature
 if TYPE_CHECKING:
     from autotune.codegen.code import RunnableCode
     from autotune.functions.indices import PlacedLookup
-    from autotune.runtime.compiled_model import CompiledModel
     from autotune.runtime.image import ModuleImage
+    from autotune.runtime.module import Module
 
 Arrays = Sequence[Any]
 
@@ -24,7 +24,7 @@ class Runner(Protocol):
     """Runs code on arrays of inputs and outputs, each in order."""
 
     @property
-    def model(self) -> CompiledModel:
+    def model(self) -> Module:
         """Return the module behind it; raises UsageError or TargetError where there is none."""
 
     def call(self, inputs: Arrays, outputs: Arrays) -> None:
@@ -37,7 +37,7 @@ class Runner(Protocol):
 class ModelRunner:
     """Code that a module runs, on the cores of this process or on a device."""
 
-    def __init__(self, model: CompiledModel) -> None:
+    def __init__(self, model: Module) -> None:
         self.model = model
 
     def call(self, inputs: Arrays, outputs: Arrays) -> None:

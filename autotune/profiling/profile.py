@@ -14,7 +14,8 @@ from autotune.profiling.workers import StepCounters, counters
 from autotune.runtime.recording import Recording, StepRecording
 
 if TYPE_CHECKING:
-    from autotune.runtime.compiled_model import CompiledModel, Inputs
+    from autotune.runtime.loaded import Inputs
+    from autotune.runtime.module import Module
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ class ModelProfile:
         return "\n".join(lines_of(self))
 
 
-def profile(module: CompiledModel, inputs: Inputs, *, runs: int = 20) -> ModelProfile:
+def profile(module: Module, inputs: Inputs, *, runs: int = 20) -> ModelProfile:
     """Run a compiled model ``runs`` times and say where the time goes.
 
     ``inputs`` are arrays in order or by name. The roofline is that of this machine with as many workers as the module

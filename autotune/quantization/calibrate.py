@@ -17,7 +17,7 @@ from autotune.quantization.ranges import Histogram, Method, QuantizedRange, chos
 if TYPE_CHECKING:
     import onnx
 
-    from autotune.runtime.compiled_model import CompiledModel
+    from autotune.runtime.module import Module
 
 
 def batches(samples: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]) -> list[dict[str, Array]]:
@@ -53,7 +53,7 @@ def batches(samples: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]])
     return [{name: part(name, run) for name in shapes} for run in range(count)]
 
 
-def fixed_shapes(module: CompiledModel) -> dict[str, tuple[int, ...]]:
+def fixed_shapes(module: Module) -> dict[str, tuple[int, ...]]:
     """Return the shapes of a model's inputs by name; the model was compiled for fixed ones."""
     return {spec.name: tuple(int(size) for size in spec.shape) for spec in module.inputs}  # type: ignore[arg-type]
 

@@ -5,8 +5,8 @@ Calls whose arrays fit as they are do not come here: :mod:`autotune.runtime.cpu.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from autotune.errors import InputError
 from autotune.runtime.cpu.device import address_of, allocate_array
 from autotune.runtime.image import TensorSpec
 from autotune.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from autotune.runtime.compiled import SizedTensor
 
 Buffers = tuple[list[NDArray[Any]], list[int]]
 """Arrays of a call and the addresses of their first elements."""
@@ -27,8 +30,6 @@ class Signature:
         self._module = module
         self._inputs = inputs
         self._outputs = outputs
-        self._input_names = [s.name for s in inputs]
-        self._input_set = frozenset(self._input_names)
         self._fresh = [(s.shape, np.dtype(s.dtype), s.nbytes) for s in outputs]
 
     def inputs(self, arrays: Sequence[Any]) -> Buffers:
@@ -48,24 +49,6 @@ class Signature:
         dense = [self._converted(index, array) for index, array in enumerate(arrays)]
         return dense, [address_of(array) for array in dense]
 
-    def by_name(self, inputs: Mapping[str, Any]) -> list[Any]:
-        """Return the values of a mapping in the order of the inputs; raises InputError."""
-        if inputs.keys() != self._input_set:
-            self._check_names(inputs)
-        return [inputs[name] for name in self._input_names]
-
-    def _check_names(self, inputs: Mapping[str, Any]) -> None:
-        names = self._input_names
-        missing = [name for name in names if name not in inputs]
-        unknown = [str(name) for name in inputs if name not in names]
-        if missing or unknown:
-            parts = [f"missing {', '.join(missing)}"] if missing else []
-            parts += [f"unknown {', '.join(unknown)}"] if unknown else []
-            raise InputError(
-                f"wrong input names for {self._module!r}: {'; '.join(parts)}; expected {_list(self._inputs)}"
-                + "".join(did_you_mean(name, missing) for name in unknown[:1])
-            )
-
     def fresh_outputs(self) -> Buffers:
         """Return the new aligned arrays for the outputs."""
         made = [allocate_array(*output) for output in self._fresh]
@@ -76,7 +59,7 @@ class Signature:
 
         Objects with ``__dlpack__`` are written to where they lie.
         """
-        outputs = [_shared(output) for output in outputs]
+        outputs = [shared(output) for output in outputs]
         self._check_outputs(outputs, inputs[0])
         return outputs, [address_of(array) for array in outputs]
 
@@ -124,7 +107,22 @@ class Signature:
         return dense.reshape(spec.shape)
 
 
-def _shared(output: Any) -> Any:
+def wrong_names(
+    module: str, given: Iterable[str], inputs: Sequence[TensorSpec] | Sequence[SizedTensor]
+) -> InputError:
+    """Return the error of a call by names that are not those of the inputs."""
+    names, given = [spec.name for spec in inputs], [*given]
+    missing = [name for name in names if name not in given]
+    unknown = [str(name) for name in given if name not in names]
+    parts = [f"missing {', '.join(missing)}"] if missing else []
+    parts += [f"unknown {', '.join(unknown)}"] if unknown else []
+    return InputError(
+        f"wrong input names for {module!r}: {'; '.join(parts)}; expected {_list(inputs)}"
+        + "".join(did_you_mean(name, missing) for name in unknown[:1])
+    )
+
+
+def shared(output: Any) -> Any:
     """Return the memory of a tensor of another library as an array; what cannot be one is left to the checks."""
     if isinstance(output, np.ndarray) or not hasattr(output, "__dlpack__"):
         return output
@@ -136,7 +134,7 @@ def _shared(output: Any) -> Any:
         ) from error
 
 
-def _list(specs: Sequence[TensorSpec]) -> str:
+def _list(specs: Sequence[TensorSpec] | Sequence[SizedTensor]) -> str:
     return ", ".join(map(str, specs)) or "none"
 
 
@@ -152,7 +150,10 @@ def _found(array: NDArray[Any]) -> str:
 _SHOWN = 4
 
 
-def signature_text(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> str:
+def signature_text(
+    inputs: Sequence[TensorSpec] | Sequence[SizedTensor],
+    outputs: Sequence[TensorSpec] | Sequence[SizedTensor],
+) -> str:
     """Return names, dtypes and shapes of what a call takes and gives; of many only the first few."""
     takes, gives = (
         ", ".join(
@@ -163,4 +164,4 @@ def signature_text(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) 
     return f"({takes}) -> ({gives})"
 
 
-__all__ = ["Buffers", "Signature", "signature_text"]
+__all__ = ["Buffers", "Signature", "shared", "signature_text", "wrong_names"]

@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import time
-import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
-from typing import Any
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.codegen.jit import LoadedCode
-from autotune.errors import BuildError, InternalError, UsageError
-from autotune.hardware import usable_cores
-from autotune.runtime.arguments import Buffers, Signature, signature_text
-from autotune.runtime.compiled import Compiled
-from autotune.runtime.compiled_model import MAX_RUNS, CompiledModel, Inputs
-from autotune.runtime.counted import from_metadata, parts
+from autotune.errors import UsageError
+from autotune.runtime.arguments import signature_text, wrong_names
+from autotune.runtime.compiled import Case, Compiled, SizedTensor, with_images
 from autotune.runtime.cpu import layout
-from autotune.runtime.cpu.device import HOST_MEMORY, Memory, address_of, no_memory
-from autotune.runtime.cpu.instance import Instance, closed
+from autotune.runtime.cpu.device import HOST_MEMORY, Memory, address_of
+from autotune.runtime.cpu.loaded import LoadedHere
 from autotune.runtime.image import DispatchInfo, ModuleImage, TensorSpec
-from autotune.runtime.recording import Recording, StepRecording, boundaries, spent
+from autotune.runtime.loaded import Inputs, Loaded, LoadedCase, Results
+from autotune.runtime.programs.device_program import DeviceProgram
+from autotune.runtime.recording import Recording, spent
 from autotune.runtime.requests.request import Request
-from autotune.runtime.requests.streams import Streams
+from autotune.runtime.targets import choose
 from autotune.runtime.verify import verify
-from autotune.target import Target
 
-_BATCH_NS = 100_000_000  # timing returns to Python this often, so that Ctrl-C works
-
-_LOG = logging.getLogger("autotune.runtime")
+if TYPE_CHECKING:
+    from autotune.runtime.buckets import OnMiss
+    from autotune.runtime.hal.device import Device
 
 
 @dataclass(frozen=True)
@@ -41,7 +36,7 @@ class Event:
     """The times of one command of a run on one worker; in ns of ``time.monotonic_ns``.
 
     Work lasts from ``begin_ns`` to ``end_ns``; at ``met_ns`` the caller knew all workers done.
-    ``tiles_stolen`` of the ``tiles`` run came from the range of another worker.
+    ``tiles_stolen`` of the ``tiles`` run came from the range of another worker. ``step`` is that of the program.
     """
 
     command: int
@@ -52,92 +47,173 @@ class Event:
     met_ns: int
     tiles: int
     tiles_stolen: int
+    step: int = 0
 
 
-class Module(CompiledModel):
-    """A model ready to run on this machine.
+class Module:
+    """A model ready to run: what :func:`autotune.compile` and :func:`autotune.load` return. Any thread may call.
 
-    ``threads``: workers, the calling thread among them; by default those of the image's target, at
-    most one a usable core. Any thread may call. A call that is alone has all workers; several at once, of threads
-    or in the background, run beside each other on shares of the workers, at most ``streams`` (by default as many as
-    there are workers), each with memory of its own, which comes from ``memory``. ``room`` requests may be on their way
-    in the background. Raises ArtifactError for an inconsistent image, BuildError for code that cannot be loaded and
-    UsageError for a wrong number of threads.
+    Of a model of one segment that names no device ``threads`` are the workers, the calling thread among them; by
+    default those of the target, at most one a usable core. A call that is alone has all workers; several at once, of
+    threads or in the background, run beside each other on shares of the workers, at most ``streams`` (by default as
+    many as there are workers), each with memory of its own, which comes from ``memory``.
+
+    On the devices that a model names, each part runs as soon as what it reads is there, devices beside each other.
+    So many requests as ``in_flight`` run at once, each with memory of its own; by default one more than there are
+    devices, so that each has its next part when it ends one. ``devices`` are open ones by name; others are opened.
+
+    With dynamic shapes each request takes the smallest bucket that it fits in. Sizes out of range are refused; or
+    ``on_miss`` compiles for them, and the last ``kept`` of such are kept.
+
+    Of several targets the best one is taken that this machine can run. ``room`` requests may be on their way in the
+    background. Raises ArtifactError for an inconsistent model, BuildError for code that cannot be loaded, UsageError
+    for a wrong number of threads, for ``threads`` where devices say how many, and for a device that is not there, and
+    DeviceMemoryError.
     """
 
     def __init__(
         self,
-        image: ModuleImage,
+        model: Compiled | DeviceProgram | ModuleImage,
         threads: int | None = None,
         *,
         memory: Memory = HOST_MEMORY,
         streams: int | None = None,
+        in_flight: int | None = None,
         room: int = 1024,
+        devices: Mapping[str, Device] | None = None,
+        on_miss: OnMiss | None = None,
+        kept: int = 4,
     ) -> None:
-        verify(image)
-        constants = memory.constants(image.constants)
-        # The only copy of those that were moved: whoever made the image has no more use for it.
-        self._image = image = replace(image, constants=tuple(constants))
-        self._threads = threads = _workers(image, threads)
-        self._signature = Signature(image.name, image.inputs, image.outputs)
-        self._counted = from_metadata(image.metadata)
-        self._output_names = [spec.name for spec in image.outputs]
-        self._memory = memory
-        self._constants = constants
-        self._code = LoadedCode(image.objects)
-        self._closed = False
-        count = threads if streams is None else streams
-        others = count if count > 1 else 0
-        self._whole = Instance(image, self._code, constants, threads, memory, others=others)
-        self._instances = [self._whole]
-        self._native_call = self._whole.call
-        self._streams = Streams(f"module {image.name!r}", count, room)
-        self._each = max(1, threads // count)
-        """Workers of each of several requests at once."""
-        _modules.add(self)
+        found = model if isinstance(model, Compiled) else Compiled.of(model)
+        targets = [target for target in found.targets if target is not None]
+        if len(targets) > 1:
+            found = found.of_target(targets[choose(targets)])
+        _check_threads(found.cases[0].program, threads)
 
-    @property
-    def image(self) -> ModuleImage:
-        """The compiled model as values."""
-        return self._image
+        def load(program: DeviceProgram) -> LoadedCase:
+            if (image := _image_here(program)) is not None:
+                return LoadedHere(image, threads, memory=memory, streams=streams, room=room)
+            from autotune.runtime.device_code import on_device
+            from autotune.runtime.programs.loaded import LoadedOnDevices
+
+            if program.image is not None:
+                program = on_device(program.image)
+            return LoadedOnDevices(program, in_flight=in_flight, room=room, devices=devices)
+
+        if found.least:
+            found.verify()
+        elif (image := _image_here(found.cases[0].program)) is not None:
+            verify(image)
+        # The only copy of constants that were moved: whoever made the model has no more use for others.
+        self._model = found = replace(found, cases=_in_one_place(found.cases, memory))
+        self._loaded: Loaded
+        if found.least:
+            from autotune.runtime.buckets import LoadedBuckets
+
+            self._loaded = LoadedBuckets(
+                found,
+                load,
+                lambda program: load(_in_one_place(Compiled.of(program).cases, memory)[0].program),
+                on_miss=on_miss,
+                kept=kept,
+                room=room,
+            )
+        else:
+            self._loaded = load(found.cases[0].program)
+        self._names = dict.fromkeys(tensor.name for tensor in found.inputs)
 
     @property
     def compiled(self) -> Compiled:
         """The compiled model as values."""
-        return Compiled.of(self._image)
+        return self._model
 
     @property
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        """Return the inputs of a call, in order."""
-        return self._image.inputs
+    def loaded(self) -> Loaded:
+        """The model in memory."""
+        return self._loaded
 
     @property
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        """Return the outputs of a call, in order."""
-        return self._image.outputs
+    def image(self) -> ModuleImage:
+        """The only segment of a model that has one; raises UsageError for others."""
+        if len(self._model.images) != 1:
+            raise UsageError(
+                f"{self._model.name!r} has {len(self._model.images)} segments: module.compiled has them"
+            )
+        return self._model.images[0]
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...] | tuple[SizedTensor, ...]:
+        """Return the inputs of a call, in order; with dynamic shapes the axes of each."""
+        return self._model.inputs if self._model.least else self._model.cases[0].program.inputs
+
+    @cached_property
+    def outputs(self) -> tuple[TensorSpec, ...] | tuple[SizedTensor, ...]:
+        """Return the outputs of a call, in order; with dynamic shapes the axes of each."""
+        largest = self._model.cases[-1]
+        if not self._model.least:
+            return largest.program.outputs
+        return tuple(
+            SizedTensor(spec.name, spec.dtype, axes)
+            for spec, axes in zip(largest.program.outputs, largest.outputs, strict=True)
+        )
 
     @property
     def dispatches(self) -> tuple[DispatchInfo, ...]:
-        """The parts of the model that were compiled as one."""
-        return self._image.dispatches
+        """The parts of the model that were compiled as one, of all segments and sizes."""
+        return tuple(dispatch for image in self._model.images for dispatch in image.dispatches)
 
     @property
     def threads(self) -> int:
-        """Workers, the calling thread among them."""
-        return self._threads
+        """Workers, those of all its devices; the calling thread among those of this process."""
+        return self._loaded.threads
 
-    def call(self, arrays: tuple[Any, ...], out: list[NDArray[Any]] | None) -> list[NDArray[Any]]:
-        """Return the same with the inputs as a tuple and a list ``out``, which is returned."""
-        try:
-            outputs = self._native_call(arrays, out)
-        except MemoryError as error:
-            raise no_memory(sum(spec.nbytes for spec in self.outputs)) from error
-        outputs = self._checked_call(arrays, out) if outputs is None else outputs
-        return parts(outputs, self._counted) if self._counted else outputs
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices that it runs on; "cpu" are the cores of this process."""
+        return self._loaded.devices
 
-    def by_name(self, inputs: Mapping[str, Any]) -> list[Any]:
-        """Return the inputs in order; raises InputError for missing or unknown names."""
-        return self._signature.by_name(inputs)
+    @property
+    def in_flight(self) -> int:
+        """Return the limit of requests whose parts run at once on several devices; 1 on one."""
+        return self._loaded.in_flight
+
+    @property
+    def sizes(self) -> dict[str, list[int]]:
+        """Sizes of each dynamic dimension that something was compiled for, ascending."""
+        return self._model.sizes
+
+    def specs(self, sizes: Mapping[str, int] | None = None) -> tuple[TensorSpec, ...]:
+        """Return the inputs of a request of such sizes; the largest there may be, where none is given."""
+        largest = {symbol: found[-1] for symbol, found in self._model.sizes.items()}
+        return tuple(tensor.spec({**largest, **(sizes or {})}) for tensor in self._model.inputs)
+
+    def __call__(self, *arrays: Any, out: Sequence[NDArray[Any]] | None = None) -> Results:
+        """Run the model; returns its outputs in order, freshly allocated unless ``out`` is given.
+
+        Tensors of other libraries in CPU memory (with ``__dlpack__``) are read and, in ``out``, written without a copy.
+        Raises InputError for arrays of the wrong number, shape or dtype, BuildError without memory for the outputs, and
+        what a device failed with.
+        """
+        return self._loaded.call(arrays, None if out is None else [*out])
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """Run the model by name; raises InputError for missing or unknown names too."""
+        outputs = self._loaded.call(tuple(self._in_order(inputs)), None)
+        return dict(zip(self._model.outputs, outputs, strict=True))
+
+    def submit(
+        self, *arrays: Any, timeout: float | None = None, deadline: float | None = None
+    ) -> Request[Results]:
+        """Run the model in the background; requests of a module begin in the order of submission.
+
+        The arrays must not change until the request is done. Its ``result()`` is what a call returns or raises; in
+        a coroutine, ``await`` gives the same. Cancelled while it runs, it ends behind the commands that devices are at.
+        Where too many requests are on their way it waits for room, and, before the first one, for devices above their
+        watermarks; at most ``timeout`` seconds. A request that has not ended ``deadline`` seconds after this call fails
+        with DeviceTimeoutError. Raises InputError, UsageError when closed or for a deadline that is not in the future,
+        DeviceTimeoutError.
+        """
+        return self._loaded.submit_all([arrays], timeout, deadline)[0]
 
     def submit_all(
         self,
@@ -145,15 +221,12 @@ class Module(CompiledModel):
         *,
         timeout: float | None = None,
         deadline: float | None = None,
-    ) -> list[Request[list[NDArray[Any]]]]:
-        """Return the same for several requests, each with its arrays, handed over in one step as far as there is room.
+    ) -> list[Request[Results]]:
+        """Return the same for several requests, each with its arrays.
 
         ``timeout`` is for each wait for room; where one ends without, those handed over are cancelled.
         """
-        if self._closed:
-            raise closed(self._image)
-        calls = [partial(self.answer, tuple(arrays), None) for arrays in requests]
-        return self._streams.submit(calls, timeout, deadline)
+        return self._loaded.submit_all(requests, timeout, deadline)
 
     def time(
         self,
@@ -164,30 +237,16 @@ class Module(CompiledModel):
         repeat: int = 10,
         min_ns: int = 0,
     ) -> NDArray[np.int64]:
-        """Return nanoseconds of each run, measured in native code without Python's share.
+        """Return nanoseconds of each run, one after another.
 
-        After ``warmup`` runs: at least ``repeat`` runs, and more until they add up to ``min_ns``
-        (at most a million). The runs share one set of output arrays, ``out`` if it is given.
+        After ``warmup`` runs: at least ``repeat`` runs, and more until they add up to ``min_ns`` (at most a million).
+        On the cores of this process they are measured in native code, elsewhere and with dynamic shapes as a caller
+        sees them.
         """
         if repeat < 1 or warmup < 0:
             raise UsageError(f"repeat must be at least 1 and warmup 0, got {repeat} and {warmup}")
-        arrays, outputs = self._prepare(inputs, out)
-        measured: list[NDArray[np.int64]] = []
-        count = total = 0
-        begin = time.perf_counter_ns()
-        self._run(arrays, outputs, warmup)
-        # Without a warm-up run the first batch is one run, to learn how long a run is.
-        run_ns = (time.perf_counter_ns() - begin) // warmup if warmup else _BATCH_NS
-        while count < repeat or (total < min_ns and count < MAX_RUNS):
-            run_ns = max(1, run_ns)
-            wanted = max(repeat - count, (min_ns - total) // run_ns + 1)
-            times = np.zeros(max(1, min(wanted, _BATCH_NS // run_ns, MAX_RUNS)), np.int64)
-            self._run(arrays, outputs, times.size, times=address_of(times))
-            measured.append(times)
-            count += times.size
-            total += int(times.sum())
-            run_ns = total // count
-        return np.concatenate(measured)
+        given = None if out is None else [*out]
+        return self._loaded.time(self._in_order(inputs), given, warmup, repeat, min_ns)
 
     def profile(self, inputs: Inputs, repeat: int = 10) -> NDArray[np.float64]:
         """Return mean nanoseconds of each dispatch over ``repeat`` runs: see :meth:`profiles`, of which
@@ -198,196 +257,126 @@ class Module(CompiledModel):
 
     def profiles(self, inputs: Inputs, runs: int) -> NDArray[np.float64]:
         """Return nanoseconds [runs, dispatches] of runs that follow each other, each from the end of the
-        dispatch before.
+        dispatch before on its device; with dynamic shapes of the bucket that the request takes.
 
         It ends with its last tile. What the caller saw would be another time where the system halts the
         caller and other workers go on: several dispatches would have ended at once. A run before the first is not
-        counted.
+        counted. Raises UsageError for a device that does not tell what its workers did.
         """
-        found = np.zeros((runs, len(self.dispatches)), np.float64)
-        for taken, events in zip(found, self._events(inputs, runs)[0], strict=True):
-            np.add.at(taken, self._whole.dispatch_of, spent(events))
-        return found
+        steps = [step for step in self.recording(inputs, runs).steps if step.image is not None]
+        found = [np.zeros((runs, 0), np.float64)]
+        for step in steps:
+            if step.events is None:
+                raise UsageError(f"{step.device} does not tell what each dispatch takes")
+            taken = np.zeros((runs, 0 if step.image is None else len(step.image.dispatches)), np.float64)
+            for own, events in zip(taken, step.events, strict=True):
+                np.add.at(own, [*step.dispatch_of], spent(events))
+            found.append(taken)
+        return np.concatenate(found, axis=1)
 
     def timeline(self, inputs: Inputs) -> list[Event]:
-        """Return the times of every worker in one run, command by command."""
+        """Return the times of every worker in one run, command by command, of devices that tell them."""
         return [
             Event(
                 command=index,
-                dispatch=self._whole.dispatch_of[index],
+                dispatch=step.dispatch_of[index],
                 worker=worker,
                 begin_ns=int(row[layout.BEGIN]),
                 end_ns=int(row[layout.END]),
                 met_ns=int(rows[0, layout.MET]),
                 tiles=int(row[layout.TILES_RUN]),
                 tiles_stolen=int(row[layout.TILES_STOLEN]),
+                step=number,
             )
-            for index, rows in enumerate(self._events(inputs)[0][0])
+            for number, step in enumerate(self.recording(inputs).steps)
+            if step.events is not None
+            for index, rows in enumerate(step.events[0])
             for worker, row in enumerate(rows)
             if row[layout.BEGIN]
         ]
 
-    def recording(self, inputs: Inputs, runs: int = 1) -> Recording:
-        """Return runs that follow each other, with what every worker did: what a profile or a trace is made of.
+    def recording(self, inputs: Inputs, runs: int = 1, *, in_flight: int = 1) -> Recording:
+        """Return runs with what every worker did: what a profile or a trace is made of.
 
-        A run before the first is not counted. Raises UsageError for less than one run.
+        On devices that are named so many are ``in_flight`` at a time; as many before the first are not counted. Raises
+        UsageError for less than one run.
         """
-        if runs < 1:
-            raise UsageError(f"at least 1 run is recorded, got {runs}")
-        events, walls = self._events(inputs, runs)
-        spans = np.zeros((2, runs), np.int64)
-        if events.shape[1]:
-            times = [boundaries(rows) for rows in events]
-            spans[:] = [[each[0] for each in times], [each[-1] for each in times]]
-        target = Target.detect(self._threads)
-        step = StepRecording(
-            self._image.name,
-            "cpu",
-            target,
-            self._image,
-            spans[0],
-            spans[1],
-            dispatch_of=tuple(self._whole.dispatch_of),
-            events=events,
-            shares=self._whole.pool.shares,
-        )
-        return Recording(self._image.name, walls, (step,))
+        if runs < 1 or in_flight < 1:
+            what, got = ("recorded", runs) if runs < 1 else ("in flight", in_flight)
+            raise UsageError(f"at least 1 run is {what}, got {got}")
+        return self._loaded.recording(self._in_order(inputs), runs, in_flight)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the compiled model to a file that :func:`autotune.load` reads; raises ArtifactError."""
+        from autotune.runtime.artifacts import artifact
+
+        artifact.save(self._model, path)
 
     def close(self) -> None:
-        """Free the module's memory and code, after the runs in progress; later calls fail."""
-        self._closed = True
-        for instance in reversed(self._instances):  # whoever waits for one of them learns it from the first
-            instance.close()
-        self._constants = []
-        self._code.close()
+        """Free its memory and code, after the runs in progress; later calls fail. Devices stay open."""
+        self._loaded.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
     def __repr__(self) -> str:
-        tuned = sum(dispatch.schedule_source.startswith("tuned") for dispatch in self.dispatches)
-        state = ", closed" if self._closed else ""
-        return (
-            f"<Module {self._image.name!r} {signature_text(self.inputs, self.outputs)}, "
-            f"{tuned} of {len(self.dispatches)} dispatches tuned, threads={self._threads}{state}>"
+        signature = signature_text(self.inputs, self.outputs)
+        return f"<Module {self._model.name!r} {signature}, {self._loaded.describe()}>"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise UsageError(
+            "a Module cannot be pickled or copied: it holds machine code and memory of this process\n"
+            "  write it by module.save(path), and autotune.load(path) where it is needed"
         )
 
-    def answer(
-        self,
-        arrays: tuple[Any, ...],
-        out: list[NDArray[Any]] | None,
-        request: Request[list[NDArray[Any]]],
-    ) -> list[NDArray[Any]]:
-        """Return the same as :meth:`call` of a request in the background; raises what it ends with."""
-        try:
-            outputs = self._native_call(arrays, out, request.row)
-        except MemoryError as error:
-            raise no_memory(sum(spec.nbytes for spec in self.outputs)) from error
-        if outputs is None:
-            request.check()
-            outputs = self._checked_call(arrays, out, request)
-        return parts(outputs, self._counted) if self._counted else outputs
-
-    def _add_instance(self) -> None:
-        """Add one more instance, for concurrent calls; raises UsageError when closed."""
-        try:
-            instance = Instance(
-                self._image,
-                self._code,
-                self._constants,
-                self._each,
-                self._memory,
-                stream=len(self._instances),
-            )
-        except (IndexError, BuildError):
-            if self._closed:  # meanwhile, and with it the code
-                raise closed(self._image) from None
-            raise
-        self._instances.append(instance)
-        if self._closed or not self._whole.join(instance):  # perhaps after all instances were closed
-            instance.close()
-
-    def _checked_call(
-        self,
-        arrays: tuple[Any, ...],
-        out: list[NDArray[Any]] | None,
-        request: Request[list[NDArray[Any]]] | None = None,
-    ) -> list[NDArray[Any]]:
-        """Return a call whose arrays need converting, that needs workers or an instance, or an error; raises
-        InputError, and what a request that was cancelled meanwhile ends with."""
-        bound, outputs = self._prepare(arrays, out)
-        if self._whole.short:
-            self._add_instance()
-        rows = () if request is None else (request.row,)
-        if self._native_call(tuple(bound[0]), outputs[0], *rows) is None:
-            if self._closed:  # nothing to wait for, though another's run may still be in progress
-                raise closed(self._image)
-            for instance in self._instances[1:]:
-                instance.attend()
-            if not self._whole.run(bound[1] + outputs[1], request=address_of(*rows) if rows else 0):
-                if request is not None:
-                    request.check()
-                raise InternalError(f"a run of {self._image.name!r} stopped, and nobody had cancelled it")
-        return outputs[0] if out is None else out
-
-    def _prepare(self, inputs: Inputs, out: Sequence[NDArray[Any]] | None = None) -> tuple[Buffers, Buffers]:
-        signature = self._signature
-        arrays = signature.inputs(signature.by_name(inputs) if isinstance(inputs, Mapping) else inputs)
-        return arrays, signature.fresh_outputs() if out is None else signature.given_outputs([*out], arrays)
-
-    def _events(self, inputs: Inputs, runs: int = 1) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the event rows, ``[runs, commands, workers, EVENT_SLOTS]``, zeros where none was made;
-        and ns of each run."""
-        arrays, outputs = self._prepare(inputs)
-        # Without the first: between calls from Python workers fall asleep, in use they are awake.
-        shape = (runs + 1, len(self._whole.dispatch_of), self._threads, layout.EVENT_SLOTS)
-        events, times = np.zeros(shape, np.int64), np.zeros(runs + 1, np.int64)
-        self._run(arrays, outputs, runs + 1, times=address_of(times), events=address_of(events))
-        return events[1:], times[1:]
-
-    def _run(
-        self, inputs: Buffers, outputs: Buffers, runs: int = 1, *, times: int = 0, events: int = 0
-    ) -> None:
-        """Run several times on checked arrays, writing to the addresses given.
-
-        Raises UsageError when closed, InputError for an index out of range.
-        """
-        self._whole.run(inputs[1] + outputs[1], runs, times, events)
-
-    def _after_fork(self) -> None:
-        for instance in self._instances:
-            instance.reset()
-        self._streams.reset()
+    def _in_order(self, inputs: Inputs) -> Sequence[Any]:
+        """Return the arrays of inputs in order or by name; raises InputError for missing or unknown names."""
+        if not isinstance(inputs, Mapping):
+            return inputs
+        if inputs.keys() != self._names.keys():
+            raise wrong_names(self._model.name, inputs, self._model.inputs)
+        return [inputs[name] for name in self._names]
 
 
-def _workers(image: ModuleImage, threads: int | None) -> int:
-    """Return the number of workers: as asked; else the target's, at most one a core."""
-    if threads is not None:
-        return threads
-    wanted, cores = image.target.threads, usable_cores()
-    if wanted > cores:
-        _say_fewer(wanted, cores)
-    return max(1, min(wanted, cores))
+def _image_here(program: DeviceProgram) -> ModuleImage | None:
+    """Return the image of a program that runs on the cores of this process; None for others."""
+    image = program.image
+    return None if image is None or image.target.group_items else image
 
 
-@cache
-def _say_fewer(wanted: int, cores: int) -> None:
-    """Warn once a process for the same numbers."""
-    _LOG.warning(
-        "compiled for %d threads, but this process may use %d core%s: it runs with %d",
-        wanted,
-        cores,
-        "s" * (cores > 1),
-        cores,
+def _check_threads(program: DeviceProgram, threads: int | None) -> None:
+    if threads is None or _image_here(program) is not None:
+        return
+    where = ", ".join(program.devices) if program.image is None else "the device that it was compiled for"
+    raise UsageError(
+        f"threads were given for {program.name!r}, which runs on {where}: devices say how many there are"
     )
 
 
-_modules: weakref.WeakSet[Module] = weakref.WeakSet()
+def _in_one_place(cases: Sequence[Case], memory: Memory) -> tuple[Case, ...]:
+    """Return the cases with the constants that they share and read here on pages of their own, each once."""
+    images = [_image_here(case.program) for case in cases]
+    places = {_where(array): array for image in images if image is not None for array in image.constants}
+    shared = dict(zip(places, memory.constants(list(places.values())), strict=True))
+    placed = [
+        case.program.images
+        if image is None
+        else (replace(image, constants=tuple(shared[_where(array)] for array in image.constants)),)
+        for case, image in zip(cases, images, strict=True)
+    ]
+    return tuple(with_images(cases, [image for own in placed for image in own]))
 
 
-def _reset_modules() -> None:
-    for module in _modules:
-        module._after_fork()
+def _where(array: NDArray[Any]) -> tuple[int, tuple[int, ...], str]:
+    return address_of(array), array.shape, str(array.dtype)
 
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_modules)
 
 __all__ = ["Event", "Module"]

@@ -46,7 +46,7 @@ def why_not(target: Target) -> str:
     if not target.group_items:
         missing = target.lacking_here()
         return f"there is no {', '.join(missing)} here" if missing else ""
-    from autotune.runtime.device_module import device_for
+    from autotune.runtime.device_code import device_for
 
     return "" if device_for(target) else "there is no such device here"
 
@@ -55,7 +55,7 @@ def _capability(target: Target) -> tuple[int, int, int]:
     size = target.vector_bits, len(target.features)
     if not target.group_items:
         return 1, *size
-    from autotune.runtime.device_module import device_for
+    from autotune.runtime.device_code import device_for
 
     info = device_for(target)
     is_gpu = info is not None and info.target is not None and "gpu" in info.target.features

@@ -46,9 +46,7 @@ if TYPE_CHECKING:
     from autotune.graph.program import AnyWorkload
     from autotune.passes.partition import Partition
     from autotune.runtime.module import Module
-    from autotune.runtime.placed_module import PlacedModule
     from autotune.runtime.programs.device_program import DeviceProgram
-    from autotune.runtime.sized_module import SizedModule
     from autotune.tuning.jobs.events import Callback
     from autotune.tuning.measure.interface import Measurer
     from autotune.tuning.report.status import Progress
@@ -203,7 +201,7 @@ def runnable(target: Target) -> Target:
 
 def _on_device(target: Target) -> Target:
     """Return the target, if it is a device of this machine; raises UsageError otherwise."""
-    from autotune.runtime.device_module import device_for
+    from autotune.runtime.device_code import device_for
 
     info = device_for(target)
     if info is not None and info.target == target:
@@ -222,13 +220,13 @@ def _prior(target: Target) -> Ranker | None:
 
 
 @keywords_of(CompileOptions)
-def compile(model: Model, **options: Unpack[CompileOptions]) -> Module | PlacedModule | SizedModule:
+def compile(model: Model, **options: Unpack[CompileOptions]) -> Module:
     """Compile a model with the best schedules of the database; workloads without one get the default schedule.
 
-    The ``options`` are those of :class:`~autotune.compiler.request.CompileRequest`. For devices that are named, by a
-    ``placement``, by ``devices`` or by the model itself, and for the ``target`` "opencl", a device as a whole
-    (docs/opencl.md), the result is a PlacedModule, which runs on all of them; for ranges of sizes among the ``shapes``
-    it is a SizedModule, as of :func:`compile_for_sizes`. Of several targets the best one runs.
+    The ``options`` are those of :class:`~autotune.compiler.request.CompileRequest`. The module runs on all devices that
+    are named, by a ``placement``, by ``devices`` or by the model itself, and for the ``target`` "opencl" on a device as
+    a whole (docs/opencl.md); with ranges of sizes among the ``shapes`` it takes requests of many shapes, as of
+    :func:`compile_for_sizes`. Of several targets the best one runs.
 
     Raises UsageError for options that exclude one another and for more threads than usable cores without
     ``allow_oversubscription``, PlacementError for devices that contradict one another or are not there, LockError for
@@ -246,7 +244,7 @@ def compile_for_sizes(
     on_miss: str = "error",
     kept: int = 4,
     **options: Unpack[CompileOptions],
-) -> SizedModule:
+) -> Module:
     """Compile a model for requests of many shapes: each takes the smallest bucket that it fits in.
 
     ``sizes`` are by the names of the dimensions that the model leaves open (``INPUT.AXIS`` for one without a name):
@@ -260,7 +258,6 @@ def compile_for_sizes(
     lies beyond its sizes, and what :func:`compile` raises.
     """
     from autotune.frontends.models import read_model
-    from autotune.runtime.sized_module import SizedModule
     from autotune.tuning.compiling import program_for
 
     if on_miss not in ("error", "compile"):
@@ -270,9 +267,7 @@ def compile_for_sizes(
     request = replace(CompileRequest(model, **options), shapes=sizes).checked()
     request = replace(request, model=read_model(request.model))
     missed = partial(program_for, request) if on_miss == "compile" else None
-    made = _compiled(request, open_sizes=True, on_miss=missed, kept=kept)
-    assert isinstance(made, SizedModule)
-    return made
+    return _compiled(request, open_sizes=True, on_miss=missed, kept=kept)
 
 
 def _compiled(
@@ -281,14 +276,14 @@ def _compiled(
     open_sizes: bool = False,
     on_miss: Callable[[dict[str, int]], DeviceProgram] | None = None,
     kept: int = 4,
-) -> Module | PlacedModule | SizedModule:
-    from autotune.runtime.executable import module_of
+) -> Module:
+    from autotune.runtime.module import Module
     from autotune.tuning.compiling import compile_request
 
     check_cores(request)
     done = compile_request(request, open_sizes=open_sizes)
     workers = request.threads if request.allow_oversubscription else None
-    return module_of(done.model, workers, on_miss=on_miss, kept=kept)
+    return Module(done.model, workers, on_miss=on_miss, kept=kept)
 
 
 def check_cores(request: CompileRequest) -> None:

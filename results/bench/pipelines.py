@@ -18,9 +18,7 @@ from autotune.bench.problem import BenchmarkCase
 from autotune.bench.suites import models
 from autotune.bench.tables import duration, number, quotient, ratio
 from autotune.errors import MeasureError
-from autotune.runtime.compiled_model import CompiledModel
 from autotune.runtime.module import Module
-from autotune.runtime.placed_module import PlacedModule
 from autotune.tuning.measure.in_flight import InFlightTimes, keep_in_flight
 from autotune.tuning.placement.place import propose
 
@@ -60,9 +58,9 @@ def _measured(
             {**about, "nothing": f"{case.name} on {on}: no stages are expected to be faster than all on one"}
         ]
     with ExitStack() as open_:
-        staged = open_.enter_context(PlacedModule(found.program, in_flight=depth))
+        staged = open_.enter_context(Module(found.program, in_flight=depth))
         whole = open_.enter_context(autotune.compile(problem.graph))
-        if not isinstance(whole, Module):
+        if whole.in_flight > 1:
             raise MeasureError(f"{case.name} names devices itself: it cannot be compared with one module")
         arrays = [problem.inputs[spec.name] for spec in whole.inputs]
         _check(staged, whole, arrays, case.name)
@@ -85,7 +83,7 @@ def _measured(
     ]
 
 
-def _check(staged: PlacedModule, whole: Module, arrays: Sequence[np.ndarray[Any, Any]], name: str) -> None:
+def _check(staged: Module, whole: Module, arrays: Sequence[np.ndarray[Any, Any]], name: str) -> None:
     """Different inputs in flight at once have the answers of the other module."""
     inputs = [[a + a.dtype.type(0.01 * n) if a.dtype.kind == "f" else a for a in arrays] for n in range(12)]
     for given, request in zip(inputs, staged.submit_all(inputs), strict=True):
@@ -97,9 +95,9 @@ def _check(staged: PlacedModule, whole: Module, arrays: Sequence[np.ndarray[Any,
 
 
 def _turns(
-    staged: PlacedModule, whole: Module, depth: int, arrays: Sequence[np.ndarray[Any, Any]], rounds: int
+    staged: Module, whole: Module, depth: int, arrays: Sequence[np.ndarray[Any, Any]], rounds: int
 ) -> dict[str, list[InFlightTimes]]:
-    ways: dict[str, tuple[CompiledModel, int]] = {
+    ways: dict[str, tuple[Module, int]] = {
         WAYS[0]: (staged, 1),
         WAYS[1]: (staged, depth),
         WAYS[2]: (whole, 1),

@@ -24,7 +24,6 @@ from autotune.compiler.dividing import imported
 from autotune.errors import MeasureError
 from autotune.graph import evaluate
 from autotune.graph.ir import Graph
-from autotune.runtime.placed_module import PlacedModule
 from autotune.settings import environment_name
 from autotune.tuning.measure.random_inputs import random_inputs
 from autotune.tuning.placement.answer import checked_devices
@@ -90,8 +89,7 @@ def right_answers(model: str, devices: Sequence[str], seed: int, say: Say) -> li
     def add(name: str, module: Any) -> None:
         with module:
             made = module.run(arrays)
-            parts = len(module.program.images) if isinstance(module, PlacedModule) else 1
-            used = module.devices if isinstance(module, PlacedModule) else ("cpu",)
+            parts, used = len(module.compiled.images), module.devices
             error = max(_error(made[output], expected[output]) for output in graph.outputs)
             found.append(
                 {

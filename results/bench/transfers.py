@@ -21,7 +21,7 @@ from autotune.runtime.hal.cpu.driver import open_cores
 from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.opencl.driver import open_number
 from autotune.runtime.hal.opencl.shared import shares_memory
-from autotune.runtime.placed_module import PlacedModule
+from autotune.runtime.module import Module
 from autotune.runtime.programs.device_program import DeviceProgram
 from autotune.runtime.recording import Recording
 from autotune.tuning.measure.in_flight import keep_in_flight
@@ -115,9 +115,9 @@ def mixed(model: str, placement: dict[str, str], rounds: int, depth: int = 3) ->
 
     _check()
     with autotune.compile(model, placement=placement) as compiled:
-        if not isinstance(compiled, PlacedModule):
+        if compiled.in_flight == 1:
             raise InternalError(f"{model} was not placed by {placement}")
-        program = compiled.program
+        program = compiled.compiled.cases[0].program
     with ExitStack() as open_:
         modules = {way: _module(program, way == COPIES, depth, open_) for way in (COPIES, IN_PLACE)}
         inputs = random_inputs(program.inputs, 0)
@@ -126,7 +126,7 @@ def mixed(model: str, placement: dict[str, str], rounds: int, depth: int = 3) ->
         if not all(np.array_equal(a, b) for a, b in zip(*answers, strict=True)):
             raise InternalError(f"{model} has other answers where its devices share memory")
 
-        def turn(module: PlacedModule) -> tuple[float, float]:
+        def turn(module: Module) -> tuple[float, float]:
             runs = float(np.median(module.time(arrays, warmup=2, repeat=5, min_ns=int(1e9 * _TURN_S))))
             return runs, keep_in_flight(module, arrays, depth, max(4, int(1e9 * _TURN_S / runs))).period_ns
 
@@ -146,7 +146,7 @@ def mixed(model: str, placement: dict[str, str], rounds: int, depth: int = 3) ->
     ]
 
 
-def _module(program: DeviceProgram, own: bool, depth: int, open_: ExitStack) -> PlacedModule:
+def _module(program: DeviceProgram, own: bool, depth: int, open_: ExitStack) -> Module:
     devices = {}
     for name in program.devices:
         opened = (
@@ -155,7 +155,7 @@ def _module(program: DeviceProgram, own: bool, depth: int, open_: ExitStack) -> 
             else open_cores(name, core_ids()[:1])
         )
         devices[name] = open_.enter_context(opened)
-    return open_.enter_context(PlacedModule(program, devices=devices, in_flight=depth))
+    return open_.enter_context(Module(program, devices=devices, in_flight=depth))
 
 
 def beside(recording: Recording) -> float:

@@ -10,10 +10,9 @@ import pytest
 
 import autotune
 from autotune.compiler.request import CompileRequest
-from autotune.errors import InputError, UsageError
+from autotune.errors import DeviceTimeoutError, InputError, UsageError
 from autotune.hardware import architecture, usable_cores
 from autotune.runtime.artifacts import artifact
-from autotune.runtime.placed_module import PlacedModule
 from autotune.tuning.compiling import compile_request
 from tests.compiler.test_sizes import check, encoder, images
 
@@ -26,8 +25,7 @@ def test_open_sizes_on_several_devices(tmp_path: Path) -> None:
     """Each bucket is a program of segments; requests that fill a bucket and requests that do not are right."""
     placement = {"*": "cpu:0", "Conv": "cpu:1"}
     with autotune.compile_for_sizes(images(), {"n": "1..3:1,3"}, placement=placement) as module:
-        assert isinstance(module.module(0), PlacedModule)
-        assert {*module.module(1).devices} == {"cpu:0", "cpu:1"}
+        assert {*module.loaded.bucket(1).devices} == {"cpu:0", "cpu:1"} == {*module.devices}
         module.save(tmp_path / "m.atm")
         for n in (1, 2, 3):
             check(module, images(), {"x": (n, 3, 8, 8)})
@@ -96,6 +94,48 @@ def test_results_in_given_arrays() -> None:
             module(given, out=[out, out])
 
 
+@two_devices
+def test_given_arrays_and_requests_in_the_background_on_several_devices() -> None:
+    """Cancelled and late requests end, and given arrays are written, as on one device."""
+    placement = {"*": "cpu:0", "Conv": "cpu:1"}
+    rng = np.random.default_rng(0)
+    with (
+        autotune.compile_for_sizes(images(), {"n": "1..3:1,3"}, placement=placement) as module,
+        autotune.compile_for_sizes(images(), {"n": "1..3:1,3"}, threads=1) as plain,
+    ):
+        arrays = [rng.standard_normal((n, 3, 8, 8)).astype(np.float32) for n in (1, 2, 3, 2)]
+        requests = module.submit_all([(array,) for array in arrays])
+        for array, request in zip(arrays, requests, strict=True):
+            (wanted,), out = plain(array), np.empty((len(array), 5), np.float32)
+            np.testing.assert_allclose(request.result()[0], wanted, rtol=1e-4, atol=1e-5)
+            assert module(array, out=[out])[0] is out
+            np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-5)
+        late = module.submit(arrays[0], deadline=1e-9)
+        with pytest.raises(DeviceTimeoutError, match="of module 'open' did not end within 1e-09 s"):
+            late.result()
+        gone = module.submit(arrays[0])
+        if gone.cancel():
+            with pytest.raises(CancelledError):
+                gone.result()
+        np.testing.assert_allclose(module(arrays[1])[0], plain(arrays[1])[0], rtol=1e-4, atol=1e-5)
+
+
+@two_devices
+def test_times_of_dispatches_and_workers_on_several_devices() -> None:
+    given = np.ones((2, 3, 8, 8), np.float32)
+    placement = {"*": "cpu:0", "Conv": "cpu:1"}
+    with autotune.compile(images(), shapes={"n": 2}, placement=placement) as module:
+        names = [dispatch.name for dispatch in module.dispatches]
+        found = module.profiles([given], 3)
+        assert found.shape == (3, len(names))
+        assert (found > 0).all()
+        events = module.timeline({"x": given})
+        assert {event.step for event in events} == {
+            n for n, step in enumerate(module.recording([given]).steps) if step.events is not None
+        }
+        assert sum(event.tiles for event in events) > 0
+
+
 def test_every_model_is_used_alike() -> None:
     """One interface: what is asked of a plain model is asked of one with dynamic shapes, too."""
     given = np.ones((2, 3, 8, 8), np.float32)
@@ -103,7 +143,6 @@ def test_every_model_is_used_alike() -> None:
     sized = autotune.compile(images(), shapes={"n": "1..3:3"}, threads=1)
     with plain, sized:
         for module in (plain, sized):
-            assert isinstance(module, autotune.CompiledModel)
             assert [tensor.name for tensor in module.outputs] == ["y"]
             assert module.specs({"n": 2} if module.compiled.least else None)[0].shape == (2, 3, 8, 8)
             assert module.time({"x": given}, warmup=0, repeat=3).shape == (3,)

@@ -147,7 +147,26 @@ def test_decoding_from_nothing_through_all_buckets(decoding):
             for stepped, whole in zip((y, key, value), at_once, strict=True):
                 np.testing.assert_allclose(stepped, whole, rtol=1e-4, atol=1e-4)
     assert key.shape == (2, 24, 8)
-    assert len(module._places) <= len(module.compiled.cases)
+    assert len(module.loaded._places) <= len(module.compiled.cases)
+
+
+def test_a_cache_that_is_bound_to_its_memory(decoding):
+    """Keys and values are read from and written to views of the same memory, whatever bucket a step takes."""
+    _, module = decoding
+    words = RNG.integers(0, 9, (2, 26))
+    key, value = np.zeros((2, 0, 8), np.float32), np.zeros((2, 0, 8), np.float32)
+    bound = [np.full((2, 28, 8), np.nan, np.float32) for _ in range(2)]
+    y = np.empty((2, 8), np.float32)
+    for at in range(25):
+        step = words[:, at : at + 1]
+        wanted, key, value = module(step, key, value)
+        old, new = [each[:, :at] for each in bound], [each[:, : at + 1] for each in bound]
+        found = module(step, *old, out=[y, *new])
+        assert all(a is b for a, b in zip(found, [y, *new], strict=True))
+        for mine, other in zip((y, *new), (wanted, key, value), strict=True):
+            np.testing.assert_array_equal(mine, other)
+    # Requests of a bucket's sizes were among them, and of others.
+    assert {plan.is_whole for plan in module.loaded._plans.values()} == {True, False}
 
 
 def masked(nodes, **constants):

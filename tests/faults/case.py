@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any
 
-from autotune.runtime.compiled_model import CompiledModel
+from autotune.runtime.module import Module
 from tests.faults.places import PATIENCE_S, Place, question, right
 
 WAYS = ("calls", "threads", "in flight")
@@ -57,7 +57,7 @@ class Case:
                 self.problems.append(f"request {number}, which had no fault, got {what}")
 
 
-def asked(model: CompiledModel, way: str, questions: Sequence[tuple[Any, ...]]) -> list[Answer]:
+def asked(model: Module, way: str, questions: Sequence[tuple[Any, ...]]) -> list[Answer]:
     """The answer to each question, or what it failed with."""
 
     def call(arrays: tuple[Any, ...]) -> Answer:
@@ -82,7 +82,7 @@ def result(request: Any) -> Answer:
         return error
 
 
-def one_of_them(case: Case, model: CompiledModel, kind: type[BaseException], *parts: str) -> None:
+def one_of_them(case: Case, model: Module, kind: type[BaseException], *parts: str) -> None:
     """Exactly one of the requests meets the fault; which one is chance."""
     answers = dict(enumerate(asked(model, case.way, [question(n) for n in range(ASKED)])))
     met = [n for n, answer in answers.items() if isinstance(answer, BaseException)]

@@ -12,18 +12,18 @@ from autotune.errors import (
     DeviceLostError,
     DeviceTimeoutError,
 )
-from autotune.runtime.compiled_model import CompiledModel
+from autotune.runtime.module import Module
 from tests.faults.case import ASKED, WAIT_S, WAYS, Case, asked, one_of_them
 from tests.faults.places import PATIENCE_S, question
 
 
-def failed_stage(case: Case, model: CompiledModel) -> None:
+def failed_stage(case: Case, model: Module) -> None:
     """The driver says that a command of the second stage failed."""
     case.at.control.errors.append(DeviceError(f"a launch failed\n  on {case.at.second.name}"))
     one_of_them(case, model, DeviceError, "a launch failed", case.at.second.name)
 
 
-def watermark(case: Case, model: CompiledModel) -> None:
+def watermark(case: Case, model: Module) -> None:
     """Somebody else holds more memory of a device than its watermark allows."""
     allocator = case.at.second.allocator
     held = case.at.second.allocate(1 << 20, "somebody else")
@@ -41,7 +41,7 @@ def watermark(case: Case, model: CompiledModel) -> None:
     allocator.limit(high=allocator.capacity)
 
 
-def _all_of_them(case: Case, model: CompiledModel, kind: type[BaseException], part: str) -> None:
+def _all_of_them(case: Case, model: Module, kind: type[BaseException], part: str) -> None:
     """Requests that were answered before are right, all others have that error, and so has the next one."""
     answers = dict(enumerate(asked(model, case.way, [question(n) for n in range(ASKED)])))
     met = [n for n, answer in answers.items() if isinstance(answer, BaseException)]
@@ -52,7 +52,7 @@ def _all_of_them(case: Case, model: CompiledModel, kind: type[BaseException], pa
     case.failed(asked(model, WAYS[0], [question(0)])[0], kind, part)
 
 
-def closed_device(case: Case, model: CompiledModel) -> None:
+def closed_device(case: Case, model: Module) -> None:
     """A device is closed under a model that runs on it."""
     closing = threading.Timer(WAIT_S, case.at.second.close)
     case.answered({0: asked(model, WAYS[0], [question(0)])[0]})
@@ -68,7 +68,7 @@ def closed_device(case: Case, model: CompiledModel) -> None:
         case.failed(answer, DeviceClosedError, f"{case.at.second.name} is closed")
 
 
-def lost_device(case: Case, model: CompiledModel) -> None:
+def lost_device(case: Case, model: Module) -> None:
     """A device disappears while it runs the second stage."""
     case.answered({0: asked(model, WAYS[0], [question(0)])[0]})
     case.at.control.errors.append(DeviceLostError(f"{case.at.second.name} was unplugged"))

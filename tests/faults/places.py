@@ -18,14 +18,12 @@ from autotune.graph import Graph
 from autotune.graph.build import GraphBuilder
 from autotune.hardware import usable_cores
 from autotune.runtime.artifacts import artifact
-from autotune.runtime.compiled_model import CompiledModel
 from autotune.runtime.cpu.device import Memory
 from autotune.runtime.hal.cpu.cores import parts
 from autotune.runtime.hal.cpu.driver import open_cores
 from autotune.runtime.hal.device import Device
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.module import Module
-from autotune.runtime.placed_module import PlacedModule
 from autotune.runtime.programs.device_program import DeviceProgram
 
 ROWS, WIDTH, ASKED = 64, 96, 16
@@ -125,21 +123,21 @@ class Place:
     control: Control = field(default_factory=Control)
     memory: Refusing = field(default_factory=Refusing)
 
-    def open(self, *, room: int = 1024) -> CompiledModel:
+    def open(self, *, room: int = 1024) -> Module:
         """The model, ready to run; raises as its constructor does."""
         found = compiled(self.kind.devices)
         if isinstance(found, DeviceProgram):
-            return PlacedModule(found, devices=self.devices, room=room)
+            return Module(found, devices=self.devices, room=room)
         module = Module(found, memory=self.memory, streams=2, room=room)
-        module._native_call = self.control.around(module._native_call)
+        module.loaded._native_call = self.control.around(module.loaded._native_call)
         return module
 
-    def load(self, path: Path, *, check: bool = False) -> CompiledModel:
+    def load(self, path: Path, *, check: bool = False) -> Module:
         """The model of an artifact, with constants mapped from the file, at this place."""
         program = artifact.load(path, mapped=True, check=check).cases[0].program
         if program.image is not None:
             return Module(program.image)
-        return PlacedModule(program, devices=self.devices)
+        return Module(program, devices=self.devices)
 
     @property
     def second(self) -> Device:
@@ -204,10 +202,8 @@ def compiled(devices: tuple[str, ...]) -> ModuleImage | DeviceProgram:
     if devices:
         placement = {"*": devices[0], "Softmax": devices[1], "Mul": devices[1]}
         with autotune.compile(graph(), placement=placement) as model:
-            assert isinstance(model, PlacedModule)
-            return model.program
+            return model.compiled.cases[0].program
     with autotune.compile(graph(), threads=min(2, usable_cores())) as model:
-        assert isinstance(model, Module)
         return model.image
 
 

@@ -23,14 +23,14 @@ from autotune.errors import (
     InputError,
     UsageError,
 )
-from autotune.runtime.compiled_model import CompiledModel
+from autotune.runtime.module import Module
 from tests.faults.case import ASKED, WAIT_S, WAYS, Case, asked, one_of_them, result
 from tests.faults.places import PATIENCE_S, question
 
 _WRONG = 5
 
 
-def wrong_index(case: Case, model: CompiledModel) -> None:
+def wrong_index(case: Case, model: Module) -> None:
     """The first of two dependent stages finds a wrong index: the second never begins."""
     questions = [question(n) for n in range(ASKED)]
     x, indices = questions[_WRONG]
@@ -41,7 +41,7 @@ def wrong_index(case: Case, model: CompiledModel) -> None:
     case.answered(answers)
 
 
-def no_memory(case: Case, model: CompiledModel) -> None:
+def no_memory(case: Case, model: Module) -> None:
     """The driver has no memory for the first request; of a module of this process, for loading another."""
     if not case.at.devices:
         case.at.memory.times = 1
@@ -65,7 +65,7 @@ def no_memory(case: Case, model: CompiledModel) -> None:
     one_of_them(case, model, DeviceMemoryError, f"{case.at.second.name} has no memory", "held by")
 
 
-def full_room(case: Case, model: CompiledModel) -> None:
+def full_room(case: Case, model: Module) -> None:
     """There is room for two requests, and both of them run."""
     with case.at.open(room=2) as bounded:
         bounded(*question(0))
@@ -83,7 +83,7 @@ def full_room(case: Case, model: CompiledModel) -> None:
         case.answered({4: result(bounded.submit(*question(4), timeout=PATIENCE_S))})
 
 
-def late(case: Case, model: CompiledModel) -> None:
+def late(case: Case, model: Module) -> None:
     """A request does not end by its deadline."""
     model(*question(0))
     case.at.control.hold()
@@ -96,7 +96,7 @@ def late(case: Case, model: CompiledModel) -> None:
     case.answered({1: result(first), 3: result(other)})
 
 
-def cancelled(case: Case, model: CompiledModel) -> None:
+def cancelled(case: Case, model: Module) -> None:
     """A request is cancelled while another one runs."""
     model(*question(0))
     case.at.control.hold()
@@ -109,7 +109,7 @@ def cancelled(case: Case, model: CompiledModel) -> None:
     case.answered(answers)
 
 
-def killed_waiter(case: Case, model: CompiledModel) -> None:
+def killed_waiter(case: Case, model: Module) -> None:
     """Ctrl-C comes while the main thread waits for a result: the request goes on, and another thread has its answer."""
     model(*question(0))
     case.at.control.hold()
@@ -133,7 +133,7 @@ def killed_waiter(case: Case, model: CompiledModel) -> None:
     case.answered({1: result(first), 2: result(second)})
 
 
-def killed_process(case: Case, model: CompiledModel) -> None:
+def killed_process(case: Case, model: Module) -> None:
     """Processes that load and save the same artifact are killed: it stays whole, and what runs from it goes on."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.atm"
@@ -162,7 +162,7 @@ def killed_process(case: Case, model: CompiledModel) -> None:
             case.answered(dict(enumerate(asked(again, case.way, questions))))
 
 
-def closed_module(case: Case, model: CompiledModel) -> None:
+def closed_module(case: Case, model: Module) -> None:
     """The model is closed with requests in flight: each ends, with its answer or an error that says so."""
     model(*question(0))
     case.at.control.hold()

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from autotune.runtime.compiled_model import CompiledModel
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.module import Module
 from tests.faults import devices as fault_devices
@@ -41,7 +40,7 @@ class Outcome:
     problems: tuple[str, ...]
 
 
-Fault = Callable[[Case, CompiledModel], None]
+Fault = Callable[[Case, Module], None]
 
 _EVERYWHERE: dict[str, tuple[Fault, tuple[str, ...]]] = {
     "no memory": (fault_requests.no_memory, WAYS),

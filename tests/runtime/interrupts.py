@@ -30,11 +30,8 @@ import autotune
 from autotune.graph.text import parse_graph
 from autotune.runtime.cpu.pool import pool_of
 from autotune.runtime.module import Module
-from autotune.runtime.placed_module import PlacedModule
 from autotune.runtime.requests.request import Request
 from tests.runtime.kernels import chain
-
-AnyModule = Module | PlacedModule
 
 ROOT = Path(__file__).parents[2]
 HANG_S = 60
@@ -66,7 +63,7 @@ def _of_the_standard_library(waits: Callable[[], object]) -> None:
         raise KeyboardInterrupt from error
 
 
-CALLS: list[Callable[[AnyModule], object]] = [
+CALLS: list[Callable[[Module], object]] = [
     lambda m: m.submit(X).result(),
     lambda m: m.submit(X).result(HANG_S),
     lambda m: [request.result() for request in m.submit_all([(X,), (X,)])],
@@ -82,7 +79,7 @@ CALLS: list[Callable[[AnyModule], object]] = [
     lambda m: _of_the_standard_library(lambda: wait(m.submit_all([(X,), (X,)]))),
     lambda m: _of_the_standard_library(lambda: list(as_completed([m.submit(X)]))),
 ]
-OF_PLACED: list[Callable[[AnyModule], object]] = [lambda m: m.recording([X])]
+OF_PLACED: list[Callable[[Module], object]] = [lambda m: m.recording([X])]
 
 
 class Interrupts:
@@ -109,26 +106,25 @@ class Interrupts:
             raise KeyboardInterrupt
 
 
-def _right(module: AnyModule) -> None:
+def _right(module: Module) -> None:
     """Fail unless a module answers in every way, within a minute."""
-    wanted = X + 3 if isinstance(module, Module) else -2 * X
+    wanted = X + 3 if module.devices == ("cpu",) else -2 * X
     faulthandler.dump_traceback_later(HANG_S, exit=True)
     assert module(X)[0].tolist() == wanted.tolist()
     assert module.submit(X).result(HANG_S)[0].tolist() == wanted.tolist()
     faulthandler.cancel_dump_traceback_later()
 
 
-def _modules(kind: str) -> tuple[list[AnyModule], Callable[[int], AnyModule]]:
+def _modules(kind: str) -> tuple[list[Module], Callable[[int], Module]]:
     """The modules to call, in turns; and a function that makes another of that number."""
     if kind == "whole":
         image = chain(3, 64)
         return [Module(image, n + 1) for n in range(3)], lambda n: Module(image, n + 1)
     compiled = autotune.compile(parse_graph(PLACED.replace("OTHER", OTHERS[kind])))
-    assert isinstance(compiled, PlacedModule)
     rooms = (1024, 2, 1)  # a permit that is lost is missed where there are few
-    program = compiled.program
+    program = compiled.compiled.cases[0].program
     compiled.close()
-    return [PlacedModule(program, room=room) for room in rooms], lambda n: PlacedModule(program)
+    return [Module(program, room=room) for room in rooms], lambda n: Module(program)
 
 
 def _interrupted(signals: int, kind: str) -> None:
@@ -158,17 +154,17 @@ def _interrupted(signals: int, kind: str) -> None:
     print("answers after", interrupts.count, flush=True)
 
 
-def _ten_times(call: Callable[[AnyModule], object], module: AnyModule) -> None:
+def _ten_times(call: Callable[[Module], object], module: Module) -> None:
     for _ in range(10):
         call(module)
 
 
-def _opened_and_closed(interrupts: Interrupts, module: AnyModule) -> None:
+def _opened_and_closed(interrupts: Interrupts, module: Module) -> None:
     interrupts.within(module.close)
     module.close()
 
 
-def _in_a_thread(function: Callable[[AnyModule], None], module: AnyModule) -> None:
+def _in_a_thread(function: Callable[[Module], None], module: Module) -> None:
     thread = threading.Thread(target=function, args=(module,))
     thread.start()
     thread.join()

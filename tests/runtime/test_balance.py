@@ -179,8 +179,8 @@ def test_random_graphs_compute_what_one_worker_does_with_any_shares(
     weights[0] += sum(weights) == 0
     y = np.zeros(VECTORS * SIZE, np.int64)
     with Module(graph(steps), len(weights)) as module:
-        set_shares(module._whole.pool, weights)
-        module._run(([], []), module._signature.given_outputs([y], ([], [])), runs)
+        set_shares(module.loaded._whole.pool, weights)
+        module.loaded._run(([], []), module.loaded._signature.given_outputs([y], ([], [])), runs)
     assert np.array_equal(y.reshape(VECTORS, SIZE), in_order(steps, runs))
 
 
@@ -191,11 +191,11 @@ def test_every_tile_runs_once_while_shares_move(workers: int) -> None:
     counting = image([("count", vector, vector, 1000)] * 3, outputs=(spec("y", 1000),))
     y = np.zeros(1000, np.int64)
     with Module(counting, workers) as module:
-        module._whole.pool.balance(1)  # each run is sampled
+        module.loaded._whole.pool.balance(1)  # each run is sampled
         for run in range(100):
-            bounds = module._whole.pool._bounds
+            bounds = module.loaded._whole.pool._bounds
             bounds[1:-1] = np.sort(np.random.default_rng(run).integers(0, layout.WHOLE, workers - 1))
-            module._run(([], []), module._signature.given_outputs([y], ([], [])), 2)
+            module.loaded._run(([], []), module.loaded._signature.given_outputs([y], ([], [])), 2)
     assert y.tolist() == [600] * 1000
 
 
@@ -204,7 +204,7 @@ def test_a_slow_worker_begins_with_less() -> None:
     y = binding("output", 64)
     made = image([("scratch", y, y, 64)] * 4, outputs=(spec("y", 64),), scratch_bytes=8)
     with Module(made, 2) as module:
-        slowed, pool = SlowedWorkers(module._whole.program), module._whole.pool
+        slowed, pool = SlowedWorkers(module.loaded._whole.program), module.loaded._whole.pool
         slowed.slow([1, 16])
         pool.balance(1)  # each run is sampled
         deadline = time.monotonic() + 30

@@ -35,11 +35,11 @@ def test_usual_calls_need_no_checks_in_python(module: Module) -> None:
     frozen = X.copy()
     frozen.flags.writeable = False
     for x in (X, frozen):
-        (y,) = module._native_call((x,), None)
+        (y,) = module.loaded._native_call((x,), None)
         assert y.tolist() == (x + 3).tolist()
         assert (y.dtype, y.shape, y.flags.carray, y.flags.owndata) == (X.dtype, (16,), True, True)
     out = [np.zeros(16, np.int64)]
-    assert module._native_call((X,), out) is out
+    assert module.loaded._native_call((X,), out) is out
     assert out[0].tolist() == (X + 3).tolist()
 
 
@@ -59,7 +59,7 @@ def test_usual_calls_need_no_checks_in_python(module: Module) -> None:
     ],
 )
 def test_all_else_is_left_to_the_checks(module: Module, arrays: tuple[Any, ...]) -> None:
-    assert module._native_call(arrays, None) is None
+    assert module.loaded._native_call(arrays, None) is None
 
 
 def test_out_arrays_that_a_run_may_not_write_to_are_left_to_the_checks(module: Module) -> None:
@@ -67,9 +67,9 @@ def test_out_arrays_that_a_run_may_not_write_to_are_left_to_the_checks(module: M
     frozen = np.zeros(16, np.int64)
     frozen.flags.writeable = False
     for out in ([], [x[8:24]], [frozen], [X.astype(np.float64)], [x[::2]], [None], (x[16:],)):
-        assert module._native_call((x[:16],), out) is None  # type: ignore[arg-type]
+        assert module.loaded._native_call((x[:16],), out) is None  # type: ignore[arg-type]
     out = [x[16:]]
-    assert module._native_call((x[:16],), out) is out
+    assert module.loaded._native_call((x[:16],), out) is out
 
 
 def test_scalars_and_large_outputs() -> None:
@@ -94,7 +94,7 @@ def test_references_are_kept_and_given_back(module: Module) -> None:
     for _ in range(1000):
         module(x)
         module(x, out=out)
-        module._native_call((x[:4],), None)
+        module.loaded._native_call((x[:4],), None)
     after = [sys.getrefcount(item) for item in objects]
     assert all(abs(a - b) < 100 for a, b in zip(after, before, strict=True))
     (y,) = module(x)
@@ -113,7 +113,7 @@ def test_many_threads_call_at_once() -> None:
 def test_without_the_expected_layout_the_checks_take_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_record, "_layouts_agree", lambda: False)
     with Module(chain(3, 16), 2) as module:
-        assert module._native_call((X,), None) is None
+        assert module.loaded._native_call((X,), None) is None
         assert module(X)[0].tolist() == (X + 3).tolist()
         out = np.zeros(16, np.int64)
         assert module(X, out=[out])[0] is out

@@ -52,10 +52,10 @@ def test_a_dependent_chain_is_right_in_ten_thousand_native_runs() -> None:
     steps = [("mirror", place, binding("arena", 64), 64), ("mirror", binding("arena", 64), place, 64)]
     folded = image(steps, outputs=(spec("y", 64),), arena_bytes=512)
     with Module(folded, 2) as module:
-        outputs = module._signature.fresh_outputs()
+        outputs = module.loaded._signature.fresh_outputs()
         (y,) = outputs[0]
         y[:] = 0
-        module._run(([], []), outputs, 10_000)
+        module.loaded._run(([], []), outputs, 10_000)
     assert y.tolist() == [20_000] * 64
 
 
@@ -165,7 +165,7 @@ def test_threads_may_call_one_module_at_once() -> None:
 def test_two_modules_share_a_pool() -> None:
     wrong: list[int] = []
     with Module(chain(3, 64), 2) as three, Module(chain(7, 100), 2) as seven:
-        assert three._whole.pool is seven._whole.pool
+        assert three.loaded._whole.pool is seven.loaded._whole.pool
 
         def call(module: Module, size: int, add: int) -> None:
             for value in range(500):
@@ -223,7 +223,7 @@ def test_idle_workers_sleep_and_wake() -> None:
         for _ in range(3):
             assert (module(x)[0] == 2).all()
             deadline = time.monotonic() + 20
-            while module._whole.pool._state[layout.PARKED] < 2:
+            while module.loaded._whole.pool._state[layout.PARKED] < 2:
                 assert time.monotonic() < deadline, "the workers do not sleep"
                 time.sleep(0.001)
 
@@ -233,9 +233,9 @@ def test_a_pool_stops_and_starts_again() -> None:
         x = np.zeros(64, np.int64)
         for _ in range(3):
             assert (module(x)[0] == 2).all()
-            assert module._whole.pool.serving == 3
-            module._whole.pool.stop()
-            assert module._whole.pool.serving == 0
+            assert module.loaded._whole.pool.serving == 3
+            module.loaded._whole.pool.stop()
+            assert module.loaded._whole.pool.serving == 0
 
 
 def test_starts_made_at_once_give_each_worker_one_thread() -> None:

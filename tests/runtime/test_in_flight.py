@@ -29,7 +29,7 @@ from autotune.runtime.hal.cpu.cores import core_ids, parts
 from autotune.runtime.hal.cpu.driver import open_cores
 from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.queue import Submission
-from autotune.runtime.placed_module import PlacedModule
+from autotune.runtime.module import Module
 from autotune.runtime.programs.device_program import DeviceProgram
 from autotune.runtime.programs.program_request import RequestMemory, Submitted
 
@@ -53,8 +53,7 @@ def answer(x: np.ndarray) -> np.ndarray:
 @pytest.fixture(scope="module")
 def program() -> DeviceProgram:
     with autotune.compile(parse_graph(STAGES)) as made:
-        assert isinstance(made, PlacedModule)
-        return made.program
+        return made.compiled.cases[0].program
 
 
 @pytest.fixture
@@ -108,9 +107,11 @@ def check(requests: list[Any], inputs: list[np.ndarray]) -> None:
 def test_a_stage_of_the_next_request_runs_beside_the_next_stage_of_this_one(program, devices, monkeypatch):
     gate = Gate(devices["cpu:1"], monkeypatch)
     inputs = [X + n for n in range(4)]
-    with PlacedModule(program, devices=devices) as module:
+    with Module(program, devices=devices) as module:
         made: list[Submitted] = [[] for _ in inputs]
-        requests = [module._submit([x], None, None, each) for x, each in zip(inputs, made, strict=True)]
+        requests = [
+            module.loaded._submit([x], None, None, each) for x, each in zip(inputs, made, strict=True)
+        ]
         assert gate.entered.acquire(timeout=60)  # the first one is in its second stage
         for each in made[:3]:
             first_step(each).wait(60)  # and the first stage of all that are in flight has ended
@@ -122,7 +123,7 @@ def test_a_stage_of_the_next_request_runs_beside_the_next_stage_of_this_one(prog
 
 def test_many_threads_submit_and_each_gets_its_own_answer(program, devices):
     wrong: list[object] = []
-    with PlacedModule(program, devices=devices) as module:
+    with Module(program, devices=devices) as module:
 
         def client(number: int) -> None:
             inputs = [X + np.float32(0.01 * (50 * number + n)) for n in range(50)]
@@ -138,17 +139,17 @@ def test_many_threads_submit_and_each_gets_its_own_answer(program, devices):
         for thread in threads:
             thread.join()
         assert not wrong
-        assert module._requests.memories <= 3
+        assert module.loaded._requests.memories <= 3
 
 
 def test_memory_stays_as_it_is(program, devices):
     allocators = [device.allocator for device in devices.values()]
-    with PlacedModule(program, devices=devices, in_flight=2) as module:
+    with Module(program, devices=devices, in_flight=2) as module:
         check(module.submit_all([(X,)] * 4), [X] * 4)
         module(X)
         before = [allocator.statistics.live for allocator in allocators]
         check(module.submit_all([(X,)] * 100), [X] * 100)
-        assert module._requests.memories == 2
+        assert module.loaded._requests.memories == 2
         assert [allocator.statistics.live for allocator in allocators] == before
     assert [allocator.statistics.live for allocator in allocators] == [0, 0]
 
@@ -159,7 +160,7 @@ def test_requests_can_be_awaited_and_cancelled(program, devices, monkeypatch):
     async def main() -> list[list[np.ndarray]]:
         return await asyncio.gather(*(module.submit(X + n) for n in range(5)))
 
-    with PlacedModule(program, devices=devices, in_flight=1) as module:
+    with Module(program, devices=devices, in_flight=1) as module:
         first, second, third = module.submit_all([(X + n,) for n in range(3)])
         assert gate.entered.acquire(timeout=60)
         assert second.cancel()
@@ -173,9 +174,9 @@ def test_requests_can_be_awaited_and_cancelled(program, devices, monkeypatch):
 
 def test_a_request_that_runs_is_cancelled_alone(program, devices, monkeypatch):
     gate = Gate(devices["cpu:1"], monkeypatch)
-    with PlacedModule(program, devices=devices) as module:
+    with Module(program, devices=devices) as module:
         made: list[Submitted] = [[], []]
-        first, second = (module._submit([X + n], None, None, each) for n, each in enumerate(made))
+        first, second = (module.loaded._submit([X + n], None, None, each) for n, each in enumerate(made))
         assert gate.entered.acquire(timeout=60)  # the first is in its second stage
         assert second.cancel()
         with pytest.raises(CancelledError):
@@ -190,14 +191,14 @@ def test_a_request_that_runs_is_cancelled_alone(program, devices, monkeypatch):
 
 def test_a_request_behind_its_deadline_fails_alone(program, devices, monkeypatch):
     gate = Gate(devices["cpu:1"], monkeypatch)
-    with PlacedModule(program, devices=devices, in_flight=2) as module:
+    with Module(program, devices=devices, in_flight=2) as module:
         made: list[Submitted] = [[], [], [], []]
-        first = module._submit([X], None, None, made[0])
+        first = module.loaded._submit([X], None, None, made[0])
         assert gate.entered.acquire(
             timeout=60
         )  # the first is in its second stage, for which the second one waits
         second, third, fourth = (
-            module._submit([X + n], None, None, made[n], deadline=600) for n in range(1, 4)
+            module.loaded._submit([X + n], None, None, made[n], deadline=600) for n in range(1, 4)
         )
         first_step(made[1]).wait(60)
         for request, submitted in (
@@ -224,9 +225,9 @@ def test_a_request_behind_its_deadline_fails_alone(program, devices, monkeypatch
 
 def test_of_requests_in_flight_the_oldest_comes_first(program, devices, monkeypatch):
     gate, made = Gate(devices["cpu:0"], monkeypatch), list[Submitted]()
-    with PlacedModule(program, devices=devices, in_flight=3) as module:
+    with Module(program, devices=devices, in_flight=3) as module:
         made = [[] for _ in range(3)]
-        requests = [module._submit([X + n], None, None, each) for n, each in enumerate(made)]
+        requests = [module.loaded._submit([X + n], None, None, each) for n, each in enumerate(made)]
         for _ in range(6):  # a run of cpu:0 at a time, and then cpu:1 hands back what it has
             assert gate.entered.acquire(timeout=60)
             _idle(devices["cpu:1"], module)
@@ -236,31 +237,29 @@ def test_of_requests_in_flight_the_oldest_comes_first(program, devices, monkeypa
     assert made[0][2][1].end_ns <= made[2][0][1].begin_ns
 
 
-def _idle(device: Device, module: PlacedModule) -> None:
+def _idle(device: Device, module: Module) -> None:
     """Wait until all that the device can do now is done."""
-    queue, deadline = module._loaded.queues[device.name], time.monotonic() + 60
+    queue, deadline = module.loaded._loaded.queues[device.name], time.monotonic() + 60
     while any(each._state in (1, 2) for each in list(queue._open.values())):
         assert time.monotonic() < deadline
         time.sleep(1e-3)
 
 
-def test_either_kind_of_module_is_a_compiled_model(program, devices):
-    def answers(model: autotune.CompiledModel) -> list[np.ndarray]:
+def test_models_of_one_device_and_of_several_are_used_alike(program, devices):
+    def answers(model: autotune.Module) -> list[np.ndarray]:
         with model:
             requests = model.submit_all([(X,), (X + 1,)], timeout=60, deadline=60)
             return [request.result(60)[0] for request in requests]
 
     whole = autotune.compile(parse_graph(STAGES.replace(" on cpu:0", "").replace(" on cpu:1", "")), threads=1)
-    for model in (whole, PlacedModule(program, devices=devices)):
-        assert isinstance(model, autotune.CompiledModel)
+    for model in (whole, Module(program, devices=devices)):
         for found, x in zip(answers(model), (X, X + 1), strict=True):
             np.testing.assert_allclose(found, answer(x), 1e-5, 1e-6)
-    assert not isinstance(program, autotune.CompiledModel)
 
 
 def test_room_is_bounded(program, devices, monkeypatch):
     gate = Gate(devices["cpu:1"], monkeypatch)
-    with PlacedModule(program, devices=devices, in_flight=1, room=2) as module:
+    with Module(program, devices=devices, in_flight=1, room=2) as module:
         requests = [module.submit(X), module.submit(X)]
         assert gate.entered.acquire(timeout=60)
         with pytest.raises(DeviceTimeoutError) as caught:
@@ -275,14 +274,14 @@ def test_room_is_bounded(program, devices, monkeypatch):
     with pytest.raises(
         UsageError, match="requests in flight and room for requests are 1 or more, got 0 and 1024"
     ):
-        PlacedModule(program, devices=devices, in_flight=0)
+        Module(program, devices=devices, in_flight=0)
 
 
 def test_an_error_in_the_middle_is_that_of_its_request(program, devices, monkeypatch):
     gate = Gate(devices["cpu:1"], monkeypatch)
     gate.errors[1] = InputError("no")
     gate.open()
-    with PlacedModule(program, devices=devices) as module:
+    with Module(program, devices=devices) as module:
         requests = module.submit_all([(X + n,) for n in range(6)])
         failed = [n for n, request in enumerate(requests) if request.exception(60) is not None]
         assert len(failed) == 1
@@ -296,7 +295,7 @@ def test_a_device_that_is_lost_ends_all_that_need_it(program, devices, monkeypat
     gate = Gate(devices["cpu:1"], monkeypatch)
     gate.errors[2] = DeviceLostError("cpu:1 is gone")
     gate.open()
-    with PlacedModule(program, devices=devices) as module:
+    with Module(program, devices=devices) as module:
         requests = module.submit_all([(X + n,) for n in range(8)])
         errors = [request.exception(60) for request in requests]
         assert sum(error is None for error in errors) == 2
@@ -307,7 +306,7 @@ def test_a_device_that_is_lost_ends_all_that_need_it(program, devices, monkeypat
 
 def test_closed_with_requests_in_flight_each_of_them_ends(program, devices, monkeypatch):
     gate = Gate(devices["cpu:1"], monkeypatch)
-    module = PlacedModule(program, devices=devices, in_flight=2)
+    module = Module(program, devices=devices, in_flight=2)
     requests = module.submit_all([(X,)] * 5)
     assert gate.entered.acquire(timeout=60)
     closing = threading.Thread(target=module.close)
@@ -326,7 +325,7 @@ def test_closed_with_requests_in_flight_each_of_them_ends(program, devices, monk
 def test_watermarks_hold_requests_back_but_those_that_run(program, devices, monkeypatch):
     allocator = devices["cpu:0"].allocator
     gate = Gate(devices["cpu:1"], monkeypatch)
-    with PlacedModule(program, devices=devices) as module:
+    with Module(program, devices=devices) as module:
         held = devices["cpu:0"].allocate(1 << 20, "somebody else")
         allocator.limit(high=1 << 20)
         with pytest.raises(DeviceTimeoutError, match="held by somebody else"):
@@ -336,10 +335,10 @@ def test_watermarks_hold_requests_back_but_those_that_run(program, devices, monk
         assert gate.entered.acquire(timeout=60)
         held = devices["cpu:0"].allocate(1 << 20, "somebody else")
         requests += module.submit_all([(X,)] * 5)
-        assert module._requests.memories == 1  # they take turns with what there is
+        assert module.loaded._requests.memories == 1  # they take turns with what there is
         gate.open()
         check(requests, [X] * 6)
-        assert module._requests.memories == 1
+        assert module.loaded._requests.memories == 1
 
 
 def test_without_memory_for_more_requests_take_turns(program, devices, monkeypatch):
@@ -352,11 +351,11 @@ def test_without_memory_for_more_requests_take_turns(program, devices, monkeypat
         return made[0]
 
     monkeypatch.setattr("autotune.runtime.programs.in_flight.RequestMemory", once)
-    with PlacedModule(program, devices=devices) as module:
+    with Module(program, devices=devices) as module:
         inputs = [X + n for n in range(20)]
         check(module.submit_all([(x,) for x in inputs]), inputs)
     with (
-        PlacedModule(program, devices=devices) as module,
+        Module(program, devices=devices) as module,
         pytest.raises(DeviceMemoryError, match="cpu:0 has no memory"),
     ):
         module(X)

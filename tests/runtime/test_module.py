@@ -115,7 +115,7 @@ def test_inputs_need_no_cache_line_and_are_not_copied(module: Module) -> None:
     raw = np.zeros(16 * 8 + 8, np.uint8)
     x = raw[8:].view(np.int64)
     x.flags.writeable = False
-    (kept,) = module._signature.inputs((x,))[0]
+    (kept,) = module.loaded._signature.inputs((x,))[0]
     assert kept.ctypes.data == x.ctypes.data
     assert module(x)[0].tolist() == [3] * 16
 
@@ -123,7 +123,7 @@ def test_inputs_need_no_cache_line_and_are_not_copied(module: Module) -> None:
 def test_elements_at_odd_addresses_are_copied(module: Module) -> None:
     raw = np.zeros(16 * 8 + 1, np.uint8)
     x = raw[1:].view(np.int64)
-    (copy,) = module._signature.inputs((x,))[0]
+    (copy,) = module.loaded._signature.inputs((x,))[0]
     assert copy.flags.aligned
     assert module(x)[0].tolist() == [3] * 16
 
@@ -159,7 +159,7 @@ def test_dlpack_outputs_are_written_where_they_are(module: Module) -> None:
 
 def test_dlpack_inputs_are_not_copied(module: Module) -> None:
     x = np.arange(16, dtype=np.int64)
-    (taken,) = module._signature.inputs((Foreign(x),))[0]
+    (taken,) = module.loaded._signature.inputs((Foreign(x),))[0]
     assert taken.ctypes.data == x.ctypes.data
     assert np.array_equal(module(Foreign(x))[0], x + 3)
 
@@ -261,7 +261,7 @@ def test_constants_are_bound_and_misaligned_ones_copied() -> None:
     constant[:] = [5, 6, 7, 8]
     steps = [("increment", binding("constant", 2, offset=16), binding("output", 2), 2)]
     with Module(image(steps, outputs=(spec("y", 2),), constants=(constant,)), 1) as module:
-        assert all(c.ctypes.data % 64 == 0 for c in module._constants)
+        assert all(c.ctypes.data % 64 == 0 for c in module.loaded._constants)
         assert module()[0].tolist() == [8, 9]
 
 
@@ -316,7 +316,7 @@ def test_runs_that_follow_each_other_are_profiled_one_by_one(threads: int) -> No
     y = binding("output", 2)
     steps = [("count", y, y, 2), ("slow", y, y, 2), ("count", y, y, 1)]
     with Module(image(steps, outputs=(spec("y", 2),)), threads) as module:
-        spent, events = module.profiles([], 5), module._events([], 5)[0]
+        spent, events = module.profiles([], 5), module.loaded._events([], 5)[0]
     assert spent.shape == (5, 3)
     assert np.median(spent, axis=0).argmax() == 1
     assert (events[:, :, :, layout.TILES_RUN].sum(axis=2) == [2, 2, 1]).all()

@@ -61,8 +61,8 @@ def test_random_graphs_compute_what_one_worker_does(
         )  # single tiles go to whoever comes first, or all to the caller
         made = Module(graph(steps), threads)
     with made as module:
-        outputs = module._signature.given_outputs([y], ([], []))
-        module._run(([], []), outputs, runs)
+        outputs = module.loaded._signature.given_outputs([y], ([], []))
+        module.loaded._run(([], []), outputs, runs)
     assert np.array_equal(y.reshape(VECTORS, SIZE), in_order(steps, runs))
 
 

@@ -21,7 +21,7 @@ from autotune.runtime.hal import driver
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.hal.driver import open_device
 from autotune.runtime.hal.opencl.shared import shares_memory
-from autotune.runtime.placed_module import PlacedModule
+from autotune.runtime.module import Module
 from autotune.tuning.placement.placing import known_devices
 from tests.graph.graphs import small_convnet
 
@@ -30,14 +30,12 @@ pytestmark = pytest.mark.skipif(len(core_ids()) < 2, reason="one core is no two 
 X = np.random.default_rng(0).standard_normal((1, 3, 8, 8)).astype(np.float32)
 
 
-def placed(model: object, placement: dict[str, str] | None) -> PlacedModule:
-    module = autotune.compile(model, placement=placement)  # type: ignore[arg-type]
-    assert isinstance(module, PlacedModule)
-    return module
+def placed(model: object, placement: dict[str, str] | None) -> Module:
+    return autotune.compile(model, placement=placement)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
-def module() -> Iterator[PlacedModule]:
+def module() -> Iterator[Module]:
     with placed(small_convnet(), {"Conv": "cpu:1", "*": "cpu:0"}) as made:
         yield made
 
@@ -45,7 +43,6 @@ def module() -> Iterator[PlacedModule]:
 @pytest.fixture(scope="module")
 def expected() -> np.ndarray:
     with autotune.compile(small_convnet(), threads=1) as plain:
-        assert isinstance(plain, autotune.Module)
         (found,) = plain(X)
     return found
 
@@ -70,8 +67,8 @@ def test_many_requests_are_in_flight_at_once(module):
 
 
 def test_steps_are_timed_in_the_rows_of_their_devices(module):
-    events = module.timeline([X])
-    steps = module.program.steps
+    events = module.loaded.timeline([X])
+    steps = module.compiled.cases[0].program.steps
     assert [steps[event.step].kind for event in events] == ["run"] * 4  # nothing is moved in one memory
     assert [event.device for event in events] == ["cpu:1", "cpu:0", "cpu:1", "cpu:0"]
     assert all(a.end_ns <= b.begin_ns for a, b in pairwise(events))
@@ -168,10 +165,9 @@ def test_an_artifact_runs_where_it_says(module, expected, tmp_path):
     path = tmp_path / "two.atm"
     module.save(path)
     loaded = autotune.load(path)
-    assert isinstance(loaded, PlacedModule)
     with loaded:
         np.testing.assert_allclose(loaded(X)[0], expected, 1e-5, 1e-6)
-        assert str(loaded.program) == str(module.program)
+        assert str(loaded.compiled.cases[0].program) == str(module.compiled.cases[0].program)
         loaded.save(tmp_path / "again.atm")
     assert (tmp_path / "again.atm").read_bytes() == path.read_bytes()
     with pytest.raises(UsageError, match=r"threads were given for .*, which runs on cpu:1, cpu:0"):

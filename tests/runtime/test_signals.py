@@ -19,7 +19,6 @@ import autotune
 from autotune.graph.text import parse_graph
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.module import Module
-from autotune.runtime.placed_module import PlacedModule
 from autotune.runtime.programs.device_program import DeviceProgram
 from autotune.runtime.requests.request import Request
 from tests.runtime.interrupts import PLACED, ROOT, X, hammered
@@ -158,26 +157,23 @@ def placed() -> DeviceProgram:
     if len(core_ids()) < 2:
         pytest.skip("one core is no two devices")
     with autotune.compile(parse_graph(PLACED.replace("OTHER", "cpu:1"))) as made:
-        assert isinstance(made, PlacedModule)
-        return made.program
+        return made.compiled.cases[0].program
 
 
 @pytest.fixture(params=["whole", "placed"])
-def narrow(request: pytest.FixtureRequest) -> Iterator[Module | PlacedModule]:
+def narrow(request: pytest.FixtureRequest) -> Iterator[Module]:
     """A module with room for one request: what is lost of that is missed at once."""
-    made: Module | PlacedModule
+    made: Module
     if request.param == "whole":
         made = Module(chain(1, 64), 1, streams=1, room=1)
     else:
-        made = PlacedModule(request.getfixturevalue("placed"), room=1)
+        made = Module(request.getfixturevalue("placed"), room=1)
     with made:
         yield made
 
 
 @pytest.mark.parametrize("used", [False, True], ids=["first", "later"])
-def test_a_submission_that_is_interrupted_anywhere_holds_up_nobody(
-    narrow: Module | PlacedModule, used: bool
-) -> None:
+def test_a_submission_that_is_interrupted_anywhere_holds_up_nobody(narrow: Module, used: bool) -> None:
     if used:
         narrow(X)
     step = 1
@@ -191,7 +187,7 @@ def test_a_submission_that_is_interrupted_anywhere_holds_up_nobody(
 def test_a_cancellation_of_a_placed_request_that_is_interrupted_holds_up_nobody(
     placed: DeviceProgram, while_it_runs: bool
 ) -> None:
-    with PlacedModule(placed, room=2) as module:
+    with Module(placed, room=2) as module:
         step, more = 1, True
         while more:
             request = module.submit(X, timeout=20)
@@ -208,10 +204,10 @@ def test_placed_modules_that_are_interrupted_when_opened_and_closed_leave_their_
     placed: DeviceProgram,
 ) -> None:
     step, opening, closing = 1, True, True
-    with PlacedModule(placed) as other:
+    with Module(placed) as other:
         while opening or closing:
-            opening = opening and interrupted(step, lambda: PlacedModule(placed).close())
-            module = PlacedModule(placed)
+            opening = opening and interrupted(step, lambda: Module(placed).close())
+            module = Module(placed)
             closing = closing and interrupted(step, module.close)
             module.close()
             assert other(X)[0].tolist() == (-2 * X).tolist(), step

@@ -15,6 +15,7 @@ import pytest
 from autotune.errors import BuildError, DeviceTimeoutError, InputError, UsageError
 from autotune.runtime.cpu import layout
 from autotune.runtime.cpu.device import Memory, address_of
+from autotune.runtime.cpu.loaded import LoadedHere
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.module import Module
 from autotune.runtime.requests.request import Request
@@ -45,19 +46,19 @@ def in_flight(module: Module, **options: float) -> Iterator[Request[list[np.ndar
 
 def taken(module: Module) -> bool:
     """Return whether the instance with all workers is in use."""
-    return bool(module._whole._calls._memory[layout.MUTEX])
+    return bool(module.loaded._whole._calls._memory[layout.MUTEX])
 
 
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Requests begin to run once this is set."""
-    gate, run = threading.Event(), Module.answer
+    gate, run = threading.Event(), LoadedHere.answer
 
     def late(self: Module, arrays: tuple[object, ...], out: None, request: Request[object]) -> object:
         assert gate.wait(60)
         return run(self, arrays, out, request)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Module, "answer", late)
+    monkeypatch.setattr(LoadedHere, "answer", late)
     yield gate
     gate.set()
 
@@ -71,25 +72,25 @@ def test_eight_requests_in_flight_have_the_right_answers() -> None:
             requests = module.submit_all([(X + n,) for n in range(8)])
             for request, answer in zip(requests, expected, strict=True):
                 np.testing.assert_array_equal(request.result(60)[0], answer)
-        assert 1 <= len(module._instances) <= 5
+        assert 1 <= len(module.loaded._instances) <= 5
         np.testing.assert_array_equal(module(X)[0], expected[0])
 
 
 def test_requests_run_beside_each_other_on_memory_of_their_own(held: threading.Event) -> None:
     with Module(chain(3, 64), 3) as module:
         requests = [module.submit(X * n) for n in range(6)]
-        while len(module._streams._running) < 3:
+        while len(module.loaded._streams._running) < 3:
             time.sleep(0.001)
         held.set()
         assert [int(request.result(60)[0][1]) for request in requests] == [n + 3 for n in range(6)]
-        assert {instance.threads for instance in module._instances[1:]} == {1}
+        assert {instance.threads for instance in module.loaded._instances[1:]} == {1}
 
 
 def test_a_request_that_is_alone_has_all_workers() -> None:
     with Module(chain(3, 64), 3) as module:
         for _ in range(5):
             module.submit(X).result(60)
-        assert len(module._instances) == 1
+        assert len(module.loaded._instances) == 1
 
 
 def test_requests_can_be_awaited() -> None:
@@ -166,12 +167,12 @@ def test_commands_of_a_cancelled_run_do_nothing_and_the_next_run_is_whole(thread
         addresses = [address_of(X), address_of(out)]
         for cancelled, deadline in ((1, 0), (0, 1)):
             row[layout.CANCELLED], row[layout.DEADLINE_NS] = cancelled, deadline
-            assert not module._whole.run(addresses, request=address_of(row))
+            assert not module.loaded._whole.run(addresses, request=address_of(row))
             assert not out.any()
             assert row[layout.CANCELLED] == (1 if cancelled else layout.LATE)
         row[:] = 0
         row[layout.DEADLINE_NS] = time.monotonic_ns() + 10**12
-        assert module._whole.run(addresses, request=address_of(row))
+        assert module.loaded._whole.run(addresses, request=address_of(row))
         np.testing.assert_array_equal(out, X + 5)
         row[layout.CANCELLED] = 1
         out[:] = 0
@@ -214,7 +215,7 @@ def test_calls_of_threads_run_beside_each_other() -> None:
             thread.join(60)
             assert not thread.is_alive()
         assert not first.done()
-        assert len(module._instances) == 3
+        assert len(module.loaded._instances) == 3
 
 
 def test_closing_waits_for_what_runs() -> None:
@@ -222,7 +223,7 @@ def test_closing_waits_for_what_runs() -> None:
     with in_flight(module) as request:
         closing = threading.Thread(target=module.close)
         closing.start()
-        while not module._closed:
+        while not module.loaded._closed:
             time.sleep(0.001)
         with pytest.raises(UsageError, match="module 'test' is closed"):
             module.submit(ONE)
@@ -235,7 +236,7 @@ def test_closing_waits_for_what_runs() -> None:
 
 def waiters(module: Module) -> int:
     """Return how many calls have waited for an instance, or do."""
-    return int(module._whole._calls._memory[layout.TICKETS])
+    return int(module.loaded._whole._calls._memory[layout.TICKETS])
 
 
 def calling(module: Module, x: np.ndarray, ends: list[object]) -> threading.Thread:
@@ -271,14 +272,14 @@ def test_closing_ends_calls_that_wait() -> None:
     held = [np.zeros(1, np.int64) for _ in range(2)]
     with in_flight(module):
         threads = [calling(module, x, ends) for x in held]
-        while module._whole._calls._memory[layout.BESIDE] < 2:
+        while module.loaded._whole._calls._memory[layout.BESIDE] < 2:
             time.sleep(0.001)
         threads += [calling(module, ONE * n, ends) for n in (1, 2, 3)]
         while waiters(module) < 3:
             time.sleep(0.001)
         closing = threading.Thread(target=module.close)
         closing.start()
-        while not module._closed:
+        while not module.loaded._closed:
             time.sleep(0.001)
         for x in held:
             x[0] = 7
@@ -304,7 +305,7 @@ def test_more_requests_than_there_is_room_for_are_handed_over_in_parts(held: thr
 def test_a_full_queue_waits_for_room_and_says_so(held: threading.Event) -> None:
     with Module(chain(3, 64), 1, room=2) as module:
         first = module.submit(X)
-        while not module._streams._running:
+        while not module.loaded._streams._running:
             time.sleep(0.001)
         second = module.submit(X)
         with pytest.raises(
@@ -357,9 +358,9 @@ def test_none_at_all_is_refused(streams: int, room: int) -> None:
 def test_a_run_that_was_cancelled_says_nothing_of_how_long_the_next_takes() -> None:
     with Module(waiting(), 1) as module:
         module(ONE)
-        memory = module._whole._calls._memory
+        memory = module.loaded._whole._calls._memory
         before = memory[layout.RUN_NS]
         row = np.zeros(layout.REQUEST_SLOTS, np.int64)
         row[layout.CANCELLED] = 1
-        assert module._native_call((ONE,), None, row) is None
+        assert module.loaded._native_call((ONE,), None, row) is None
         assert memory[layout.RUN_NS] == before > 10_000

@@ -90,7 +90,7 @@ def test_where_none_runs_all_are_listed(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_devices_that_are_not_here_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autotune.runtime.device_module.devices", lambda *drivers: [])
+    monkeypatch.setattr("autotune.runtime.device_code.devices", lambda *drivers: [])
     known = [Target.parse("cuda:sm_90"), Target.parse("x86-64"), Target.parse("opencl-generic")]
     assert targets.choose(known) == 1
     with pytest.raises(

@@ -299,7 +299,7 @@ def test_workers_sleep_in_a_barrier_that_lasts() -> None:
     ]
     made = image(steps, inputs=(spec("x", 1),), outputs=(spec("y", 64),), arena_bytes=512)
     with Module(made, 2) as module:
-        sleepers = module._whole.pool._state[layout.SLEEPERS :]
+        sleepers = module.loaded._whole.pool._state[layout.SLEEPERS :]
         over = threading.Event()
 
         def call() -> None:

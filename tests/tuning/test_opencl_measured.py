@@ -19,7 +19,7 @@ from autotune.compiler.request import CompileRequest
 from autotune.database import Database, Outcome
 from autotune.errors import UsageError
 from autotune.graph.region import Workload
-from autotune.runtime.device_module import on_device
+from autotune.runtime.module import Module
 from autotune.target import Target
 from autotune.tuning.measure import worker
 from autotune.tuning.measure.device_run import DeviceRun, device_of
@@ -136,7 +136,7 @@ def test_readings_of_a_model_have_a_row_a_run_and_a_column_a_dispatch() -> None:
     assert run.profiles(3).shape == (3, len(image.dispatches))
     assert (run.profiles(1) > 0).all()
     assert (run.time(2) > 0).all()
-    with on_device(image) as module:
+    with Module(image) as module:
         np.testing.assert_array_equal(run.outputs()[0], module(x)[0])
 
 

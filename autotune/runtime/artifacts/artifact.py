@@ -38,14 +38,8 @@ from autotune.runtime.artifacts.contents import ContentsReader, ContentsWriter
 from autotune.runtime.artifacts.manifest import Manifest, decode
 from autotune.runtime.artifacts.packing import packed, unpacked
 from autotune.runtime.compiled import Case, Compiled, SizedTensor
-from autotune.runtime.image import ModuleImage, TensorSpec
-from autotune.runtime.programs.device_program import (
-    HERE,
-    DeviceProgram,
-    DeviceValue,
-    ProgramInput,
-    ProgramStep,
-)
+from autotune.runtime.image import ModuleImage
+from autotune.runtime.programs.device_program import HERE, DeviceProgram, ProgramSteps
 from autotune.runtime.targets import choose, label
 from autotune.target import Target
 
@@ -73,24 +67,12 @@ class OutputAxes:
     axes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class ProgramManifest:
+@dataclass(frozen=True, eq=False)
+class ProgramManifest(ProgramSteps):
     """A program; ``images`` are numbers in the table of the model."""
 
-    name: str
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
-    values: tuple[DeviceValue, ...]
-    arguments: tuple[ProgramInput, ...]
-    results: tuple[int, ...]
-    steps: tuple[ProgramStep, ...]
     images: tuple[int, ...]
     metadata: Mapping[str, str]
-
-    @property
-    def devices(self) -> tuple[str, ...]:
-        """The devices that it names, each once; none where it names none."""
-        return tuple(dict.fromkeys(step.device for step in self.steps if step.device != HERE))
 
 
 @dataclass(frozen=True)
@@ -143,7 +125,8 @@ class ModelManifest:
 
     def target(self, case: CaseManifest) -> Target | None:
         """Return the machine that a case is for; None where its program names devices."""
-        return None if case.program.devices else self.images[case.program.images[0]].target
+        named = case.program.devices != (HERE,)
+        return None if named else self.images[case.program.images[0]].target
 
 
 @dataclass(frozen=True)
@@ -203,17 +186,7 @@ def examine(path: str | os.PathLike[str]) -> ArtifactFile:
 
 def _case(case: Case, images: tuple[int, ...]) -> CaseManifest:
     program = case.program
-    made = ProgramManifest(
-        name=program.name,
-        inputs=program.inputs,
-        outputs=program.outputs,
-        values=program.values,
-        arguments=program.arguments,
-        results=program.results,
-        steps=program.steps,
-        images=images,
-        metadata=dict(program.metadata),
-    )
+    made = ProgramManifest(**(vars(program) | {"images": images, "metadata": dict(program.metadata)}))
     return CaseManifest(_sizes(case.sizes), case.given, tuple(map(OutputAxes, case.outputs)), made)
 
 
@@ -266,17 +239,7 @@ def _taken(manifest: ModelManifest, wanted: str | None) -> Target | None:
 
 def _unpacked_case(case: CaseManifest, images: Mapping[int, ModuleImage]) -> Case:
     made = case.program
-    program = DeviceProgram(
-        name=made.name,
-        inputs=made.inputs,
-        outputs=made.outputs,
-        values=made.values,
-        arguments=made.arguments,
-        results=made.results,
-        steps=made.steps,
-        images=tuple(images[number] for number in made.images),
-        metadata=made.metadata,
-    )
+    program = DeviceProgram(**(vars(made) | {"images": tuple(images[number] for number in made.images)}))
     return Case(_mapping(case.sizes), case.given, tuple(output.axes for output in case.outputs), program)
 
 

@@ -47,8 +47,8 @@ class ProgramInput:
 
 
 @dataclass(frozen=True, eq=False)
-class DeviceProgram:
-    """Everything that is needed to run a model on several devices.
+class ProgramSteps:
+    """Everything of a program but the images that it runs.
 
     ``results`` are the values that are the outputs, in order; they stay on the device that made them. Every value is
     written once, by an argument or a step.
@@ -61,6 +61,17 @@ class DeviceProgram:
     arguments: tuple[ProgramInput, ...]
     results: tuple[int, ...]
     steps: tuple[ProgramStep, ...]
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices that it needs, each once, in the order of their first use."""
+        return tuple(dict.fromkeys([*(s.device for s in self.steps), *(v.device for v in self.values)]))
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceProgram(ProgramSteps):
+    """Everything that is needed to run a model, here or on several devices."""
+
     images: tuple[ModuleImage, ...]
     metadata: Mapping[str, str] = field(default_factory=dict)
 
@@ -68,11 +79,6 @@ class DeviceProgram:
     def image(self) -> ModuleImage | None:
         """Return the only segment, of a program that names no device; None where devices are named."""
         return self.images[0] if self.devices == (HERE,) and len(self.steps) == 1 else None
-
-    @property
-    def devices(self) -> tuple[str, ...]:
-        """The devices that it needs, each once, in the order of their first use."""
-        return tuple(dict.fromkeys([*(s.device for s in self.steps), *(v.device for v in self.values)]))
 
     @property
     def transferred_bytes(self) -> int:
@@ -125,4 +131,13 @@ def of_image(image: ModuleImage, device: str = HERE) -> DeviceProgram:
     )
 
 
-__all__ = ["HERE", "DeviceProgram", "DeviceValue", "ProgramInput", "ProgramStep", "StepKind", "of_image"]
+__all__ = [
+    "HERE",
+    "DeviceProgram",
+    "DeviceValue",
+    "ProgramInput",
+    "ProgramStep",
+    "ProgramSteps",
+    "StepKind",
+    "of_image",
+]

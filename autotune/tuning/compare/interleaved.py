@@ -94,7 +94,9 @@ class Interleaved:
         """Measure the versions with the incumbents, with the first candidate of each question, and so on. ``reasons``
         gets why a version ended its process, for each of its candidates."""
         count = max(len(question.candidates) for question in questions)
-        processes = self.processes if count > 1 else 1  # of one it is known already that it has the default's code
+        processes = (
+            self.processes if count > 1 else 1
+        )  # of one it is known already that it has the default's code
         first = questions[0]
         subject = f"the {first.kind} of" if first.whole else f"{counted(len(questions), 'workload')} in"
         self.say(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from autotune.errors import MeasureError
 from autotune.graph.ir import Array
-from autotune.runtime.device_module import device_for
+from autotune.runtime.device_code import device_for
 from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.driver import open_device
 from autotune.runtime.hal.queue import Submission

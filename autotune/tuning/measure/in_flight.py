@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from autotune.runtime.compiled_model import CompiledModel
+    from autotune.runtime.module import Module
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class InFlightTimes:
 
 
 def keep_in_flight(
-    module: CompiledModel, arrays: Sequence[NDArray[Any]], depth: int, requests: int
+    module: Module, arrays: Sequence[NDArray[Any]], depth: int, requests: int
 ) -> InFlightTimes:
     """Submit a request whenever fewer than ``depth`` are in flight; raises what a request failed with.
 

@@ -13,23 +13,19 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import MeasureError
 from autotune.runtime.artifacts.folder import FolderReader
-from autotune.runtime.compiled_model import CompiledModel
 from autotune.runtime.cpu import native
 from autotune.runtime.cpu.device import Memory
 from autotune.runtime.module import Module
 from autotune.tuning.measure.in_flight import keep_in_flight
 from autotune.tuning.measure.random_inputs import random_inputs
 from autotune.workers.serve import Handler, serve
-
-if TYPE_CHECKING:
-    from autotune.runtime.placed_module import PlacedModule
 
 
 class TimedVersion(Protocol):
@@ -45,7 +41,7 @@ class TimedVersion(Protocol):
 class _OnHost:
     """A module of this process, or one of several devices."""
 
-    def __init__(self, module: CompiledModel, seed: int) -> None:
+    def __init__(self, module: Module, seed: int) -> None:
         self._module = module
         self._inputs = random_inputs(module.specs(), seed)
 
@@ -53,15 +49,13 @@ class _OnHost:
         return self._module.time(self._inputs, warmup=1, repeat=runs)
 
     def profiles(self, runs: int) -> NDArray[np.float64]:
-        if not isinstance(self._module, Module):
-            raise MeasureError("a program of several devices has no profile by dispatch")
         return self._module.profiles(self._inputs, runs)
 
 
 class _InFlight(_OnHost):
     """The same with several requests in flight, where a reading is the time from one answer to the next."""
 
-    def __init__(self, module: CompiledModel, seed: int, depth: int) -> None:
+    def __init__(self, module: Module, seed: int, depth: int) -> None:
         super().__init__(module, seed)
         self._depth = depth
 
@@ -122,7 +116,7 @@ def _version(path: Path, seed: int) -> TimedVersion:
     return DeviceRun(image, device_of(image.target), [inputs[spec.name] for spec in image.inputs])
 
 
-def _together(path: Path, depth: int) -> CompiledModel:
+def _together(path: Path, depth: int) -> Module:
     """Return a module whose requests have memory of their own."""
     if path.suffix == ".atm":
         return _placed(path, depth)
@@ -132,11 +126,10 @@ def _together(path: Path, depth: int) -> CompiledModel:
     return Module(image, image.target.threads)
 
 
-def _placed(path: Path, depth: int | None = None) -> PlacedModule:
+def _placed(path: Path, depth: int | None = None) -> Module:
     from autotune.runtime.artifacts import artifact
-    from autotune.runtime.placed_module import PlacedModule
 
-    return PlacedModule(artifact.load(path).cases[0].program, in_flight=depth)
+    return Module(artifact.load(path), in_flight=depth)
 
 
 def profile(request: dict[str, Any]) -> dict[str, Any]:

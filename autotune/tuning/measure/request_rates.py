@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,8 +14,8 @@ from autotune.compiler import CompileRequest, compile_in_detail
 from autotune.graph.build import GraphBuilder
 from autotune.runtime.hal.buffer import HOST_SPACE
 from autotune.runtime.hal.device import Device
-from autotune.runtime.placed_module import PlacedModule
 from autotune.runtime.programs.device_program import DeviceProgram
+from autotune.runtime.programs.loaded import LoadedOnDevices
 
 _SHORT, _LONG = 2, 18
 """Steps of the chains."""
@@ -68,15 +69,15 @@ def _read(
     the result."""
     x = np.ones((1, _ELEMENTS), np.float32)
     submitting, answering = list[int](), list[int]()
-    with PlacedModule(program, devices=devices) as module:
+    with closing(LoadedOnDevices(program, devices=devices)) as loaded:
         for number in range(_WARM_UP + _TIMES):
             touched += 1.0
             begin = time.monotonic_ns()
-            future = module.submit(x)
+            (future,) = loaded.submit_all([(x,)], None, None)
             submitted = time.monotonic_ns()
             future.result()
             touched += 1.0
-            last = module.timeline([x])[-1].end_ns
+            last = loaded.timeline([x])[-1].end_ns
             answered = time.monotonic_ns()
             if number >= _WARM_UP:
                 submitting.append(submitted - begin)

@@ -13,8 +13,8 @@ from autotune.codegen.gpu.starts import language_of
 from autotune.compiler import compile_in_detail
 from autotune.compiler.request import CompileRequest
 from autotune.errors import ArtifactError, UsageError
-from autotune.runtime.device_module import on_device
 from autotune.runtime.image import ModuleImage
+from autotune.runtime.module import Module
 from autotune.runtime.verify import verify
 from autotune.target import Target
 from tests.codegen.opencl_device import needs_opencl
@@ -35,7 +35,7 @@ def image() -> ModuleImage:
 
 
 def test_a_model_has_the_answers_of_the_cpu(image: ModuleImage, wanted: np.ndarray, tmp_path: Path) -> None:
-    with on_device(image) as module:
+    with Module(image) as module:
         assert module.devices == ("opencl:0",)
         np.testing.assert_allclose(module(X)[0], wanted, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(module.submit(X).result()[0], wanted, rtol=1e-4, atol=1e-5)
@@ -53,7 +53,7 @@ def test_a_model_has_the_answers_of_the_cpu(image: ModuleImage, wanted: np.ndarr
 def test_schedules_of_gpus_have_the_same_answers(wanted: np.ndarray) -> None:
     image = compile_in_detail(CompileRequest("zoo:mlp", target="opencl-generic")).image
     assert any(b"barrier(" in code for code in image.objects)
-    with on_device(image) as module:
+    with Module(image) as module:
         np.testing.assert_allclose(module(X)[0], wanted, rtol=1e-4, atol=1e-5)
 
 

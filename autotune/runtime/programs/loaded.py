@@ -1,21 +1,21 @@
-"""A compiled model on several devices that runs: NumPy arrays in, NumPy arrays out."""
+"""A program of segments on the devices that it names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic_ns
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.errors import UsageError
-from autotune.runtime.arguments import Signature, signature_text
-from autotune.runtime.compiled import Compiled
-from autotune.runtime.compiled_model import CompiledModel, Inputs, times_of
+from autotune.errors import DeviceTimeoutError
+from autotune.runtime.arguments import Signature
 from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.driver import open_device
 from autotune.runtime.image import TensorSpec
+from autotune.runtime.loaded import Results, times_of
 from autotune.runtime.programs.device_program import DeviceProgram
 from autotune.runtime.programs.in_flight import Answer, InFlight
 from autotune.runtime.programs.program_request import LoadedProgram, Submitted
@@ -36,14 +36,12 @@ class StepEvent:
     end_ns: int
 
 
-class PlacedModule(CompiledModel):
-    """A model ready to run on the devices that its program names.
+class LoadedOnDevices:
+    """A program on the devices that it names: see :class:`autotune.runtime.module.Module`.
 
     Each part runs as soon as what it reads is there, devices beside each other. So many requests as ``in_flight`` run
     at once, each with memory of its own; by default one more than there are devices, so that each has its next part
-    when it ends one. Further ones wait; ``room`` requests may be on their way. Any thread may call. Raises
-    ArtifactError for an inconsistent program, UsageError for a device that is not there, BuildError, and
-    DeviceMemoryError.
+    when it ends one.
     """
 
     def __init__(
@@ -61,16 +59,6 @@ class PlacedModule(CompiledModel):
         self._threads = sum(opened[name].info.cores for name in program.devices)
         self._in_flight = len(program.devices) + 1 if in_flight is None else in_flight
         self._requests = InFlight(self._loaded, self._in_flight, room)
-
-    @property
-    def program(self) -> DeviceProgram:
-        """The compiled model as values."""
-        return self._program
-
-    @property
-    def compiled(self) -> Compiled:
-        """The compiled model as values."""
-        return Compiled.of(self._program)
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -98,35 +86,26 @@ class PlacedModule(CompiledModel):
         return self._threads
 
     def call(self, arrays: tuple[Any, ...], out: list[NDArray[Any]] | None) -> list[NDArray[Any]]:
-        """Return the same with the inputs as a tuple and a list ``out``, which is returned."""
+        """Return the outputs, in ``out`` if that is given."""
         return self._submit(arrays, out).result()
 
-    def answer(
-        self,
-        arrays: tuple[Any, ...],
-        out: list[NDArray[Any]] | None,
-        request: Request[list[NDArray[Any]]],
-    ) -> list[NDArray[Any]]:
-        """Return the same as :meth:`call` of a request in the background; once begun it runs to its end."""
+    def answer(self, arrays: tuple[Any, ...], out: Results | None, request: Request[Results]) -> Results:
+        """Return the same as :meth:`call` of a request in the background, and end when that does."""
         request.check()
-        return self.call(arrays, out)
-
-    def by_name(self, inputs: Mapping[str, Any]) -> list[Any]:
-        """Return the inputs in order; raises InputError for missing or unknown names."""
-        return self._signature.by_name(inputs)
+        left = 1e-9 * max(1, request.deadline_ns - monotonic_ns()) if request.deadline_ns else None
+        own = self._submit(arrays, out, deadline=left)
+        request.when_cancelled(own.cancel)
+        try:
+            return own.result()
+        except DeviceTimeoutError:
+            request.check()
+            raise
 
     def submit_all(
-        self,
-        requests: Iterable[Sequence[Any]],
-        *,
-        timeout: float | None = None,
-        deadline: float | None = None,
+        self, requests: Iterable[Sequence[Any]], timeout: float | None, deadline: float | None
     ) -> list[Request[Answer]]:
-        """Return the same for several requests, each with its arrays.
-
-        ``timeout`` is for each wait for room; where one ends without, those handed over are cancelled. So are they
-        where the arrays of one are not what the model takes.
-        """
+        """Run several requests in the background; where the arrays of one are not what the program takes, those handed
+        over are cancelled."""
         made: list[Request[Answer]] = []
         try:
             for arrays in requests:
@@ -138,46 +117,36 @@ class PlacedModule(CompiledModel):
         return made
 
     def time(
-        self, inputs: Inputs, *, warmup: int = 1, repeat: int = 10, min_ns: int = 0
+        self, arrays: Sequence[Any], out: Results | None, warmup: int, repeat: int, min_ns: int
     ) -> NDArray[np.int64]:
-        """Return nanoseconds of each run, one after another, as a caller sees them.
+        """Return nanoseconds of each run, one after another, as a caller sees them."""
+        return times_of(lambda: self._submit(arrays, out).result(), warmup, repeat, min_ns)
 
-        After ``warmup`` runs: at least ``repeat`` runs, and more until they add up to ``min_ns`` (at most a million).
-        """
-        arrays = tuple(self.in_order(inputs))
-        return times_of(lambda: self.call(arrays, None), warmup, repeat, min_ns)
-
-    def timeline(self, inputs: Inputs) -> list[StepEvent]:
+    def timeline(self, arrays: Sequence[Any]) -> list[StepEvent]:
         """Return the time of each step of one run on its device."""
         submitted: Submitted = []
-        self._submit(self.in_order(inputs), None, submitted=submitted).result()
+        self._submit(arrays, None, submitted=submitted).result()
         steps = self._program.steps
         return [StepEvent(n, steps[n].device, s.begin_ns, s.end_ns) for n, s in submitted]
 
-    def recording(self, inputs: Inputs, runs: int = 1, *, in_flight: int = 1) -> Recording:
-        """Return runs with what every worker did, so many ``in_flight`` at a time: what a profile or a
-        trace is made of.
+    def recording(self, arrays: Sequence[Any], runs: int, in_flight: int) -> Recording:
+        """Return runs with what every worker did, so many ``in_flight`` at a time.
 
-        As many before the first are not counted. They have memory of their own: requests beside them go on. Raises
-        UsageError for less than one run.
+        As many before the first are not counted. They have memory of their own: requests beside them go on.
         """
-        if runs < 1 or in_flight < 1:
-            what, got = ("recorded", runs) if runs < 1 else ("in flight", in_flight)
-            raise UsageError(f"at least 1 run is {what}, got {got}")
         if self._requests.closed:
             raise self._requests.too_late()
-        arrays = self._signature.inputs(self.in_order(inputs))
-        return apart(recorded_runs, self._loaded, arrays[0], self._fresh, runs, in_flight)
+        inputs = self._signature.inputs(arrays)
+        return apart(recorded_runs, self._loaded, inputs[0], self._fresh, runs, in_flight)
 
     def close(self) -> None:
         """Free the model's memory, after the steps that run; later calls fail. The devices stay open."""
         self._requests.close()
 
-    def __repr__(self) -> str:
+    def describe(self) -> str:
+        """Return the number of its parts and the devices."""
         state = ", closed" if self._requests.closed else ""
-        signature = signature_text(self.inputs, self.outputs)
-        where, parts = ", ".join(self.devices), len(self._program.images)
-        return f"<PlacedModule {self._program.name!r} {signature}, {parts} parts on {where}{state}>"
+        return f"{len(self._program.images)} parts on {', '.join(self.devices)}{state}"
 
     def _submit(
         self,
@@ -207,4 +176,4 @@ def _loaded(
     return LoadedProgram.of(program, opened), opened
 
 
-__all__ = ["PlacedModule", "StepEvent"]
+__all__ = ["LoadedOnDevices", "StepEvent"]

@@ -1,4 +1,4 @@
-"""A compiled model that runs requests of any size: each takes the smallest bucket that it fits in."""
+"""Buckets of a model with dynamic shapes: each request takes the smallest that it fits in."""
 
 from __future__ import annotations
 
@@ -7,64 +7,58 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import InputError, UsageError
 from autotune.runtime.axes import parse_axis, size_of, terms_of
-from autotune.runtime.compiled import Compiled, SizedTensor, with_images
-from autotune.runtime.compiled_model import CompiledModel, Inputs, Results, times_of
-from autotune.runtime.cpu.device import HOST_MEMORY, Memory, address_of
-from autotune.runtime.executable import module_of_program
-from autotune.runtime.image import ModuleImage
-from autotune.runtime.module import Module
+from autotune.runtime.bucket_request import Cut, Place, RequestPlan
+from autotune.runtime.compiled import Compiled
+from autotune.runtime.loaded import LoadedCase, Results, times_of
 from autotune.runtime.programs.device_program import DeviceProgram
 from autotune.runtime.recording import Recording
 from autotune.runtime.recycled import Recycled
 from autotune.runtime.requests.request import Request
 from autotune.runtime.requests.streams import Streams
-from autotune.runtime.sized_request import Cut, Place, RequestPlan
-from autotune.suggest import did_you_mean
 
-if TYPE_CHECKING:
-    from autotune.runtime.placed_module import PlacedModule
-
+OnMiss: TypeAlias = Callable[[dict[str, int]], DeviceProgram]
+"""Compiles for exactly these sizes."""
 _PLANS = 4096
 """Plans of requests' shapes that are kept."""
 _LOGGER = logging.getLogger(__name__)
 
 
-class SizedModule(CompiledModel):
-    """A model with dynamic shapes, ready to run on this machine.
+class LoadedBuckets:
+    """A model with dynamic shapes: see :class:`autotune.runtime.module.Module`.
 
     A request whose sizes are those of a bucket runs as it is. Another one is copied into arrays of the smallest bucket
     that it fits in, zeros beyond it, and its part of the results is copied out. Buckets share their constants, and are
-    loaded when the first request takes them. Sizes out of range are refused; or ``on_miss`` compiles for them, and the
-    last ``kept`` modules of such are kept. Any thread may call. Arguments and errors: see
-    :class:`autotune.runtime.module.Module`.
+    loaded by ``load`` when the first request takes them. Sizes out of range are refused; or ``on_miss`` compiles for
+    them, ``load_missed`` loads that, and the last ``kept`` of such are kept.
     """
+
+    in_flight = 1
 
     def __init__(
         self,
         model: Compiled,
-        threads: int | None = None,
+        load: Callable[[DeviceProgram], LoadedCase],
+        load_missed: Callable[[DeviceProgram], LoadedCase],
         *,
-        on_miss: Callable[[dict[str, int]], DeviceProgram] | None = None,
+        on_miss: OnMiss | None = None,
         kept: int = 4,
         room: int = 1024,
     ) -> None:
-        model.verify()
-        self._model = replace(model, cases=tuple(with_images(model.cases, _in_one_place(model.images))))
-        self._threads = threads
+        self._model = model
+        self._load = load
+        self._load_missed = load_missed
         self._places: dict[int, Place] = {}
         self._plans: dict[tuple[tuple[int, ...], ...], RequestPlan] = {}
         self._outputs = [tuple(tuple(map(parse_axis, axes)) for axes in c.outputs) for c in model.cases]
-        self._names = {tensor.name: None for tensor in model.inputs}
         self._dtypes = [np.dtype(tensor.dtype) for tensor in model.inputs]
         self._memory = Recycled(2 * len(model.outputs))  # a cache given, and the longer one
         self._on_miss = on_miss
@@ -78,57 +72,30 @@ class SizedModule(CompiledModel):
         _modules.add(self)
 
     @property
-    def inputs(self) -> tuple[SizedTensor, ...]:
-        """Return the inputs of a call, in order."""
-        return self._model.inputs
-
-    @property
-    def sizes(self) -> dict[str, list[int]]:
-        """Sizes of each symbol that something was compiled for, ascending."""
-        return self._model.sizes
-
-    @property
-    def compiled(self) -> Compiled:
-        """The compiled model as values."""
-        return self._model
-
-    @property
     def threads(self) -> int:
         """Workers, the calling thread among them."""
-        return self.module(0).threads
+        return self.bucket(0).threads
 
-    @cached_property
-    def outputs(self) -> tuple[SizedTensor, ...]:
-        """Return the outputs of a call, in order."""
-        largest = self._model.cases[-1]
-        return tuple(
-            SizedTensor(spec.name, spec.dtype, axes)
-            for spec, axes in zip(largest.program.outputs, largest.outputs, strict=True)
-        )
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices that it runs on."""
+        return self.bucket(0).devices
 
-    def module(self, bucket: int) -> Module | PlacedModule:
-        """Return the module of a bucket, by its number in ``compiled.cases``; its arrays have the bucket's sizes."""
-        return self._place(bucket).module
+    def bucket(self, number: int) -> LoadedCase:
+        """Return a bucket by its number in the cases of the model; its arrays have the bucket's sizes."""
+        return self._place(number).case
 
     def call(self, arrays: tuple[Any, ...], out: Results | None) -> Results:
-        """Run the model with the inputs as a tuple; a list ``out`` has arrays of the request's shapes.
-
-        Raises InputError also for sizes out of range.
-        """
+        """Return the outputs; ``out`` has arrays of the request's shapes. Raises InputError also for sizes out of
+        range."""
         return self._call(arrays, out, None)
-
-    def by_name(self, inputs: Mapping[str, Any]) -> list[Any]:
-        """Return the inputs in order; raises InputError for missing or unknown names."""
-        if inputs.keys() != self._names.keys():
-            self._check_names(inputs)
-        return [inputs[name] for name in self._names]
 
     def _call(
         self,
         arrays: Sequence[Any],
         out: Sequence[NDArray[Any]] | None,
-        request: Request[list[NDArray[Any]]] | None,
-    ) -> list[NDArray[Any]]:
+        request: Request[Results] | None,
+    ) -> Results:
         given = tuple([np.asarray(array) for array in arrays])
         return self._planned(given).run(given, out, request)
 
@@ -141,16 +108,9 @@ class SizedModule(CompiledModel):
         return plan
 
     def submit_all(
-        self,
-        requests: Iterable[Sequence[Any]],
-        *,
-        timeout: float | None = None,
-        deadline: float | None = None,
-    ) -> list[Request[list[NDArray[Any]]]]:
-        """Run several requests in the background, each with its arrays.
-
-        On several devices one that has begun is not ended by its deadline.
-        """
+        self, requests: Iterable[Sequence[Any]], timeout: float | None, deadline: float | None
+    ) -> list[Request[Results]]:
+        """Run several requests in the background."""
         if self._closed:
             raise UsageError(f"the module {self._model.name!r} is closed")
         if self._streams is None:
@@ -159,54 +119,46 @@ class SizedModule(CompiledModel):
         return self._streams.submit(calls, timeout, deadline)
 
     def time(
-        self, inputs: Inputs, *, warmup: int = 1, repeat: int = 10, min_ns: int = 0
+        self, arrays: Sequence[Any], out: Results | None, warmup: int, repeat: int, min_ns: int
     ) -> NDArray[np.int64]:
         """Return nanoseconds of each run, with what it takes to copy a request in and out."""
-        arrays = tuple(self.in_order(inputs))
-        return times_of(lambda: self.call(arrays, None), warmup, repeat, min_ns)
+        return times_of(lambda: self.call(tuple(arrays), out), warmup, repeat, min_ns)
 
-    def recording(self, inputs: Inputs, runs: int = 1) -> Recording:
-        """Return runs of the bucket that the request takes, with what every worker did."""
-        given = tuple(np.asarray(array) for array in self.in_order(inputs))
-        return self._planned(given).recording(given, runs)
+    def recording(self, arrays: Sequence[Any], runs: int, in_flight: int) -> Recording:
+        """Return runs of the bucket that a request takes."""
+        given = tuple(np.asarray(array) for array in arrays)
+        return self._planned(given).recording(given, runs, in_flight)
 
     def close(self) -> None:
         """Free the memory and code of all buckets, after the runs in progress; later calls fail."""
         self._closed = True
         for place in (*self._places.values(), *self._missed.values()):
-            place.module.close()
+            place.case.close()
 
-    def __repr__(self) -> str:
-        spans = (f"{s}={self._model.least[s]}..{compiled[-1]}" for s, compiled in self.sizes.items())
-        return (
-            f"<SizedModule {self._model.name!r} ({'; '.join(map(str, self.inputs))}), {', '.join(spans)}, "
-            f"{len(self._model.cases)} buckets>"
-        )
+    def describe(self) -> str:
+        """Return the ranges and the number of buckets."""
+        spans = (f"{s}={self._model.least[s]}..{found[-1]}" for s, found in self._model.sizes.items())
+        return f"{', '.join(spans)}, {len(self._model.cases)} buckets"
+
+    @property
+    def _count(self) -> int:
+        return len(self._model.inputs)
 
     @cached_property
     def _shapes(self) -> list[tuple[tuple[int | str, ...], str]]:
         """Of each input: its axes, each a size or a symbol, and dtype."""
         return [
-            (tuple(each[0] if each else 1 for each in tensor.shape), tensor.dtype) for tensor in self.inputs
+            (tuple(each[0] if each else 1 for each in tensor.shape), tensor.dtype)
+            for tensor in self._model.inputs
         ]
-
-    def _check_names(self, inputs: Mapping[str, Any]) -> None:
-        for name in inputs:
-            if name not in self._names:
-                raise InputError(
-                    f"{self._model.name!r} has no input {name!r}{did_you_mean(str(name), [*self._names])}"
-                )
-        missing = [str(tensor) for tensor in self.inputs if tensor.name not in inputs]
-        raise InputError(f"{self._model.name!r} takes {'; '.join(missing)} too")
 
     def _place(self, number: int) -> Place:
         if number not in self._places:
             case = self._model.cases[number]
-            module = module_of_program(case.program, self._threads, _AsTheyAre())
-            # Two threads may make the same: one of them is dropped.
-            self._places.setdefault(
-                number, Place(module, self._outputs[number], case.sizes, len(self.inputs), self._memory)
+            made = Place(
+                self._load(case.program), self._outputs[number], case.sizes, self._count, self._memory
             )
+            self._places.setdefault(number, made)  # two threads may make the same: one of them is dropped
         return self._places[number]
 
     def _plan(self, given: tuple[NDArray[Any], ...]) -> RequestPlan:
@@ -217,7 +169,8 @@ class SizedModule(CompiledModel):
         except InputError:
             if self._on_miss is None:
                 raise
-            return RequestPlan(self._beyond(real, self._on_miss), (), (), True)
+            place = self._beyond(real, self._on_miss)
+            return RequestPlan(place, (), (None,) * len(place.case.outputs), True)
         bucket = self._model.cases[number]
         cuts = tuple(Cut.of(axes, bucket.sizes, real) for axes in self._outputs[number])
         sizes = tuple(np.array(real[symbol], np.int64) for symbol in bucket.given)
@@ -227,15 +180,14 @@ class SizedModule(CompiledModel):
         self._plans[tuple(array.shape for array in given)] = plan
         return plan
 
-    def _beyond(self, real: dict[str, int], compiled: Callable[[dict[str, int]], DeviceProgram]) -> Place:
+    def _beyond(self, real: dict[str, int], compiled: OnMiss) -> Place:
         """Return the model compiled for exactly these sizes; the last ``kept`` of such are kept."""
         key = tuple(real.values())
         with self._missing:
             place = self._missed.pop(key, None)
             if place is None:
                 begin = time.perf_counter()
-                module = module_of_program(compiled(real), self._threads)
-                place = Place(module, (), real, len(self.inputs), self._memory)
+                place = Place(self._load_missed(compiled(real)), (), real, self._count, self._memory)
                 text = ", ".join(f"{symbol} = {size}" for symbol, size in real.items())
                 _LOGGER.warning(
                     "%r was compiled for %s, out of its ranges, in %.1f s",
@@ -250,13 +202,13 @@ class SizedModule(CompiledModel):
 
     def _sizes(self, given: Sequence[NDArray[Any]]) -> dict[str, int]:
         """Return sizes of a request; raises InputError where its arrays contradict one another."""
-        if len(given) != len(self.inputs):
-            listed = "; ".join(map(str, self.inputs))
+        if len(given) != len(self._model.inputs):
+            listed = "; ".join(map(str, self._model.inputs))
             raise InputError(
-                f"{self._model.name!r} takes {len(self.inputs)} inputs, got {len(given)}; expected {listed}"
+                f"{self._model.name!r} takes {len(self._model.inputs)} inputs, got {len(given)}; expected {listed}"
             )
         real = self._solved(given)
-        for tensor, array, (shape, dtype) in zip(self.inputs, given, self._shapes, strict=True):
+        for tensor, array, (shape, dtype) in zip(self._model.inputs, given, self._shapes, strict=True):
             fits = array.dtype == dtype and array.ndim == len(shape)
             fits = fits and array.shape == tuple(size_of(wanted, real) for wanted in shape)
             if not fits:
@@ -285,28 +237,7 @@ class SizedModule(CompiledModel):
         return {symbol: real.get(symbol, 0) for symbol in self._model.least}
 
 
-class _AsTheyAre(Memory):
-    """Constants stay where :func:`_in_one_place` has put them."""
-
-    def constants(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        return list(arrays)
-
-
-def _in_one_place(images: Sequence[ModuleImage]) -> tuple[ModuleImage, ...]:
-    """Return the images with the constants that they share on pages of their own, each once."""
-    places = {_where(array): array for image in images for array in image.constants}
-    shared = dict(zip(places, HOST_MEMORY.constants(list(places.values())), strict=True))
-    return tuple(
-        replace(image, constants=tuple(shared[_where(array)] for array in image.constants))
-        for image in images
-    )
-
-
-def _where(array: NDArray[Any]) -> tuple[int, tuple[int, ...], str]:
-    return address_of(array), array.shape, str(array.dtype)
-
-
-_modules: weakref.WeakSet[SizedModule] = weakref.WeakSet()
+_modules: weakref.WeakSet[LoadedBuckets] = weakref.WeakSet()
 
 
 def _forget_streams() -> None:
@@ -318,4 +249,4 @@ def _forget_streams() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_streams)
 
-__all__ = ["SizedModule"]
+__all__ = ["LoadedBuckets", "OnMiss"]

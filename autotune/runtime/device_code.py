@@ -1,4 +1,4 @@
-"""Models that were compiled for a device beside the CPU, as modules that run there."""
+"""Code that was compiled for a device beside the CPU, and the devices here that can run it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from autotune.errors import UsageError
 from autotune.runtime.hal.device import DeviceInfo
 from autotune.runtime.hal.driver import devices
 from autotune.runtime.image import ModuleImage
-from autotune.runtime.placed_module import PlacedModule
-from autotune.runtime.programs.device_program import of_image
+from autotune.runtime.programs.device_program import DeviceProgram, of_image
 from autotune.target import Target
 
 _DRIVERS = {"opencl": "opencl", "nvptx64": "cuda"}
@@ -16,10 +15,10 @@ _KINDS = {"accelerator", "cpu", "gpu", "local"}
 """Features that say what suits a device, not what it can run."""
 
 
-def on_device(image: ModuleImage) -> PlacedModule:
-    """Return the module of an image on the device that it was compiled for, else on the first of that kind.
+def on_device(image: ModuleImage) -> DeviceProgram:
+    """Return the program of an image on the device that it was compiled for, else on the first of that kind.
 
-    Raises UsageError where there is none, and what loading the code there raises.
+    Raises UsageError where there is none.
     """
     target = image.target
     found = device_for(target)
@@ -28,7 +27,7 @@ def on_device(image: ModuleImage) -> PlacedModule:
             f"{image.name!r} was compiled for {target.arch} ({target.name}), and there is no such device here\n"
             "  `autotune devices` lists those there are"
         )
-    return PlacedModule(of_image(image, found.name))
+    return of_image(image, found.name)
 
 
 def device_for(target: Target) -> DeviceInfo | None:

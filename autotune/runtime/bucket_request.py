@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import InputError
+from autotune.runtime.arguments import shared
 from autotune.runtime.axes import Axes, Sizes, extents, real_part
 from autotune.runtime.image import TensorSpec
-from autotune.runtime.module import Module
+from autotune.runtime.loaded import LoadedCase
 from autotune.runtime.recording import Recording
 from autotune.runtime.recycled import Recycled
 from autotune.runtime.requests.request import Request
-
-if TYPE_CHECKING:
-    from autotune.runtime.placed_module import PlacedModule
 
 Arrays = list[NDArray[Any]]
 
@@ -76,7 +74,7 @@ class Cut:
 class Place:
     """A loaded bucket, with workspaces that wait for requests: as many as there were requests at once."""
 
-    module: Module | PlacedModule
+    case: LoadedCase
     axes: tuple[Axes, ...]
     sizes: Sizes
     count: int
@@ -90,9 +88,9 @@ class Place:
         try:
             return self.waiting.pop()
         except IndexError:
-            specs = self.module.inputs[: self.count]
+            specs = self.case.inputs[: self.count]
             grown = [any(isinstance(f, str) for each in axes for f in each) for axes in self.axes]
-            made = zip(self.module.outputs, grown, strict=True)
+            made = zip(self.case.outputs, grown, strict=True)
             return Workspace(
                 [np.zeros(spec.shape, spec.dtype) for spec in specs],
                 [_empty(spec) if grows else None for spec, grows in made],
@@ -113,56 +111,64 @@ class RequestPlan:
     def run(
         self,
         arrays: tuple[NDArray[Any], ...],
-        out: Sequence[NDArray[Any]] | None = None,
+        out: Sequence[Any] | None = None,
         request: Request[Arrays] | None = None,
     ) -> Arrays:
-        """Return the outputs of a request, in ``out`` if it is given; raises what the module does."""
-        if self.is_whole:
-            return self._call((*arrays, *self.given), None if out is None else [*out], request)
+        """Return the outputs of a request, in ``out`` if it is given; raises what its call does."""
         if out is not None:
-            self._check(out)
-        workspace = self.place.workspace()
+            wanted = [shared(each) for each in out]
+            self._check(wanted)
+            self._run(arrays, wanted, request)
+            return [*out]
+        if self.is_whole:
+            return self._call((*arrays, *self.given), None, request)
+        return self._run(arrays, [None] * len(self.cuts), request)
+
+    def _run(
+        self,
+        arrays: tuple[NDArray[Any], ...],
+        wanted: Sequence[NDArray[Any] | None],
+        request: Request[Arrays] | None,
+    ) -> Arrays:
+        """Return the outputs, those that are wanted somewhere there, also where that is memory that is read or strided:
+        the way of a cache that is bound."""
+        workspace = None if self.is_whole else self.place.workspace()
         try:
-            workspace.take(arrays)
-            wanted: Sequence[NDArray[Any] | None] = [None] * len(self.cuts) if out is None else out
-            outputs = [
-                array
-                if cut is not None and array is not None
-                else _empty(spec)
-                if cut is not None or own is None
-                else own
-                for spec, cut, array, own in zip(
-                    self.place.module.outputs, self.cuts, workspace.outputs, wanted, strict=True
-                )
-            ]
-            found = self._call((*workspace.inputs, *self.given), outputs, request)
+            read, rooms = arrays, list[NDArray[Any] | None]([None] * len(wanted))
+            if workspace is not None:
+                workspace.take(arrays)
+                read, rooms = tuple(workspace.inputs), workspace.outputs
+            specs = self.place.case.outputs
+            outputs = [_written(*each, read) for each in zip(specs, self.cuts, rooms, wanted, strict=True)]
+            found = self._call((*read, *self.given), outputs, request)
             return [
-                array if cut is None else cut.part(array, self.place.memory, own)
+                _put(array, own) if cut is None else cut.part(array, self.place.memory, own)
                 for array, cut, own in zip(found, self.cuts, wanted, strict=True)
             ]
         finally:
-            self.place.waiting.append(workspace)
+            if workspace is not None:
+                self.place.waiting.append(workspace)
 
-    def recording(self, arrays: tuple[NDArray[Any], ...], runs: int) -> Recording:
-        """Return runs of the module on a request's arrays."""
+    def recording(self, arrays: tuple[NDArray[Any], ...], runs: int, in_flight: int) -> Recording:
+        """Return runs of the bucket on a request's arrays."""
         if self.is_whole:
-            return self.place.module.recording((*arrays, *self.given), runs)
+            return self.place.case.recording((*arrays, *self.given), runs, in_flight)
         workspace = self.place.workspace()
         try:
             workspace.take(arrays)
-            return self.place.module.recording((*workspace.inputs, *self.given), runs)
+            return self.place.case.recording((*workspace.inputs, *self.given), runs, in_flight)
         finally:
             self.place.waiting.append(workspace)
 
     def _call(
         self, arrays: tuple[NDArray[Any], ...], out: Arrays | None, request: Request[Arrays] | None
     ) -> Arrays:
-        module = self.place.module
-        return module.call(arrays, out) if request is None else module.answer(arrays, out, request)
+        case = self.place.case
+        return case.call(arrays, out) if request is None else case.answer(arrays, out, request)
 
     def _check(self, out: Sequence[NDArray[Any]]) -> None:
-        """Raise InputError for arrays that are not those of the outputs; the module checks those that it writes."""
-        specs = self.place.module.outputs
+        """Raise InputError for arrays that are not those of the outputs; a call checks those that it writes."""
+        specs = self.place.case.outputs
         if len(out) != len(specs):
             raise InputError(f"there are {len(specs)} outputs, and {len(out)} arrays were given for them")
         for spec, cut, array in zip(specs, self.cuts, out, strict=True):
@@ -171,6 +177,30 @@ class RequestPlan:
                 raise InputError(
                     f"output {spec.name}: expected {spec.dtype}{[*shape]}, got {array.dtype}{[*array.shape]}"
                 )
+
+
+def _written(
+    spec: TensorSpec,
+    cut: Cut | None,
+    room: NDArray[Any] | None,
+    own: NDArray[Any] | None,
+    read: Sequence[NDArray[Any]],
+) -> NDArray[Any]:
+    """Return the array that a run writes an output to: the caller's, if all of it is the request's, dense, and not
+    memory that is read."""
+    if cut is not None:
+        return _empty(spec) if room is None else room
+    if own is None or not own.flags.c_contiguous or any(np.may_share_memory(own, array) for array in read):
+        return _empty(spec)
+    return own
+
+
+def _put(array: NDArray[Any], own: NDArray[Any] | None) -> NDArray[Any]:
+    """Return the array, or what is wanted in its place with its values."""
+    if own is None or own is array:
+        return array
+    own[...] = array
+    return own
 
 
 def _empty(spec: TensorSpec) -> NDArray[Any]:

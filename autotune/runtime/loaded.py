@@ -18,7 +18,7 @@ Results: TypeAlias = list[NDArray[Any]]
 MAX_RUNS = 1_000_000
 
 
-class LoadedModel(Protocol):
+class ModelInMemory(Protocol):
     """A compiled model in memory; the methods are those of the module, with arrays in order."""
 
     @property
@@ -56,7 +56,7 @@ class LoadedModel(Protocol):
         """Return what is special about it, for people."""
 
 
-class LoadedCase(LoadedModel, Protocol):
+class LoadedCase(ModelInMemory, Protocol):
     """One program in memory: the arrays have its shapes."""
 
     @property
@@ -84,4 +84,4 @@ def times_of(run: Callable[[], object], warmup: int, repeat: int, min_ns: int) -
     return np.asarray(times, np.int64)
 
 
-__all__ = ["MAX_RUNS", "Inputs", "LoadedModel", "LoadedCase", "Results", "times_of"]
+__all__ = ["MAX_RUNS", "Inputs", "LoadedCase", "ModelInMemory", "Results", "times_of"]

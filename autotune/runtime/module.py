@@ -19,7 +19,7 @@ from autotune.runtime.cpu import layout
 from autotune.runtime.cpu.device import HOST_MEMORY, Memory, address_of
 from autotune.runtime.cpu.loaded import LoadedHere
 from autotune.runtime.image import DispatchInfo, ModuleImage, TensorSpec
-from autotune.runtime.loaded import Inputs, LoadedModel, LoadedCase, Results
+from autotune.runtime.loaded import Inputs, LoadedCase, ModelInMemory, Results
 from autotune.runtime.programs.device_program import DeviceProgram
 from autotune.runtime.recording import Recording, spent
 from autotune.runtime.requests.request import Request
@@ -106,7 +106,7 @@ class Module:
             verify(image)
         # The only copy of constants that were moved: whoever made the model has no more use for others.
         self._model = found = replace(found, cases=_in_one_place(found.cases, memory))
-        self._loaded: LoadedModel
+        self._loaded: ModelInMemory
         if found.least:
             from autotune.runtime.buckets import LoadedBuckets
 
@@ -128,7 +128,7 @@ class Module:
         return self._model
 
     @property
-    def loaded(self) -> LoadedModel:
+    def loaded(self) -> ModelInMemory:
         """The model in memory."""
         return self._loaded
 

@@ -104,8 +104,8 @@ class CompileRequest:
     database. ``algorithm`` names the one to use wherever it applies. ``without`` names graph passes to leave out
     (:func:`autotune.passes.pipeline.optional_passes`). ``layout`` is that of convolutions, ``partition`` what is fused,
     ``order`` what dispatches are ordered for. ``decisions`` has options of the model's sites by their kinds
-    (:data:`autotune.compiler.sites.KINDS`), which come before those of the database. ``same_code``: other machine code
-    than a lock pins is an error.
+    (:data:`autotune.compiler.sites.KINDS`), which come before those of the database; ``{}`` is an untuned model.
+    ``same_code``: other machine code than a lock pins is an error.
     """
 
     model: Model

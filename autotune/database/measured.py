@@ -1,4 +1,4 @@
-"""Storing what was measured inside models: comparisons, crashes, readings, whole plans and placements."""
+"""Storing what was measured inside models: comparisons, crashes, readings and whole plans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 
 from autotune.database import rows, schema, statements
 from autotune.database.columns import storable
-from autotune.database.records import Comparison, Key, PlacementReading, PlanReading, Reading, crash_message
+from autotune.database.records import Comparison, Key, PlanReading, Reading, crash_message
 from autotune.database.session import Session, insert_new
 from autotune.errors import DatabaseError
 
@@ -85,25 +85,9 @@ def store_plans(session: Session, plans: Sequence[PlanReading], inside: str, job
     session.write(insert_all)
 
 
-def store_placements(
-    session: Session, key: str, placements: Sequence[PlacementReading], inside: str, job: str
-) -> None:
-    """Store the placements of a search, all at once."""
-    if sum(placement.won for placement in placements) != 1:
-        raise DatabaseError("a search for placements needs one that is used")
-    common = {"key": key, **_common(inside, job)}
-    values = [rows.placement_to_row(placement) | common for placement in placements]
-
-    def insert_all(connection: Connection) -> None:
-        for row in values:
-            insert_new(connection, schema.placements, row)
-
-    session.write(insert_all)
-
-
 def _common(inside: str, job: str) -> dict[str, Any]:
     """Return the columns that say where something was read, and when."""
     return {"inside": storable(inside), "job": job or None, "created": time.time()}
 
 
-__all__ = ["store_comparison", "store_crashes", "store_placements", "store_plans", "store_readings"]
+__all__ = ["store_comparison", "store_crashes", "store_plans", "store_readings"]

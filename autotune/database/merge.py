@@ -65,10 +65,9 @@ TABLES = (
     schema.comparisons,
     schema.readings,
     schema.plans,
-    schema.placements,
 )
 """The tables in order: a table comes after those that it refers to."""
-_NUMBERED = (schema.runs, schema.comparisons, schema.readings, schema.plans, schema.placements)
+_NUMBERED = (schema.runs, schema.comparisons, schema.readings, schema.plans)
 """Those whose rows have numbers of their own."""
 
 

@@ -5,7 +5,7 @@ The file is a ZIP archive::
     manifest.json      format, version, schema, versions, models and targets, and of each table the number of rows, the
                        bytes and their SHA-256
     TABLE.jsonl        the rows of a table, a JSON object a line: workloads, targets, spaces, jobs, layers, runs,
-                       comparisons, readings, plans, placements
+                       comparisons, readings, plans; placements in packs of schemas before 13
     signature          of manifest.json, where it was signed: 64 bytes of ed25519
 
 Equal databases make equal bytes. Nothing is extracted: rows go through the checks of their columns into a temporary
@@ -30,7 +30,7 @@ from typing import Any
 from sqlalchemy import Table, insert, select
 from sqlalchemy.engine import Connection
 
-from autotune.database import schema, signing
+from autotune.database import old_placements, schema, signing
 from autotune.database.merge import TABLES
 from autotune.database.pack_rows import from_line, to_line
 from autotune.database.records import RUNS
@@ -47,11 +47,9 @@ VERSION = 1
 
 _MANIFEST, _SIGNATURE = "manifest.json", "signature"
 _MEMBERS: Mapping[str, Table] = {f"{table.name}.jsonl": table for table in TABLES}
-_SCHEMAS: Mapping[int, frozenset[str]] = {
-    10: frozenset({schema.placements.name}),
-    **dict.fromkeys(range(11, schema.VERSION + 1), frozenset()),
-}
-"""The schemas of packs that can be read, and the tables that each of them lacks."""
+_OLD_MEMBER = f"{old_placements.placements.name}.jsonl"
+_SCHEMAS = range(10, schema.VERSION + 1)
+"""The schemas of packs that can be read."""
 _MOST_MANIFEST, _MOST_LINE, _SIGNATURE_BYTES = 16 << 20, 16 << 20, 64
 _MOST_RATIO, _SMALL = 200, 1 << 20
 """The allowed size of the rows over that of the archive, unless they are small: schedules compress to a 50th."""
@@ -164,15 +162,30 @@ def _stage(connection: Connection, archive: zipfile.ZipFile, key: Path | None) -
         )
         signing.check(data, signature, key)
     made_by, tables = _tables_of(data)
-    for name, table in _MEMBERS.items():
-        if table.name not in tables:
-            if name in entries:
-                raise PackError(f"unexpected member {name!r}")
-            continue
+    members = _members_of(made_by)
+    for name in [*members, *(name for name in entries if name not in {*members, _MANIFEST, _SIGNATURE})]:
+        if name not in members:
+            raise PackError(f"unexpected member {name!r}")
         if name not in entries:
             raise PackError(f"it has no {name}")
-        added = RUNS.added_after(made_by) if table is schema.runs else {}
-        _stage_table(connection, table, archive, entries[name], tables[table.name], added)
+        table = members[name]
+        if table is old_placements.placements:
+            table.create(connection)
+        _stage_table(connection, table, archive, entries[name], tables[table.name], _added(table, made_by))
+    old_placements.take_over(connection)
+
+
+def _members_of(made_by: int) -> Mapping[str, Table]:
+    """Return the tables of a pack of a schema, by its members."""
+    old = {_OLD_MEMBER: old_placements.placements} if made_by in old_placements.VERSIONS else {}
+    return {**_MEMBERS, **old}
+
+
+def _added(table: Table, made_by: int) -> Mapping[str, Any]:
+    """Return the columns that a table has got since a schema, with what rows of before have in them."""
+    if table is schema.runs:
+        return RUNS.added_after(made_by)
+    return {"detail": ""} if table is schema.comparisons and made_by < schema.DETAILED else {}
 
 
 def _entries(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
@@ -180,7 +193,7 @@ def _entries(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     found: dict[str, zipfile.ZipInfo] = {}
     for entry in archive.infolist():
         name = entry.filename
-        if name not in {*_MEMBERS, _MANIFEST, _SIGNATURE} or name in found:
+        if name not in {*_MEMBERS, _OLD_MEMBER, _MANIFEST, _SIGNATURE} or name in found:
             raise PackError(f"unexpected member {name[:80]!r}")
         found[name] = entry
     nbytes, size = sum(entry.file_size for entry in found.values()), os.stat(str(archive.filename)).st_size
@@ -215,10 +228,10 @@ def _tables_of(data: bytes) -> tuple[int, dict[str, Mapping[str, Any]]]:
         raise PackError(f"{_MANIFEST} is not JSON: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise PackError(f"it is no pack: its format is not {FORMAT!r}")
-    lacking = next((names for known, names in _SCHEMAS.items() if manifest.get("schema") == known), None)
+    made_by = next((known for known in _SCHEMAS if manifest.get("schema") == known), None)
     for name, known, fits in (
         ("version", VERSION, manifest.get("version") == VERSION),
-        ("schema", schema.VERSION, lacking is not None),
+        ("schema", schema.VERSION, made_by is not None),
     ):
         if not fits:
             raise PackError(
@@ -226,7 +239,7 @@ def _tables_of(data: bytes) -> tuple[int, dict[str, Mapping[str, Any]]]:
                 "version, from a database that `autotune db upgrade` brought up to date"
             )
     tables = manifest.get("tables")
-    names = {table.name for table in TABLES} - (lacking or frozenset())
+    names = {table.name for table in _members_of(int(manifest["schema"])).values()}
     if not isinstance(tables, dict) or tables.keys() != names:
         raise PackError(f"{_MANIFEST} has not the tables {', '.join(sorted(names))}")
     for name, said in tables.items():

@@ -339,9 +339,10 @@ class Comparison:
     """One candidate of a site, compared with the others inside a model.
 
     Of a workload's options ``name`` is the option's and ``key`` covers its regions and their search spaces; of its
-    schedules ``name`` is the trace's key, ``key`` that of the search space, and ``run`` the row of the run. ``latency``
-    is None, and ``message`` says why, for one that failed or is less exact than it declares; ``error`` is its largest
-    difference from the exact result over that one's largest magnitude. The incumbent has no ``ratio``. ``inside``
+    schedules ``name`` is the trace's key, ``key`` that of the search space, and ``run`` the row of the run. ``detail``
+    says in JSON what an option is whose name does not, such as a placement. ``latency`` is None, and ``message`` says
+    why, for one that failed or is less exact than it declares; ``error`` is its largest difference from the exact
+    result over that one's largest magnitude. The incumbent has no ``ratio``. ``inside``
     names the model; it and ``created`` are set by the database.
     """
 
@@ -355,6 +356,7 @@ class Comparison:
     message: str = ""
     inside: str = ""
     created: float = 0.0
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -396,35 +398,10 @@ class PlanReading:
         return json.dumps({"options": dict(self.options), "schedules": dict(self.schedules)}, sort_keys=True)
 
 
-@dataclass(frozen=True)
-class PlacementReading:
-    """The latency of a placement of a model as a whole, compared with all of the model on the first device.
-
-    ``placement`` has devices by patterns of names and operators. ``expected_ns`` is its estimate; ``measured_ns``, the
-    ``ratio`` and its ``rounds`` are None and 0 where it was not measured. ``code`` is the SHA-256 (hex) of the program
-    that ran. ``won``: of those of its search it is the one to use. ``inside`` names the model; it and ``created`` are
-    set by the database.
-    """
-
-    devices: tuple[str, ...]
-    placement: Mapping[str, str]
-    expected_ns: float
-    code: str
-    measured_ns: float | None = None
-    ratio: Ratio | None = None
-    rounds: int = 0
-    won: bool = False
-    inside: str = ""
-    created: float = 0.0
-
-    @property
-    def text(self) -> str:
-        """The devices and the placement as canonical JSON."""
-        return json.dumps({"devices": self.devices, "placement": dict(self.placement)}, sort_keys=True)
-
-
 MODEL = "model"
 """The kind of the workload that stands for a whole model."""
+DEVICES = "devices"
+"""The kind of site by which comparisons of placements are stored, of a model on some devices."""
 
 
 class Storable(Protocol):
@@ -500,6 +477,7 @@ class JobRow:
 
 __all__ = [
     "CRASHED_INSIDE",
+    "DEVICES",
     "HUNG",
     "MODEL",
     "RUNS",
@@ -512,7 +490,6 @@ __all__ = [
     "Latency",
     "Origin",
     "Outcome",
-    "PlacementReading",
     "PlanReading",
     "Ratio",
     "Reading",

@@ -17,7 +17,6 @@ from autotune.database.records import (
     Key,
     Latency,
     Outcome,
-    PlacementReading,
     PlanReading,
     Ratio,
     Reading,
@@ -150,6 +149,7 @@ def comparison_to_row(found: Comparison) -> dict[str, Any]:
         "ratio_high": high,
         "error": found.error,
         "message": storable(found.message),
+        "detail": storable(found.detail),
     }
 
 
@@ -167,6 +167,7 @@ def comparison_from_row(row: Row[Any]) -> Comparison:
             text(row.message, "message"),
             text(row.inside, "inside"),
             moment(row.created, "created"),
+            text(row.detail, "detail"),
         )
 
 
@@ -205,36 +206,6 @@ def plan_from_row(row: Row[Any]) -> PlanReading:
             dict(made["options"]),
             dict(made["schedules"]),
             ratio,
-            whole(row.rounds, "rounds"),
-            bool(row.won),
-            text(row.inside, "inside"),
-            moment(row.created, "created"),
-        )
-
-
-def placement_to_row(placement: PlacementReading) -> dict[str, Any]:
-    """Return the columns of a placement that is about to be stored."""
-    same = {
-        name: getattr(placement, name) for name in ("code", "expected_ns", "measured_ns", "rounds", "won")
-    }
-    name = hashlib.sha256(placement.text.encode()).hexdigest()
-    return {"name": name, "json": storable(placement.text), **same, **_ratio_columns(placement.ratio)}
-
-
-def placement_from_row(row: Row[Any]) -> PlacementReading:
-    """Return a placement that was searched; raises DatabaseError for a damaged row."""
-    with _sound(f"row {row.id} of placements"):
-        made = parse_json(text(row.json, "json"))
-        devices, placement = made["devices"], made["placement"]
-        if not all(isinstance(text, str) for text in (*devices, *placement, *placement.values())):
-            raise ValueError("its placement has no names")
-        return PlacementReading(
-            tuple(devices),
-            dict(placement),
-            number(row.expected_ns, "expected_ns"),
-            text(row.code, "code"),
-            None if row.measured_ns is None else number(row.measured_ns, "measured_ns"),
-            _ratio(row),
             whole(row.rounds, "rounds"),
             bool(row.won),
             text(row.inside, "inside"),

@@ -27,7 +27,7 @@ from sqlalchemy.types import TypeEngine
 from autotune.database.columns import StoredColumn
 from autotune.database.records import RUNS
 
-_TABLES = 12
+_TABLES = 13
 """The version that changed a table last, other than by a column of runs."""
 VERSION = max(_TABLES, *(column.since for column in RUNS.columns))
 """Version of the schema that this code writes.
@@ -35,9 +35,12 @@ VERSION = max(_TABLES, *(column.since for column in RUNS.columns))
 Version 2 added contests, version 3 verdicts, version 4 layers; version 5 has comparisons in the place of contests and
 verdicts; version 6 added readings, versions 7 and 9 the footprints of runs, version 8 plans, version
 10 the keys of readings and the indexes by which a database of a million runs answers, version 11 placements, version 12
-the code of runs: a schedule that gives other code is measured again, and both runs stay. An older database is brought
+the code of runs: a schedule that gives other code is measured again, and both runs stay; since version 13 comparisons
+have placements, too. An older database is brought
 up to date when it is opened to write.
 """
+DETAILED = 13
+"""The version since which comparisons have details, and placements are among them."""
 OLDEST = 1
 """The oldest version that this code can bring up to date."""
 
@@ -152,6 +155,7 @@ comparisons = Table(
     Column("ratio_high", Float),
     Column("error", Float),
     Column("message", Text, nullable=False),
+    Column("detail", Text, nullable=False, server_default=""),
     Column("inside", Text, nullable=False),
     Column("job", ForeignKey("jobs.id")),
     Column("created", Float, nullable=False),
@@ -201,30 +205,6 @@ plans = Table(
 )
 """Whole plans that were read while a job searched or compared: a row for each time; those that ``won`` are used."""
 
-placements = Table(
-    "placements",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("key", String(64), nullable=False),
-    Column("name", String(64), nullable=False),
-    Column("json", Text, nullable=False),
-    Column("code", String(64), nullable=False),
-    Column("expected_ns", Float, nullable=False),
-    Column("measured_ns", Float),
-    Column("ratio", Float),
-    Column("ratio_low", Float),
-    Column("ratio_high", Float),
-    Column("rounds", Integer, nullable=False),
-    Column("won", Boolean, nullable=False),
-    Column("inside", Text, nullable=False),
-    Column("job", ForeignKey("jobs.id"), index=True),
-    Column("created", Float, nullable=False),
-    UniqueConstraint("key", "name", "created", name="one_placement_each"),
-    Index("placed", "key", "created"),
-)
-"""Placements of the parts of models: a row a placement; those of a search have the same time ``created``, and one has
-``won``. ``key`` is that of a model on some devices."""
-
 layers = Table(
     "layers",
     metadata,
@@ -243,7 +223,6 @@ __all__ = [
     "layers",
     "meta",
     "metadata",
-    "placements",
     "plans",
     "readings",
     "runs",

@@ -27,7 +27,6 @@ from autotune.database.records import (
     Comparison,
     JobRow,
     Key,
-    PlacementReading,
     PlanReading,
     Reading,
     Run,
@@ -172,6 +171,16 @@ class Database:
         values = {"workload": workload_key, "target": target_key, "site": site}
         return self._all(statements.select_comparisons(), rows.comparison_from_row, values)
 
+    def compared_at(
+        self, site: str, *, workload: str | None = None, job: str | None = None
+    ) -> list[Comparison]:
+        """Return all candidates that were compared at a kind of site of a workload or by a job, the oldest first."""
+        columns = schema.comparisons.c
+        query = select(schema.comparisons).where(columns.site == site)
+        query = query if workload is None else query.where(columns.workload_key == workload)
+        query = query if job is None else query.where(columns.job == job)
+        return self._all(query.order_by(columns.created, columns.id), rows.comparison_from_row)
+
     def crashed_inside(self, key: Key, traces: Mapping[str, str], inside: str, job: str = "") -> None:
         """Store that runs of a key ended their process inside a model, and why: they are never used, nor tried again.
 
@@ -200,32 +209,6 @@ class Database:
         columns = schema.plans.c
         query = select(schema.plans).where(columns.job == job).order_by(columns.id)
         return self._all(query, rows.plan_from_row)
-
-    def placed(self, key: str, placements: Sequence[PlacementReading], inside: str, job: str = "") -> None:
-        """Store the placements of a search, all at once; the one that won is used from then on.
-
-        ``key`` is that of a model on some devices. Raises DatabaseError unless one has won.
-        """
-        measured.store_placements(self.session, key, placements, inside, job)
-
-    def placements(self, key: str) -> list[PlacementReading]:
-        """Return all placements of a model on some devices that were searched, the oldest first."""
-        columns = schema.placements.c
-        query = select(schema.placements).where(columns.key == key)
-        return self._all(query.order_by(columns.created, columns.id), rows.placement_from_row)
-
-    def placements_of(self, job: str) -> list[PlacementReading]:
-        """Return the placements that a job has searched, the oldest first."""
-        columns = schema.placements.c
-        query = select(schema.placements).where(columns.job == job)
-        return self._all(query.order_by(columns.created, columns.id), rows.placement_from_row)
-
-    def placement(self, key: str) -> PlacementReading | None:
-        """Return the placement to use: that which won the newest search; None if there was none."""
-        columns = schema.placements.c
-        query = select(schema.placements).where(columns.key == key, columns.won)
-        newest = query.order_by(columns.created.desc(), columns.id.desc()).limit(1)
-        return next(iter(self._all(newest, rows.placement_from_row)), None)
 
     def best(self, workload_key: str, target_key: str, space_key: str) -> Run | Miss:
         """Return the schedule to use for exactly this key, or why there is none.

@@ -13,7 +13,7 @@ import sqlalchemy
 from sqlalchemy.engine import Connection
 from sqlalchemy.schema import AddConstraint, CreateTable
 
-from autotune.database import schema
+from autotune.database import old_placements, schema
 from autotune.database.columns import StoredColumn
 from autotune.database.records import RUNS
 from autotune.database.session import Session
@@ -110,7 +110,8 @@ def _set_aside(connection: Connection) -> None:
 
 def _take_over(connection: Connection) -> None:
     """Add the columns of runs that an older version lacks and the indexes of version 10, bring back readings, and make
-    comparisons of what versions 2 to 4 kept of algorithms and schedules; drop the tables of before."""
+    comparisons of what versions 2 to 4 kept of algorithms and schedules, and 11 and 12 of placements; drop the tables
+    of before."""
     inspector = sqlalchemy.inspect(connection)
     present = {column["name"] for column in inspector.get_columns(schema.runs.name)}
     for column in RUNS.columns:
@@ -127,6 +128,9 @@ def _take_over(connection: Connection) -> None:
         connection.exec_driver_sql(
             f"INSERT INTO readings ({columns}) SELECT {columns} FROM readings_before ORDER BY id"
         )
+    if "detail" not in {column["name"] for column in inspector.get_columns(schema.comparisons.name)}:
+        connection.exec_driver_sql("ALTER TABLE comparisons ADD COLUMN detail TEXT DEFAULT '' NOT NULL")
+    old_placements.take_over(connection)
     for index in (*schema.runs.indexes, *schema.spaces.indexes):
         index.create(connection, checkfirst=True)
     for table in ("verdicts", "contests", "confirmations", "readings_before"):

@@ -25,7 +25,7 @@ from autotune.database import (
 from autotune.database.address import DatabaseAddress
 from autotune.database.inside import estimates
 from autotune.database.merge import forget, merge
-from autotune.database.records import PlacementReading, PlanReading, Ratio, Reading
+from autotune.database.records import DEVICES, MODEL, Comparison, Latency, PlanReading, Ratio, Reading
 from autotune.database.session import Session
 from autotune.errors import DatabaseError, SchemaVersionError
 from tests.database.crowd import WRITERS, crowd
@@ -255,27 +255,24 @@ class Conformance:
             assert (second.ratio, second.schedules, second.won) == (Ratio(1.1), {}, False)
             assert database.plans("another") == []
 
-    def test_placements_come_back_as_they_were_stored(self, where: str) -> None:
-        one = PlacementReading(("cpu:0", "cpu:1"), {"*": "cpu:0"}, 9e6, "a", 8.5e6)
-        both = replace(
-            one, placement={"Conv": "cpu:1", "*": "cpu:0"}, ratio=Ratio(0.9, (0.8, 0.95)), rounds=24
-        )
+    def test_comparisons_at_a_site_of_a_whole_model_come_back_as_they_were_stored(self, where: str) -> None:
+        one = Comparison("one", "c1", Latency(3, 8.0, 9.0, 1.0), won=True, detail='{"*": "cpu:0"}')
+        two = Comparison("two", "c2", Latency(3, 9.0, 9.5, 1.0), ratio=Ratio(1.1, (1.0, 1.2)), detail="{}")
         with Database(where) as database:
             prepare(database)
+            database.add_workload(WorkloadRow("m", "", MODEL, 0, 0))
             mine = database.claim_job(job(), lambda owner: False)
-            assert database.placement("k") is None
-            database.placed("k", [one, replace(both, won=True)], "net", mine.id)
-            first, second = database.placements("k")
+            assert database.compared_at(DEVICES, workload="m") == []
+            database.compared("m", KEY.target, DEVICES, [one, two], "net", mine.id)
+            database.compared("m", KEY.target, DEVICES, [one], "net")
+            first, second, third = database.compared_at(DEVICES, workload="m")
             assert replace(first, created=0.0) == replace(one, inside="net")
-            assert database.placement("k") == second
-            assert replace(second, created=0.0) == replace(both, inside="net", won=True)
-            database.placed("k", [replace(one, won=True)], "net")
-            assert len(database.placements("k")) == 3
-            assert replace(database.placement("k"), created=0.0) == replace(one, inside="net", won=True)
-            assert database.placements("another") == []
-            assert [found.won for found in database.placements_of(mine.id)] == [False, True]
-            with pytest.raises(DatabaseError, match="needs one that is used"):
-                database.placed("k", [one, both], "net")
+            assert replace(second, created=0.0) == replace(two, inside="net")
+            assert third.created > second.created == first.created
+            assert database.compared_at(DEVICES, job=mine.id) == [first, second]
+            assert database.compared_at("threads", workload="m") == []
+            assert database.comparison("m", KEY.target, DEVICES) == [third]
+            assert database.find_workload("m") == []
 
     def test_a_comparison_of_another_search_space_says_nothing_of_this_one(self, where: str) -> None:
         other = replace(KEY, space="t" * 64)

@@ -6,6 +6,7 @@ the schema gets a file for the new version, and leaves the others as they are.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ import sqlalchemy
 from autotune.cli import main as cli
 from autotune.database import Database, Footprint, Run, schema
 from autotune.database.address import DatabaseAddress
+from autotune.database.records import DEVICES
 from autotune.errors import SchemaVersionError
 from tests.database.examples import KEY, options, run
 from tests.database.server import Server
@@ -136,7 +138,13 @@ def check_contents(database: Database, version: int) -> None:
     assert len(database.layers()) == (version >= 4)
     assert [reading.ratio for reading in database.readings(KEY)] == ([0.9] if version >= 6 else [])
     assert len(database.plans("j1")) == (version >= 8)
-    assert len(database.placements("k" * 64)) == (version >= 11)
+    placed = database.compared_at(DEVICES, workload="k" * 64)
+    assert [(row.won, row.latency, json.loads(row.detail)) for row in placed] == (
+        [(True, None, {"devices": ["cpu:0", "cpu:1"], "expected_ns": 90.0, "placement": {"*": "cpu:1"}})]
+        if version >= 11
+        else []
+    )
+    assert [row.key for row in database.compared_at(DEVICES, job="j1")] == ["c" * 64] * len(placed)
     assert best.footprint == (Footprint(4096, 9000, 1024) if version >= 9 else None)
     assert [run.code for run in (default, fast, bad)] == (
         ["d" * 64, "c" * 64, ""] if version >= 12 else ["", "", ""]

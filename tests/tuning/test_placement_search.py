@@ -15,10 +15,11 @@ from autotune.compiler import CompileRequest, compile_in_detail
 from autotune.compiler.devices.memory import shortage
 from autotune.compiler.dividing import imported
 from autotune.database import Database
+from autotune.database.records import DEVICES
 from autotune.errors import UsageError
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.hal.rates import DeviceRates
-from autotune.tuning.placement.answer import placement_key
+from autotune.tuning.placement.answer import PlacementReading, placement_key
 from autotune.tuning.placement.costs import DeviceCosts, PlacementCosts, Placing, Unit
 from autotune.tuning.placement.place import place
 from autotune.tuning.placement.placing import known_devices, parse_placement
@@ -174,9 +175,8 @@ def test_a_slowed_device_is_left_from_the_command_line(tmp_path, monkeypatch, ca
     assert said.startswith("placement on cpu:0, cpu:1: on cpu:1, searched ")
     assert said.endswith(" over all on cpu:0")
     with Database(database[1], read_only=True) as store:
-        first, *others = store.placements(
-            placement_key(imported(model, None), ("cpu:0", "cpu:1"), known_devices())
-        )
+        key = placement_key(imported(model, None), ("cpu:0", "cpu:1"), known_devices())
+        first, *others = map(PlacementReading.of, store.compared_at(DEVICES, workload=key))
     assert (first.placement, first.won, first.ratio) == ({"*": "cpu:0"}, False, None)
     (used,) = (each for each in others if each.won)
     assert (used.placement, used.ratio.changed) == ({"*": "cpu:1"}, True)

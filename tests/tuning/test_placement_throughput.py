@@ -15,12 +15,13 @@ from autotune.compiler.devices.makespan import LaneTask
 from autotune.compiler.devices.throughput import throughput
 from autotune.compiler.dividing import imported, on_one_device
 from autotune.database import Database
+from autotune.database.records import DEVICES
 from autotune.errors import UsageError
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.hal.rates import DeviceRates
 from autotune.tuning.measure.in_flight import keep_in_flight
 from autotune.tuning.placement.aim import PlacementAim, aim_of
-from autotune.tuning.placement.answer import placement_key
+from autotune.tuning.placement.answer import PlacementReading, placement_key
 from autotune.tuning.placement.costs import DeviceCosts, PlacementCosts, Unit
 from autotune.tuning.placement.place import place
 from autotune.tuning.placement.placing import known_devices
@@ -148,8 +149,9 @@ def test_stages_are_searched_from_the_command_line(tmp_path, capsys):
     with Database(tmp_path / "new.db", read_only=True) as database:
         graph, infos = on_one_device(imported(model, None)), known_devices()
         of_one_run = placement_key(graph, ["cpu:0", "cpu:1"], infos)
-        assert database.placements(of_one_run) == []
-        kept = database.placements(aim_of("throughput", None, 2).key(of_one_run))
+        assert database.compared_at(DEVICES, workload=of_one_run) == []
+        stored = database.compared_at(DEVICES, workload=aim_of("throughput", None, 2).key(of_one_run))
+        kept = [PlacementReading.of(row) for row in stored]
         assert [dict(each.placement) for each in kept] == [each["placement"] for each in report["measured"]]
         assert [each.won for each in kept].index(True) == report["accepted"]
     assert (report["aim"], report["in_flight"]) == ("throughput", 3)

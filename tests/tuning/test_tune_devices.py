@@ -12,11 +12,12 @@ import pytest
 
 from autotune.cli.tune import refuse_beside_devices
 from autotune.database import Database
-from autotune.database.records import PlacementReading
+from autotune.database.records import DEVICES, MODEL, WorkloadRow
 from autotune.errors import UsageError
 from autotune.target import Target
 from autotune.tuning.jobs.budget import Budget
 from autotune.tuning.jobs.tune_devices import _PhasedJob
+from autotune.tuning.placement.answer import PlacementReading
 from autotune.tuning.placement.place import MeasuredPlacement, PlacementReport
 from autotune.tuning.report.result import Report
 
@@ -46,8 +47,9 @@ class Searches:
             raise KeyboardInterrupt
         self.asked.append("placement")
         placement = dict(self.placements.pop(0))
-        reading = PlacementReading(tuple(TARGETS), placement, 1.0, "c", won=True)
-        self.database.placed("k", [reading], "net", self.job.id)
+        row = replace(PlacementReading(tuple(TARGETS), placement, 1.0, "c").candidate(), won=True)
+        self.database.add_workload(WorkloadRow("k", "", MODEL, 0, 0))
+        self.database.compared("k", ONE.key, DEVICES, [row], "net", self.job.id)
         measured = MeasuredPlacement(placement, tuple(placement.values()), 1.0, 1.0, None)
         return PlacementReport("net", tuple(TARGETS), 1, 1, {}, (measured,), 0)
 

@@ -94,7 +94,8 @@ def decided(
     is looked up, and the request as decided so far. Raises UsageError for decisions that there are not.
     """
     given = _checked(request.decisions or {})
-    database = database if request.preference.goal.is_latency else None
+    if not request.preference.goal.is_latency or request.decisions == {}:
+        database = None
     model = "" if database is None else model_row(graph).key
     decisions = list[Decision]()
     for kind in KINDS:

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from autotune.compiler.request import CompileRequest, MachineOptions, keywords_of
-from autotune.database.records import JobRow
+from autotune.database.records import DEVICES, JobRow
 from autotune.target import Target
 from autotune.tuning.jobs.budget import Budget
 from autotune.tuning.jobs.job import alive, owner
-from autotune.tuning.placement.answer import checked_devices, placement_key
+from autotune.tuning.placement.answer import PlacementReading, checked_devices, placement_key, used_of
 from autotune.tuning.placement.place import PlacementReport, place
 from autotune.tuning.placement.placing import known_devices, target_of
 from autotune.tuning.report.result import Report
@@ -171,8 +171,9 @@ class _PhasedJob:
         return report.placement
 
     def _kept(self) -> dict[str, str]:
-        found = self.database.placements_of(self.id)
-        return dict(next(each for each in reversed(found) if each.won).placement)
+        rows = self.database.compared_at(DEVICES, job=self.id)
+        found = used_of([PlacementReading.of(row) for row in rows])
+        return {"*": next(iter(self.targets))} if found is None else dict(found.placement)
 
     def _of(self, placement: dict[str, str]) -> list[Target]:
         """Return the targets of the devices that a placement uses, in the order of the devices."""

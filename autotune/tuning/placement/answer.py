@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from autotune.database.records import PlacementReading
-from autotune.errors import MissError, UsageError
-from autotune.graph.devices import without_devices
+from autotune.compiler.sites.decision import model_row
+from autotune.database.records import DEVICES, Comparison, Ratio
+from autotune.errors import DatabaseError, MissError, UsageError
+from autotune.foreign import parse_json
 from autotune.graph.ir import Graph
-from autotune.graph.text import print_graph
 from autotune.runtime.hal.device import DeviceInfo
 from autotune.runtime.programs.device_program import DeviceProgram
 from autotune.tuning.report.units import nanoseconds
@@ -23,6 +23,53 @@ if TYPE_CHECKING:
 
 WITHOUT = "cpu"
 """The device that a model runs on which names none: by a module of one device, without submissions."""
+
+
+@dataclass(frozen=True)
+class PlacementReading:
+    """An option of the site "devices": a placement of a model, and what its comparison says of it.
+
+    ``placement`` has devices by patterns of names and operators. ``expected_ns`` is its estimate; ``measured_ns``, the
+    ``ratio`` to all of the model on the first device and its ``rounds`` are None and 0 where it was not measured.
+    ``code`` is the SHA-256 (hex) of the program that ran. ``won``: of those of its search it is the one to use.
+    ``inside`` names the model.
+    """
+
+    devices: tuple[str, ...]
+    placement: Mapping[str, str]
+    expected_ns: float
+    code: str
+    measured_ns: float | None = None
+    ratio: Ratio | None = None
+    rounds: int = 0
+    won: bool = False
+    inside: str = ""
+    created: float = 0.0
+
+    @staticmethod
+    def of(row: Comparison) -> PlacementReading:
+        """Return what a database has; raises DatabaseError for a damaged row."""
+        try:
+            made = parse_json(row.detail)
+            devices, placement, expected = made["devices"], made["placement"], float(made["expected_ns"])
+            if not all(isinstance(text, str) for text in (*devices, *placement, *placement.values())):
+                raise ValueError("its placement has no names")
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DatabaseError(f"a placement of {row.inside!r} is damaged: {error}") from error
+        ns, rounds = (None, 0) if row.latency is None else (row.latency.median_ns, row.latency.n)
+        same = (row.ratio, rounds, row.won, row.inside, row.created)
+        return PlacementReading(tuple(devices), dict(placement), expected, row.key, ns, *same)
+
+    @property
+    def name(self) -> str:
+        """The name of the option: the SHA-256 (hex) of the devices and the placement."""
+        text = json.dumps({"devices": self.devices, "placement": dict(self.placement)}, sort_keys=True)
+        return _sha(text.encode())
+
+    def candidate(self) -> Comparison:
+        """Return the row of a placement that is to be compared."""
+        made = {"devices": self.devices, "placement": dict(self.placement), "expected_ns": self.expected_ns}
+        return Comparison(self.name, self.code, detail=json.dumps(made, sort_keys=True))
 
 
 @dataclass(frozen=True)
@@ -94,13 +141,20 @@ def placement_for(
     """
     names = checked_devices(devices, infos)
     key = placement_key(graph, names, infos)
-    found = None if database is None else database.placement(key)
+    rows = () if database is None else database.compared_at(DEVICES, workload=key)
+    readings = tuple(map(PlacementReading.of, rows))
+    found = used_of(readings)
     if found is None and require_hit:
         raise MissError(
             f"no placement of {graph.name!r} on {', '.join(names)} was searched\n"
             "  search one by `autotune place`, or compile without requiring hits"
         )
-    return PlacementAnswer(names, found, () if database is None else tuple(database.placements(key)))
+    return PlacementAnswer(names, found, readings)
+
+
+def used_of(readings: Sequence[PlacementReading]) -> PlacementReading | None:
+    """Return the placement to use: that which won the newest comparison; None without any."""
+    return next((reading for reading in reversed(readings) if reading.won), None)
 
 
 def checked_devices(devices: Sequence[str], infos: Mapping[str, DeviceInfo]) -> tuple[str, ...]:
@@ -123,7 +177,7 @@ def placement_key(graph: Graph, devices: Sequence[str], infos: Mapping[str, Devi
     Of a device it is the name, what the driver says of it, its cores and the target that code is made for: rates are
     measured of that, and change with nothing else.
     """
-    text = print_graph(without_devices(graph).replace(name="model"))
+    text = model_row(graph).text
     described = sorted(
         [
             i.name,
@@ -164,8 +218,10 @@ def _json(reading: PlacementReading) -> dict[str, Any]:
 __all__ = [
     "WITHOUT",
     "PlacementAnswer",
+    "PlacementReading",
     "checked_devices",
     "code_of",
     "placement_for",
     "placement_key",
+    "used_of",
 ]

@@ -11,14 +11,25 @@ import numpy as np
 
 from autotune.compiler.devices.memory import IN_FLIGHT, shortage
 from autotune.compiler.request import CompileRequest, MachineOptions, keywords_of
-from autotune.database.records import PlacementReading, Ratio
+from autotune.compiler.sites.decision import model_row
+from autotune.database.records import DEVICES, Comparison, Ratio
 from autotune.errors import PlacementError
 from autotune.machine_lock import Measuring
 from autotune.runtime.hal.driver import open_device
-from autotune.tuning.compare.paired import PLAN_MARGIN, Series, fastest, ratio
-from autotune.tuning.measure.turns import Rounds, Turns
+from autotune.tuning.compare.decide import PROCESSES, CompiledVersions
+from autotune.tuning.compare.interleaved import Interleaved
+from autotune.tuning.compare.questions import Choice, Question
+from autotune.tuning.measure.turns import Rounds
+from autotune.tuning.measure.whole_model import Profile, Version
 from autotune.tuning.placement.aim import PlacementAim, aim_of
-from autotune.tuning.placement.answer import WITHOUT, checked_devices, code_of, placement_key
+from autotune.tuning.placement.answer import (
+    WITHOUT,
+    PlacementReading,
+    checked_devices,
+    code_of,
+    placement_key,
+    used_of,
+)
 from autotune.tuning.placement.costs import PlacementCosts, Placing, measured_costs
 from autotune.tuning.placement.placing import known_devices, target_of
 from autotune.tuning.placement.search import SearchedPlacement, search_placements
@@ -29,13 +40,13 @@ if TYPE_CHECKING:
     from autotune.compiler.dividing import Model
     from autotune.database.store import Database
     from autotune.runtime.hal.device import DeviceInfo
+    from autotune.runtime.image import ModuleImage
     from autotune.runtime.programs.device_program import DeviceProgram
 
 CANDIDATES = 2
 """Placements that are measured beside the incumbent; they share the error rate."""
-_PROCESSES = 8
-_EACH = 3
-_ROUNDS = Rounds(most=_PROCESSES * _EACH, least=_PROCESSES * _EACH, processes=_PROCESSES, turn_ns=60e6)
+_ALONE = Rounds(most=6, least=2, processes=2)
+"""Of placements for throughput, one request after another: to be shown, not to decide."""
 _PROMISE = 0.99
 """The share of the incumbent's time above which, by expectation, a placement is not measured."""
 
@@ -180,6 +191,12 @@ class _Job:
         self.seed = seed
         self.progress = progress
 
+    @property
+    def store(self) -> Database:
+        """The database that comparisons go to; :func:`propose` may have none."""
+        assert self.database is not None
+        return self.database
+
     def propose(self) -> PlacementProposal | None:
         with self._measuring():
             return self._propose()
@@ -222,8 +239,6 @@ class _Job:
             for (placing, _), placement in zip(chosen, placements, strict=True)
         ]
         measured, accepted = self._measured(chosen, placements, programs)
-        if self.database is not None:
-            self._store(self.database, measured, accepted)
         by_device = {name: aim.seconds(costs, self._on(n, costs)) for n, name in enumerate(self.devices)}
         return PlacementReport(
             self.graph.name,
@@ -266,26 +281,9 @@ class _Job:
 
     def _kept(self, costs: PlacementCosts) -> Placing | None:
         """Return the database's placement, if it is of this objective."""
-        if self.database is None:
-            return None
-        found = self.database.placement(self.key)
+        rows = self.store.compared_at(DEVICES, workload=self.key)
+        found = used_of([PlacementReading.of(row) for row in rows])
         return None if found is None else costs.placing(found.placement)
-
-    def _store(self, database: Database, measured: Sequence[MeasuredPlacement], accepted: int) -> None:
-        readings = [
-            PlacementReading(
-                self.devices,
-                each.placement,
-                1e9 * each.expected_seconds,
-                each.code,
-                None if each.measured_seconds is None else 1e9 * each.measured_seconds,
-                each.ratio,
-                0 if each.measured_seconds is None else _ROUNDS.most,
-                number == accepted,
-            )
-            for number, each in enumerate(measured)
-        ]
-        database.placed(self.key, readings, self.graph.name, self.job)
 
     @staticmethod
     def _on(device: int, costs: PlacementCosts) -> Placing:
@@ -308,52 +306,63 @@ class _Job:
         placements: Sequence[dict[str, str]],
         programs: Sequence[DeviceProgram],
     ) -> tuple[tuple[MeasuredPlacement, ...], int]:
-        """Measure whole runs of all, interleaved, and return which is used."""
-        series, alone = self._series(placements, programs)
-        accepted = fastest(series, _EACH, PLAN_MARGIN)
-        incumbent = series[0]
-        found = [
-            MeasuredPlacement(
-                placement,
-                program.devices,
-                expected,
-                _seconds(mine),
-                None
-                if mine is None or incumbent is None or mine is incumbent
-                else ratio(mine, incumbent, _EACH),
-                _seconds(by_itself),
-                code_of(program),
-            )
-            for (_, expected), placement, program, mine, by_itself in zip(
-                chosen, placements, programs, series, alone, strict=True
-            )
+        """Compare all in whole runs, and return which is used."""
+        readings = [
+            PlacementReading(self.devices, placement, 1e9 * expected, code_of(program))
+            for (_, expected), placement, program in zip(chosen, placements, programs, strict=True)
         ]
-        return tuple(found), accepted
-
-    def _series(
-        self, placements: Sequence[dict[str, str]], programs: Sequence[DeviceProgram]
-    ) -> tuple[list[Series | None], Sequence[Series | None]]:
-        """Return the times of each with as many requests in flight as is asked for; and, of several, one
-        after another."""
-        self.progress(f"measuring {len(programs)}, interleaved, all on {self.devices[0]} among them")
         versions = [
             program if placement != {"*": WITHOUT} else program.images[0]
             for placement, program in zip(placements, programs, strict=True)
         ]
-        alone = versions[1:] if self.aim.in_flight else []
-        with Turns(self.seed) as turns:
-            for version in versions:
-                turns.add(version, self.aim.in_flight)
-            for version in alone:
-                turns.add(version)
-            read = turns.time(_ROUNDS, lambda: False)
-        series = [None if readings is None else np.median(readings, axis=1) for readings in read]
-        together, after = series[: len(programs)], series[len(programs) :]
-        return together, [None, *after] if alone else [None] * len(programs)
+        rows = self._compared(readings, versions)
+        alone = [None, *self._alone(versions[1:])]
+        found = tuple(
+            MeasuredPlacement(
+                dict(reading.placement),
+                program.devices,
+                1e-9 * reading.expected_ns,
+                None if row is None or row.latency is None else 1e-9 * row.latency.median_ns,
+                None if row is None else row.ratio,
+                seconds,
+                reading.code,
+            )
+            for reading, program, row, seconds in zip(readings, programs, rows, alone, strict=True)
+        )
+        won = [row is not None and row.won for row in rows]
+        return found, won.index(True) if any(won) else 0
+
+    def _compared(
+        self, readings: Sequence[PlacementReading], versions: Sequence[ModuleImage | DeviceProgram]
+    ) -> list[Comparison | None]:
+        """Compare the placements as options of one site, and return what is stored of each; None of what failed."""
+        named = dict(zip((reading.name for reading in readings), versions, strict=True))
+        target = target_of(self.infos[self.devices[0]])
+        self.store.add_target(target)
+        self.store.add_workload(replace(model_row(self.graph), key=self.key))
+        candidates = tuple(Choice(reading.candidate()) for reading in readings)
+        question = Question(DEVICES, self.key, target.key, (), candidates)
+        model = CompiledVersions(
+            self.graph.name, lambda version: named[version.whole[DEVICES]], self.seed, self.aim.in_flight
+        )
+        comparison = Interleaved(self.store, model, self.job, self.progress, PROCESSES)
+        if comparison.compare([question], Version({}, {}), lambda: False) is None:
+            return [None] * len(readings)
+        rows = {row.name: row for row in self.store.comparison(self.key, target.key, DEVICES)}
+        return [rows.get(reading.name) for reading in readings]
+
+    def _alone(self, versions: Sequence[ModuleImage | DeviceProgram]) -> list[float | None]:
+        """Return the seconds of a request where they follow each other, if the aim is another."""
+        if not self.aim.in_flight or not versions:
+            return [None] * len(versions)
+        numbered = {str(number): version for number, version in enumerate(versions)}
+        model = CompiledVersions(self.graph.name, lambda version: numbered[version.whole[DEVICES]], self.seed)
+        each = [Version({}, {}, {DEVICES: name}) for name in numbered]
+        return [_seconds(profile) for profile in model.read(each, _ALONE, lambda: False)]
 
 
-def _seconds(series: Series | None) -> float | None:
-    return None if series is None else 1e-9 * float(np.median(series))
+def _seconds(profile: Profile | None) -> float | None:
+    return None if profile is None else 1e-9 * float(np.median(profile.whole))
 
 
 __all__ = ["CANDIDATES", "MeasuredPlacement", "PlacementProposal", "PlacementReport", "place", "propose"]

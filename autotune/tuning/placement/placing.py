@@ -25,8 +25,8 @@ _LOG = logging.getLogger("autotune.tuning")
 
 
 def placed_by(request: CompileRequest, answer: PlacementAnswer) -> CompileRequest:
-    """Return the request with the placement that was looked up for its devices."""
-    return replace(request, devices=(), placement=answer.placement)
+    """Return the request with the placement that was looked up for its devices, measured with nothing else decided."""
+    return replace(request, devices=(), placement=answer.placement, decisions={})
 
 
 def by_database(request: CompileRequest, graph: Graph | None = None) -> tuple[Graph, PlacementAnswer]:

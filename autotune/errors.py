@@ -27,6 +27,7 @@
     ├── DatabaseError             the tuning database cannot be used
     │   ├── PackError             a pack that is damaged, altered or of another version
     │   └── SchemaVersionError    ... because it was written by another version
+    ├── StudyError                the studies of a search cannot be opened, read or written
     ├── MeasureError              the measuring pool itself failed (not a candidate)
     │   └── NoReferenceError      ... at what the candidates of a workload are checked against
     ├── CostModelError            a cost model that cannot be trained, read or used
@@ -157,6 +158,10 @@ class SchemaVersionError(DatabaseError):
 
 class PackError(DatabaseError):
     """A pack of a tuning database is damaged, altered, of another version, or not signed by whom it should be."""
+
+
+class StudyError(AutotuneError):
+    """The studies of a search cannot be opened, read or written; the measured runs are stored all the same."""
 
 
 class MeasureError(AutotuneError):

@@ -54,6 +54,8 @@ def _wanted(knob: Knob, config: Config, otherwise: Config) -> Value:
 
 def _nearest(group: KnobGroup, costs: Costs) -> Indexes:
     """Return the nearest legal row of a group; of one that is too large to enumerate, a near one."""
+    if group.exact:
+        return np.asarray(group.rows[_total(group.rows, group.knobs, costs).argmin()])
     rows, covered = _first(group.rows, group.knobs, costs), group.covered
     while covered < len(group.knobs) and len(rows):
         rows = _first(_extended(rows, group, covered), group.knobs, costs)
@@ -79,10 +81,14 @@ def _extended(rows: Indexes, group: KnobGroup, covered: int) -> Indexes:
 
 def _first(rows: Indexes, knobs: tuple[Knob, ...], costs: Costs) -> Indexes:
     """Return the nearest rows, nearest first."""
+    return np.asarray(rows[np.argsort(_total(rows, knobs, costs), kind="stable")[:_NEAREST]])
+
+
+def _total(rows: Indexes, knobs: tuple[Knob, ...], costs: Costs) -> NDArray[np.float64]:
     total = np.zeros(len(rows))
     for position in range(rows.shape[1]):
         total += costs[knobs[position].name][rows[:, position]]
-    return np.asarray(rows[np.argsort(total, kind="stable")[:_NEAREST]])
+    return total
 
 
 __all__ = ["Costs", "nearest", "projected"]

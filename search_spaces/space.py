@@ -149,13 +149,13 @@ class Space:
     def population(self, rng: np.random.Generator, n: int) -> Population:
         """Return ``n`` *distinct* legal candidates in random order; all of them where there are no more than n."""
         if self.exact and self.size() <= max(n, 256):
-            everything = self._settled(self.enumerate())
+            everything = self.settled(self.enumerate())
             return everything.take(rng.permutation(len(everything))[:n])
-        found = self._settled(self.sample(rng, n)).distinct()
+        found = self.settled(self.sample(rng, n)).distinct()
         for _ in range(16):
             if len(found) >= n:
                 break
-            found = Population.concatenate([found, self._settled(self.sample(rng, n))]).distinct()
+            found = Population.concatenate([found, self.settled(self.sample(rng, n))]).distinct()
         return found.take(np.arange(min(n, len(found))))
 
     def random(self, rng: np.random.Generator, n: int) -> list[dict[str, Value]]:
@@ -230,9 +230,9 @@ class Space:
         changed = centre.indexes[rows]
         changed[np.arange(len(rows)), positions[steps]] = others[rows, steps]
         population = Population(self.knobs, changed)
-        return self._settled(population.take(self.legal(population.columns()))).distinct()
+        return self.settled(population.take(self.legal(population.columns()))).distinct()
 
-    def _settled(self, population: Population) -> Population:
+    def settled(self, population: Population) -> Population:
         """Return the candidates of a user's function, with the defaults for knobs that make no difference."""
         if self.sketch is None or not len(population):
             return population

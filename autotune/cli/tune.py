@@ -46,6 +46,11 @@ DEFAULT_BUDGET = "10m"
     help="guided by the cost model, or one of Optuna's: tpe, random, cmaes, gp, nsga2, qmc, grid.",
 )
 @click.option(
+    "--study-storage",
+    metavar="URL",
+    help="Where the studies are kept: a database of Optuna's or a journal file. [default: in DATABASE.studies]",
+)
+@click.option(
     "--objective",
     default="latency",
     show_default=True,
@@ -79,6 +84,7 @@ def command(
     trials: int | None,
     seed: int,
     sampler: str,
+    study_storage: str | None,
     objective: str,
     no_transfer: bool,
     devices: tuple[str, ...],
@@ -109,9 +115,10 @@ def command(
         refuse_beside_devices(
             {"--objective": objective != "latency", "--no-transfer": no_transfer, "--sites": bool(sites)}
         )
-        return _tune_on_devices(model, devices, limit, seed, sampler, as_json, options)
+        search = {"seed": seed, "sampler": sampler, "study_storage": study_storage}
+        return _tune_on_devices(model, devices, limit, search, as_json, options)
     search: dict[str, Any] = {"seed": seed, "sampler": sampler, "objective": objective, "begun": begun}
-    search["transfer"], search["sites"] = not no_transfer, sites or None
+    search |= {"transfer": not no_transfer, "sites": sites or None, "study_storage": study_storage}
     if request.has_ranges:
         stopped = _tune_for_sizes(model, limit, as_json, search, options)
     else:
@@ -157,8 +164,7 @@ def _tune_on_devices(
     model: str,
     devices: tuple[str, ...],
     budget: Budget,
-    seed: int,
-    sampler: str,
+    search: Mapping[str, Any],
     as_json: bool,
     options: MachineOptions,
 ) -> int:
@@ -175,10 +181,9 @@ def _tune_on_devices(
         model,
         devices,
         budget=budget,
-        seed=seed,
-        sampler=sampler,
         progress=lambda: display(sys.stdout, as_json=as_json),
         say=say,
+        **search,
         **options,
     )
     for placed in report.placed:

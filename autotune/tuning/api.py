@@ -34,6 +34,7 @@ from autotune.tuning.report.result import Report
 from autotune.tuning.requested import open_database, with_database
 
 if TYPE_CHECKING:
+    from optuna.pruners import BasePruner
     from pandas import DataFrame
 
     from autotune.compiler.dividing import Model
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from autotune.tuning.measure.interface import Measurer
     from autotune.tuning.report.status import Progress
     from autotune.tuning.search.samplers import SamplerLike
+    from autotune.tuning.search.studies import StorageLike, TrialCallback
     from cost_models.ranker import Ranker
     from cost_models.registry import Registry
     from cost_models.retrain import RetrainReport
@@ -82,6 +84,9 @@ def tune(
     sampler: SamplerLike = "guided",
     objective: str = "latency",
     transfer: bool = True,
+    study_storage: StorageLike | None = None,
+    callbacks: Sequence[TrialCallback] = (),
+    pruner: BasePruner | None = None,
     quiet: bool = False,
     callback: Callback | None = None,
     progress: Progress | None = None,
@@ -94,13 +99,19 @@ def tune(
     """Search faster schedules for all workloads of a model, and store every measured run in the database.
 
     ``budget`` is a Budget or a time such as ``"8h"``. ``sampler`` is a name (``guided`` or one of Optuna's), an
-    Optuna sampler, a function that makes one from a ``seed``, or a study, whose sampler and storage are used.
+    Optuna sampler, a function that makes one from a ``seed``, or a study, whose sampler and pruner are used and which
+    gets the trials.
     ``objective`` is latency, or what is searched beside it: memory, size (of the artifact), or front for all three.
     With ``transfer`` each search begins with schedules of near workloads (other shapes, other threads). With
     ``time_model`` the report has the whole model's latency. A time budget covers everything from ``begun`` (by
     ``time.monotonic``; the call, if not given) to the report. The ``options`` are those of
     :class:`~autotune.compiler.request.CompileRequest` that change workloads; above the default tolerance the report
     has the error of the whole model from end to end.
+
+    The studies of the job are kept in ``study_storage``: a URL of a database, the path of a journal file, or a storage
+    of Optuna's; a journal in the folder ``DATABASE.studies`` if not given. Each of the ``callbacks`` is called with a
+    study and each trial that has ended, as those of ``study.optimize`` are: ``study.stop()`` ends the search. A
+    candidate that the ``pruner`` gives up by its isolated latency is not measured in the model.
 
     Unless ``quiet``, the job displays its progress on standard output; ``progress`` is another display. ``callback``
     is called with a TuningEvent at the start, after each trial, at each phase and at the end. It may raise StopTuning
@@ -131,7 +142,14 @@ def tune(
     begun = time.monotonic() if begun is None else begun
     limit = Budget.of(budget)
     search = Options(
-        sampler, checked_seed(seed), time_model=time_model, objective=objective, transfer=transfer
+        sampler,
+        checked_seed(seed),
+        time_model=time_model,
+        objective=objective,
+        transfer=transfer,
+        study_storage=study_storage,
+        callbacks=callbacks,
+        pruner=pruner,
     )
     request = CompileRequest(model, **options).checked()
     # An unknown sampler or objective is noticed before workers start.

@@ -40,7 +40,7 @@ from autotune.cli.main import run
 from autotune.errors import UsageError
 from autotune.schedule.knob import Config, config_to_json
 from autotune.target import Target
-from autotune.tuning.search.samplers import OPTUNA
+from autotune.tuning.search.samplers import SAMPLERS
 from autotune.tuning.search.warm_start import TRIALS
 from cost_models import analytic, retrain
 from cost_models.interval import ConfidenceInterval
@@ -200,7 +200,7 @@ def _rows(space: Any, some: Any) -> list[int]:
     return [space.pool.codes().tolist().index(code) for code in some.codes().tolist()]
 
 
-@pytest.mark.parametrize("sampler", ["guided", *(name for name in OPTUNA if name not in ("gp", "grid"))])
+@pytest.mark.parametrize("sampler", ["guided", *(name for name in SAMPLERS if name not in ("gp", "grid"))])
 def test_every_sampler_finds_the_best_when_it_may_try_everything(sampler: str) -> None:
     answers = Answers(made())
     curve = search(answers, sampler, RecordedModel(answers), trials=40, seed=1)

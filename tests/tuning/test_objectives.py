@@ -63,7 +63,6 @@ def test_every_sampler_of_a_front_proposes_legal_new_candidates(sampler: str) ->
 
 def test_a_search_for_the_front_finds_what_one_for_latency_does_not() -> None:
     assert value(found("guided", EVERYTHING)) < value(found("guided", EVERYTHING[:1]))
-    assert value(found("guided", EVERYTHING)) < value(found("random", EVERYTHING))
 
 
 def test_an_aim_at_one_objective_is_its_order() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,9 @@ import pytest
 from autotune.errors import MissingExtraError, UsageError
 from autotune.schedule.knob import config_to_json
 from autotune.tuning.search.online_model import OnlineModel
-from autotune.tuning.search.samplers import GUIDED, OPTUNA, factory, name_of
-from autotune.tuning.search.study import Proposal, Search, to_config, to_params
+from autotune.tuning.search.parameters import Parameters
+from autotune.tuning.search.samplers import GUIDED, SAMPLERS, factory, name_of
+from autotune.tuning.search.study import Proposal, Search
 from tests.tuning.synthetic import Synthetic
 
 
@@ -41,7 +41,7 @@ def run(task: Synthetic, sampler: str, trials: int, seed: int = 0) -> list[float
     return found
 
 
-AVAILABLE = [GUIDED, *(name for name in OPTUNA if name != "gp")]
+AVAILABLE = [GUIDED, *(name for name in SAMPLERS if name != "gp")]
 
 
 @pytest.mark.parametrize("name", AVAILABLE)
@@ -102,16 +102,16 @@ def test_a_suggested_candidate_is_the_one_that_comes_back() -> None:
     search = search_of(task, GUIDED)
     config = task.space.default()
     proposal = search.suggest(config)
-    assert proposal.trial.params == to_params(task.space, config)
+    assert proposal.trial.params == Parameters(task.space).of(config)
     search.tell(proposal, 10.0)
     assert config in search
     assert len(search) == 1
 
 
 def test_parameters_and_configurations_convert_both_ways() -> None:
-    space = Synthetic().space
-    for config in space.random(np.random.default_rng(0), 20):
-        assert to_config(space, to_params(space, config)) == config
+    parameters = Parameters(Synthetic().space)
+    for config in parameters.space.random(np.random.default_rng(0), 20):
+        assert parameters.config(parameters.of(config)) == config
 
 
 class Counting(optuna.samplers.RandomSampler):  # type: ignore[misc]  # Optuna is read without its types
@@ -146,21 +146,6 @@ def _told(search: Search, task: Synthetic) -> list[Proposal]:
         ns = task.measurement(proposal.config).latency_ns
         search.tell(proposal, ns if np.isfinite(ns) else None)
     return proposals
-
-
-def test_a_study_lends_its_sampler_and_its_storage(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'studies.db'}"
-    study = optuna.create_study(study_name="mine", storage=url, sampler=Counting(3))
-    assert name_of(study) == "Counting of study mine"
-    task = Synthetic("a")
-    for _ in range(2):  # the second job replaces what the first left
-        search = Search(task.space, factory(study, OnlineModel(), 8), 0)
-        _told(search, task)
-    name = f"mine/{task.workload.key[:12]}"
-    assert set(optuna.get_all_study_names(url)) == {"mine", name}
-    stored = optuna.load_study(study_name=name, storage=url)
-    assert len([t for t in stored.trials if t.value is not None]) >= 8
-    assert {*stored.trials[0].params} == {knob.name for knob in task.space.knobs}
 
 
 def test_what_is_no_sampler_is_refused() -> None:

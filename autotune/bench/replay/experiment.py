@@ -137,9 +137,9 @@ def _notes(rows: FrameRows) -> Iterator[str]:
 
 def _samplers() -> Sequence[str]:
     from autotune.tuning.search.sampler import GUIDED
-    from autotune.tuning.search.samplers import OPTUNA
+    from autotune.tuning.search.samplers import SAMPLERS
 
-    return (GUIDED, *OPTUNA)
+    return (GUIDED, *SAMPLERS)
 
 
 def _models() -> Sequence[str]:

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.bench.replay.recording import CandidateRecording
-from autotune.bench.replay.space import PoolSampler, RecordedSpace
+from autotune.bench.replay.space import RecordedSpace
 from autotune.database.records import Comparison, Key, Latency, Outcome, PlanReading, Reading, Run
-from autotune.errors import InternalError, UsageError
+from autotune.errors import InternalError
 from autotune.passes.options import Option
 from autotune.schedule.knob import Config, config_to_json
 from autotune.tuning.compare.sites import Site, Sites
@@ -25,9 +25,8 @@ from autotune.tuning.jobs.task import Task
 from autotune.tuning.measure.interface import Built, BuiltOption, Candidate
 from autotune.tuning.measure.outcome import Measurement
 from autotune.tuning.search.online_model import EVERY, Matrix, OnlineModel
-from autotune.tuning.search.sampler import GuidedSampler
 from autotune.tuning.search.samplers import SamplerLike, factory
-from autotune.tuning.search.study import SamplerFactory, Search
+from autotune.tuning.search.study import Search
 from search_spaces.population import Population
 
 if TYPE_CHECKING:
@@ -174,10 +173,10 @@ def search(
     """The least latency over the default's after each trial, of which the default is the first [trials].
 
     This is the loop of a job with one workload: the same batches, the same training of the cost model. Only the
-    candidates are those of the pool (:class:`PoolSampler`), and their ends are known. ``near`` is what it begins with.
+    candidates are those of the pool, and their ends are known. ``near`` is what it begins with.
     """
     space, facts = answers.space, answers.recording.facts
-    make = _in_pool(factory(sampler, cost_model, BATCH))
+    make = factory(sampler, cost_model, BATCH)
     task = Task((facts.name,), space.workload, space, Search(space, make, seed), answers.default, seed)
     site = Site((facts.name,), space.workload, (Option(cast("Workload", space.workload)),))
     TuningLoop(
@@ -194,22 +193,6 @@ def search(
     ).run()
     curve = np.asarray(task.curve[:trials]) / facts.default_ns
     return np.pad(curve, (0, trials - len(curve)), mode="edge")
-
-
-def _in_pool(make: SamplerFactory) -> SamplerFactory:
-    """A sampler of a pool: ours draws from whatever its space has, Optuna's are moved to what there is."""
-    from optuna.samplers import BaseSampler, RandomSampler
-
-    def made(space: Space, seed: int) -> BaseSampler:
-        sampler = make(space, seed)
-        if isinstance(sampler, GuidedSampler):
-            return sampler
-        if not isinstance(sampler, BaseSampler):
-            raise UsageError("a study has one storage: give its sampler, every search has a study of its own")
-        assert isinstance(space, RecordedSpace)
-        return PoolSampler(space, seed, None if isinstance(sampler, RandomSampler) else sampler)
-
-    return made
 
 
 __all__ = ["ALONE", "BATCH", "INSIDE", "Answers", "RecordedMeasurer", "RecordedModel", "search"]

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from optuna.study import Study
+
+from autotune import settings
 from autotune.compiler.plan import OPTION, with_options
 from autotune.compiler.planned import TRANSFERRED, evidence_in
 from autotune.database import Database
@@ -42,12 +45,22 @@ from autotune.tuning.report.status import Progress, Status
 from autotune.tuning.search.online_model import OnlineModel
 from autotune.tuning.search.plan_search import PlanSearch
 from autotune.tuning.search.samplers import GUIDED, SamplerLike, factory, name_of
-from autotune.tuning.search.study import Search
+from autotune.tuning.search.studies import (
+    Record,
+    StorageLike,
+    Studies,
+    TrialCallback,
+    default_storage,
+    study_name,
+)
+from autotune.tuning.search.study import SamplerFactory, Search
 from autotune.tuning.search.warm_start import TRIALS, proposals
 from autotune.versions import versions_of
 from cost_models import calibrated
 
 if TYPE_CHECKING:
+    from optuna.pruners import BasePruner
+
     from autotune.compiler.plan import Ranking
     from autotune.compiler.sites.decision import Decision
     from autotune.graph.program import AnyWorkload
@@ -67,6 +80,12 @@ _AS_LOADING = 0.6
 _OPTIONS, _COMPARED, _ALL, _ON_THE_WAY = 0.7, 0.65, 0.85, 0.5
 """Shares of the time left: of comparing, for whole algorithms; to compare before the whole model is timed;
 for all but the report, of which the last readings take some; to compare during the search."""
+_METRICS = {
+    Objective.LATENCY: "latency (µs)",
+    Objective.MEMORY: "memory (bytes)",
+    Objective.SIZE: "artifact (bytes)",
+}
+"""Names of the objectives in the studies."""
 _EARLIEST_S = 120.0
 _SHARE = 20.0
 """The search goes on for so many times as long as comparing took before there is compared again."""
@@ -95,7 +114,9 @@ class Options:
 
     ``time_model``: the whole model is timed untuned and tuned at the end. ``objective`` names what the search minimises
     (:func:`autotune.database.goal.searched`). ``transfer``: searches begin with what was found for near workloads.
-    ``least`` candidates are measured where starting took the whole time of the budget.
+    ``least`` candidates are measured where starting took the whole time of the budget. ``study_storage`` keeps the
+    studies (None: a journal beside the database), ``callbacks`` hear of each trial, and ``pruner`` says which
+    candidates are not measured in the model.
     """
 
     sampler: SamplerLike = GUIDED
@@ -105,6 +126,9 @@ class Options:
     objective: str = Objective.LATENCY.value
     transfer: bool = True
     least: int = 0
+    study_storage: StorageLike | None = None
+    callbacks: Sequence[TrialCallback] = ()
+    pruner: BasePruner | None = None
 
 
 @dataclass
@@ -142,12 +166,15 @@ class Job:
 
     def _run(self, machine: Measuring) -> Report:
         cost_model = OnlineModel(self.prior)
-        tasks = [self._task(subject, cost_model) for subject in self.subjects]
+        objectives = searched(self.options.objective)
+        make = factory(self.options.sampler, cost_model, self.options.batch, len(objectives))
         self._register()
         row = self._claim()
+        studies = self._studies(row)
+        tasks = [self._task(subject, make, objectives, studies, row.id) for subject in self.subjects]
         self.database.add_layers(row.id, {s.workload.key: s.names for s in self.subjects})
         sites = Sites(tasks, self.sites or [subject.site for subject in self.subjects])
-        plan_search = PlanSearch(sites, self.options.seed)
+        plan_search = PlanSearch(sites, self.options.seed, self._plans_record(studies))
         status = self._status(row, sites, plan_search)
         loop = TuningLoop(
             tasks=tasks,
@@ -169,7 +196,7 @@ class Job:
             batch=self.options.batch,
             least=self.options.least,
         )
-        loop.before_turn = self._before_turn(loop, status, machine)
+        loop.before_turn = self._before_turn(loop, status, machine, studies)
         self._rule_out(sites)
         machine.say = partial(self._wait, status)
         try:
@@ -243,11 +270,41 @@ class Job:
         )
         return self.database.claim_job(fresh, alive)
 
-    def _task(self, subject: Subject, cost_model: OnlineModel) -> Task:
+    def _studies(self, row: JobRow) -> Studies:
+        """Return the studies of a job that was claimed, in the storage that is meant."""
+        options, name = self.options, study_name(self.model, row.id)
+        where = options.study_storage
+        if where is None:
+            home = settings.current().home_path() / "studies"
+            where = default_storage(self.database.where, name, home)
+        given = options.sampler if isinstance(options.sampler, Study) else None
+        return Studies(where, name, options.callbacks, given, several=len(self.subjects) > 1)
+
+    def _plans_record(self, studies: Studies) -> Record:
+        about = {"model": self.model, "target": self.target.name}
+        return studies.record("", ["latency of the model / untuned"], about)
+
+    def _task(
+        self,
+        subject: Subject,
+        make: SamplerFactory,
+        objectives: Sequence[Objective],
+        studies: Studies,
+        job: str,
+    ) -> Task:
         options = self.options
-        objectives = searched(options.objective)
-        make = factory(options.sampler, cost_model, options.batch, len(objectives))
-        search = Search(subject.space, make, options.seed, objectives)
+        about = {
+            "model": self.model,
+            "target": self.target.name,
+            "dispatches": list(subject.names),
+            "kind": subject.workload.kind,
+            "workload": subject.workload.key,
+            "roofline_us": subject.floor_ns / 1e3,
+        }
+        record = studies.record(subject.names[0], [_METRICS[one] for one in objectives], about)
+        given = options.sampler if isinstance(options.sampler, Study) else None
+        pruner = options.pruner or (given.pruner if given is not None else None)
+        search = Search(subject.space, make, options.seed, objectives, pruner=pruner, record=record)
         return Task(
             subject.names,
             subject.workload,
@@ -258,6 +315,7 @@ class Job:
             self.budget.per_workload,
             subject.floor_ns,
             alone=self.whole is None,
+            job=job,
         )
 
     def _found_near(self, task: Task) -> list[Config]:
@@ -316,7 +374,9 @@ class Job:
 
         return measured
 
-    def _before_turn(self, loop: TuningLoop, status: Status, machine: Measuring) -> Callable[[], None]:
+    def _before_turn(
+        self, loop: TuningLoop, status: Status, machine: Measuring, studies: Studies
+    ) -> Callable[[], None]:
         """Let other jobs of the machine have a turn; compare as soon as all defaults were read, and now and then during
         a long search: options that are far behind get no more trials, and a job that is killed leaves what it found.
         What earlier jobs left open is compared after the first trials.
@@ -325,6 +385,8 @@ class Job:
 
         def before_turn() -> None:
             nonlocal due
+            if studies.stopped:
+                raise StopTuning
             machine.offer()
             begin = status.meter.session_s
             if begin < due or status.sites.untried or not status.session_trials:

@@ -193,7 +193,8 @@ class TuningLoop:
         run = self.record(turn, built, measurement)
         task.check(built, measurement, turn.origin)
         reads = self.reader is not None and turn.origin is not Origin.DEFAULT
-        if reads and same_code is None and measurement.latency and not task.discarded(measurement):
+        slow = task.prunes(proposal, measurement) or task.discarded(measurement)
+        if reads and same_code is None and measurement.latency and not slow:
             self.waiting.append((turn, built))
         else:
             self._tell(turn, proposal, same_code or built.trace_key)

@@ -26,6 +26,8 @@ from autotune.tuning.report.result import Report
 from autotune.tuning.report.units import nanoseconds
 
 if TYPE_CHECKING:
+    from optuna.pruners import BasePruner
+
     from autotune.compiler.plan import Ranking
     from autotune.runtime.image import ModuleImage
     from autotune.schedule.knob import Config
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from autotune.tuning.jobs.events import Callback
     from autotune.tuning.report.status import Progress
     from autotune.tuning.search.samplers import SamplerLike
+    from autotune.tuning.search.studies import StorageLike, TrialCallback
     from search_spaces.sketch import ScheduleFunction, Sketch
     from search_spaces.space import Space
 
@@ -95,6 +98,9 @@ def tune_schedule(
     name: str = "program",
     seed: int = 0,
     sampler: SamplerLike = "guided",
+    study_storage: StorageLike | None = None,
+    callbacks: Sequence[TrialCallback] = (),
+    pruner: BasePruner | None = None,
     quiet: bool = False,
     callback: Callback | None = None,
     progress: Progress | None = None,
@@ -123,7 +129,8 @@ def tune_schedule(
 
     begun = time.monotonic()
     _check_arguments(function, args)
-    limit, options = Budget.of(budget), Options(sampler, seed, least=1)
+    limit = Budget.of(budget)
+    options = Options(sampler, seed, least=1, study_storage=study_storage, callbacks=callbacks, pruner=pruner)
     factory(sampler, OnlineModel(None), options.batch)  # an unknown sampler is noticed before workers start
     chosen = runnable(Target.parse(target, threads))
     builders = builders_for(chosen, allow_oversubscription=allow_oversubscription)

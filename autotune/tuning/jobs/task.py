@@ -62,6 +62,7 @@ class Task:
     """The latency that no schedule undercuts."""
     alone: bool = True
     """There is no model to read candidates inside: they count by what they take alone."""
+    job: str = ""
     known: dict[str, Measurement] = field(default_factory=dict)
     footprints: dict[str, Footprint] = field(default_factory=dict)
     """The footprints of schedules, by trace key, as far as they are known."""
@@ -252,7 +253,33 @@ class Task:
     def repeat(self, proposal: Proposal, trace_key: str) -> None:
         """End a proposal of a schedule that another one gave before."""
         ns = self.score_ns(trace_key)
-        self.search.tell(proposal, ns if ns < math.inf else None, self.footprints.get(trace_key))
+        latency_ns, takes = ns if ns < math.inf else None, self.footprints.get(trace_key)
+        self.search.tell(proposal, latency_ns, takes, self._about(trace_key))
+
+    def prunes(self, proposal: Proposal | None, measurement: Measurement) -> bool:
+        """Return whether the pruner gives a candidate up by its isolated latency: it is not measured in the model.
+
+        The default is never given up.
+        """
+        if proposal is None or not measurement.latency:
+            return False
+        return self.search.prunes(proposal, measurement.latency_ns, ever=proposal.config != self.default)
+
+    def _about(self, trace_key: str) -> dict[str, str | float]:
+        """Return the attributes of a schedule's trial."""
+        found, inside = self.known[trace_key], self.inside.get(trace_key)
+        about: dict[str, str | float] = {
+            "layer": self.names[0],
+            "outcome": found.outcome.value,
+            "trace": trace_key,
+        }
+        if found.latency:
+            about |= {"latency_ns": self.score_ns(trace_key), "isolated_ns": found.latency_ns}
+        if found.message:
+            about["message"] = found.message
+        if inside is not None:
+            about |= {"over_default": inside.ratio, "processes": inside.processes}
+        return about
 
     def keep_default(self, built: Built) -> None:
         """Store the code of the default schedule, where an earlier session measured it."""
@@ -282,7 +309,9 @@ class Task:
         runs, self.unchecked = self.unchecked, []
         for run in runs:
             ns = self.score_ns(run.trace_key)
-            self.search.add(run.config, ns if ns < math.inf else None, run.footprint)
+            about, mine = self._about(run.trace_key), run.job == self.job
+            latency_ns = ns if ns < math.inf else None
+            self.search.add(run.config, latency_ns, run.footprint, about, recorded=mine)
 
     def drop_unchecked(self) -> list[Run]:
         """Return the unchecked runs, and know nothing of them any more; nothing else was measured so far."""

@@ -26,6 +26,7 @@ from autotune.tuning.placement.place import PlacementReport, place
 from autotune.tuning.placement.placing import known_devices, target_of
 from autotune.tuning.report.result import Report
 from autotune.tuning.search.samplers import GUIDED, SamplerLike, name_of
+from autotune.tuning.search.studies import StorageLike
 
 if TYPE_CHECKING:
     from autotune.compiler.dividing import Model
@@ -58,6 +59,7 @@ def tune_on_devices(
     budget: Budget | str,
     seed: int = 0,
     sampler: SamplerLike = GUIDED,
+    study_storage: StorageLike | None = None,
     quiet: bool = False,
     progress: Callable[[], Progress | None] = lambda: None,
     say: Callable[[str], None] = lambda text: None,
@@ -87,6 +89,7 @@ def tune_on_devices(
             budget=share,
             seed=seed,
             sampler=sampler,
+            study_storage=study_storage,
             quiet=quiet,
             progress=progress(),
             time_model=False,

@@ -19,7 +19,7 @@ from optuna.samplers import BaseSampler
 
 from autotune.database.records import PlanReading
 from autotune.errors import UsageError
-from autotune.tuning.compare.sites import Sites
+from autotune.tuning.compare.sites import Site, Sites
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from autotune.passes.options import Option
     from autotune.tuning.jobs.task import Task
+    from autotune.tuning.search.studies import Record
 
 _CHOICES = 4
 """Schedules of a workload that a plan may have beside the default: the fastest inside the model."""
@@ -116,7 +117,7 @@ class PlanSearch:
     what the job has stored.
     """
 
-    def __init__(self, sites: Sites, seed: int) -> None:
+    def __init__(self, sites: Sites, seed: int, record: Record | None = None) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._sites = sites
         self._rng = np.random.default_rng(seed)
@@ -124,6 +125,7 @@ class PlanSearch:
         """By workload key the trace keys of its schedules in the order of their numbers, from 1."""
         self._study = optuna.create_study()
         self._read: list[PlanReading] = []
+        self._record = record
 
     def __len__(self) -> int:
         return len(self._read)
@@ -134,14 +136,15 @@ class PlanSearch:
             options = self._named(plan.options)
             tasks = {task.workload.key: task for task in self._tasks(options)}
             if _is_known(plan, tasks):
-                self._study.add_trial(
-                    optuna.trial.create_trial(
-                        params={**self._fixed(options), **self._numbers(tasks, plan.schedules)},
-                        distributions=self._space(options, tasks.values()),
-                        value=plan.ratio.median,
-                    )
+                trial = optuna.trial.create_trial(
+                    params={**self._fixed(options), **self._numbers(tasks, plan.schedules)},
+                    distributions=self._space(options, tasks.values()),
+                    value=plan.ratio.median,
                 )
+                self._study.add_trial(trial)
                 self._read.append(plan)
+                if self._record is not None:
+                    self._record.restore(trial)
 
     def ask(self, options: Mapping[str, Option]) -> PlanProposal | None:
         """Return a plan with these options; None while no candidate seems faster than the default."""
@@ -164,8 +167,10 @@ class PlanSearch:
         if plan is None:
             self._study.tell(proposal.trial, state=optuna.trial.TrialState.FAIL)
         else:
-            self._study.tell(proposal.trial, plan.ratio.median)
+            ended = self._study.tell(proposal.trial, plan.ratio.median)
             self._read.append(plan)
+            if self._record is not None:
+                self._record.add(ended)
 
     def best(self, options: Mapping[str, Option]) -> dict[str, str]:
         """Return the plan with these options that promises most: the trace keys of what is not the default.
@@ -217,13 +222,13 @@ class PlanSearch:
     def _space(self, options: Mapping[str, Option], tasks: Iterable[Task]) -> dict[str, BaseDistribution]:
         sites = {site.workload.key: site for site in self._sites.several}
         names = {key: tuple(option.name for option in sites[key].options) for key in options if key in sites}
-        chosen = {f"option {key}": CategoricalDistribution(found) for key, found in names.items()}
+        chosen = {_option(sites[key]): CategoricalDistribution(found) for key, found in names.items()}
         return {**chosen, **{_schedule(t): IntDistribution(0, len(self._numbered(t))) for t in tasks}}
 
     def _fixed(self, options: Mapping[str, Option]) -> dict[str, str]:
         """Return the parameters of a plan's options."""
-        several = {site.workload.key for site in self._sites.several}
-        return {f"option {key}": option.name for key, option in options.items() if key in several}
+        several = {site.workload.key: site for site in self._sites.several}
+        return {_option(several[key]): option.name for key, option in options.items() if key in several}
 
     def _named(self, names: Mapping[str, str]) -> dict[str, Option]:
         sites = {site.workload.key: site for site in self._sites.several}
@@ -249,7 +254,12 @@ def _promise(tasks: Sequence[Task], uses: Mapping[str, int], schedules: Mapping[
 
 def _schedule(task: Task) -> str:
     """Return the name of a workload's parameter."""
-    return f"schedule {task.workload.key}"
+    return f"{task.names[0]} schedule"
+
+
+def _option(site: Site) -> str:
+    """Return the name of a site's parameter."""
+    return f"{site.names[0]} option"
 
 
 __all__ = ["PlanProposal", "PlanSampler", "PlanSearch"]

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from autotune.errors import UsageError
 from autotune.schedule.knob import Config
 from autotune.tuning.search.aim import Aim
-from autotune.tuning.search.study import distribution, known_trials, population_of, to_params
+from autotune.tuning.search.legal import SpaceSampler, unproposed
 from cost_models import proposals
 from search_spaces.population import Population
 
@@ -35,6 +33,10 @@ _APART = 4
 """A random proposal is the one of so many that is farthest from all before (best-candidate sampling, Mitchell 1991)."""
 _RANDOM = 512
 _PARENTS = 12
+_LINE = 64
+"""Bytes that make no difference: nothing needs none at all."""
+_LEAST = 1e-3
+"""A latency in µs that none is below: a nanosecond."""
 _ROUNDS = 2
 
 
@@ -63,7 +65,7 @@ class _Pool:
     features: NDArray[Any]
 
 
-class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read without its types
+class GuidedSampler(SpaceSampler):
     """Proposes the candidates that a cost model likes best, among many.
 
     For every batch it scores a random population and, in a few rounds, the neighbours of the best
@@ -85,7 +87,7 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         local: float = 0.3,
         explore: float = 0.1,
     ) -> None:
-        self._space = space
+        super().__init__(space)
         self._scorer = scorer
         self._batch = batch
         self._local = local
@@ -94,38 +96,24 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         self._queue: list[Config] = []
         self._aim = Aim(np.ones(1), space.of([]), np.zeros((0, 1)))
 
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return all knobs: one proposal chooses them together."""
-        return {knob.name: distribution(knob) for knob in self._space.knobs}
-
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """Return the next candidate of the batch; a new batch when it is used up."""
         if not self._queue:
             self._queue = self._propose(study)
-        return to_params(self._space, self._queue.pop(0))
-
-    def sample_independent(
-        self,
-        study: Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
-    ) -> Any:
-        """Refuse: every knob is in the relative search space."""
-        raise UsageError(f"the guided sampler knows no parameter {param_name!r}")
+        return self.parameters.of(self._queue.pop(0))
 
     def _propose(self, study: Study) -> list[Config]:
-        done = known_trials(study, self._space)
-        seen = population_of(self._space, done)
+        done = self.parameters.known(study)
+        seen = self.parameters.population(done)
         self._aim = self._aimed(done, len(study.directions))
         best = self._aim.measured.take(self._aim.best[:_PARENTS])
-        fresh = self._space.population(self._rng, _RANDOM)
-        pool = _Pool(fresh, self._scorer.features(self._space, fresh))
+        fresh = self.space.population(self._rng, _RANDOM)
+        pool = _Pool(fresh, self._scorer.features(self.space, fresh))
         pool = self._unseen(self._grow(pool, best), seen)
         if not len(pool.population):
-            return [fresh.config(0)]
+            return [unproposed(self.parameters, study, self._rng, 1).config(0)]
         order = self._ranked(pool) if len(done) >= _BLIND else self._apart(pool)
         near = order[self._is_near(pool.population.take(order), best)]
         more = max(0.0, _FIRST - self._explore) * _TRIED / (_TRIED + len(done))
@@ -163,15 +151,15 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
 
     def _worth(self, pool: _Pool) -> NDArray[Any]:
         """Return the worth of the candidates of a pool, by their scores and the objective of the batch."""
-        scores = self._scorer.score(self._space, pool.population, pool.features)
+        scores = self._scorer.score(self.space, pool.population, pool.features)
         return self._aim.worth(pool.population, scores)
 
     def _grow(self, pool: _Pool, best: Population) -> _Pool:
         """Add the neighbours of what is best so far, round by round."""
-        pool = self._add(self._add(pool, best), self._space.neighbourhood(best))
+        pool = self._add(self._add(pool, best), self.space.neighbourhood(best))
         for _ in range(_ROUNDS):
             parents = pool.population.take(self._ranked(pool)[:_PARENTS])
-            pool = self._add(pool, self._space.neighbourhood(parents))
+            pool = self._add(pool, self.space.neighbourhood(parents))
         return pool
 
     def _add(self, pool: _Pool, more: Population) -> _Pool:
@@ -179,22 +167,21 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         new = more.take(~np.isin(more.codes(), pool.population.codes())) if len(more) else more
         if not len(new):
             return pool
-        features = np.vstack([pool.features, self._scorer.features(self._space, new)])
+        features = np.vstack([pool.features, self._scorer.features(self.space, new)])
         return _Pool(Population.concatenate([pool.population, new]), features)
 
     def _is_near(self, pool: Population, best: Population) -> NDArray[np.bool_]:
         """Return which candidates are neighbours of the few best measured ones."""
-        near = self._space.neighbourhood(best.take(np.arange(min(len(best), 2))))
+        near = self.space.neighbourhood(best.take(np.arange(min(len(best), 2))))
         return np.isin(pool.codes(), near.codes()) if len(near) else np.zeros(len(pool), np.bool_)
 
     def _aimed(self, done: list[FrozenTrial], objectives: int) -> Aim:
         """Return the objective of the next batch, and all that was measured."""
         weights = np.ones(1) if objectives == 1 else self._rng.dirichlet(np.ones(objectives))
-        timed = [
-            t for t in done if t.state == TrialState.COMPLETE and all(v <= 0 for v in t.constraints.values())
-        ]
+        timed = [t for t in done if t.state == TrialState.COMPLETE]
         values = np.asarray([t.values for t in timed], np.float64).reshape(-1, objectives)
-        return Aim(weights, population_of(self._space, timed), values)
+        values[:, 1:] += _LINE
+        return Aim(weights, self.parameters.population(timed), np.log2(np.maximum(values, _LEAST)))
 
     def _unseen(self, pool: _Pool, seen: Population) -> _Pool:
         fresh = ~np.isin(pool.population.codes(), seen.codes())

@@ -13,6 +13,7 @@ from optuna.study import Study, StudyDirection
 
 from autotune.errors import MissingExtraError, UsageError
 from autotune.suggest import did_you_mean
+from autotune.tuning.search.legal import UniformSampler
 from autotune.tuning.search.sampler import GUIDED, GuidedSampler, Scorer
 from autotune.tuning.search.study import SamplerFactory
 
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 
 SamplerLike: TypeAlias = str | BaseSampler | Study | Callable[..., BaseSampler]
 """A name; a sampler, of which every search gets a copy; what makes a sampler, of a ``seed`` or of nothing; or a
-study, whose sampler and storage are used."""
+study, whose sampler and pruner are used, and which gets the trials."""
 
 
 def factory(sampler: SamplerLike, scorer: Scorer, batch: int, objectives: int = 1) -> SamplerFactory:
-    """Return a function that makes the sampler (or the study) of each search.
+    """Return a function that makes the sampler of each search.
 
     Raises UsageError for an unknown name, for a study that does not minimise one value, and with several ``objectives``
     for a study and for a sampler of one value.
@@ -35,20 +36,21 @@ def factory(sampler: SamplerLike, scorer: Scorer, batch: int, objectives: int = 
             f"{name_of(sampler)} minimises one value, the latency; for another objective take guided, tpe or nsga2"
         )
     if isinstance(sampler, Study):
-        return _of_study(sampler)
+        if sampler.directions != [StudyDirection.MINIMIZE]:
+            raise UsageError(f"the study {sampler.study_name!r} must minimise one value, the latency")
+        return lambda space, seed: _copied(sampler.sampler)
     if isinstance(sampler, BaseSampler):
         return lambda space, seed: _copied(sampler)
     if callable(sampler):
         return lambda space, seed: _made(sampler, seed)
     if sampler == GUIDED:
         return lambda space, seed: GuidedSampler(space, scorer, seed, batch)
-    names = [GUIDED, *OPTUNA]
+    names = [GUIDED, *SAMPLERS]
     if not isinstance(sampler, str) or sampler not in names:
         near = did_you_mean(sampler, names) if isinstance(sampler, str) else ", or one of Optuna's objects"
         raise UsageError(f"unknown sampler {sampler!r}; known samplers: {', '.join(names)}{near}")
     _require(sampler)
-    make = OPTUNA[sampler]
-    return lambda space, seed: make(seed)
+    return SAMPLERS[sampler]
 
 
 def name_of(sampler: SamplerLike) -> str:
@@ -86,26 +88,6 @@ def _made(make: Callable[..., BaseSampler], seed: int) -> BaseSampler:
     return made
 
 
-def _of_study(study: Study) -> SamplerFactory:
-    """Return studies beside the given one, with its sampler and in its storage: one a workload, ``NAME/WORKLOAD``.
-
-    They are rebuilt from the tuning database; one that an earlier job left is replaced.
-    """
-    import optuna
-
-    if study.directions != [StudyDirection.MINIMIZE]:
-        raise UsageError(f"the study {study.study_name!r} must minimise one value, the latency")
-
-    def make(space: Space, seed: int) -> Study:
-        storage = study._storage  # the only way to make another study in the same place
-        name = f"{study.study_name}/{space.workload.key[:12]}"
-        if name in optuna.get_all_study_names(storage):
-            optuna.delete_study(study_name=name, storage=storage)
-        return optuna.create_study(storage=storage, sampler=_copied(study.sampler), study_name=name)
-
-    return make
-
-
 NEEDS = {"cmaes": "cmaes", "gp": "torch"}
 """The package that a sampler imports; the extra has the sampler's name."""
 
@@ -118,8 +100,8 @@ def _require(name: str) -> None:
         raise MissingExtraError(f"the sampler {name!r} needs {package}: pip install 'autotune[{name}]'")
 
 
-def _optuna(name: str, **options: Any) -> Callable[[int], BaseSampler]:
-    def make(seed: int) -> BaseSampler:
+def _optuna(name: str, **options: Any) -> SamplerFactory:
+    def make(space: Space, seed: int) -> BaseSampler:
         import optuna
 
         kind: Callable[..., BaseSampler] = getattr(optuna.samplers, name)
@@ -130,18 +112,18 @@ def _optuna(name: str, **options: Any) -> Callable[[int], BaseSampler]:
     return make
 
 
-OPTUNA: dict[str, Callable[[int], BaseSampler]] = {
+SAMPLERS: dict[str, SamplerFactory] = {
     "tpe": _optuna("TPESampler", multivariate=True),
-    "random": _optuna("RandomSampler"),
+    "random": UniformSampler,
     "cmaes": _optuna("CmaEsSampler", warn_independent_sampling=False),
     "gp": _optuna("GPSampler", warn_independent_sampling=False),
     "nsga2": _optuna("NSGAIISampler", population_size=16),  # a workload seldom gets many hundred trials
     "qmc": _optuna("QMCSampler", warn_independent_sampling=False, warn_asynchronous_seeding=False),
-    "grid": _optuna("BruteForceSampler"),
+    "grid": UniformSampler,  # it proposes each legal candidate once: no grid of points is needed for that
 }
-"""Optuna's samplers by the name used on the command line."""
+"""Samplers by the name used on the command line."""
 
 SINGLE = ("cmaes",)
 """Those that cannot search a Pareto front."""
 
-__all__ = ["GUIDED", "NEEDS", "OPTUNA", "SamplerLike", "factory", "name_of"]
+__all__ = ["GUIDED", "NEEDS", "SAMPLERS", "SamplerLike", "factory", "name_of"]

@@ -1,33 +1,31 @@
-"""The search of one workload: an Optuna study that never proposes the same candidate twice."""
+"""The search of one workload: an Optuna study in which every candidate is legal and is measured once."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from autotune.database.goal import Goal, Objective
-from autotune.schedule.knob import Config, Knob, Value, config_to_json
+from autotune.schedule.knob import Config, config_to_json
+from autotune.tuning.search.parameters import Parameters
 
 if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial
 
     from autotune.database.records import Footprint
-    from search_spaces.population import Population
+    from autotune.tuning.search.studies import Record
     from search_spaces.space import Space
 
-SamplerFactory = Callable[["Space", int], "optuna.samplers.BaseSampler | optuna.Study"]
-"""Makes the sampler of a search, or its study, from its space and a seed."""
+SamplerFactory = Callable[["Space", int], "optuna.samplers.BaseSampler"]
+"""Makes the sampler of a search from its space and a seed."""
 
-_TRIES = 24
-_LINE = 64
-"""Bytes that make no difference: nothing needs none at all."""
-_FAILED = "failed"
-_ILLEGAL = "illegal"
+_REPEATS = 4
+"""So many times a sampler is told the known result of a candidate that it proposes again, before each new one."""
+_ASKS = 24
+"""A sampler that proposes nothing new in so many trials has nothing left."""
 
 
 @dataclass(frozen=True)
@@ -38,42 +36,23 @@ class Proposal:
     trial: optuna.trial.Trial
 
 
-def distribution(knob: Knob) -> optuna.distributions.BaseDistribution:
-    """Return the distribution of a knob: an ordered one is the index of its value, so that neighbours stay near."""
-    import optuna
+@dataclass(frozen=True)
+class _Result:
+    """The latency of a candidate, None for one that failed; what it takes; and the number of its trial."""
 
-    if knob.ordered:
-        return optuna.distributions.IntDistribution(0, len(knob.values) - 1)
-    return optuna.distributions.CategoricalDistribution(knob.values)
-
-
-def to_params(space: Space, config: Config) -> dict[str, Value]:
-    """Return a configuration as Optuna's parameters."""
-    return {k.name: k.index(config[k.name]) if k.ordered else config[k.name] for k in space.knobs}
-
-
-def to_config(space: Space, params: Mapping[str, Any]) -> dict[str, Value]:
-    """Return Optuna's parameters as a configuration."""
-    return {k.name: k.values[params[k.name]] if k.ordered else params[k.name] for k in space.knobs}
-
-
-def known_trials(study: optuna.Study, space: Space) -> list[FrozenTrial]:
-    """Return those with a value for every knob: the trial that is being asked for has part of them."""
-    return [t for t in study.get_trials(deepcopy=False) if len(t.params) == len(space.knobs)]
-
-
-def population_of(space: Space, trials: Iterable[FrozenTrial]) -> Population:
-    """Return the candidates of trials."""
-    return space.of([to_config(space, trial.params) for trial in trials])
+    latency_ns: float | None
+    footprint: Footprint | None
+    number: int
 
 
 class Search:
     """Asks a sampler for candidates of one space, and tells it how they ended.
 
-    The objectives are log2 of the latency in ns and, if asked for, of the bytes of memory and of the artifact. A
-    failed candidate is told as complete with a violated constraint: Optuna's samplers forget failed trials and would
-    propose them again. They also repeat points of discrete spaces by design; such a proposal is answered from what is
-    known.
+    The objectives are the latency in µs and, if asked for, the bytes of memory and of the artifact. A failed candidate
+    is a failed trial. A sampler that knows the space proposes legal candidates itself; the draws of any other become
+    legal ones (:class:`autotune.tuning.search.legal.LegalSampler`). Samplers repeat points of discrete spaces by
+    design: a repeated trial gets the known result of the candidate, up to four times; then the nearest candidate that
+    is new is proposed. The trials are added to the ``record`` as they end, less those that repeat another.
     """
 
     def __init__(
@@ -82,25 +61,32 @@ class Search:
         make_sampler: SamplerFactory,
         seed: int,
         objectives: Sequence[Objective] = (Objective.LATENCY,),
+        *,
+        pruner: optuna.pruners.BasePruner | None = None,
+        record: Record | None = None,
     ) -> None:
         import optuna
+
+        from autotune.tuning.search.legal import LegalSampler, SpaceSampler
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.space = space
         self.exhausted = False
-        self._rng = np.random.default_rng(seed)
-        self._distributions = {knob.name: distribution(knob) for knob in space.knobs}
         self._objectives = objectives
-        self._results: dict[str, tuple[float | None, Footprint | None]] = {}
+        self._parameters = Parameters(space)
+        self._results: dict[str, _Result] = {}
         self._pending: set[str] = set()
-        self._worst = 40.0
-        made = make_sampler(space, seed)
-        directions = ["minimize"] * len(objectives)
-        self._study = (
-            made
-            if isinstance(made, optuna.Study)
-            else optuna.create_study(sampler=made, directions=directions)
+        self._asked = 0
+        sampler = make_sampler(space, seed)
+        if not isinstance(sampler, SpaceSampler):
+            sampler = LegalSampler(space, sampler, self._may_propose)
+        self.study = optuna.create_study(
+            sampler=sampler,
+            pruner=pruner or optuna.pruners.NopPruner(),
+            directions=["minimize"] * len(objectives),
         )
+        self._record = record
+        self._pruned: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._results)
@@ -109,28 +95,41 @@ class Search:
         text = config_to_json(config)
         return text in self._results or text in self._pending
 
-    def add(self, config: Config, latency_ns: float | None, footprint: Footprint | None = None) -> None:
-        """Add a run that was measured before; None for one that failed."""
+    def add(
+        self,
+        config: Config,
+        latency_ns: float | None,
+        footprint: Footprint | None = None,
+        about: Mapping[str, Any] | None = None,
+        *,
+        recorded: bool = False,
+    ) -> None:
+        """Add a run that was measured before; None for one that failed. ``about`` are attributes of its trial, which
+        is ``recorded`` if the run is one of this job."""
         import optuna
 
         if config in self:
             return
-        self._results[config_to_json(config)] = latency_ns, footprint
-        values, violated = self._values(latency_ns, footprint)
-        self._study.add_trial(
-            optuna.trial.create_trial(
-                params=to_params(self.space, config),
-                distributions=self._distributions,
-                values=values,
-                constraints={_FAILED: violated},
-            )
+        self._results[config_to_json(config)] = _Result(
+            latency_ns, footprint, len(self.study.get_trials(deepcopy=False))
         )
+        values = self._values(latency_ns, footprint)
+        state = optuna.trial.TrialState.COMPLETE if values else optuna.trial.TrialState.FAIL
+        trial = optuna.trial.create_trial(
+            params=self._parameters.of(config),
+            distributions=self._parameters.distributions,
+            values=values,
+            state=state,
+            user_attrs=dict(about or {}),
+        )
+        self.study.add_trial(trial)
+        if recorded and self._record is not None:
+            self._record.restore(trial)
 
     def suggest(self, config: Config) -> Proposal:
         """Propose this very candidate."""
-        self._study.enqueue_trial(to_params(self.space, config))
-        trial = self._study.ask(self._distributions)
-        return self._pend(config, trial)
+        self.study.enqueue_trial(self._parameters.of(config))
+        return self._pend(config, self.study.ask(self._parameters.distributions))
 
     def _pend(self, config: Config, trial: optuna.trial.Trial) -> Proposal:
         self._pending.add(config_to_json(config))
@@ -148,67 +147,92 @@ class Search:
         return proposals
 
     def _ask_one(self) -> Proposal | None:
-        import optuna
-
-        for _ in range(_TRIES):
-            trial = self._study.ask(self._distributions)
-            config = to_config(self.space, trial.params)
-            text = config_to_json(config)
-            if text in self._pending:
-                self._study.tell(trial, state=optuna.trial.TrialState.PRUNED)
-            elif text in self._results:
-                self._answer(trial, *self._results[text])
-            elif self.space.broken(config) is not None:
-                self._answer(trial, None, None, _ILLEGAL)
-            else:
+        for self._asked in range(_ASKS):
+            trial = self.study.ask(self._parameters.distributions)
+            config = self._parameters.config(trial.params)
+            if config not in self:
+                self._tell_moved(trial)
                 return self._pend(config, trial)
-        config_or_none = self._unseen()
-        return None if config_or_none is None else self.suggest(config_or_none)
+            self._tell_known(trial, config)
+        return None
 
-    def _unseen(self) -> Config | None:
-        """Return any legal candidate that was not proposed yet."""
-        population: Population = self.space.population(self._rng, len(self._results) + 64)
-        return next((c for c in population if c not in self), None)
+    def _may_propose(self, config: Config) -> bool:
+        """Return whether a candidate may have a trial now: a new one, or one whose result the sampler is told."""
+        return config not in self or (self._asked < _REPEATS and config_to_json(config) in self._results)
 
-    def tell(self, proposal: Proposal, latency_ns: float | None, footprint: Footprint | None = None) -> None:
-        """Record the result of a proposal; None for failed."""
+    def _tell_moved(self, trial: optuna.trial.Trial) -> None:
+        """Note what the sampler drew where that was no new, legal candidate."""
+        from autotune.tuning.search.legal import LegalSampler
+
+        sampler = self.study.sampler
+        if isinstance(sampler, LegalSampler) and sampler.moved:
+            trial.set_user_attr("drawn", sampler.moved)
+
+    def _tell_known(self, trial: optuna.trial.Trial, config: Config) -> None:
+        """End a trial whose candidate has one already."""
+        known = self._results.get(config_to_json(config))
+        if known is None:
+            self._end(trial, None)
+        else:
+            trial.set_user_attr("repeats", known.number)
+            self._end(trial, self._values(known.latency_ns, known.footprint))
+
+    def prunes(self, proposal: Proposal, latency_ns: float, *, ever: bool = True) -> bool:
+        """Report the isolated latency of a proposal, and return whether the pruner gives it up, if it ``ever`` may."""
+        if len(self._objectives) > 1:
+            return False  # Optuna has no pruning there
+        proposal.trial.report(latency_ns / 1e3, step=0)
+        if not ever or not proposal.trial.should_prune():
+            return False
+        self._pruned.add(proposal.trial.number)
+        return True
+
+    def tell(
+        self,
+        proposal: Proposal,
+        latency_ns: float | None,
+        footprint: Footprint | None = None,
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Record the result of a proposal; None for failed. ``about`` are attributes of its trial."""
         text = config_to_json(proposal.config)
         self._pending.discard(text)
-        self._results[text] = latency_ns, footprint
-        self._answer(proposal.trial, latency_ns, footprint)
+        self._results[text] = _Result(latency_ns, footprint, proposal.trial.number)
+        for name, value in (about or {}).items():
+            proposal.trial.set_user_attr(name, value)
+        ended = self._end(proposal.trial, self._values(latency_ns, footprint))
+        if self._record is not None:
+            self._record.add(ended)
 
-    def _answer(
-        self,
-        trial: optuna.trial.Trial,
-        latency_ns: float | None,
-        footprint: Footprint | None,
-        constraint: str = _FAILED,
-    ) -> None:
-        values, violated = self._values(latency_ns, footprint)
-        trial.set_constraint(constraint, violated)
-        self._study.tell(trial, values)
+    def _end(self, trial: optuna.trial.Trial, values: list[float] | None) -> FrozenTrial:
+        from optuna.trial import TrialState
 
-    def _values(self, latency_ns: float | None, footprint: Footprint | None) -> tuple[list[float], float]:
-        """Return the value of each objective, and whether it failed; an unknown footprint counts as the worst."""
+        from autotune.tuning.search.studies import stoppable, was_stopped
+
+        pruned = trial.number in self._pruned
+        with stoppable(self.study):  # a sampler stops its study when it has proposed everything
+            if values is None:
+                ended = self.study.tell(trial, state=TrialState.FAIL)
+            elif pruned:
+                ended = self.study.tell(trial, state=TrialState.PRUNED)
+            else:
+                ended = self.study.tell(trial, values)
+        self.exhausted |= was_stopped(self.study)
+        return ended
+
+    def _values(self, latency_ns: float | None, footprint: Footprint | None) -> list[float] | None:
+        """Return the value of each objective; None if it failed, or if one of them is not known."""
         if latency_ns is None or not math.isfinite(latency_ns):
-            return [self._worst] * len(self._objectives), 1.0
+            return None
         values = []
         for objective in self._objectives:
             if objective is Objective.LATENCY:
-                values.append(math.log2(max(latency_ns, 1.0)))
+                values.append(latency_ns / 1e3)
+            elif footprint is None:
+                return None
             else:
-                nbytes = None if footprint is None else Goal(objective).bytes_of(footprint)
-                values.append(self._worst if nbytes is None else math.log2(_LINE + nbytes))
-        return values, 0.0
+                values.append(float(Goal(objective).bytes_of(footprint)))
+        return values
 
 
-__all__ = [
-    "Proposal",
-    "SamplerFactory",
-    "Search",
-    "distribution",
-    "known_trials",
-    "population_of",
-    "to_config",
-    "to_params",
-]
+__all__ = ["Proposal", "SamplerFactory", "Search"]

@@ -111,14 +111,13 @@ def command(
         budget = DEFAULT_BUDGET
     request = CompileRequest(model, devices=devices, verify=verify, **options).checked()
     limit, begun = Budget(budget, trials), time.monotonic() - process_age()
+    search: dict[str, Any] = {"seed": seed, "sampler": sampler, "study_storage": study_storage}
     if devices:
         refuse_beside_devices(
             {"--objective": objective != "latency", "--no-transfer": no_transfer, "--sites": bool(sites)}
         )
-        search = {"seed": seed, "sampler": sampler, "study_storage": study_storage}
         return _tune_on_devices(model, devices, limit, search, as_json, options)
-    search: dict[str, Any] = {"seed": seed, "sampler": sampler, "objective": objective, "begun": begun}
-    search |= {"transfer": not no_transfer, "sites": sites or None, "study_storage": study_storage}
+    search |= {"objective": objective, "begun": begun, "transfer": not no_transfer, "sites": sites or None}
     if request.has_ranges:
         stopped = _tune_for_sizes(model, limit, as_json, search, options)
     else:

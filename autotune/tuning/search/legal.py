@@ -49,7 +49,7 @@ class UniformSampler(SpaceSampler):
     def __init__(self, space: Space, seed: int) -> None:
         super().__init__(space)
         self._rng = np.random.default_rng(seed)
-        self._queue: list[Config] = []
+        self._queue: list[dict[str, Value]] = []
 
     def reseed_rng(self) -> None:
         """Draw other candidates from now on."""

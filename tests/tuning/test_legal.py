@@ -16,7 +16,7 @@ from autotune.compiler import divide
 from autotune.schedule.knob import Config, Knob, config_to_json
 from autotune.target import Target
 from autotune.tuning.search.online_model import OnlineModel
-from autotune.tuning.search.parameters import Parameters
+from autotune.tuning.search.parameters import KnobParameters
 from autotune.tuning.search.samplers import GUIDED, NEEDS, SAMPLERS, factory
 from autotune.tuning.search.study import Search
 from cost_models import analytic
@@ -89,7 +89,7 @@ def test_all_trials_are_legal_and_new_in_real_spaces(sampler: Any) -> None:
         search, found = searched(space, sampler)
         assert len({config_to_json(config) for config in found}) == len(found) == TRIALS
         assert space.legal_among(found)[1].all()
-        parameters = Parameters(space)
+        parameters = KnobParameters(space)
         trials = search.study.get_trials(deepcopy=False)
         measured = [trial for trial in trials if "repeats" not in trial.user_attrs]
         assert [parameters.config(trial.params) for trial in measured] == found
@@ -104,7 +104,7 @@ def test_all_trials_are_legal_and_new_in_real_spaces(sampler: Any) -> None:
 @pytest.mark.parametrize("sampler", ["tpe", "cmaes", "nsga2", LargeFirst], ids=str)
 def test_a_trial_is_the_legal_candidate_nearest_to_the_draw(sampler: Any) -> None:
     space = real_spaces()[0]
-    parameters, everything = Parameters(space), space.enumerate()
+    parameters, everything = KnobParameters(space), space.enumerate()
     search, _ = searched(space, sampler)
     drawn = 0
     for trial in search.study.get_trials(deepcopy=False):
@@ -132,7 +132,7 @@ def test_numbers_keep_their_values_and_names_theirs() -> None:
         Knob("order", ("mn", "nm")),
         Knob("flag", (False, True)),
     )
-    parameters = Parameters(space.__class__(space.workload, space.target, "x", changed, (), space.recipe))
+    parameters = KnobParameters(space.__class__(space.workload, space.target, "x", changed, (), space.recipe))
     ints, categories = optuna.distributions.IntDistribution, optuna.distributions.CategoricalDistribution
     assert parameters.distributions == {
         "rows": ints(1, 8, log=True),

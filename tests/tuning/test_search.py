@@ -12,7 +12,7 @@ import pytest
 from autotune.errors import MissingExtraError, UsageError
 from autotune.schedule.knob import config_to_json
 from autotune.tuning.search.online_model import OnlineModel
-from autotune.tuning.search.parameters import Parameters
+from autotune.tuning.search.parameters import KnobParameters
 from autotune.tuning.search.samplers import GUIDED, SAMPLERS, factory, name_of
 from autotune.tuning.search.study import Proposal, Search
 from tests.tuning.synthetic import Synthetic
@@ -102,14 +102,14 @@ def test_a_suggested_candidate_is_the_one_that_comes_back() -> None:
     search = search_of(task, GUIDED)
     config = task.space.default()
     proposal = search.suggest(config)
-    assert proposal.trial.params == Parameters(task.space).of(config)
+    assert proposal.trial.params == KnobParameters(task.space).of(config)
     search.tell(proposal, 10.0)
     assert config in search
     assert len(search) == 1
 
 
 def test_parameters_and_configurations_convert_both_ways() -> None:
-    parameters = Parameters(Synthetic().space)
+    parameters = KnobParameters(Synthetic().space)
     for config in parameters.space.random(np.random.default_rng(0), 20):
         assert parameters.config(parameters.of(config)) == config
 

@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from autotune.errors import InternalError
 from autotune.schedule.knob import Config, Value
-from autotune.tuning.search.parameters import Parameters
+from autotune.tuning.search.parameters import KnobParameters
 from search_spaces.population import Population
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class SpaceSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read without
 
     def __init__(self, space: Space) -> None:
         self.space = space
-        self.parameters = Parameters(space)
+        self.parameters = KnobParameters(space)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Return all knobs."""
@@ -144,7 +144,7 @@ class LegalSampler(SpaceSampler):
         return next((config for config in ordered if self._may_propose(config)), None)
 
 
-def unproposed(parameters: Parameters, study: Study, rng: np.random.Generator, count: int) -> Population:
+def unproposed(parameters: KnobParameters, study: Study, rng: np.random.Generator, count: int) -> Population:
     """Return at least one legal candidate of a space and up to about ``count``, at random: none that has a trial,
     unless all have."""
     seen = parameters.population(parameters.known(study))

@@ -23,7 +23,7 @@ WHOLE = "all"
 """The value 0 of a knob that stands for the whole extent, beside numbers of elements or tiles."""
 
 
-class Parameters:
+class KnobParameters:
     """The parameters of a space.
 
     A knob of numbers is an integer range, logarithmic where they are not evenly spaced, so that samplers know which
@@ -99,4 +99,4 @@ def _octaves(one: int, other: int) -> float:
     return abs(math.log2((1 + one) / (1 + other)))
 
 
-__all__ = ["WHOLE", "Parameters"]
+__all__ = ["WHOLE", "KnobParameters"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.database.goal import Goal, Objective
 from autotune.schedule.knob import Config, config_to_json
-from autotune.tuning.search.parameters import Parameters
+from autotune.tuning.search.parameters import KnobParameters
 
 if TYPE_CHECKING:
     import optuna
@@ -73,7 +73,7 @@ class Search:
         self.space = space
         self.exhausted = False
         self._objectives = objectives
-        self._parameters = Parameters(space)
+        self._parameters = KnobParameters(space)
         self._results: dict[str, _Result] = {}
         self._pending: set[str] = set()
         self._asked = 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from autotune.codegen.backend import manifest_of
 from autotune.compiler.assemble import BuiltWorkload, MemoryNeeds, memory_needs
 from autotune.compiler.planned import Planned, apply
-from autotune.compiler.tiers import LATENCY_ERRORS, Tier
+from autotune.compiler.tiers import Tier
 from autotune.database.query import Hit
 from cost_models.between import TouchedBytes, distant, in_place
 from cost_models.known_error import MACHINE, KnownError, known_error, of_machine, of_sum
@@ -133,7 +133,9 @@ def _alone(planned: Planned, target: Target) -> tuple[float, LatencySource, Know
     family = known_error(space.family)
     scale = family.scale * of_machine(target).scale
     if planned.transfer is not None:
-        error = KnownError(scale, LATENCY_ERRORS[planned.tier])
+        # What was measured of the workload itself is not off as the model is.
+        own = 1.0 if planned.tier is Tier.TARGET else scale
+        error = KnownError(own, planned.transfer.latency_error)
         return 1e-9 * planned.transfer.latency_ns, LatencySource.TRANSFERRED, error
     return analytic.default_seconds(space), LatencySource.PREDICTED, KnownError(scale, family.spread)
 

@@ -155,7 +155,7 @@ def _transferred(
     """Return the transferred schedule of other targets and sizes, else the default with the reason why not."""
     from cost_models import analytic
 
-    transfer, reason = (None, "") if _single(space) else transferred(workload, target, space, database, own)
+    transfer, reason = transferred(workload, target, space, database, own)
     if transfer is None:
         return _default(workload, space, "; ".join(filter(None, (missed, reason))))
     if transfer.config == analytic.default_config(space):

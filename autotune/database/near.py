@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from sqlalchemy import func, select
@@ -13,11 +13,10 @@ from sqlalchemy.engine import Connection
 
 from autotune.database import rows, schema
 from autotune.database.describe import operators_of, shapes_of
+from autotune.database.distance import TargetDistance
 from autotune.database.records import Key, Outcome, WorkloadRow
 from autotune.target import Target
 
-SIMILAR_CACHE = 2.0
-"""By what factor the caches of a core may differ for its schedules to be of use; the shared one by its square."""
 _ATTRIBUTE_WEIGHT = 4.0
 """The weight of a window or a stride against the size of a tensor."""
 _CLOSEST = 16
@@ -57,6 +56,8 @@ class Neighbour:
     kin: bool = False
     stale: bool = False
     """It is the workload itself, measured here with other code."""
+    apart: TargetDistance = field(default_factory=TargetDistance)
+    """The distance of its target."""
 
     @property
     def what(self) -> str:
@@ -93,16 +94,9 @@ def sizes_of(text: str) -> Sizes:
 
 
 def compatible(asked: Target, found: Target) -> bool:
-    """Return whether schedules for ``found`` may be used on ``asked``: vectors of the same width, no instruction
-    that it lacks, similar caches. Cores and threads may differ."""
-    if asked.vector_bits != found.vector_bits or asked.lacks(found):
-        return False
-    caches = (
-        (asked.l1_bytes, found.l1_bytes, SIMILAR_CACHE),
-        (asked.l2_bytes, found.l2_bytes, SIMILAR_CACHE),
-        (asked.l3_bytes, found.l3_bytes, SIMILAR_CACHE**2),
-    )
-    return all(a == b or (min(a, b) > 0 and max(a, b) <= factor * min(a, b)) for a, b, factor in caches)
+    """Return whether schedules for ``found`` may be used on ``asked``: vectors of the same width, and no instruction
+    that it lacks. All else is a distance (:class:`autotune.database.distance.TargetDistance`)."""
+    return asked.vector_bits == found.vector_bits and not asked.lacks(found)
 
 
 def differences(asked: Target, found: Target) -> tuple[Difference, ...]:
@@ -153,7 +147,7 @@ def neighbours_of(
             if key != Key(asked.key, target.key, space):
                 there = targets[key.target]
                 found.append(_neighbour(row, there, key, runs, distance, differing, target, kin))
-    return sorted(found, key=lambda n: (not n.compatible, n.kin, n.distance, _apart(target, n.target)))
+    return sorted(found, key=lambda n: (not n.compatible, n.kin, n.distance, n.apart.loss))
 
 
 def _of_the_kind(
@@ -216,7 +210,9 @@ def _neighbour(
     differing = (*sizes, *differences(target, there))
     if not differing:
         differing = (Difference("search space", "this version's", "that of another version"),)
-    return Neighbour(workload, there, key, runs, distance, compatible(target, there), differing, kin)
+    apart = TargetDistance.of(target, there)
+    usable = compatible(target, there)
+    return Neighbour(workload, there, key, runs, distance, usable, differing, kin, apart=apart)
 
 
 def _of_another_structure(asked: WorkloadRow, found: WorkloadRow) -> tuple[Difference, ...]:
@@ -240,15 +236,7 @@ def _sizes_differing(asked: WorkloadRow, found: WorkloadRow) -> tuple[Difference
     return tuple(Difference(a[0].split()[-1], a[2], b[2]) for a, b in split)
 
 
-def _apart(asked: Target, found: Target) -> float:
-    """Return the distance of a compatible target: another device, then the number of threads and the rest."""
-    numbers = ("threads", "cores", "l1_bytes", "l2_bytes", "l3_bytes")
-    logs = (math.log2((1 + getattr(asked, n)) / (1 + getattr(found, n))) for n in numbers)
-    return (asked.device != found.device) + sum(map(abs, logs)) + 0.1 * (asked.features != found.features)
-
-
 __all__ = [
-    "SIMILAR_CACHE",
     "Difference",
     "Neighbour",
     "Sizes",

@@ -27,6 +27,7 @@ from autotune.database import (
     State,
     WorkloadRow,
 )
+from autotune.database.records import SAME_CODE
 from autotune.errors import MissError
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
@@ -159,14 +160,41 @@ def test_a_schedule_that_is_expected_to_be_slower_is_not_used(database: Database
     assert found.trace == space.schedule(analytic.default_config(space)).trace
 
 
-def test_where_only_the_default_was_measured_nothing_is_transferred(database: Database) -> None:
+def test_where_only_the_default_was_measured_its_latency_is_what_is_transferred(database: Database) -> None:
     from tests.database.examples import record
 
     workload = workload_of(64, 64, 64)
     space = space_for(workload, TWO)
-    trace = space.schedule(analytic.default_config(space)).trace
-    record(database, workload, TWO, trace.to_json(), origin=Origin.DEFAULT)
-    assert served(workload, ONE, database).tier is Tier.ANALYTIC
+    default = analytic.default_config(space)
+    trace = space.schedule(default).trace.to_json()
+    record(database, workload, TWO, trace, 1e5, origin=Origin.DEFAULT, config=config_to_json(default))
+    found = served(workload, ONE, database)
+    here = space_for(workload, ONE)
+    assert found.trace == here.schedule(analytic.default_config(here)).trace
+    assert (found.tier, found.evidence.state) == (Tier.TARGET, State.DEFAULT)
+    assert found.transfer is not None
+    assert found.transfer.ratio == SAME_CODE
+    predicted = analytic.default_seconds(here) / analytic.default_seconds(space)
+    assert found.transfer.latency_ns == pytest.approx(1e5 * predicted)
+    low, high = found.transfer.interval_ns
+    assert low < 0.6 * found.transfer.latency_ns
+    assert high > 1.7 * found.transfer.latency_ns
+    assert "there default, not searched" in found.reason
+
+
+def test_what_was_measured_of_the_workload_itself_says_more_than_a_default_of_other_sizes(
+    database: Database,
+) -> None:
+    from tests.database.examples import record
+
+    known, asked = workload_of(64, 64, 64), workload_of(128, 64, 64)
+    tuned(database, known, ONE, 1.0)  # where the default won
+    assert served(asked, ONE, database).tier is Tier.SHAPE
+    space = space_for(asked, TWO)
+    default = analytic.default_config(space)
+    trace = space.schedule(default).trace.to_json()
+    record(database, asked, TWO, trace, 1e5, origin=Origin.DEFAULT, config=config_to_json(default))
+    assert served(asked, ONE, database).tier is Tier.TARGET
 
 
 @pytest.mark.parametrize(
@@ -174,10 +202,9 @@ def test_where_only_the_default_was_measured_nothing_is_transferred(database: Da
     [
         Target.parse("x86-64-v4", threads=1),
         replace(ONE, features=(*ONE.features, "avxvnni")),
-        replace(ONE, l2_bytes=8 * ONE.l2_bytes),
         Target.parse("x86-64-v2", threads=1),
     ],
-    ids=["wider vectors", "an instruction that is lacking", "other caches", "narrower vectors"],
+    ids=["wider vectors", "an instruction that is lacking", "narrower vectors"],
 )
 def test_what_is_not_compatible_is_never_used(database: Database, other: Target) -> None:
     workload = workload_of(64, 64, 64)
@@ -192,7 +219,7 @@ def test_what_is_not_compatible_is_never_used(database: Database, other: Target)
         replace(TWO, cores=3),
         replace(TWO, cores=1, threads=1),
         replace(TWO, threads=4, cores=4),
-        replace(TWO, l2_bytes=2 * TWO.l2_bytes),
+        replace(TWO, l2_bytes=8 * TWO.l2_bytes),
         replace(TWO, cpu="other", device="another processor"),
         replace(TWO, features=(*TWO.features, "avxvnni"), cpu="other", cores=3),
     ],
@@ -208,6 +235,33 @@ def test_what_is_compatible_serves(database: Database, asked: Target) -> None:
     fields = {"l2_bytes": "l2", "features": "instructions"}
     changed = {name for name, value in vars(asked).items() if value != getattr(TWO, name)}
     assert named == {fields.get(name, name) for name in changed}
+
+
+def test_the_farther_a_target_the_less_is_known_and_the_more_must_be_gained(database: Database) -> None:
+    workload = workload_of(64, 64, 64)
+    far = replace(ONE, cores=64, l1_bytes=48 << 10, l2_bytes=2 << 20, l3_bytes=480 << 20, device="another")
+    targets = [replace(ONE, l2_bytes=2 * ONE.l2_bytes), TWO, far, far.with_threads(64)]
+    tuned(database, workload, ONE, 0.5)
+    found = [served(workload, target, database).transfer for target in targets]
+    assert all(transfer is not None and transfer.tier is Tier.TARGET for transfer in found)
+    widths = [one.ratio.interval[1] / one.ratio.interval[0] for one in found if one and one.ratio.interval]
+    assert sorted(widths) == widths
+    assert len({round(width, 3) for width in widths}) == 4
+    losses = [one.source.apart.loss for one in found if one is not None]
+    assert sorted(losses) == losses
+    assert losses[0] > 0
+
+
+@pytest.mark.parametrize("gain", [0.5, 0.93])
+def test_a_small_gain_is_used_near_and_not_far(database: Database, gain: float) -> None:
+    workload = workload_of(64, 64, 64)
+    tuned(database, workload, ONE, gain)
+    near, far = replace(ONE, cores=2), replace(ONE, cores=64, l3_bytes=480 << 20, device="another")
+    taken = [served(workload, target, database).transfer for target in (near, far)]
+    assert all(transfer is not None for transfer in taken)
+    kept = [transfer.ratio != SAME_CODE for transfer in taken if transfer is not None]
+    # The model's opinion of the candidate is the same on both.
+    assert kept == [True, gain == 0.5]
 
 
 def test_the_nearest_shape_serves_where_the_workload_is_unknown(database: Database) -> None:

@@ -182,10 +182,9 @@ def test_what_is_near(database: Database, asked: tuple[Workload, Target]) -> Non
         Target.parse("x86-64-v4", threads=2),
         Target.parse("x86-64-v2", threads=2),
         replace(TARGET, features=(*TARGET.features, "avxvnni")),
-        replace(TARGET, l1_bytes=4 * TARGET.l1_bytes),
     ],
 )
-def test_what_was_found_for_other_instructions_or_caches_is_not(database: Database, other: Target) -> None:
+def test_what_was_found_for_other_instructions_is_not(database: Database, other: Target) -> None:
     searched(database, workload_of(64, 64, 64), other)
     searched(database, workload_of(128, 64, 32), other)
     space = space_for(workload_of(64, 64, 64), TARGET)

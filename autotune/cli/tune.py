@@ -28,6 +28,7 @@ from autotune.errors import UsageError
 
 if TYPE_CHECKING:
     from autotune.tuning.jobs.budget import Budget
+    from autotune.tuning.jobs.tune_devices import DevicesReport
 
 DEFAULT_BUDGET = "10m"
 
@@ -116,13 +117,16 @@ def command(
         refuse_beside_devices(
             {"--objective": objective != "latency", "--no-transfer": no_transfer, "--sites": bool(sites)}
         )
-        return _tune_on_devices(model, devices, limit, search, as_json, options)
-    search |= {"objective": objective, "begun": begun, "transfer": not no_transfer, "sites": sites or None}
+    else:
+        search |= {"objective": objective, "transfer": not no_transfer, "sites": sites or None}
     if request.has_ranges:
-        stopped = _tune_for_sizes(model, limit, as_json, search, options)
+        search["devices"] = devices
+        stopped = _tune_for_sizes(model, limit, as_json, search | {"begun": begun}, options)
+    elif devices:
+        stopped = _tune_on_devices(model, devices, limit, as_json, search, options)
     else:
         shown = display(sys.stdout, as_json=as_json)
-        stopped = tune(model, budget=limit, progress=shown, **search, **options).stopped
+        stopped = tune(model, budget=limit, progress=shown, begun=begun, **search, **options).stopped
     if verify:
         _verify_winners(request, as_json)
     return INTERRUPTED if stopped else 0
@@ -131,6 +135,7 @@ def command(
 def _tune_for_sizes(
     model: str, budget: Budget, as_json: bool, search: Mapping[str, Any], options: MachineOptions
 ) -> bool:
+    from autotune.tuning.jobs.tune_devices import DevicesReport
     from autotune.tuning.jobs.tune_sizes import tune_for_sizes
     from autotune.tuning.report.progress import display
 
@@ -147,6 +152,10 @@ def _tune_for_sizes(
         **search,
         **options,
     )
+    for each in done:
+        if isinstance(each.report, DevicesReport):
+            say(f"placements for {each.label}")
+            _show_placements(each.report, as_json)
     return any(each.report is not None and each.report.stopped for each in done)
 
 
@@ -163,12 +172,10 @@ def _tune_on_devices(
     model: str,
     devices: tuple[str, ...],
     budget: Budget,
-    search: Mapping[str, Any],
     as_json: bool,
+    search: Mapping[str, Any],
     options: MachineOptions,
-) -> int:
-    from autotune.cli.main import INTERRUPTED
-    from autotune.cli.place import report_lines
+) -> bool:
     from autotune.tuning.jobs.tune_devices import tune_on_devices
     from autotune.tuning.report.progress import display
 
@@ -185,12 +192,18 @@ def _tune_on_devices(
         **search,
         **options,
     )
+    _show_placements(report, as_json)
+    return report.stopped
+
+
+def _show_placements(report: DevicesReport, as_json: bool) -> None:
+    from autotune.cli.place import report_lines
+
     for placed in report.placed:
         if as_json:
             echo(json.dumps({"event": "placement", **placed.to_json()}))
         else:
             echo("\n".join(report_lines(placed)))
-    return INTERRUPTED if report.stopped else 0
 
 
 def _verify_winners(request: CompileRequest, as_json: bool) -> None:

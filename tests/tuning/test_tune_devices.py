@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import platform
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+import autotune
+from autotune.cli.main import run
 from autotune.cli.tune import refuse_beside_devices
+from autotune.compiler.request import CompileRequest
+from autotune.compiler.tiers import Tier
 from autotune.database import Database
 from autotune.database.records import DEVICES, MODEL, WorkloadRow
 from autotune.errors import UsageError
+from autotune.hardware import usable_cores
 from autotune.target import Target
+from autotune.tuning.compiling import compile_request
 from autotune.tuning.jobs.budget import Budget
 from autotune.tuning.jobs.tune_devices import _PhasedJob
 from autotune.tuning.placement.answer import PlacementReading
 from autotune.tuning.placement.place import MeasuredPlacement, PlacementReport
 from autotune.tuning.report.result import Report
+from tests.compiler.test_sizes import check, images
 
 ONE, MANY = Target.parse("x86-64-v3", threads=1), Target.parse("x86-64-v3", threads=2)
 TARGETS = {"cpu:0": ONE, "cpu:1": ONE, "cpu": MANY}
@@ -104,3 +113,33 @@ def test_options_of_one_device_are_refused_beside_several():
     assert str(caught.value) == (
         "--objective, --no-transfer given beside --devices\n  the devices say for what is tuned: leave out one of them"
     )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
+def test_ranges_of_shapes_are_tuned_on_several_devices(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A job of each bucket searches schedules and a placement; compiling finds both, and the numbers are right."""
+    devices, database = ("cpu:0", "cpu:1"), str(tmp_path / "tuning.db")
+    model = tmp_path / "open.onnx"
+    model.write_bytes(images().SerializeToString())
+    range_, on = ["--shape", "n=1..3:1,3"], ["--devices", ",".join(devices), "--db", database]
+    assert run(["tune", str(model), "--trials", "16", *range_, *on, "--json"]) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    buckets = [event["text"] for event in events if event["event"] == "bucket"]
+    assert [text.split(":")[0] for text in buckets if text.startswith("tuning for")] == [
+        "tuning for n = 3",
+        "tuning for n = 1",
+    ]
+    assert sum(event["event"] == "placement" for event in events) == 4  # two of each bucket
+    done = compile_request(
+        CompileRequest(str(model), shapes={"n": "1..3:1,3"}, devices=devices, database=database)
+    )
+    for case in done.cases:
+        assert "searched" in case.done.placement
+        assert "not searched" not in case.done.placement
+        assert any(dispatch.tier is Tier.EXACT for dispatch in case.done.coverage.dispatches)
+    with autotune.Module(done.model) as module:
+        for n in (1, 2, 3):
+            check(module, images(), {"x": (n, 3, 8, 8)})

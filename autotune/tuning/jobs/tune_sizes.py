@@ -4,7 +4,7 @@ is."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from autotune.frontends.onnx.read import ModelSource
 from autotune.tuning.api import predicted, tune
 from autotune.tuning.compiling import buckets_of, traffic_of
 from autotune.tuning.jobs.budget import Budget
+from autotune.tuning.jobs.tune_devices import DevicesReport, tune_on_devices
 
 if TYPE_CHECKING:
     from autotune.frontends.sizes import Given
@@ -29,7 +30,7 @@ class TunedBucket:
 
     sizes: Mapping[str, int]
     share: float
-    report: Report | None
+    report: Report | DevicesReport | None
 
     @property
     def label(self) -> str:
@@ -42,6 +43,7 @@ def tune_for_sizes(
     sizes: Given,
     *,
     budget: Budget | str,
+    devices: Sequence[str] = (),
     progress: Callable[[], Progress | None] = lambda: None,
     say: Callable[[str], None] = lambda _: None,
     begun: float | None = None,
@@ -52,8 +54,10 @@ def tune_for_sizes(
     The budget is divided by frequency times the predicted time of a bucket; ``traffic`` (a file of JSON lines such as
     ``{"sizes": {"seq": 17}, "count": 120}``) says how often requests have which sizes, and without it all buckets are
     as frequent. Ranges without named buckets get at most ``most_buckets`` by it, those that pad least. A bucket that
-    no request takes is not tuned. The other ``options`` are those of :func:`autotune.tune`; a job of each bucket
-    goes on when the same call is made again. Stops after a bucket whose report says ``stopped``.
+    no request takes is not tuned. With ``devices`` a bucket's job is that of
+    :func:`~autotune.tuning.jobs.tune_devices.tune_on_devices`: schedules for all of them and a placement of its parts.
+    The other ``options`` are those of :func:`autotune.tune`; a job of each bucket goes on when the same call is made
+    again. Stops after a bucket whose report says ``stopped``.
 
     Raises UsageError for the ranges and the traffic, PaddingError, and what :func:`autotune.tune` raises.
     """
@@ -61,7 +65,7 @@ def tune_for_sizes(
     limit = Budget.of(budget)
     source = read_model(model)
     asked = {name: value for name, value in options.items() if name in MachineOptions.__annotations__}
-    request = CompileRequest(source, shapes=sizes, **asked).checked()
+    request = CompileRequest(source, shapes=sizes, devices=devices, **asked).checked()
     options = {n: v for n, v in options.items() if n not in ("database", "traffic", "most_buckets")}
     ranges, made = buckets_of(request, source)
     traffic = traffic_of(request)
@@ -81,7 +85,13 @@ def tune_for_sizes(
                 continue
             say(f"tuning for {tuned.label}: {100 * share:.0f} % of the budget, {part}")
             graph = bucket.graph.replace(name=f"{source.origin} ({tuned.label})")
-            report = tune(graph, budget=part, database=store, progress=progress(), **options)
+            report: Report | DevicesReport
+            if devices:
+                report = tune_on_devices(
+                    graph, devices, budget=part, database=store, progress=progress, say=say, **options
+                )
+            else:
+                report = tune(graph, budget=part, database=store, progress=progress(), **options)
             done.append(replace(tuned, report=report))
             if report.stopped:
                 break

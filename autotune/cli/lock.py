@@ -28,21 +28,32 @@ from autotune.compiler.request import ChoiceOptions, CompileRequest
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The lock to write.")
 @request_flags(ChoiceOptions)
 @FLAGS["require_hit"]
+@FLAGS["placement"]
+@FLAGS["devices"]
 @json_option
 def command(
-    model: str, output: Path, require_hit: bool, as_json: bool, **options: Unpack[ChoiceOptions]
+    model: str,
+    output: Path,
+    require_hit: bool,
+    placement: dict[str, str] | None,
+    devices: tuple[str, ...],
+    as_json: bool,
+    **options: Unpack[ChoiceOptions],
 ) -> None:
     """Pin the options and schedules that MODEL is compiled with, as text for version control."""
     announce(f"compiling {model}")
     from autotune.tuning.locking import lock
 
-    made, done, where = lock(CompileRequest(model, require_hit=require_hit, **options), output)
+    request = CompileRequest(model, require_hit=require_hit, placement=placement, devices=devices, **options)
+    made, done, where = lock(request, output)
     if as_json:
         facts = {"lock": str(output), "database": where, "target": made.target.name}
-        print_json(facts | {"sites": len(made.sites), "schedules": len(made.schedules)})
+        sites = sum(len(each.sites) for each in made.targets)
+        print_json(facts | {"sites": sites, "schedules": made.workloads, "placement": made.placement})
         return
     echo(str(done.coverage))
-    echo(f"wrote {output}: {len(made.schedules)} schedules for {made.target.name}")
+    names = ", ".join(each.target.name for each in made.targets)
+    echo(f"wrote {output}: {made.workloads} schedules for {names}")
 
 
 __all__ = ["command"]

@@ -74,7 +74,7 @@ DEFAULT_BUDGET = "10m"
     multiple=True,
     metavar="NAME",
     help="Compare again what is decided of the whole model: threads, layout, order. [default: what never was, where "
-    "the budget is two minutes or more]",
+    "the budget is five minutes or more]",
 )
 @FLAGS["verify"]
 @json_option

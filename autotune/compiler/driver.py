@@ -21,7 +21,7 @@ from autotune.compiler.memory.proof import prove_memory
 from autotune.compiler.plan import Plan, plan_of
 from autotune.compiler.proof import prove_all
 from autotune.compiler.request import CompileRequest
-from autotune.compiler.sites.decision import DECIDED, decided_of_model
+from autotune.compiler.sites.decision import DECIDED, PLACED, decided_of_model
 from autotune.compiler.stale import CurrentPlan, current_plan
 from autotune.database.opening import opened_if_given
 from autotune.errors import MissError
@@ -94,7 +94,7 @@ def _compiled(
 
     def planned(stale: frozenset[int]) -> Plan:
         if lock is not None:
-            return locked_plan(lock, workloads)
+            return locked_plan(lock.of_target(target), workloads)
         return plan_of(workloads, target, store, preference, request.schedules, workers, whole, stale=stale)
 
     def reported(plan: Plan) -> list[tuple[Partition, CoverageReport]]:
@@ -132,7 +132,8 @@ def _assembled(
     }
     image, memory_plan = assemble(parts, built, segment.target, metadata)
     memory = prove_memory(parts, memory_plan) if request.verify else None
-    made = CompiledSegment(segment.device, image, report, parts, memory_plan, plan, proofs, memory)
+    keys = tuple(built)
+    made = CompiledSegment(segment.device, image, report, parts, memory_plan, plan, keys, proofs, memory)
     dump(made, built)
     return made
 
@@ -143,6 +144,7 @@ def _metadata(request: CompileRequest) -> dict[str, str]:
         "tolerance": str(request.tolerance),
         "objective": request.objective,
         DECIDED: json.dumps(request.decisions or {}),
+        PLACED: json.dumps(dict(request.placement or {})),
     }
 
 
@@ -182,6 +184,7 @@ def _unlocked(request: CompileRequest) -> tuple[CompileRequest, Lock | None]:
         tolerance=lock.tolerance,
         shapes=lock.sizes,
         decisions=lock.decisions,
+        placement=lock.placement or None,
     )
     return pinned, lock
 

@@ -33,6 +33,8 @@ class CompiledSegment:
     partition: Partition
     memory_plan: MemoryPlan
     plan: Plan
+    keys: tuple[str, ...]
+    """The workloads of the image's objects."""
     proofs: ProofReport | None = None
     """With ``verify``: what isl proved of each schedule."""
     memory_proof: MemoryProof | None = None

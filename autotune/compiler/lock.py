@@ -9,9 +9,11 @@ The form is JSON, a step of a schedule a line::
     layout, tolerance    what changes the dispatches of the model and their options
     shapes               sizes that the model leaves open, by the name of a dimension or of an input
     decisions            the options of sites of the whole model, by kind (since version 2)
+    placement            devices of its parts by patterns, if it runs on several (since version 2)
     sites                the option of each workload that has several, by workload key
     schedules            of each workload: its dispatches, how well the schedule was known, its trace, and the
                          SHA-256 of the object code
+    others               target, sites and schedules of each further target of its devices (since version 2)
 
 Reading it executes nothing: traces are data that is checked step by step when it is applied.
 """
@@ -20,7 +22,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,7 @@ from autotune.target import Target
 FORMAT = "autotune-lock"
 VERSION = 2
 _WITHOUT_DECISIONS = 1
-"""The version whose locks have no decisions: those of an untuned model."""
+"""The version whose locks have no decisions: those of an untuned model on one device."""
 _MOST_BYTES = 64 << 20
 
 AGAIN = "make the lock again by `autotune lock`"
@@ -62,6 +64,15 @@ class LockedSchedule:
 
 
 @dataclass(frozen=True)
+class LockedTarget:
+    """What a lock has for one target: the options of workloads by their keys, and schedules."""
+
+    target: Target
+    sites: Mapping[str, str]
+    schedules: tuple[LockedSchedule, ...]
+
+
+@dataclass(frozen=True)
 class Lock:
     """The contents of a lock file."""
 
@@ -74,8 +85,30 @@ class Lock:
     tolerance: float
     shapes: tuple[LockedShape, ...]
     decisions: Mapping[str, str]
+    placement: Mapping[str, str]
     sites: Mapping[str, str]
     schedules: tuple[LockedSchedule, ...]
+    others: tuple[LockedTarget, ...]
+
+    @property
+    def targets(self) -> tuple[LockedTarget, ...]:
+        """Return what there is for each target."""
+        return (LockedTarget(self.target, self.sites, self.schedules), *self.others)
+
+    @property
+    def workloads(self) -> int:
+        """Return the number of schedules of all targets."""
+        return sum(len(each.schedules) for each in self.targets)
+
+    def of_target(self, target: Target) -> Lock:
+        """Return the lock of the parts that run on one target; raises LockError where there is none."""
+        found = next((each for each in self.targets if each.target == target), None)
+        if found is None:
+            names = ", ".join(each.target.name for each in self.targets)
+            raise LockError(
+                f"the lock of {self.model!r} has code for {names}, and a device here is {target.name}; {AGAIN}"
+            )
+        return replace(self, target=target, sites=found.sites, schedules=found.schedules, others=())
 
     @property
     def sizes(self) -> dict[str, tuple[int, ...]] | None:
@@ -85,8 +118,9 @@ class Lock:
     def to_json(self) -> str:
         """Return the canonical text, read back by :meth:`from_json`."""
         values = asdict(self)
-        for schedule in values["schedules"]:
-            schedule["trace"] = json.loads(schedule["trace"])
+        for part in (values, *values["others"]):
+            for schedule in part["schedules"]:
+                schedule["trace"] = json.loads(schedule["trace"])
         return _pretty(values) + "\n"
 
     @staticmethod
@@ -101,7 +135,7 @@ class Lock:
                 f"it is not a lock: its format is not {FORMAT!r}; give what `autotune lock` wrote"
             )
         if raw.get("version") == _WITHOUT_DECISIONS:
-            raw = {"decisions": {}, **raw, "version": VERSION}
+            raw = {"decisions": {}, "placement": {}, "others": [], **raw, "version": VERSION}
         if raw.get("version") != VERSION:
             found = str(raw.get("version"))[:20]
             raise LockError(f"it has version {found}, this autotune reads version {VERSION}; {AGAIN}")
@@ -145,10 +179,13 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 def _with_traces_as_text(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return the same with the traces as their readers take them: the rest of the types is checked by the fields."""
-    schedules = raw.get("schedules")
-    if not isinstance(schedules, list):
-        return dict(raw)
-    return {**raw, "schedules": [_with_trace_as_text(item) for item in schedules]}
+    schedules, others = raw.get("schedules"), raw.get("others")
+    made = dict(raw)
+    if isinstance(schedules, list):
+        made["schedules"] = [_with_trace_as_text(item) for item in schedules]
+    if isinstance(others, list):
+        made["others"] = [_with_traces_as_text(each) if isinstance(each, dict) else each for each in others]
+    return made
 
 
 def _with_trace_as_text(item: Any) -> Any:
@@ -159,12 +196,14 @@ def _with_trace_as_text(item: Any) -> Any:
 
 def _check(lock: Lock) -> None:
     """Check what the types of the fields do not say."""
-    known = set[str]()
-    for number, schedule in enumerate(lock.schedules):
-        if schedule.workload in known:
-            raise LockError(f"lock.schedules[{number}]: the workload {schedule.workload[:12]} is there twice")
-        known.add(schedule.workload)
-        Trace.from_json(schedule.trace)
+    for part in lock.targets:
+        known = set[str]()
+        for number, schedule in enumerate(part.schedules):
+            if schedule.workload in known:
+                key = schedule.workload[:12]
+                raise LockError(f"lock.schedules[{number}]: the workload {key} is there twice")
+            known.add(schedule.workload)
+            Trace.from_json(schedule.trace)
 
 
 def _pretty(value: Any, indent: str = "") -> str:
@@ -180,4 +219,4 @@ def _pretty(value: Any, indent: str = "") -> str:
     return json.dumps(value)
 
 
-__all__ = ["AGAIN", "FORMAT", "VERSION", "Lock", "LockedSchedule", "LockedShape"]
+__all__ = ["AGAIN", "FORMAT", "VERSION", "Lock", "LockedSchedule", "LockedShape", "LockedTarget"]

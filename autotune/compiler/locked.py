@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from autotune.compiler.estimate import estimated
-from autotune.compiler.lock import AGAIN, FORMAT, VERSION, Lock, LockedSchedule, LockedShape
+from autotune.compiler.lock import AGAIN, FORMAT, VERSION, Lock, LockedSchedule, LockedShape, LockedTarget
 from autotune.compiler.plan import Plan, Ranking, regions_of
 from autotune.compiler.planned import Planned, apply
-from autotune.compiler.sites.decision import DECIDED
+from autotune.compiler.sites.decision import DECIDED, PLACED
 from autotune.compiler.tiers import Tier
 from autotune.database.evidence import Evidence, State
 from autotune.database.goal import FASTEST
@@ -20,10 +20,11 @@ from autotune.frontends.sizes import as_shape
 from autotune.graph.region import Workload
 from autotune.passes.options import options_of
 from autotune.schedule.trace import Trace
+from autotune.target import Target
 from autotune.versions import versions_of
 
 if TYPE_CHECKING:
-    from autotune.compiler.explain import Compilation
+    from autotune.compiler.explain import Compilation, CompiledSegment
 
 LOCKED = Evidence(State.LOCKED)
 """Of a schedule that a lock has."""
@@ -31,29 +32,46 @@ LOCKED = Evidence(State.LOCKED)
 
 def lock_of(done: Compilation) -> Lock:
     """Return the lock of a compiled model."""
-    names: dict[str, list[str]] = {}
-    for dispatch in done.image.dispatches:
-        names.setdefault(dispatch.workload_key, []).append(dispatch.name)
-    schedules = []
-    for (key, planned), code in zip(done.plan.schedules.items(), done.image.objects, strict=True):
-        evidence, _ = done.plan.evidence(key)
-        kind, text = planned.workload.kind, planned.trace.to_json()
-        schedules.append(
-            LockedSchedule(key, kind, tuple(names.get(key, ())), str(evidence), code_digest(code), text)
-        )
+    parts: dict[Target, list[CompiledSegment]] = {}
+    for segment in done.segments:
+        parts.setdefault(segment.image.target, []).append(segment)
+    first, *others = (_locked(target, segments) for target, segments in parts.items())
+    metadata = done.segments[0].image.metadata
     return Lock(
         FORMAT,
         VERSION,
-        done.image.name,
+        done.program.name,
         versions_of(("autotune", "llvmlite")),
-        done.image.target,
-        done.image.metadata["layout"],
+        first.target,
+        metadata["layout"],
         done.tolerance,
         tuple(LockedShape(name, as_shape(shape)) for name, shape in (done.shapes or {}).items()),
-        json.loads(done.image.metadata[DECIDED]),
-        {key: option.name for key, option in done.plan.options.items()},
-        tuple(schedules),
+        json.loads(metadata[DECIDED]),
+        json.loads(metadata[PLACED]),
+        first.sites,
+        first.schedules,
+        tuple(others),
     )
+
+
+def _locked(target: Target, segments: Sequence[CompiledSegment]) -> LockedTarget:
+    """Return the options and schedules of segments of one target, which have one plan."""
+    plan, names, code = segments[0].plan, dict[str, list[str]](), dict[str, str]()
+    for segment in segments:
+        code |= _digests(segment)
+        for dispatch in segment.image.dispatches:
+            names.setdefault(dispatch.workload_key, []).append(dispatch.name)
+    schedules = list[LockedSchedule]()
+    for key, planned in plan.schedules.items():
+        evidence, _ = plan.evidence(key)
+        kind, text = planned.workload.kind, planned.trace.to_json()
+        schedules.append(LockedSchedule(key, kind, tuple(names.get(key, ())), str(evidence), code[key], text))
+    return LockedTarget(target, {key: o.name for key, o in plan.options.items()}, tuple(schedules))
+
+
+def _digests(segment: CompiledSegment) -> dict[str, str]:
+    """Return the digests of the object code of a segment, by workload key."""
+    return {key: code_digest(code) for key, code in zip(segment.keys, segment.image.objects, strict=True)}
 
 
 def locked_plan(lock: Lock, workloads: Sequence[Workload]) -> Plan:
@@ -114,8 +132,15 @@ def _planned(schedule: LockedSchedule, workload: Workload) -> Planned:
 
 def changed_code(lock: Lock, done: Compilation) -> list[LockedSchedule]:
     """Return the schedules of a lock that have made other machine code now than when it was locked."""
-    now = {key: code_digest(code) for key, code in zip(done.plan.schedules, done.image.objects, strict=True)}
-    return [schedule for schedule in lock.schedules if now[schedule.workload] != schedule.code]
+    now = dict[tuple[Target, str], str]()
+    for segment in done.segments:
+        now |= {(segment.image.target, key): code for key, code in _digests(segment).items()}
+    return [
+        schedule
+        for part in lock.targets
+        for schedule in part.schedules
+        if now[part.target, schedule.workload] != schedule.code
+    ]
 
 
 def check_code(lock: Lock, done: Compilation) -> None:
@@ -127,7 +152,7 @@ def check_code(lock: Lock, done: Compilation) -> None:
     raise LockError(
         "\n".join(
             [
-                f"the locked schedules make other machine code here for {len(changed)} of {len(lock.schedules)} "
+                f"the locked schedules make other machine code here for {len(changed)} of {lock.workloads} "
                 "workloads:",
                 *shown,
                 *([f"  ... and {len(changed) - len(shown)} more"] if len(changed) > len(shown) else []),

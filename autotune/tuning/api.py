@@ -119,7 +119,7 @@ def tune(
     builds, checks and times candidates on so many cores, instead of worker processes.
 
     ``sites`` are those of the whole model that are compared first, by their names in :mod:`autotune.compiler.sites`:
-    threads, layout, order. By default they are all that never were, if the budget is a time of two minutes or more.
+    threads, layout, order. By default they are all that never were, if the budget is a time of five minutes or more.
     Schedules are searched for what was decided; with no sites, ``()``, for an untuned model.
 
     A job that was stopped or killed is continued when the same call is made again. Ctrl-C ends the
@@ -161,7 +161,9 @@ def tune(
     check = EndToEnd.wanted(request.tolerance, model, request.shapes, seed)
     ensure(chosen, shown.preparing)
     with opened(request.database) as store, ExitStack() as cleanup:
-        request, decisions = decide_for(request, graph, store, sites, limit, begun, shown.preparing, seed)
+        request, decisions, begun = decide_for(
+            request, graph, store, sites, limit, begun, shown.preparing, seed
+        )
         chosen, preference = request.one_target(), request.preference
         ensure(chosen, shown.preparing)
         parts = divide(graph, layout=request.layout, activations=chosen.activations)

@@ -123,7 +123,12 @@ def check(
     done = compile_in_detail(CompileRequest(model, lock=lock, same_code=False))
     changed = changed_code(lock, done)
     if not changed:
-        return CheckReport(len(lock.schedules), slower_than)
+        return CheckReport(lock.workloads, slower_than)
+    if lock.placement:
+        raise LockError(
+            f"the machine code of {counted(len(changed), 'workload')} of {lock.model!r} has changed, and models on\n"
+            "several devices are not measured against code of then: lock it again by `autotune lock`"
+        )
     before = _reference(lock, reference, changed)
     asked = len(changed) + 1
     rounds = _rounds(asked)

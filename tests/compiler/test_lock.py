@@ -19,6 +19,7 @@ from autotune.compiler.request import CompileRequest
 from autotune.errors import LockError
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
+from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.target import Target
 from search_spaces.spaces import space_for
 
@@ -156,3 +157,32 @@ def test_other_machine_code_is_refused_and_named(lock: Lock) -> None:
     assert other.names[0] in message
     assert "locked by autotune 0.0.1; this is autotune" in message
     assert compile_in_detail(CompileRequest(graph(), lock=lock, same_code=False)).image.objects
+
+
+@pytest.mark.skipif(len(core_ids()) < 2, reason="one core is no two devices")
+def test_a_lock_of_several_devices_makes_the_same_code(tmp_path: Path) -> None:
+    placement = {"Conv": "cpu:1", "*": "cpu"}
+    done = compile_in_detail(CompileRequest(graph(), placement=placement))
+    lock_of(done).write(tmp_path / "net.lock")
+    lock = Lock.read(tmp_path / "net.lock")
+    assert lock == lock_of(done)
+    assert lock.placement == placement
+    assert {each.target.threads for each in lock.targets} == {1, len(core_ids())}
+    again = compile_in_detail(CompileRequest(graph(), lock=lock))
+    assert [(s.device, s.image.objects) for s in again.segments] == [
+        (s.device, s.image.objects) for s in done.segments
+    ]
+    assert again.program.steps == done.program.steps
+    assert changed_code(lock, again) == []
+    assert {d.tier for d in again.coverage.dispatches} == {"locked"}
+
+    values = json.loads(lock.to_json())
+    values["others"][0]["target"]["cores"] += 1
+    with pytest.raises(
+        LockError, match=r"the lock of 'two' has code for .*, and a device here is .*; make the lock"
+    ):
+        compile_in_detail(CompileRequest(graph(), lock=Lock.from_json(json.dumps(values))))
+    values = json.loads(lock.to_json())
+    values["others"][0]["schedules"][0]["trace"] = "x"
+    with pytest.raises(LockError):
+        Lock.from_json(json.dumps(values))

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ class Fake:
 
 
 def decide_by_fake(
-    request: CompileRequest, database: Database, sites: Sequence[str], **options: object
+    request: CompileRequest, database: Database, sites: Sequence[str], *, again: bool = True
 ) -> list[str]:
     """Decide, and return the options that were measured."""
     made = list[Fake]()
@@ -78,7 +79,7 @@ def decide_by_fake(
         late=lambda: False,
         say=lambda text: None,
         model_of=model_of,
-        **options,  # type: ignore[arg-type]
+        again=again,
     )
     return [
         f"{kind} {option}" for fake in made for whole in fake.read_versions for kind, option in whole.items()
@@ -159,12 +160,34 @@ def test_the_request_decides_before_the_database(database: Database) -> None:
 
 
 @pytest.mark.usefixtures("two_cores")
-def test_a_site_is_compared_once_and_again_only_if_asked(database: Database) -> None:
+def test_a_site_is_compared_once_and_again_only_if_asked(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = {"2": 1.0, "1": 1.4}
+
+    def predicted(request: CompileRequest, graph: Graph) -> SimpleNamespace:
+        return SimpleNamespace(latency_ns=expected[(request.decisions or {})["threads"]])
+
+    monkeypatch.setattr("autotune.tuning.compare.decide.predict_in_detail", predicted)
     request = CompileRequest(graph(), database=database)
+    assert decide_by_fake(request, database, ["threads"], again=False) == ["threads 2", "threads 1"]
+    assert decide_by_fake(request, database, ["threads"], again=False) == []
     assert decide_by_fake(request, database, ["threads"]) == ["threads 2", "threads 1"]
-    assert decide_by_fake(request, database, ["threads"]) == []
-    assert decide_by_fake(request, database, ["threads"], again=True) == ["threads 2", "threads 1"]
-    assert decide_by_fake(replace(request, threads=2), database, ["threads"], again=True) == []
+    assert decide_by_fake(replace(request, threads=2), database, ["threads"]) == []
+    assert len(database.compared_at("threads", workload=model_row(graph()).key)) == 4
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_what_is_expected_to_be_far_slower_is_compared_only_if_asked(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def predicted(request: CompileRequest, graph: Graph) -> SimpleNamespace:
+        return SimpleNamespace(latency_ns={"2": 1.0, "1": 1.6}[(request.decisions or {})["threads"]])
+
+    monkeypatch.setattr("autotune.tuning.compare.decide.predict_in_detail", predicted)
+    request = CompileRequest(graph(), database=database)
+    assert decide_by_fake(request, database, ["threads"], again=False) == []
+    assert decide_by_fake(request, database, ["threads"]) == ["threads 2", "threads 1"]
 
 
 def test_a_model_stands_beside_workloads_and_is_none(database: Database) -> None:
@@ -208,7 +231,7 @@ def test_a_lock_whose_decision_is_none_of_the_model_is_refused() -> None:
 def test_a_lock_of_version_1_decides_nothing() -> None:
     lock = lock_of(compile_in_detail(CompileRequest(graph(), target=Target.parse("x86-64-v3", 1))))
     values = json.loads(lock.to_json())
-    assert values.pop("decisions") == {}
+    assert [values.pop(name) for name in ("decisions", "placement", "others")] == [{}, {}, []]
     assert Lock.from_json(json.dumps({**values, "version": 1})) == lock
 
 

@@ -10,7 +10,7 @@ from autotune.compiler.devices.steps import program_of
 from autotune.compiler.dividing import divide, imported
 from autotune.compiler.request import CompileRequest
 from autotune.errors import PlacementError
-from autotune.graph.devices import is_annotated
+from autotune.graph.devices import is_annotated, without_devices
 from autotune.graph.ir import Graph
 from autotune.passes.partition import OF_A_MODEL, Partition, partition
 from autotune.passes.pipeline import placed_passes, run_passes
@@ -63,12 +63,13 @@ def segments_of(
 
     Raises PlacementError for devices that contradict one another, are not there, or are named for nothing.
     """
-    if request.lock is not None:
-        return _on_one(request, graph)
     graph = imported(request.model, request.shapes) if graph is None else graph
+    if request.lock is not None:
+        graph = without_devices(graph)
     if not request.placement and not is_annotated(graph):
         return _on_one(request, graph)
-    request.checked(on_devices=True)
+    if request.lock is None:
+        request.checked(on_devices=True)
     infos = known_devices() if devices is None else devices
     rules = DeviceRules(dict(request.placement or {}), tuple(infos))
     found = affinities(graph, rules)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 DECIDED = "decisions"
 """The name of the decisions in the metadata of an image: a JSON object of options by kinds of sites."""
+PLACED = "placement"
+"""The same of the devices of its parts: by patterns, empty where none is named."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,7 @@ def _option(kind: SiteKind, option: str, request: CompileRequest, graph: Graph) 
 
 __all__ = [
     "DECIDED",
+    "PLACED",
     "Decision",
     "compared",
     "decided",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from autotune.compiler import compile_in_detail
+from autotune.compiler import compile_in_detail, predict_in_detail
 from autotune.compiler.sites import KINDS, SiteKind
 from autotune.compiler.sites.decision import Decision, compared, decided, model_row, option_key
 from autotune.database.records import Comparison
@@ -30,8 +30,11 @@ if TYPE_CHECKING:
 
 SITES = tuple(kind.name for kind in KINDS)
 """The names of all sites of a whole model."""
-LEAST_S, SHARE = 120.0, 0.15
+LEAST_S, SHARE = 300.0, 0.1
 """The shortest time budget of which a part goes to sites of the whole model, and that part of it."""
+PROMISING = 1.5
+"""An option that is expected to take so many times as long as the best one is not compared, unless that is asked for:
+predictions of a whole model are off by less."""
 MOST = 8
 """Versions of a model that are in a process at once."""
 PROCESSES = 8
@@ -88,22 +91,37 @@ def decide(
 ) -> tuple[CompileRequest, tuple[Decision, ...]]:
     """Compare the options of some ``sites`` of a model, and return the request with all that is decided.
 
-    A site that was compared before is compared ``again`` only if so asked, or where its options are others now. Each
-    is compared with what was decided before it. Nothing begins that ``late`` has no time for.
+    A site that was compared before is compared ``again`` only if so asked, or where its options are others now; of the
+    options then also those count that are expected to be far slower. Each site is compared with what was decided
+    before it. Nothing begins that ``late`` has no time for.
     """
     row = model_row(graph)
 
+    def with_option(request: CompileRequest, kinds: Mapping[str, str]) -> CompileRequest:
+        return replace(request, database=database, decisions={**(request.decisions or {}), **kinds})
+
+    def promising(kind: SiteKind, request: CompileRequest) -> tuple[str, ...]:
+        first, *others = kind.options(request, graph)
+        expected = {
+            option: predict_in_detail(with_option(request, {kind.name: option}), graph).latency_ns
+            for option in (first, *others)
+        }
+        least = min(expected.values())
+        return (first, *(option for option in others if expected[option] <= PROMISING * least))
+
     def compare(kind: SiteKind, request: CompileRequest) -> None:
-        options, target = kind.options(request, graph), request.one_target()
+        if kind.name not in sites or late():
+            return
+        options = kind.options(request, graph) if again else promising(kind, request)
         before = compared(kind, row.key, request, graph, database)
-        news = again or before is None or {each.name for each in before.rows} != {*options}
-        if kind.name not in sites or not news or late():
+        known = set() if before is None or again else {each.name for each in before.rows}
+        if len(options) < 2 or known >= {*options} or late():
             return
 
         def compiled(version: Version) -> ModuleImage:
-            decisions = {**(request.decisions or {}), **version.whole}
-            return compile_in_detail(replace(request, database=database, decisions=decisions), graph).image
+            return compile_in_detail(with_option(request, version.whole), graph).image
 
+        target = request.one_target()
         database.add_workload(row)
         database.add_target(target)
         candidates = tuple(Choice(Comparison(option, option_key(kind, option))) for option in options)
@@ -124,24 +142,28 @@ def decide_for(
     begun: float,
     say: Callable[[str], None],
     seed: int,
-) -> tuple[CompileRequest, tuple[Decision, ...]]:
+) -> tuple[CompileRequest, tuple[Decision, ...], float]:
     """Return the request with what is decided of a model that is to be tuned, by a share of the time of its budget.
 
     ``sites`` are compared, also again; for None all that never were, where there is time; none is looked up for
-    ``()``. Raises UsageError for unknown ones.
+    ``()``. The third value is ``begun`` without the time that others measured in meanwhile. Raises UsageError for
+    unknown sites.
     """
     if sites is not None and not checked_sites(sites):
-        return request, ()
+        return request, (), begun
     limit_s = budget.limit_s
     wanted = sites if sites is not None else checked_sites(SITES) if limit_s and limit_s >= LEAST_S else ()
 
     def late() -> bool:
         return limit_s is not None and time.monotonic() - begun > SHARE * limit_s
 
+    before = time.monotonic()
     with Measuring(f"decide sites of {graph.name}", say) if wanted else nullcontext():
-        return decide(
+        begun += time.monotonic() - before
+        found = decide(
             request, graph, database, wanted, late=late, say=say, again=sites is not None, seed=seed
         )
+    return *found, begun
 
 
 __all__ = ["SITES", "CompiledVersions", "Compiler", "checked_sites", "decide", "decide_for"]

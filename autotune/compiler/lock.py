@@ -65,7 +65,7 @@ class LockedSchedule:
 
 @dataclass(frozen=True)
 class LockedTarget:
-    """What a lock has for one target: the options of workloads by their keys, and schedules."""
+    """The options of workloads, by their keys, and the schedules that a lock has for one target."""
 
     target: Target
     sites: Mapping[str, str]

@@ -21,6 +21,8 @@ from autotune.passes.pipeline import dumped_for
 from autotune.runtime.axes import axis, axis_text, extents
 from autotune.runtime.compiled import Case, Compiled, SizedTensor
 from autotune.runtime.programs.device_program import DeviceProgram
+from autotune.runtime.targets import choose
+from autotune.target import Target
 from autotune.tuning.placement.answer import code_of
 from autotune.tuning.placement.placing import by_database, placed_by
 from autotune.tuning.requested import exists, with_database
@@ -72,7 +74,9 @@ def compile_request(
 
 
 def program_for(request: CompileRequest, sizes: Mapping[str, int]) -> DeviceProgram:
-    """Return the program of a model with dynamic shapes for exactly these."""
+    """Return the program of a model with dynamic shapes for exactly these; of several targets for the best one here."""
+    targets = [Target.parse(target, request.threads) for target in request.targets]
+    request = replace(request, target=request.targets[choose(targets) if len(targets) > 1 else 0])
     source = read_model(request.model)
     axes = declared_axes(source, split(source, request.shapes or {})[1])
     graph = load(source, shapes={name: extents(each, sizes) for name, each in axes.items()})

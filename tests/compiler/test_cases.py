@@ -14,6 +14,7 @@ from autotune.errors import DeviceTimeoutError, InputError, UsageError
 from autotune.hardware import architecture, usable_cores
 from autotune.runtime.artifacts import artifact
 from autotune.tuning.compiling import compile_request
+from tests.codegen.opencl_device import needs_opencl
 from tests.compiler.test_sizes import check, encoder, images
 
 two_devices = pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
@@ -56,6 +57,30 @@ def test_several_targets_of_open_sizes(tmp_path: Path) -> None:
         images(), shapes={"n": "1..2:2"}, target=("x86-64", "x86-64-v2"), threads=1
     ) as best:
         assert best.compiled.cases[0].target.cpu == "x86-64-v2"
+
+
+@on_x86
+def test_sizes_out_of_range_are_compiled_for_the_best_of_several_targets() -> None:
+    targets = ("x86-64", "x86-64-v2")
+    with autotune.compile_for_sizes(
+        images(), {"n": "1..2:2"}, target=targets, threads=1, on_miss="compile"
+    ) as module:
+        check(module, images(), {"x": (5, 3, 8, 8)})
+        (place,) = module.loaded._missed.values()
+        assert place.case._image.target.cpu == module.compiled.cases[0].target.cpu == "x86-64-v2"
+
+
+@needs_opencl
+def test_open_sizes_on_an_opencl_device(tmp_path: Path) -> None:
+    with autotune.compile_for_sizes(images(), {"n": "1..3:1,3"}, target="opencl") as module:
+        assert module.devices == ("opencl:0",)
+        module.save(tmp_path / "m.atm")
+        for n in (1, 2, 3):
+            check(module, images(), {"x": (n, 3, 8, 8)})
+    with autotune.load(tmp_path / "m.atm") as module:
+        check(module, images(), {"x": (2, 3, 8, 8)})
+        given = np.ones((2, 3, 8, 8), np.float32)
+        np.testing.assert_array_equal(module.submit(given).result()[0], module(given)[0])
 
 
 def test_requests_of_open_sizes_in_the_background() -> None:

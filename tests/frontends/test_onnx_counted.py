@@ -12,6 +12,7 @@ import autotune
 from autotune.errors import ModelImportError
 from autotune.frontends.onnx import importer as frontend
 from autotune.graph import evaluate
+from autotune.hardware import usable_cores
 
 RNG = np.random.default_rng(3)
 
@@ -68,6 +69,25 @@ def test_on_an_opencl_device() -> None:
         for x in (sparse(5, 7), sparse(5, 7)):
             np.testing.assert_array_equal(module(x)[0], np.argwhere(x).T)
             np.testing.assert_array_equal(module.submit(x).result()[0], np.argwhere(x).T)
+
+
+@pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
+def test_on_several_devices(tmp_path: Any) -> None:
+    """What finds the elements and what computes with them are on two devices."""
+    made = model(
+        [node("Abs", "x", "a"), node("NonZero", "a", "where"), node("Neg", "x", "y")], (3, 5), ["where", "y"]
+    )
+    placement = {"Abs": "cpu:1", "*": "cpu:0"}
+    with autotune.compile(made, placement=placement) as module:
+        assert {*module.devices} == {"cpu:0", "cpu:1"}
+        module.save(tmp_path / "m.atm")
+        for _ in range(3):
+            x = sparse(3, 5)
+            where, y = module(x)[0], module.submit(x).result()[1]
+            np.testing.assert_array_equal(where, np.array(np.nonzero(x)))
+            np.testing.assert_array_equal(y, -x)
+    with autotune.load(tmp_path / "m.atm") as module:
+        np.testing.assert_array_equal(module(x)[0], np.array(np.nonzero(x)))
 
 
 def test_unique_and_compress() -> None:

@@ -17,6 +17,7 @@ from autotune.passes.pipeline import placed_passes, run_passes
 from autotune.passes.placement.affinity import Affinities, affinities
 from autotune.passes.placement.device_rules import DeviceRules
 from autotune.passes.segments import GraphDivision, divide_by_device
+from autotune.runtime.counted import CountedOutput, to_metadata
 from autotune.runtime.hal.device import DeviceInfo
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.programs.device_program import HERE, DeviceProgram, of_image
@@ -53,7 +54,8 @@ class Segments:
         if self.placed is None:
             return of_image(images[0])
         graph, division, _ = self.placed
-        return program_of(graph, division, images, metadata)
+        counted = to_metadata(CountedOutput(*each) for each in graph.counted)
+        return program_of(graph, division, images, {**metadata, **counted})
 
 
 def segments_of(
@@ -75,11 +77,6 @@ def segments_of(
     found = affinities(graph, rules)
     if found is None:
         raise PlacementError(f"nothing of {graph.name!r} is put on any device")
-    if graph.counted:
-        raise PlacementError(
-            f"output {graph.outputs[graph.counted[0][0]]!r} of {graph.name!r} is as long as its data say, which "
-            f"programs of several devices do not do\n  compile the model for one device"
-        )
     used = {home.device for home in (*found.homes.nodes.values(), *found.homes.inputs.values())}
     # Types of activations are those that every device takes.
     activations = min(target_of(infos[device]).activations for device in used)

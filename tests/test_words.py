@@ -40,8 +40,6 @@ EMPTY_WORDS = frozenset(
     | {"that", "which", "has", "have", "each"}
 )
 """Say nothing in a docstring (:func:`meaning`)."""
-SHARED_NAMES = {"autotune.lower.frame.Frame", "search_spaces.nest.frame.Frame"}
-"""Classes of one name, of which the docstrings do not say so."""
 MOST_WORDS = 60
 """Of a list item."""
 
@@ -126,7 +124,7 @@ def test_a_class_name_is_one_idea() -> None:
         for module, text in found.items()
         if len(found) > 1 and not any(f"{other}.{name}" in text for other in found if other != module)
     ]
-    assert set(unexplained) <= SHARED_NAMES
+    assert unexplained == []
 
 
 def test_messages_and_docstrings_use_the_words_of_the_glossary() -> None:

@@ -19,6 +19,7 @@ from autotune.schedule.arithmetic import (
     ceil_div,
     common_divisor,
     either,
+    is_one,
     least,
     negated,
     where,
@@ -309,8 +310,11 @@ class Frame(ABC, Generic[S]):
         if base is not None:
             return starts.plus(base, inner), part
         width, extent = self.width(split), self.extent(split.parent)
-        low, size = starts.plus(starts.scaled(outer, width), inner), least((count - 1) * width + part, extent)
-        early = both(both(self.tail(split, "overlap"), negated(self.is_decided(split))), size < extent)
+        low = starts.plus(starts.scaled(outer, width), inner)
+        size = part if is_one(count) else least((count - 1) * width + part, extent)
+        early = self.tail(split, "overlap")
+        early = early if early is False else both(early, negated(self.is_decided(split)))
+        early = early if early is False else both(early, size < extent)
         if early is False:
             return low, size
         # Which iteration is the last is not known yet: any may start early by this much.
@@ -332,7 +336,9 @@ class Frame(ABC, Generic[S]):
         row, extent = self.extent(fuse.inner), self.extent(iv)
         if any(isinstance(number, int) and number < 1 for number in (row, size)):
             return starts.zero, extent
-        rows = (row - common_divisor(row, starts.grain(low)) + size - 1) // row + 1
+        rows = 1
+        if not is_one(size):
+            rows = (row - common_divisor(row, starts.grain(low)) + size - 1) // row + 1
         if iv is fuse.inner:
             return self._chosen(
                 rows == 1, lambda: (starts.remainder(low, row), size), lambda: (starts.zero, row)

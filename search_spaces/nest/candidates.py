@@ -75,6 +75,7 @@ class CandidateFrame(Frame[Value]):
         self._knobs = knobs
         self._kinds: dict[tuple[IterVar, str], Any] = {}
         self._overlaps: dict[Split, Any] = {}
+        self._known: dict[IterVar, Any] = {}
 
     def resized(self, sizes: Mapping[IterVar, Value]) -> CandidateFrame:
         """Return the loops where other numbers of some axes are computed."""
@@ -85,6 +86,7 @@ class CandidateFrame(Frame[Value]):
         """Return the same loops where these and no others are open."""
         new = self.branch()
         new.opened = set(opened)
+        new._known = {}
         return new
 
     @property
@@ -163,27 +165,25 @@ class CandidateFrame(Frame[Value]):
     def _of_parts(self, split: Split) -> tuple[Value, Value]:
         """Return the interval of a loop that was split; a tile that may start early starts anywhere."""
         start, size = super()._of_parts(split)
-        early = both(
-            both(self.tail(split, "overlap"), self.is_decided(split)), self.rest(split) != self.width(split)
-        )
-        if early is False:
+        decided = both(self.tail(split, "overlap"), self.is_decided(split))
+        if decided is False or is_one(start):
             return start, size
+        early = both(decided, self.rest(split) != self.width(split))
         return where(both(early, self.overlaps(split)), 1, start), size
 
     def _is_known(self, iv: IterVar) -> Any:
         """Return whether a variable has one value now."""
         if iv in self.opened:
             return True
-        single = self.extent(iv) == 1
-        if single is True:
-            return True
-        split, fuse = self.splits.get(iv), self.fuses.get(iv)
-        found: Any = False
-        if split is not None:
-            found = both(self._is_known(split.outer), self._is_known(split.inner))
-        elif fuse is not None:
-            found = self._is_known(fuse.fused)
-        return either(single, found)
+        if iv not in self._known:
+            split, fuse = self.splits.get(iv), self.fuses.get(iv)
+            found = self.extent(iv) == 1
+            if split is not None and found is not True:
+                found = either(found, both(self._is_known(split.outer), self._is_known(split.inner)))
+            elif fuse is not None and found is not True:
+                found = either(found, self._is_known(fuse.fused))
+            self._known[iv] = found
+        return self._known[iv]
 
 
 __all__ = ["CandidateFrame", "Grains", "Knobs"]

@@ -34,6 +34,7 @@ from autotune.target import Target
 from autotune.tuning.measure.gain import Gain
 from autotune.workers.process import WorkerProcess
 from tests.database.examples import record, schedules
+from tests.patience import PATIENCE_S
 
 PACE = Pace(rounds=2, processes=1, turn_s=0.002, rest_s=0.0)
 
@@ -79,7 +80,7 @@ def test_a_peer_that_works_ends_with_a_killed_parent(command: tuple[str, ...]) -
         "worker = WorkerProcess(sys.argv[1:])\n"
         "worker.start()\n"
         "print('started', flush=True)\n"
-        "worker.call({'do': 'time', 'seconds': 60, 'least': 1, 'most': 10**9}, 60, 'timing')\n"
+        "worker.call({'do': 'time', 'seconds': 1e6, 'least': 1, 'most': 10**9}, 1e6, 'timing')\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", code, *command], stdout=subprocess.PIPE)
     assert parent.stdout is not None
@@ -88,7 +89,7 @@ def test_a_peer_that_works_ends_with_a_killed_parent(command: tuple[str, ...]) -
     children = psutil.Process(parent.pid).children()
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
-    _, alive = psutil.wait_procs(children, timeout=5)
+    _, alive = psutil.wait_procs(children, timeout=PATIENCE_S)
     assert len(children) == 1
     assert alive == []
 

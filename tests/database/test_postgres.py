@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -74,10 +73,8 @@ def test_a_server_that_stays_away_is_said_to_be_gone(server: Server) -> None:
             database.records()
         assert "did not answer for 0 s" in str(caught.value) or "did not answer for 1 s" in str(caught.value)
         assert "the same command goes on from there" in str(caught.value)
-        begin = time.monotonic()
         with pytest.raises(DatabaseError, match="refused"):
             Database(server.url("postgres"))
-        assert time.monotonic() - begin < 10
     finally:
         server.start()
 

@@ -18,6 +18,7 @@ from autotune.errors import UsageError
 from autotune.runtime.cpu import layout
 from autotune.runtime.cpu.pool import ThreadPool, pool_of
 from autotune.runtime.module import Module
+from tests.patience import wait_until
 from tests.runtime.kernels import binding, chain, image, spec
 
 THREADS = (1, 2, 3, 4)
@@ -134,10 +135,13 @@ def test_scratch_memory_is_aligned_and_apart() -> None:
     steps = [("slow", y, y, 16), ("where", y, y, 16)]
     made = image(steps, outputs=(spec("y", 16),), scratch_bytes=100)
     seen: set[int] = set()
-    deadline = time.monotonic() + 20
     with Module(made, 2) as module:
-        while len(seen) < 2 and time.monotonic() < deadline:
-            seen |= set(module()[0].tolist())
+
+        def both_worked() -> bool:
+            seen.update(module()[0].tolist())
+            return len(seen) >= 2
+
+        wait_until(both_worked, "both workers take a part")
     low, high = sorted(seen)
     assert low % 64 == 0
     assert high % 64 == 0
@@ -222,10 +226,7 @@ def test_idle_workers_sleep_and_wake() -> None:
     with Module(chain(2, 64), 3) as module:
         for _ in range(3):
             assert (module(x)[0] == 2).all()
-            deadline = time.monotonic() + 20
-            while module.loaded._whole.pool._state[layout.PARKED] < 2:
-                assert time.monotonic() < deadline, "the workers do not sleep"
-                time.sleep(0.001)
+            wait_until(lambda: module.loaded._whole.pool._state[layout.PARKED] >= 2, "the workers sleep")
 
 
 def test_a_pool_stops_and_starts_again() -> None:
@@ -296,14 +297,20 @@ def test_a_forked_child_runs_with_threads_of_its_own() -> None:
         child = os.fork()
         if child == 0:
             os._exit(0 if (module(x)[0] == 2).all() else 1)
-        deadline = time.monotonic() + 20
-        while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
-            if time.monotonic() > deadline:
+        ends = list[int]()
+
+        def ended() -> bool:
+            pid, status = os.waitpid(child, os.WNOHANG)
+            ends.extend([status] if pid else [])
+            return pid == child
+
+        try:
+            wait_until(ended, "the child ends", 0.01)
+        finally:
+            if not ends:
                 os.kill(child, 9)
                 os.waitpid(child, 0)
-                pytest.fail("the child hangs")
-            time.sleep(0.01)
-        assert ended[1] == 0
+        assert ends == [0]
         assert (module(x)[0] == 2).all()
 
 

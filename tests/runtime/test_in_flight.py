@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
@@ -32,6 +31,7 @@ from autotune.runtime.hal.queue import Submission
 from autotune.runtime.module import Module
 from autotune.runtime.programs.device_program import DeviceProgram
 from autotune.runtime.programs.program_request import RequestMemory, Submitted
+from tests.patience import wait_until
 
 pytestmark = pytest.mark.skipif(len(core_ids()) < 2, reason="one core is no two devices")
 
@@ -92,10 +92,7 @@ class Gate:
 
 def first_step(submitted: Submitted) -> Submission:
     """That of a request, once it has begun."""
-    deadline = time.monotonic() + 60
-    while len(submitted) < 3:
-        assert time.monotonic() < deadline
-        time.sleep(1e-3)
+    wait_until(lambda: len(submitted) >= 3, "a request begins")
     return submitted[0][1]
 
 
@@ -239,10 +236,10 @@ def test_of_requests_in_flight_the_oldest_comes_first(program, devices, monkeypa
 
 def _idle(device: Device, module: Module) -> None:
     """Wait until all that the device can do now is done."""
-    queue, deadline = module.loaded._loaded.queues[device.name], time.monotonic() + 60
-    while any(each._state in (1, 2) for each in list(queue._open.values())):
-        assert time.monotonic() < deadline
-        time.sleep(1e-3)
+    queue = module.loaded._loaded.queues[device.name]
+    wait_until(
+        lambda: all(each._state not in (1, 2) for each in list(queue._open.values())), "the queue is idle"
+    )
 
 
 def test_models_of_one_device_and_of_several_are_used_alike(program, devices):

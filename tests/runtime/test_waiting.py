@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable
 
@@ -15,6 +14,7 @@ from autotune.errors import InternalError
 from autotune.runtime.cpu import layout, pool, waiting
 from autotune.runtime.cpu.addresses import at, worker_at
 from autotune.runtime.module import Module
+from tests.patience import wait_until
 from tests.runtime.kernels import binding, chain, image, spec
 
 STATE = 1 << 20
@@ -308,9 +308,8 @@ def test_workers_sleep_in_a_barrier_that_lasts() -> None:
 
         caller = threading.Thread(target=call)
         caller.start()
-        deadline = time.monotonic() + 20
-        while not (slept := sleepers[0]) and time.monotonic() < deadline:
-            time.sleep(0.0001)
-        over.set()
-        caller.join()
-    assert slept >= 1  # the caller sleeps too where the other one is late
+        try:  # the caller sleeps too where the other one is late
+            wait_until(lambda: sleepers[0], "the caller sleeps", 0.0001)
+        finally:
+            over.set()
+            caller.join()

@@ -20,6 +20,7 @@ from autotune.errors import DeviceMemoryError, DeviceTimeoutError, MeasureError,
 from autotune.tuning.measure.interface import BuiltOption, Candidate
 from autotune.tuning.measure.outcome import Measurement, of_exception
 from autotune.tuning.measure.pool import Limits, ProcessPool
+from tests.patience import PATIENCE_S, wait_until
 
 HERE = Path(__file__).parent
 RUN = "import runpy, sys; sys.path.insert(0, sys.argv[1]); runpy.run_path(sys.argv[2], run_name='__main__')"
@@ -160,15 +161,12 @@ def test_a_worker_that_still_imports_ends_with_its_parent(moment_s: float) -> No
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert parent.stdout is not None
     parent.stdout.readline()
-    deadline = time.monotonic() + 20
-    while not (children := psutil.Process(parent.pid).children()):
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
+    wait_until(psutil.Process(parent.pid).children, "a worker is started")
     time.sleep(moment_s)
     children = psutil.Process(parent.pid).children()
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
-    _, alive = psutil.wait_procs(children, timeout=5)
+    _, alive = psutil.wait_procs(children, timeout=PATIENCE_S)
     assert alive == []
 
 
@@ -193,13 +191,11 @@ def test_no_worker_outlives_a_killed_parent(tmp_path: Path) -> None:
     parent = subprocess.Popen([sys.executable, "-c", code, here], stdout=subprocess.PIPE)
     assert parent.stdout is not None
     parent.stdout.readline()
-    deadline = time.monotonic() + 20
-    while len(children := psutil.Process(parent.pid).children()) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: len(psutil.Process(parent.pid).children()) >= 2, "both workers are started")
+    children = psutil.Process(parent.pid).children()
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
-    _, alive = psutil.wait_procs(children, timeout=10)
+    _, alive = psutil.wait_procs(children, timeout=PATIENCE_S)
     assert alive == []
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +20,7 @@ from autotune.errors import (
 )
 from autotune.runtime.hal.allocator import Allocator, Statistics, size_class
 from autotune.runtime.hal.buffer import Buffer
+from tests.patience import PATIENCE_S, wait_until
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -326,12 +326,10 @@ def held_back(allocator: Allocator, let_go: Callable[[], object]) -> list[Device
 
     thread = threading.Thread(target=wait)
     thread.start()
-    deadline = time.monotonic() + 20
-    while not allocator.statistics.held_back and time.monotonic() < deadline:
-        time.sleep(0.001)
+    wait_until(lambda: allocator.statistics.held_back, "the request is held back")
     assert found == []
     let_go()
-    thread.join(10)  # it is woken, not timed out
+    thread.join(PATIENCE_S)  # it is woken, not timed out
     assert not thread.is_alive()
     return found
 

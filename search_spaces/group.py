@@ -8,10 +8,11 @@ covered; only a group with more than ``MAX_ROWS`` rows is sampled by rejection f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autotune.errors import KnobError
 from autotune.schedule.knob import Columns, Knob
@@ -20,6 +21,13 @@ from search_spaces.population import Indexes
 
 MAX_ROWS = 1 << 18
 _MAX_PROPOSALS = 1 << 23
+
+_NEAREST = 1024
+"""So many rows of a group that is too large to enumerate are followed at each of its knobs."""
+_SAMPLES = 4096
+
+Costs = Mapping[str, NDArray[np.float64]]
+"""The cost of each value of a knob, by its name."""
 
 
 @dataclass(frozen=True)
@@ -132,4 +140,52 @@ def groups_of(knobs: Sequence[Knob], constraints: Sequence[Constraint]) -> tuple
     return groups
 
 
-__all__ = ["MAX_ROWS", "KnobGroup", "columns_of", "enumerate_group", "groups_of", "partition"]
+def nearest_row(group: KnobGroup, costs: Costs) -> Indexes:
+    """Return the nearest legal row of a group; of one that is too large to enumerate, a near one."""
+    if group.exact:
+        return np.asarray(group.rows[_total(group.rows, group.knobs, costs).argmin()])
+    rows, covered = _first(group.rows, group.knobs, costs), group.covered
+    while covered < len(group.knobs) and len(rows):
+        rows = _first(_extended(rows, group, covered), group.knobs, costs)
+        covered += 1
+    if not len(rows):
+        rows = _first(group.sample(np.random.default_rng(0), _SAMPLES), group.knobs, costs)
+    return np.asarray(rows[0])
+
+
+def _extended(rows: Indexes, group: KnobGroup, covered: int) -> Indexes:
+    """Return the rows with each value of the next knob, as far as the constraints that are then covered allow."""
+    count = len(group.knobs[covered].values)
+    values = np.tile(np.arange(count, dtype=np.int16), len(rows))
+    longer = np.column_stack([np.repeat(rows, count, axis=0), values])
+    names = {knob.name for knob in group.knobs[: covered + 1]}
+    columns = columns_of(group.knobs, longer)
+    keep = np.ones(len(longer), dtype=np.bool_)
+    for constraint in group.open_constraints:
+        if set(constraint.knobs) <= names:
+            keep &= constraint.mask(columns)
+    return np.asarray(longer[keep])
+
+
+def _first(rows: Indexes, knobs: tuple[Knob, ...], costs: Costs) -> Indexes:
+    """Return the nearest rows, nearest first."""
+    return np.asarray(rows[np.argsort(_total(rows, knobs, costs), kind="stable")[:_NEAREST]])
+
+
+def _total(rows: Indexes, knobs: tuple[Knob, ...], costs: Costs) -> NDArray[np.float64]:
+    total = np.zeros(len(rows))
+    for position in range(rows.shape[1]):
+        total += costs[knobs[position].name][rows[:, position]]
+    return total
+
+
+__all__ = [
+    "MAX_ROWS",
+    "Costs",
+    "KnobGroup",
+    "columns_of",
+    "enumerate_group",
+    "groups_of",
+    "nearest_row",
+    "partition",
+]

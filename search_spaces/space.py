@@ -18,9 +18,8 @@ from autotune.schedule import legality
 from autotune.schedule.knob import Columns, Config, Knob, Value
 from autotune.suggest import did_you_mean
 from search_spaces.constraint import Constraint
-from search_spaces.group import KnobGroup, groups_of
+from search_spaces.group import Costs, KnobGroup, groups_of, nearest_row
 from search_spaces.population import Population
-from search_spaces.projection import Costs, nearest
 from search_spaces.report import SpaceReport, report
 
 if TYPE_CHECKING:
@@ -260,7 +259,14 @@ class Space:
     def nearest(self, costs: Costs) -> dict[str, Value]:
         """Return the legal configuration whose values cost least together, or nearly so where a group of
         knobs is large."""
-        return nearest(self, costs)
+        found: dict[str, Value] = {}
+        least = {knob.name: knob.values[int(costs[knob.name].argmin())] for knob in self.knobs}
+        if self.broken(least) is None:
+            return least
+        for group in self.groups:
+            row = nearest_row(group, costs)
+            found |= {knob.name: knob.values[index] for knob, index in zip(group.knobs, row, strict=True)}
+        return self.check(found)
 
     def schedule(self, config: Config) -> Schedule:
         """Return a fresh, scheduled program of the workload; raises KnobError for an illegal configuration."""

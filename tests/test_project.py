@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import pkgutil
@@ -9,12 +10,28 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("autotune", "search_spaces", "cost_models")
+MOST_CYCLES = 8
+MOST_PARAMETERS = 8
+PUBLIC = {
+    "autotune.tuning.api.tune",
+    "autotune.tuning.jobs.program.tune_schedule",
+    "autotune.te.extern.extern",
+    "autotune.te.sequential.sequential_op",
+    "autotune.tuning.compare.decide.decide",
+    "autotune.runtime.cpu.executor._claim_range",
+    "autotune.bench.replay.experiment.measure",
+}
+"""Functions of more parameters: those that users call with keywords, a command's, and one of words in registers."""
 HEAVY = ("numba", "llvmlite", "optuna", "xgboost", "pandas", "pyarrow", "sqlalchemy", "onnx", "scipy")
 
 
@@ -35,6 +52,59 @@ def python(code: str, *arguments: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def imported(module: str, known: Collection[str]) -> set[str]:
+    """Return those of ``known`` modules that a module imports at its start, for type checks too."""
+    file = ROOT / module.replace(".", "/")
+    tree = ast.parse(
+        (file / "__init__.py" if file.is_dir() else file.with_suffix(".py")).read_text(encoding="utf-8")
+    )
+    found: set[str] = set()
+    open_nodes: list[ast.AST] = [tree]
+    while open_nodes:
+        node = open_nodes.pop()
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{name.name}" for name in node.names}
+            found |= names & set(known) or {node.module}
+        elif isinstance(node, ast.Import):
+            found.update(name.name for name in node.names)
+        elif not isinstance(node, ast.FunctionDef):
+            open_nodes += ast.iter_child_nodes(node)
+    return found & set(known) - {module}
+
+
+def test_import_cycles_are_few() -> None:
+    """Imports for type checks alone count: who reads one module of a cycle must know all of them."""
+    names = [name for name in modules() if name.split(".")[0] in PACKAGES]
+    number = {name: n for n, name in enumerate(names)}
+    edges = np.zeros((len(names), len(names)), dtype=np.bool_)
+    for name in names:
+        edges[number[name], [number[other] for other in imported(name, number)]] = True
+    _, labels = connected_components(csr_array(edges), connection="strong")
+    cycles = [
+        [names[n] for n in np.flatnonzero(labels == label)]
+        for label in np.flatnonzero(np.bincount(labels) > 1)
+    ]
+    assert len(cycles) <= MOST_CYCLES, cycles
+
+
+def test_functions_take_few_parameters() -> None:
+    """A function that takes more is public, where a user names them, or a command, whose options they are."""
+    found = set()
+    for path in (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                if (
+                    len([argument for argument in given if argument.arg not in ("self", "cls")])
+                    > MOST_PARAMETERS
+                ):
+                    found.add(
+                        f"{path.relative_to(ROOT).with_suffix('').as_posix().replace('/', '.')}.{node.name}"
+                    )
+    inner = {name for name in found if not name.startswith("autotune.cli.")} - PUBLIC
+    assert inner == set()
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:

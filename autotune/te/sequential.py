@@ -37,8 +37,6 @@ class SequentialOp(ComputeOp):
         self,
         names: tuple[str, ...],
         axis: tuple[IterVar, ...],
-        shape: tuple[int, ...],
-        dtypes: tuple[str, ...],
         body: Expr,
         results: tuple[Tensor, ...],
         scratch: tuple[Tensor, ...],
@@ -48,7 +46,7 @@ class SequentialOp(ComputeOp):
     ) -> None:
         super().__init__(names[0], axis, (body,))
         self.names = names
-        self.shape, self.dtypes = shape, dtypes
+        self.shape, self.dtypes = results[0].op.shape, tuple(tensor.dtype for tensor in results)
         self.results, self.scratch, self.statements = results, scratch, statements
         self._inputs = inputs
         self.keeps_inside = keeps_inside
@@ -63,8 +61,6 @@ class SequentialOp(ComputeOp):
         return SequentialOp(
             names,
             self.axis,
-            self.shape,
-            self.dtypes,
             self.body[0],
             self.results,
             self.scratch,
@@ -136,8 +132,6 @@ def sequential_op(
     op = kind(
         tuple(names),
         axis,
-        tuple(shape),
-        tuple(dtypes),
         te_max(most, axis=walked),
         results,
         tuple(steps.scratch_tensors),

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from autotune.te.dot_products import DotProduct, dot_product
+from autotune.te.expr import Binary, Cast, Expr, Read
+from autotune.te.reductions import SUM
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.analysis import ReadForm, Structure, is_constant, is_view, read_forms
-from search_spaces.tile.dot import dot_of
 from search_spaces.tile.patches import is_packing, packed_sources
 
 if TYPE_CHECKING:
     from autotune.target import Target
-    from autotune.te.dot_products import DotProduct
+
+_SMALL: Mapping[str, tuple[str, ...]] = {"int32": ("int8", "uint8"), "float32": ("bfloat16",)}
+"""Element types whose products an instruction adds up, by the type of the sums."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ def tile_shape(structure: Structure, target: Target, vector: str | None = None) 
         weights=_weights(reads, data, spatial) if extents[vector] > 1 else None,
         staged=_staged(structure),
     )
-    dot = dot_of(shape, target)
+    dot = _dot_of(shape, target)
     return shape if dot is None else replace(shape, dot=dot, lanes=dot.lanes)
 
 
@@ -171,6 +175,51 @@ def _staged(structure: Structure) -> tuple[str, ...]:
         and (not is_view(op) or is_packing(op, anchor) or op.name in packed)
         and not is_constant(op, constants)
     )
+
+
+def _dot_of(shape: TileShape, target: Target) -> DotProduct | None:
+    """Return the instruction for the anchor's products, or None where its types or layouts do not fit."""
+    reads = _factors(shape)
+    if reads is None or shape.weights is None:
+        return None
+    left, right = reads
+    forms = {form.tensor: form for form in shape.reads}
+    if right.tensor != shape.weights.tensor or right.tensor == left.tensor or len(forms) != 2:
+        return None
+    if shape.vector in forms[left.tensor].axes or not _neighbours(shape, forms[left.tensor]):
+        return None
+    # Sums stay in registers of as many lanes as what is computed from them has: float64 and int64 have half of them.
+    after = (shape.structure.anchor, *shape.structure.epilogue)
+    most = min(target.lanes(value.dtype) for op in after for value in op.body)
+    found = dot_product(target, left.dtype, right.dtype, shape.extents[shape.vector], most)
+    return found if found is not None and shape.extents[shape.main] >= found.group else None
+
+
+def _factors(shape: TileShape) -> tuple[Read, Read] | None:
+    """Return the operands of a sum of products of small numbers, of integers in int32 or of bfloat16 in float32."""
+    reduction = shape.structure.anchor.reduction
+    product = None if reduction is None else reduction.sources[0]
+    if reduction is None or reduction.reducer is not SUM or not isinstance(product, Binary):
+        return None
+    small = _SMALL.get(product.dtype, ())
+    if product.op != "*":
+        return None
+    left, right = _small(product.a, small), _small(product.b, small)
+    return None if left is None or right is None else (left, right)
+
+
+def _small(expr: Expr, dtypes: Sequence[str]) -> Read | None:
+    if isinstance(expr, Cast) and isinstance(expr.a, Read) and expr.a.dtype in dtypes:
+        return expr.a
+    return None
+
+
+def _neighbours(shape: TileShape, form: ReadForm) -> bool:
+    """Return whether steps of the reduction are next to one another, in memory and not computed on the way."""
+    name, plan = form.tensor.op.name, shape.structure
+    strides = plan.program.strides.get(form.tensor.name)
+    stored = isinstance(form.tensor.op, PlaceholderOp) or name in shape.staged
+    return form.affine and stored and form.contiguous == shape.main and (strides is None or strides[-1] == 1)
 
 
 __all__ = ["TileShape", "tile_shape"]

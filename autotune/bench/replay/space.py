@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from search_spaces.group import Costs
 from search_spaces.population import Indexes, Population
-from search_spaces.projection import Costs
 from search_spaces.space import Space
 
 if TYPE_CHECKING:

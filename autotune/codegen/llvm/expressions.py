@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from autotune.codegen.llvm.addresses import Environment, Ramp
-from autotune.codegen.llvm.arithmetic import ArithmeticEmitter
+from autotune.codegen.llvm.arithmetic import ArithmeticEmitter, float_to_integer, unclipped
 from autotune.codegen.llvm.bits import BIT_FUNCTIONS, bit_function, bitcast
-from autotune.codegen.llvm.float_to_integer import float_to_integer, unclipped
 from autotune.codegen.llvm.types import Value, constant, number, scalar_type, type_of, vector
 from autotune.errors import BuildError
 from autotune.lower.ir import Load, has_load, nodes

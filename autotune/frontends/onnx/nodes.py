@@ -11,27 +11,12 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 from autotune.errors import ModelImportError, UnknownParameterError
-from autotune.frontends.onnx.schema import schema_of
+from autotune.frontends.onnx.schema import Scope, schema_of
 from autotune.graph import ops
-from autotune.graph.ir import ABSENT, Array, TensorType
-
-
-class Scope(Protocol):
-    """The requests that a rule may make to the importer."""
-
-    opset: int
-
-    def type_of(self, value: str) -> TensorType:
-        """Return the type of a value that is already known."""
-
-    def constant_of(self, value: str) -> Array | None:
-        """Return the array of a value if it is constant."""
-
-    def inputs_behind(self, value: str) -> tuple[str, ...]:
-        """Return the inputs of the model that a value depends on."""
+from autotune.graph.ir import ABSENT, TensorType
 
 
 @dataclass
@@ -356,4 +341,4 @@ _RULES: Mapping[str, Callable[[OnnxNode], None]] = {
 REWRITTEN = ("CastLike",)
 """Operators that the importer turns into others; the registry need not know them."""
 
-__all__ = ["REWRITTEN", "OnnxNode", "Scope", "convert"]
+__all__ = ["REWRITTEN", "OnnxNode", "convert"]

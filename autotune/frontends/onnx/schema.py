@@ -9,15 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from autotune.errors import ModelImportError
 from autotune.graph.ir import ABSENT, Array, TensorType
-
-if TYPE_CHECKING:
-    from autotune.frontends.onnx.nodes import Scope
 
 _MAX_PARAMETER_BYTES = 1 << 12
 """Constants up to this size may be shapes, axes or bounds: the inference reads their values."""
@@ -27,6 +24,21 @@ _NEWEST = 1 << 30
 """An opset that has every operator in its newest version."""
 _FOREIGN_TYPE = "has unsupported type"
 _PREFIX = re.compile(r".*\[(?:Shape|Type)InferenceError\]\s*", re.DOTALL)
+
+
+class Scope(Protocol):
+    """The requests that a rule may make to the importer."""
+
+    opset: int
+
+    def type_of(self, value: str) -> TensorType:
+        """Return the type of a value that is already known."""
+
+    def constant_of(self, value: str) -> Array | None:
+        """Return the array of a value if it is constant."""
+
+    def inputs_behind(self, value: str) -> tuple[str, ...]:
+        """Return the inputs of the model that a value depends on."""
 
 
 def check_node(proto: Any, scope: Scope) -> None:

@@ -28,6 +28,8 @@ PUBLIC = {
     "autotune.te.extern.extern",
     "autotune.te.sequential.sequential_op",
     "autotune.tuning.compare.decide.decide",
+    "autotune.tuning.jobs.tune_devices.tune_on_devices",
+    "autotune.runtime.module.__init__",
     "autotune.runtime.cpu.executor._claim_range",
     "autotune.bench.replay.experiment.measure",
 }

@@ -102,7 +102,10 @@ def _of_other_code(
     """Return the schedule that follows from a run of other code."""
     if not goal.is_latency:
         return _default(workload, space, STALE)
-    from autotune.database.near import Difference, Neighbour  # SQLAlchemy is loaded by what has a database
+    from autotune.database.near import (  # SQLAlchemy is loaded by what has a database
+        FieldDifference,
+        Neighbour,
+    )
 
     same = Neighbour(
         WorkloadRow.of(workload),
@@ -111,7 +114,7 @@ def _of_other_code(
         found.runs,
         0.0,
         True,
-        (Difference("code", "this version's", "that of another version"),),
+        (FieldDifference("code", "this version's", "that of another version"),),
         stale=True,
     )
     own = [(same, found)] if found.evidence.searched else []

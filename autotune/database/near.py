@@ -26,7 +26,7 @@ _ATTRIBUTES = re.compile(r"\{[^{}\n]*\}")
 
 
 @dataclass(frozen=True)
-class Difference:
+class FieldDifference:
     """A field in which what was asked for differs from what was found."""
 
     field: str
@@ -52,7 +52,7 @@ class Neighbour:
     runs: int
     distance: float
     compatible: bool
-    differences: tuple[Difference, ...]
+    differences: tuple[FieldDifference, ...]
     kin: bool = False
     stale: bool = False
     """It is the workload itself, measured here with other code."""
@@ -99,7 +99,7 @@ def compatible(asked: Target, found: Target) -> bool:
     return asked.vector_bits == found.vector_bits and not asked.lacks(found)
 
 
-def differences(asked: Target, found: Target) -> tuple[Difference, ...]:
+def differences(asked: Target, found: Target) -> tuple[FieldDifference, ...]:
     """Return the fields in which two targets differ; of the instructions those that one of them lacks."""
     differing = []
     for name, here in vars(asked).items():
@@ -107,10 +107,10 @@ def differences(asked: Target, found: Target) -> tuple[Difference, ...]:
         if name == "features":
             here, there = sorted({*here} - {*there}), sorted({*there} - {*here})
             if here or there:
-                differing.append(Difference("instructions", _listed(here), _listed(there)))
+                differing.append(FieldDifference("instructions", _listed(here), _listed(there)))
         elif here != there:
             shown = _bytes if name.endswith("_bytes") else str
-            differing.append(Difference(name.removesuffix("_bytes"), shown(here), shown(there)))
+            differing.append(FieldDifference(name.removesuffix("_bytes"), shown(here), shown(there)))
     return tuple(differing)
 
 
@@ -202,30 +202,30 @@ def _neighbour(
     key: Key,
     runs: int,
     distance: float,
-    sizes: tuple[Difference, ...],
+    sizes: tuple[FieldDifference, ...],
     target: Target,
     kin: bool,
 ) -> Neighbour:
     """Return a workload on one of its targets, with all in which it differs."""
     differing = (*sizes, *differences(target, there))
     if not differing:
-        differing = (Difference("search space", "this version's", "that of another version"),)
+        differing = (FieldDifference("search space", "this version's", "that of another version"),)
     apart = TargetDistance.of(target, there)
     usable = compatible(target, there)
     return Neighbour(workload, there, key, runs, distance, usable, differing, kin, apart=apart)
 
 
-def _of_another_structure(asked: WorkloadRow, found: WorkloadRow) -> tuple[Difference, ...]:
+def _of_another_structure(asked: WorkloadRow, found: WorkloadRow) -> tuple[FieldDifference, ...]:
     """Return the operators and the shapes of two workloads."""
     fields = (("operators", operators_of), ("shapes", shapes_of))
     return tuple(
-        Difference(name, of(asked.text), of(found.text))
+        FieldDifference(name, of(asked.text), of(found.text))
         for name, of in fields
         if of(asked.text) != of(found.text)
     )
 
 
-def _sizes_differing(asked: WorkloadRow, found: WorkloadRow) -> tuple[Difference, ...]:
+def _sizes_differing(asked: WorkloadRow, found: WorkloadRow) -> tuple[FieldDifference, ...]:
     """Return the lines of two workloads of the same structure that differ, by the value that each declares."""
     pairs = [
         (a.strip(), b.strip())
@@ -233,11 +233,11 @@ def _sizes_differing(asked: WorkloadRow, found: WorkloadRow) -> tuple[Difference
         if a != b and not a.strip().startswith("v")
     ]
     split = [(a.partition(": "), b.partition(": ")) for a, b in pairs]
-    return tuple(Difference(a[0].split()[-1], a[2], b[2]) for a, b in split)
+    return tuple(FieldDifference(a[0].split()[-1], a[2], b[2]) for a, b in split)
 
 
 __all__ = [
-    "Difference",
+    "FieldDifference",
     "Neighbour",
     "Sizes",
     "compatible",

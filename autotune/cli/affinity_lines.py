@@ -75,6 +75,7 @@ def placed_json(done: Compilation, where: str | None) -> dict[str, Any]:
         "database": where,
         "devices": program.devices,
         "coverage": str(done.coverage),
+        "decisions": [decision.to_json() for decision in done.coverage.decisions],
         "dispatches": [dispatch.to_json() for dispatch in done.coverage.dispatches],
         "steps": [vars(step) for step in program.steps],
         "transferred_bytes": program.transferred_bytes,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.compiler.plan import Plan, Ranking
-from autotune.compiler.sites.decision import Decision
+from autotune.compiler.sites.decision import ShownDecision
 from autotune.compiler.tiers import Tier, listed_tiers
 from autotune.database.evidence import Evidence, State
 from autotune.passes.partition import Partition
@@ -53,10 +53,8 @@ class CoverageReport:
 
     dispatches: tuple[DispatchCoverage, ...]
     rankings: tuple[Ranking, ...] = ()
-    placement: str = ""
-    """The placement that was found where devices were asked for, or that none was."""
-    decisions: tuple[Decision, ...] = ()
-    """The options that are used at sites of the whole model, as far as they were decided."""
+    decisions: tuple[ShownDecision, ...] = ()
+    """What was decided at sites of the whole model."""
 
     @property
     def tuned(self) -> tuple[DispatchCoverage, ...]:
@@ -76,7 +74,7 @@ class CoverageReport:
 
     def __str__(self) -> str:
         """Return one line, e.g. ``12 of 43 dispatches tuned, 61 % of FLOPs; 30 default confirmed, 1 unconfirmed``;
-        after one for each decision of the whole model and, where devices were asked for, the placement."""
+        after one for each decision of the whole model."""
         share = f"{100 * self.flops_fraction:.0f} % of FLOPs"
         line = f"{len(self.tuned)} of {len(self.dispatches)} dispatches tuned, {share}"
         count = Counter(d.evidence.state for d in self.dispatches)
@@ -84,7 +82,7 @@ class CoverageReport:
             f"{count[state]} {state.counted}" for state in State if count[state] and state is not State.TUNED
         ]
         line = "; ".join([line, *([", ".join(rest)] if rest else []), f"schedules: {self.tiers}"])
-        return "\n".join([*([self.placement] if self.placement else []), *map(str, self.decisions), line])
+        return "\n".join([*map(str, self.decisions), line])
 
     @property
     def tiers(self) -> str:

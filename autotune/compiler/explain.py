@@ -12,7 +12,7 @@ from autotune.compiler.coverage import CoverageReport
 from autotune.compiler.memory.proof import MemoryProof
 from autotune.compiler.plan import Plan
 from autotune.compiler.proof import ProofReport
-from autotune.compiler.sites.decision import Decision
+from autotune.compiler.sites.decision import ShownDecision
 from autotune.frontends.sizes import Given
 from autotune.passes.memory.plan_memory import MemoryPlan
 from autotune.passes.partition import Partition
@@ -58,10 +58,8 @@ class Compilation:
     """Sizes that the model leaves open, as they were given."""
     affinities: Affinities | None = None
     """The devices of parts and the reasons, if devices are named."""
-    placement: str = ""
-    """The coverage's line about the placement, if it was looked up."""
-    decisions: tuple[Decision, ...] = ()
-    """The options that are used at sites of the whole model, as far as they were decided."""
+    decisions: tuple[ShownDecision, ...] = ()
+    """What was decided at sites of the whole model: options that are used, and a placement that was looked up."""
     error: float | None = None
     """From end to end, where it was asked for: see :mod:`autotune.tuning.measure.accuracy`."""
 
@@ -98,7 +96,6 @@ class Compilation:
         return CoverageReport(
             tuple(dispatch for segment in self.segments for dispatch in segment.coverage.dispatches),
             tuple(ranking for plan in plans.values() for ranking in plan.rankings.values()),
-            self.placement,
             self.decisions,
         )
 

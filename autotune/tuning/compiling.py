@@ -106,7 +106,7 @@ def _compiled_case(request: CompileRequest, graph: Graph | None) -> Compilation:
         return compile_in_detail(request, graph)
     graph, answer = by_database(request, graph)
     done = compile_in_detail(placed_by(request, answer), graph)
-    return replace(done, placement=str(replace(answer, code=code_of(done.program))))
+    return replace(done, decisions=(replace(answer, code=code_of(done.program)),))
 
 
 def _of_sizes(

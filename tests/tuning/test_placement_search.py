@@ -179,7 +179,7 @@ def test_a_slowed_device_is_left_from_the_command_line(tmp_path, monkeypatch, ca
         first, *others = map(PlacementReading.of, store.compared_at(DEVICES, workload=key))
     assert (first.placement, first.won, first.ratio) == ({"*": "cpu:0"}, False, None)
     (used,) = (each for each in others if each.won)
-    assert (used.placement, used.ratio.changed) == ({"*": "cpu:1"}, True)
+    assert (used.placement, used.ratio.median < 1) == ({"*": "cpu:1"}, True)
     monkeypatch.delenv("AUTOTUNE_SLOWDOWN")  # another device: what was found for the slowed one is not of it
     assert run_cli(["explain", model, *devices, *database, "--affinity"]) == 0
     assert "placement on cpu:0, cpu:1: not searched, all of it is on cpu:0; " in capsys.readouterr().out

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from autotune.compiler.dividing import imported
 from autotune.compiler.lock import AGAIN
@@ -26,6 +26,13 @@ DECIDED = "decisions"
 """The name of the decisions in the metadata of an image: a JSON object of options by kinds of sites."""
 PLACED = "placement"
 """The same of the devices of its parts: by patterns, empty where none is named."""
+
+
+class ShownDecision(Protocol):
+    """A decision of the whole model as it is shown: a line, and plain values."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it, as plain values."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +173,7 @@ __all__ = [
     "DECIDED",
     "PLACED",
     "Decision",
+    "ShownDecision",
     "compared",
     "decided",
     "decided_of_model",

@@ -120,6 +120,7 @@ class PlacementAnswer:
     def to_json(self) -> dict[str, Any]:
         """Return all of it, as plain values; ``found`` is null where nothing was searched."""
         return {
+            "kind": DEVICES,
             "devices": self.devices,
             "found": None if self.found is None else _json(self.found),
             "searched": [_json(reading) for reading in self.readings],

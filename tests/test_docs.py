@@ -81,6 +81,7 @@ FILES: Mapping[str, Callable[[], Any]] = {
     "pytorch.md": lambda: autotune.Database("tuning.db").close(),
     "replay.md": files_of_replay,
     "sizes.md": files_of_sizes,
+    "tuning.md": lambda: onnx.save(zoo.load("tiny_cnn"), "model.onnx"),
 }  # fmt: skip
 
 

@@ -49,19 +49,24 @@ def test_every_run_of_a_job_is_a_trial_of_its_study(path: Path) -> None:
         (row,), runs = database.jobs(), database.runs()
     (journal,) = journals(path)
     found = studies_in(journal)
-    assert {f"model {row.id}/a0", f"model {row.id}/b0"} <= found.keys() <= {*found, f"model {row.id}"}
+    assert {f"model {row.id}", f"model {row.id}/a0", f"model {row.id}/b0"} <= found.keys()
+    everything = found[f"model {row.id}"].trials
+    assert len(everything) == len(runs)
+    assert {trial.params["layer"] for trial in everything} == {"a0", "b0"}
     assert journal.name == f"model-{row.id}.log"
     for task in (A, B):
         study = found[f"model {row.id}/{task.name}0"]
         mine = runs[runs.layer == f"{task.name}0"]
         assert len(study.trials) == len(mine) == len({trial.user_attrs["trace"] for trial in study.trials})
-        assert study.metric_names == ["latency (µs)"]
+        assert study.metric_names == ["latency / default"]
         assert study.user_attrs["dispatches"] == [f"{task.name}0"]
+        assert study.trials[0].value == 1
+        default = task.latency(task.space.default())
         for trial in study.trials:
             assert trial.user_attrs["layer"] == f"{task.name}0"
             assert {*trial.params} == {"rows", "vectors", "unroll", "order"}
             if trial.state == TrialState.COMPLETE:
-                assert trial.value == pytest.approx(trial.user_attrs["latency_ns"] / 1e3)
+                assert trial.value == pytest.approx(trial.user_attrs["latency_ns"] / default)
             else:
                 assert trial.state == TrialState.FAIL
                 assert trial.user_attrs["outcome"] == "wrong_result"
@@ -74,7 +79,7 @@ def test_the_plans_of_a_job_are_a_study_too(path: Path) -> None:
     with Database(path) as database:
         (row,) = database.jobs()
         plans = database.plans(row.id)
-    study = studies_in(journal)[f"model {row.id}"]
+    study = studies_in(journal)[f"model {row.id}/plans"]
     assert 0 < len(study.trials) <= len(plans)  # a comparison reads plans too
     assert {trial.value for trial in study.trials} <= {plan.ratio.median for plan in plans}
     assert {*study.trials[0].params} == {"a0 schedule", "b0 schedule"}
@@ -92,17 +97,17 @@ def test_a_job_that_goes_on_adds_to_its_studies_and_another_has_its_own(path: Pa
     report = job(path, A, trials=40, options=Options(callbacks=[stop])).run()
     assert report.stopped
     (journal,) = journals(path)
-    first = studies_in(journal)[f"model {report.job}/a0"].trials
+    first = studies_in(journal)[f"model {report.job}"].trials
     again = job(path, A, trials=40).run()
     assert again.job == report.job
     assert journals(path) == [journal]
-    trials = studies_in(journal)[f"model {report.job}/a0"].trials
+    trials = studies_in(journal)[f"model {report.job}"].trials
     assert trials[: len(first)] == first
     assert len({json.dumps(trial.params) for trial in trials}) == len(trials) == 40
     other = job(path, A, trials=40, options=Options(seed=1)).run()
     assert other.job != report.job
     assert len(journals(path)) == 2
-    assert studies_in(journal)[f"model {report.job}/a0"].trials == trials
+    assert studies_in(journal)[f"model {report.job}"].trials == trials
 
 
 def test_callbacks_get_each_trial_and_stop_the_job(path: Path) -> None:
@@ -148,16 +153,16 @@ class Never(optuna.pruners.BasePruner):  # type: ignore[misc]  # Optuna is read 
 def test_a_pruner_spares_candidates_the_measurement_in_the_model(path: Path) -> None:
     job(path, A, trials=40, options=Options(pruner=Never())).run()
     (journal,) = journals(path)
-    (study,) = (study for name, study in studies_in(journal).items() if name.endswith("/a0"))
+    (study,) = (study for name, study in studies_in(journal).items() if not name.endswith("/plans"))
     states = [trial.state for trial in study.trials]
     pruned = [trial for trial in study.trials if trial.state == TrialState.PRUNED]
     assert states[0] == TrialState.COMPLETE
     assert len(pruned) > 10
-    assert all("over_default" not in trial.user_attrs for trial in pruned)
+    assert all("in_model_ratio" not in trial.user_attrs for trial in pruned)
     assert all(trial.value == trial.intermediate_values[0] for trial in pruned)
     complete = [trial for trial in study.trials[1:] if trial.state == TrialState.COMPLETE]
     assert complete
-    assert all("over_default" in trial.user_attrs for trial in complete)
+    assert all("in_model_ratio" in trial.user_attrs for trial in complete)
 
 
 class Counting(optuna.samplers.RandomSampler):  # type: ignore[misc]  # Optuna is read without its types
@@ -183,7 +188,7 @@ def test_a_study_that_is_given_gets_all_trials(path: Path, tasks: Any) -> None:
     assert pruner.asked > 0
     expected = {"rows", "vectors", "unroll", "order"}
     if len(tasks) > 1:
-        expected = {f"{layer} {name}" for layer in ("a0", "b0") for name in expected}
+        expected = {f"{layer} {name}" for layer in ("a0", "b0") for name in expected} | {"layer"}
     assert {name for trial in study.trials for name in trial.params} == expected
     study.add_trial(study.trials[0])  # it is the user's own, and stays one
 
@@ -212,7 +217,7 @@ def test_a_storage_of_ones_own(path: Path, tmp_path: Path) -> None:
     for seed, where in enumerate((url, journal, memory)):
         report = job(path, A, trials=12, options=Options(study_storage=where, seed=seed)).run()
         storage = JournalStorage(JournalFileBackend(str(where))) if where == journal else where
-        assert len(optuna.load_study(study_name=f"model {report.job}/a0", storage=storage).trials) == 12
+        assert len(optuna.load_study(study_name=f"model {report.job}", storage=storage).trials) == 12
     assert journals(path) == []
 
 
@@ -272,14 +277,14 @@ def test_a_full_disk_is_one_clear_error_and_leaves_a_journal_that_goes_on(
     assert before > 0
     report = job(path, A, options=Options(study_storage=journal)).run()
     assert report.trials == 40
-    study = studies_in(journal)[f"model {report.job}/a0"]
+    study = studies_in(journal)[f"model {report.job}"]
     assert len(study.trials) == 40
 
 
 def test_a_process_killed_in_the_middle_of_an_entry_loses_nothing(tmp_path: Path) -> None:
     journal = tmp_path / "x.log"
-    studies = Studies(journal, "one")
-    record = studies.record("a", ["latency (µs)"], {})
+    studies = Studies(journal, "one", ["a"], ["latency"])
+    record = studies.record("a", {})
     trials = [
         optuna.trial.create_trial(
             params={"x": x}, distributions={"x": optuna.distributions.IntDistribution(0, 9)}, value=float(x)
@@ -290,16 +295,16 @@ def test_a_process_killed_in_the_middle_of_an_entry_loses_nothing(tmp_path: Path
         record.add(trial)
     whole = journal.read_bytes()
     journal.write_bytes(whole[:-20])
-    again = Studies(journal, "one").record("a", ["latency (µs)"], {})
+    again = Studies(journal, "one", ["a"], ["latency"]).record("a", {})
     for trial in trials:
-        again.restore(trial)
-    assert [trial.params["x"] for trial in studies_in(journal)["one/a"].trials] == [0, 1, 2]
+        again.add(trial, restored=True)
+    assert [trial.params["x"] for trial in studies_in(journal)["one"].trials] == [0, 1, 2]
 
 
 _WRITER = """
 import sys, optuna
 from autotune.tuning.search.studies import Studies
-record = Studies(sys.argv[1], sys.argv[2]).record("a", ["latency (µs)"], {})
+record = Studies(sys.argv[1], sys.argv[2], ["a"], ["latency"]).record("a", {})
 of = {"x": optuna.distributions.IntDistribution(0, 999)}
 for x in range(int(sys.argv[3])):
     record.add(optuna.trial.create_trial(params={"x": x}, distributions=of, value=float(x)))
@@ -325,8 +330,8 @@ def test_two_jobs_write_one_journal_at_once_and_one_is_killed(tmp_path: Path) ->
     two.communicate()
     opened_storage(journal)  # as the next job does: what was cut off is removed
     found = studies_in(journal)
-    assert [trial.params["x"] for trial in found["one/a"].trials] == [*range(200)]
-    numbers = [trial.params["x"] for trial in found["two/a"].trials]
+    assert [trial.params["x"] for trial in found["one"].trials] == [*range(200)]
+    numbers = [trial.params["x"] for trial in found["two"].trials]
     assert numbers == [*range(len(numbers))]
     assert len(numbers) >= 51
 

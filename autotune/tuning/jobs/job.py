@@ -46,7 +46,6 @@ from autotune.tuning.search.online_model import OnlineModel
 from autotune.tuning.search.plan_search import PlanSearch
 from autotune.tuning.search.samplers import GUIDED, SamplerLike, factory, name_of
 from autotune.tuning.search.studies import (
-    Record,
     StorageLike,
     Studies,
     TrialCallback,
@@ -81,7 +80,7 @@ _OPTIONS, _COMPARED, _ALL, _ON_THE_WAY = 0.7, 0.65, 0.85, 0.5
 """Shares of the time left: of comparing, for whole algorithms; to compare before the whole model is timed;
 for all but the report, of which the last readings take some; to compare during the search."""
 _METRICS = {
-    Objective.LATENCY: "latency (µs)",
+    Objective.LATENCY: "latency / default",
     Objective.MEMORY: "memory (bytes)",
     Objective.SIZE: "artifact (bytes)",
 }
@@ -174,7 +173,7 @@ class Job:
         tasks = [self._task(subject, make, objectives, studies, row.id) for subject in self.subjects]
         self.database.add_layers(row.id, {s.workload.key: s.names for s in self.subjects})
         sites = Sites(tasks, self.sites or [subject.site for subject in self.subjects])
-        plan_search = PlanSearch(sites, self.options.seed, self._plans_record(studies))
+        plan_search = PlanSearch(sites, self.options.seed, studies.plans())
         status = self._status(row, sites, plan_search)
         loop = TuningLoop(
             tasks=tasks,
@@ -278,11 +277,9 @@ class Job:
             home = settings.current().home_path() / "studies"
             where = default_storage(self.database.where, name, home)
         given = options.sampler if isinstance(options.sampler, Study) else None
-        return Studies(where, name, options.callbacks, given, several=len(self.subjects) > 1)
-
-    def _plans_record(self, studies: Studies) -> Record:
-        about = {"model": self.model, "target": self.target.name}
-        return studies.record("", ["latency of the model / untuned"], about)
+        layers = [subject.names[0] for subject in self.subjects]
+        metrics = [_METRICS[objective] for objective in searched(options.objective)]
+        return Studies(where, name, layers, metrics, options.callbacks, given)
 
     def _task(
         self,
@@ -301,7 +298,7 @@ class Job:
             "workload": subject.workload.key,
             "roofline_us": subject.floor_ns / 1e3,
         }
-        record = studies.record(subject.names[0], [_METRICS[one] for one in objectives], about)
+        record = studies.record(subject.names[0], about)
         given = options.sampler if isinstance(options.sampler, Study) else None
         pruner = options.pruner or (given.pruner if given is not None else None)
         search = Search(subject.space, make, options.seed, objectives, pruner=pruner, record=record)

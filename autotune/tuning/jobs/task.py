@@ -252,9 +252,14 @@ class Task:
 
     def repeat(self, proposal: Proposal, trace_key: str) -> None:
         """End a proposal of a schedule that another one gave before."""
+        takes = self.footprints.get(trace_key)
+        self.search.tell(proposal, self._over_default(trace_key), takes, self._about(trace_key))
+
+    def _over_default(self, trace_key: str) -> float | None:
+        """Return the value of a trial: its latency over the default's, which drifts with it; in µs where the default
+        never worked. None for a failure."""
         ns = self.score_ns(trace_key)
-        latency_ns, takes = ns if ns < math.inf else None, self.footprints.get(trace_key)
-        self.search.tell(proposal, latency_ns, takes, self._about(trace_key))
+        return None if ns == math.inf else ns / (self.default_ns or 1e3)
 
     def prunes(self, proposal: Proposal | None, measurement: Measurement) -> bool:
         """Return whether the pruner gives a candidate up by its isolated latency: it is not measured in the model.
@@ -263,7 +268,10 @@ class Task:
         """
         if proposal is None or not measurement.latency:
             return False
-        return self.search.prunes(proposal, measurement.latency_ns, ever=proposal.config != self.default)
+        alone = self.default_alone_ns if self.default_alone_ns < math.inf else 1e3
+        return self.search.prunes(
+            proposal, measurement.latency_ns / alone, ever=proposal.config != self.default
+        )
 
     def _about(self, trace_key: str) -> dict[str, str | float]:
         """Return the attributes of a schedule's trial."""
@@ -278,7 +286,7 @@ class Task:
         if found.message:
             about["message"] = found.message
         if inside is not None:
-            about |= {"over_default": inside.ratio, "processes": inside.processes}
+            about |= {"in_model_ratio": inside.mean, "in_model_processes": inside.processes}
         return about
 
     def keep_default(self, built: Built) -> None:
@@ -308,10 +316,8 @@ class Task:
         them."""
         runs, self.unchecked = self.unchecked, []
         for run in runs:
-            ns = self.score_ns(run.trace_key)
-            about, mine = self._about(run.trace_key), run.job == self.job
-            latency_ns = ns if ns < math.inf else None
-            self.search.add(run.config, latency_ns, run.footprint, about, recorded=mine)
+            value, about = self._over_default(run.trace_key), self._about(run.trace_key)
+            self.search.add(run.config, value, run.footprint, about, recorded=run.job == self.job)
 
     def drop_unchecked(self) -> list[Run]:
         """Return the unchecked runs, and know nothing of them any more; nothing else was measured so far."""

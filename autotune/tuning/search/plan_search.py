@@ -144,7 +144,7 @@ class PlanSearch:
                 self._study.add_trial(trial)
                 self._read.append(plan)
                 if self._record is not None:
-                    self._record.restore(trial)
+                    self._record.add(trial, restored=True)
 
     def ask(self, options: Mapping[str, Option]) -> PlanProposal | None:
         """Return a plan with these options; None while no candidate seems faster than the default."""

@@ -14,12 +14,12 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 from optuna.trial import FrozenTrial, create_trial
@@ -109,73 +109,113 @@ def _reported(what: str, where: str) -> Iterator[None]:
         ) from error
 
 
-@dataclass
-class Record:
-    """The study of a search in the storage; it is made when there is a trial for it."""
+class _Kept:
+    """A study in a storage; it is made when there is a trial for it, or found where an earlier session made it."""
 
-    studies: Studies
-    layer: str
-    metrics: Sequence[str]
-    about: Mapping[str, Any]
-    """User attributes of the study."""
-
-    def add(self, trial: FrozenTrial) -> None:
-        """Add a trial that has ended, and call the callbacks of the job."""
-        self.studies.add(self, trial)
-
-    def restore(self, trial: FrozenTrial) -> None:
-        """Add a trial of an earlier session of the job, unless it is there."""
-        key = self._key(trial)
-        if key not in self._keys:
-            self._keys.add(key)
-            self.studies.add(self, trial)
+    def __init__(self, make: Callable[[], Study], key: Callable[[FrozenTrial], Any]) -> None:
+        self._make = make
+        self._key = key
 
     @cached_property
     def study(self) -> Study:
-        """The study; that of an earlier session of the job where there is one."""
-        return self.studies.open(self.layer, self.metrics, self.about)
+        return self._make()
 
     @cached_property
     def _keys(self) -> set[str]:
-        return {self._key(trial) for trial in self.study.get_trials(deepcopy=False)}
+        return {self._text(trial) for trial in self.study.get_trials(deepcopy=False)}
 
-    def _key(self, trial: FrozenTrial) -> str:
-        """Return what is the same of a trial in each session: a candidate is measured once, a plan often."""
-        return json.dumps([trial.params, None if self.layer else trial.values], sort_keys=True)
+    def _text(self, trial: FrozenTrial) -> str:
+        return json.dumps(self._key(trial), sort_keys=True)
+
+    def add(self, trial: FrozenTrial, *, restored: bool) -> None:
+        """Add a trial; one of an earlier session unless it is there."""
+        if restored and self._text(trial) in self._keys:
+            return
+        self.study.add_trial(trial)
+        if "_keys" in self.__dict__:
+            self._keys.add(self._text(trial))
+
+
+class Record:
+    """The study of a search: it gets the trials of the search as they end.
+
+    One that has but one trial is no search: it is made with the second trial, unless callbacks are to get it.
+    """
+
+    def __init__(self, studies: Studies, layer: str, kept: _Kept) -> None:
+        self._studies = studies
+        self.layer = layer
+        self._kept = kept
+        self._first: tuple[FrozenTrial, bool] | None = None
+        self._begun = bool(studies.callbacks) or not layer
+
+    @property
+    def study(self) -> Study:
+        """The study."""
+        return self._kept.study
+
+    def add(self, trial: FrozenTrial, *, restored: bool = False) -> None:
+        """Add a trial that has ended, and call the callbacks of the job.
+
+        One of an earlier session (``restored``) is added without them, unless it is there.
+        """
+        self._studies.add(self, trial, restored=restored)
+
+    def keep(self, trial: FrozenTrial, *, restored: bool) -> None:
+        """Add a trial to the study."""
+        if not self._begun and self._first is None:
+            self._first = trial, restored
+            return
+        self._begun = True
+        if self._first is not None:
+            first, self._first = self._first, None
+            self._kept.add(first[0], restored=first[1])
+        self._kept.add(trial, restored=restored)
 
 
 class Studies:
-    """The studies of a job: one a workload, called ``JOB/LAYER``, and that of whole plans, ``JOB``.
+    """The studies of a job.
 
-    ``given`` is a user's study, which gets the trials of all workloads; callbacks are called with it or, without one,
-    with that of the workload.
+    ``JOB`` has the trials of all workloads (``layers``) with their layer as the parameter; ``JOB/LAYER`` those of one
+    with its knobs, and ``JOB/plans`` those of whole plans. A job of one workload has the first alone, with the knobs.
+    ``given`` is a user's study, which gets the trials of all workloads with all knobs; callbacks are called with it or,
+    without one, with that of the workload.
     """
 
     def __init__(
         self,
         storage: StorageLike,
         name: str,
+        layers: Sequence[str],
+        metrics: Sequence[str],
         callbacks: Sequence[TrialCallback] = (),
         given: Study | None = None,
-        *,
-        several: bool = True,
     ) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.name = name
         self.where = "the given storage" if isinstance(storage, BaseStorage) else str(storage)
         self.stopped = False
+        self.callbacks = callbacks
         self._storage = opened_storage(storage)
-        self._callbacks = callbacks
         self._given = given
-        self._several = several
+        self._several = len(layers) > 1
+        self._metrics = metrics
+        self._layer = {"layer": CategoricalDistribution(layers)} if self._several else {}
+        self._all = _Kept(lambda: self._open(name, metrics, {}), lambda trial: [trial.params, _config(trial)])
 
-    def record(self, layer: str, metrics: Sequence[str], about: Mapping[str, Any]) -> Record:
-        """Return the record of a workload's search, or for no layer that of the plans."""
-        return Record(self, layer, metrics, about)
+    def record(self, layer: str, about: Mapping[str, Any]) -> Record:
+        """Return the record of a workload's search; ``about`` are attributes of the study."""
+        name = f"{self.name}/{layer}" if self._several else self.name
+        kept = _Kept(lambda: self._open(name, self._metrics, about), lambda trial: trial.params)
+        return Record(self, layer, kept)
 
-    def open(self, layer: str, metrics: Sequence[str], about: Mapping[str, Any]) -> Study:
-        """Return a study of the job. Raises StudyError."""
-        name = f"{self.name}/{layer}" if layer else self.name
+    def plans(self) -> Record:
+        """Return the record of whole plans. A plan may be measured often."""
+        metrics, name = ["latency of the model / untuned"], f"{self.name}/plans"
+        kept = _Kept(lambda: self._open(name, metrics, {}), lambda trial: [trial.params, trial.values])
+        return Record(self, "", kept)
+
+    def _open(self, name: str, metrics: Sequence[str], about: Mapping[str, Any]) -> Study:
         with _reported("open", self.where):
             study = optuna.create_study(
                 storage=self._storage,
@@ -189,34 +229,54 @@ class Studies:
                     study.set_user_attr(key, value)
         return study
 
-    def add(self, record: Record, trial: FrozenTrial) -> None:
+    def add(self, record: Record, trial: FrozenTrial, *, restored: bool) -> None:
         """Add a trial to the studies that get it, and call the callbacks."""
-        seen = record.study
         with _reported("write", self.where):
-            self._append(record.study, trial, "")
-        if self._given is not None and record.layer:
-            seen = self._given
-            with _reported("write", f"the study {seen.study_name!r}"):
-                self._append(seen, trial, f"{record.layer} " if self._several else "")
-        if not record.layer or not self._callbacks:
+            if record.layer and self._several:
+                layer = _copied(trial, {"layer": record.layer}, self._layer, {"config": trial.params})
+                self._all.add(layer, restored=restored)
+            record.keep(_copied(trial, trial.params, trial.distributions), restored=restored)
+        if restored or not record.layer:
             return
-        ended = seen.get_trials(deepcopy=False)[-1]
-        with stoppable(seen):
-            for call in self._callbacks:
-                call(seen, ended)
-        self.stopped |= was_stopped(seen)
+        if self._given is not None:
+            prefix = f"{record.layer} " if self._several else ""
+            params: dict[str, Any] = {"layer": record.layer} if self._several else {}
+            params |= {prefix + name: value for name, value in trial.params.items()}
+            of = {**self._layer, **{prefix + name: one for name, one in trial.distributions.items()}}
+            with _reported("write", f"the study {self._given.study_name!r}"):
+                self._given.add_trial(_copied(trial, params, of))
+        if self.callbacks:
+            self._call(self._given or record.study)
 
-    def _append(self, study: Study, trial: FrozenTrial, prefix: str) -> None:
-        copied = create_trial(
-            state=trial.state,
-            values=trial.values,
-            params={prefix + name: value for name, value in trial.params.items()},
-            distributions={prefix + name: of for name, of in trial.distributions.items()},
-            user_attrs=trial.user_attrs,
-            intermediate_values=trial.intermediate_values,
-        )
-        copied.datetime_start, copied.datetime_complete = trial.datetime_start, trial.datetime_complete
-        study.add_trial(copied)
+    def _call(self, study: Study) -> None:
+        ended = study.get_trials(deepcopy=False)[-1]
+        with stoppable(study):
+            for call in self.callbacks:
+                call(study, ended)
+        self.stopped |= was_stopped(study)
+
+
+def _config(trial: FrozenTrial) -> Any:
+    return trial.user_attrs.get("config")
+
+
+def _copied(
+    trial: FrozenTrial,
+    params: Mapping[str, Any],
+    distributions: Mapping[str, BaseDistribution],
+    more: Mapping[str, Any] | None = None,
+) -> FrozenTrial:
+    """Return a trial with these parameters, without what samplers have noted."""
+    copied = create_trial(
+        state=trial.state,
+        values=trial.values,
+        params=dict(params),
+        distributions=dict(distributions),
+        user_attrs={**trial.user_attrs, **(more or {})},
+        intermediate_values=trial.intermediate_values,
+    )
+    copied.datetime_start, copied.datetime_complete = trial.datetime_start, trial.datetime_complete
+    return copied
 
 
 @contextmanager

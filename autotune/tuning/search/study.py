@@ -40,7 +40,7 @@ class Proposal:
 class _Result:
     """The latency of a candidate, None for one that failed; what it takes; and the number of its trial."""
 
-    latency_ns: float | None
+    latency: float | None
     footprint: Footprint | None
     number: int
 
@@ -48,11 +48,12 @@ class _Result:
 class Search:
     """Asks a sampler for candidates of one space, and tells it how they ended.
 
-    The objectives are the latency in µs and, if asked for, the bytes of memory and of the artifact. A failed candidate
-    is a failed trial. A sampler that knows the space proposes legal candidates itself; the draws of any other become
-    legal ones (:class:`autotune.tuning.search.legal.LegalSampler`). Samplers repeat points of discrete spaces by
-    design: a repeated trial gets the known result of the candidate, up to four times; then the nearest candidate that
-    is new is proposed. The trials are added to the ``record`` as they end, less those that repeat another.
+    The objectives are the latency over the default's (any measure of latency will do that is the same for all) and, if
+    asked for, the bytes of memory and of the artifact. A failed candidate is a failed trial. A sampler that knows the
+    space proposes legal candidates itself; the draws of any other become legal ones
+    (:class:`autotune.tuning.search.legal.LegalSampler`). Samplers repeat points of discrete spaces by design: a repeated
+    trial gets the known result of the candidate, up to four times; then the nearest candidate that is new is proposed.
+    The trials are added to the ``record`` as they end, less those that repeat another.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class Search:
     def add(
         self,
         config: Config,
-        latency_ns: float | None,
+        latency: float | None,
         footprint: Footprint | None = None,
         about: Mapping[str, Any] | None = None,
         *,
@@ -111,9 +112,9 @@ class Search:
         if config in self:
             return
         self._results[config_to_json(config)] = _Result(
-            latency_ns, footprint, len(self.study.get_trials(deepcopy=False))
+            latency, footprint, len(self.study.get_trials(deepcopy=False))
         )
-        values = self._values(latency_ns, footprint)
+        values = self._values(latency, footprint)
         state = optuna.trial.TrialState.COMPLETE if values else optuna.trial.TrialState.FAIL
         trial = optuna.trial.create_trial(
             params=self._parameters.of(config),
@@ -124,7 +125,7 @@ class Search:
         )
         self.study.add_trial(trial)
         if recorded and self._record is not None:
-            self._record.restore(trial)
+            self._record.add(trial, restored=True)
 
     def suggest(self, config: Config) -> Proposal:
         """Propose this very candidate."""
@@ -175,13 +176,13 @@ class Search:
             self._end(trial, None)
         else:
             trial.set_user_attr("repeats", known.number)
-            self._end(trial, self._values(known.latency_ns, known.footprint))
+            self._end(trial, self._values(known.latency, known.footprint))
 
-    def prunes(self, proposal: Proposal, latency_ns: float, *, ever: bool = True) -> bool:
+    def prunes(self, proposal: Proposal, latency: float, *, ever: bool = True) -> bool:
         """Report the isolated latency of a proposal, and return whether the pruner gives it up, if it ``ever`` may."""
         if len(self._objectives) > 1:
             return False  # Optuna has no pruning there
-        proposal.trial.report(latency_ns / 1e3, step=0)
+        proposal.trial.report(latency, step=0)
         if not ever or not proposal.trial.should_prune():
             return False
         self._pruned.add(proposal.trial.number)
@@ -190,17 +191,17 @@ class Search:
     def tell(
         self,
         proposal: Proposal,
-        latency_ns: float | None,
+        latency: float | None,
         footprint: Footprint | None = None,
         about: Mapping[str, Any] | None = None,
     ) -> None:
         """Record the result of a proposal; None for failed. ``about`` are attributes of its trial."""
         text = config_to_json(proposal.config)
         self._pending.discard(text)
-        self._results[text] = _Result(latency_ns, footprint, proposal.trial.number)
+        self._results[text] = _Result(latency, footprint, proposal.trial.number)
         for name, value in (about or {}).items():
             proposal.trial.set_user_attr(name, value)
-        ended = self._end(proposal.trial, self._values(latency_ns, footprint))
+        ended = self._end(proposal.trial, self._values(latency, footprint))
         if self._record is not None:
             self._record.add(ended)
 
@@ -220,14 +221,14 @@ class Search:
         self.exhausted |= was_stopped(self.study)
         return ended
 
-    def _values(self, latency_ns: float | None, footprint: Footprint | None) -> list[float] | None:
+    def _values(self, latency: float | None, footprint: Footprint | None) -> list[float] | None:
         """Return the value of each objective; None if it failed, or if one of them is not known."""
-        if latency_ns is None or not math.isfinite(latency_ns):
+        if latency is None or not math.isfinite(latency):
             return None
         values = []
         for objective in self._objectives:
             if objective is Objective.LATENCY:
-                values.append(latency_ns / 1e3)
+                values.append(latency)
             elif footprint is None:
                 return None
             else:

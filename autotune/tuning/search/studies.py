@@ -200,7 +200,10 @@ class Studies:
         self._given = given
         self._several = len(layers) > 1
         self._metrics = metrics
-        self._layer = {"layer": CategoricalDistribution(layers)} if self._several else {}
+        labels = [_label(layer) for layer in layers]
+        self._labels = dict(zip(layers, labels if len({*labels}) == len(layers) else layers, strict=True))
+        of = CategoricalDistribution([*self._labels.values()])
+        self._layer = {"layer": of} if self._several else {}
         self._all = _Kept(lambda: self._open(name, metrics, {}), lambda trial: [trial.params, _config(trial)])
 
     def record(self, layer: str, about: Mapping[str, Any]) -> Record:
@@ -233,14 +236,16 @@ class Studies:
         """Add a trial to the studies that get it, and call the callbacks."""
         with _reported("write", self.where):
             if record.layer and self._several:
-                layer = _copied(trial, {"layer": record.layer}, self._layer, {"config": trial.params})
+                layer = _copied(
+                    trial, {"layer": self._labels[record.layer]}, self._layer, {"config": trial.params}
+                )
                 self._all.add(layer, restored=restored)
             record.keep(_copied(trial, trial.params, trial.distributions), restored=restored)
         if restored or not record.layer:
             return
         if self._given is not None:
             prefix = f"{record.layer} " if self._several else ""
-            params: dict[str, Any] = {"layer": record.layer} if self._several else {}
+            params: dict[str, Any] = {"layer": self._labels[record.layer]} if self._several else {}
             params |= {prefix + name: value for name, value in trial.params.items()}
             of = {**self._layer, **{prefix + name: one for name, one in trial.distributions.items()}}
             with _reported("write", f"the study {self._given.study_name!r}"):
@@ -254,6 +259,18 @@ class Studies:
             for call in self.callbacks:
                 call(study, ended)
         self.stopped |= was_stopped(study)
+
+
+def _label(layer: str) -> str:
+    """Return a layer's name as it fits under a plot.
+
+    >>> _label("003_conv_add_relu_maxpool"), _label("003_conv_add_relu/winograd F(4x4)/001_matmul")
+    ('003_conv_add_relu_maxp', '003 winograd F(4x4) 001')
+    """
+    site, *option = layer.split("/")
+    if not option:
+        return site[:22]
+    return " ".join([site[:3], *option[:-1], option[-1][:3]])
 
 
 def _config(trial: FrozenTrial) -> Any:

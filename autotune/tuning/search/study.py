@@ -51,8 +51,8 @@ class Search:
     The objectives are the latency over the default's (any measure of latency will do that is the same for all) and, if
     asked for, the bytes of memory and of the artifact. A failed candidate is a failed trial. A sampler that knows the
     space proposes legal candidates itself; the draws of any other become legal ones
-    (:class:`autotune.tuning.search.legal.LegalSampler`). Samplers repeat points of discrete spaces by design: a repeated
-    trial gets the known result of the candidate, up to four times; then the nearest candidate that is new is proposed.
+    (:class:`autotune.tuning.search.legal.LegalSampler`). Samplers repeat points of discrete spaces by design: a
+    repeated trial gets the known result of the candidate, up to four times; then the nearest new one is proposed.
     The trials are added to the ``record`` as they end, less those that repeat another.
     """
 

@@ -54,7 +54,7 @@ class CoverageReport:
     dispatches: tuple[DispatchCoverage, ...]
     rankings: tuple[Ranking, ...] = ()
     decisions: tuple[ShownDecision, ...] = ()
-    """What was decided at sites of the whole model."""
+    """Those at sites of the whole model."""
 
     @property
     def tuned(self) -> tuple[DispatchCoverage, ...]:

@@ -59,7 +59,7 @@ class Compilation:
     affinities: Affinities | None = None
     """The devices of parts and the reasons, if devices are named."""
     decisions: tuple[ShownDecision, ...] = ()
-    """What was decided at sites of the whole model: options that are used, and a placement that was looked up."""
+    """Those at sites of the whole model: options that are used, and a placement that was looked up."""
     error: float | None = None
     """From end to end, where it was asked for: see :mod:`autotune.tuning.measure.accuracy`."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,12 +26,16 @@ from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 from autotune.target import Target
 from autotune.tuning.api import decided_request, query, tune
-from autotune.tuning.compare.decide import CompiledVersions, Compiler, checked_sites, decide
+from autotune.tuning.compare.decide import CompiledVersions, Compiler, checked_sites, decide, decide_for
 from autotune.tuning.jobs.budget import Budget
 from autotune.tuning.measure.turns import Rounds
 from autotune.tuning.measure.whole_model import UNWATCHED, Profile, Version, Watch
 
-NS = {"threads": {"2": 100.0, "1": 80.0}, "layout": {"NHWC": 100.0, "NCHW": 70.0}}
+NS = {
+    "threads": {"2": 100.0, "1": 80.0},
+    "layout": {"NHWC": 100.0, "NCHW": 70.0},
+    "order": {"concurrency": 100.0, "memory": 101.0},
+}
 """Latencies of the fake, by kind and option."""
 
 
@@ -149,6 +154,8 @@ def test_the_request_decides_before_the_database(database: Database) -> None:
     small = compile_in_detail(replace(request, objective="memory"))
     assert small.image.target.threads == 2
     assert small.coverage.decisions == ()
+    untuned = compile_in_detail(replace(request, decisions={}))
+    assert (untuned.image.target.threads, untuned.coverage.decisions) == (2, ())
     other = compile_in_detail(replace(request, model=graph(channels=16)))
     assert other.image.target.threads == 2
     with pytest.raises(
@@ -188,6 +195,18 @@ def test_what_is_expected_to_be_far_slower_is_compared_only_if_asked(
     request = CompileRequest(graph(), database=database)
     assert decide_by_fake(request, database, ["threads"], again=False) == []
     assert decide_by_fake(request, database, ["threads"]) == ["threads 2", "threads 1"]
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_orders_of_the_same_dispatches_are_expected_to_take_as_long(database: Database) -> None:
+    request = CompileRequest(graph(), database=database)
+    assert decide_by_fake(request, database, ["order"], again=False) == ["order concurrency", "order memory"]
+    done = compile_in_detail(request)
+    assert str(done.coverage.decisions[0]).startswith(
+        "order: concurrency (concurrency: 0.1 µs; memory: 0.1 µs, "
+    )
+    assert done.partition.order == "concurrency"
+    assert compile_in_detail(replace(request, order="memory")).partition.order == "memory"
 
 
 def test_a_model_stands_beside_workloads_and_is_none(database: Database) -> None:
@@ -246,6 +265,28 @@ def test_compiled_versions_are_measured_as_wholes_in_fresh_processes() -> None:
     assert [None if each is None else each.whole.shape for each in found] == [(2,), (2,)]
     assert all(each is not None and (each.whole > 0).all() for each in found)
     assert model.read(versions, Rounds(2), lambda: True) == [None, None]
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_a_job_decides_by_its_budget(database: Database) -> None:
+    request, begun = CompileRequest(graph(), database=database), time.monotonic()
+    decide_by_fake(request, database, ["threads"])
+
+    def decided_by(sites: Sequence[str] | None, budget: str) -> CompileRequest:
+        said = list[str]()
+        found, decisions, since = decide_for(
+            request, graph(), database, sites, Budget(budget), begun, said.append, 0
+        )
+        assert said == []
+        assert since >= begun
+        assert [each.kind for each in decisions] == [*(found.decisions or {})]
+        return found
+
+    assert decided_by(None, "2m").decisions == {"threads": "1"}  # too short to compare anything
+    assert decided_by((), "1h") is request
+    assert database.compared_at("layout") == []
+    with pytest.raises(UsageError, match="there is no site 'tread' of a model"):
+        decided_by(["tread"], "1h")
 
 
 def test_sites_are_checked_before_anything_is_measured(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_on_an_opencl_device() -> None:
 
 @pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
 def test_on_several_devices(tmp_path: Any) -> None:
-    """What finds the elements and what computes with them are on two devices."""
+    """The elements are found on one device, and computed with on the other."""
     made = model(
         [node("Abs", "x", "a"), node("NonZero", "a", "where"), node("Neg", "x", "y")], (3, 5), ["where", "y"]
     )

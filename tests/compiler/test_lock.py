@@ -173,6 +173,7 @@ def test_a_lock_of_several_devices_makes_the_same_code(tmp_path: Path) -> None:
         (s.device, s.image.objects) for s in done.segments
     ]
     assert again.program.steps == done.program.steps
+    assert [str(each) for each in again.coverage.decisions] == ["devices: Conv=cpu:1, *=cpu, as requested"]
     assert changed_code(lock, again) == []
     assert {d.tier for d in again.coverage.dispatches} == {"locked"}
 

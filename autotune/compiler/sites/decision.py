@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from autotune.compiler.dividing import imported
 from autotune.compiler.lock import AGAIN
 from autotune.compiler.sites import KINDS, SiteKind
-from autotune.database.records import MODEL, Comparison, WorkloadRow
+from autotune.database.records import DEVICES, MODEL, Comparison, WorkloadRow
 from autotune.errors import LockError, UsageError
 from autotune.graph.devices import is_annotated, without_devices
 from autotune.graph.text import print_graph
@@ -129,6 +129,9 @@ def decided_of_model(
 
     Raises LockError where a lock does not fit.
     """
+    if request.lock is not None and request.placement:
+        placed = ", ".join(f"{pattern}={device}" for pattern, device in request.placement.items())
+        return request, graph, (Decision(DEVICES, placed),)
     if database is None and not request.decisions:
         return request, graph, ()
     graph = imported(request.model, request.shapes) if graph is None else graph

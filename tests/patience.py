@@ -9,7 +9,7 @@ import pytest
 
 STEP_S = 0.001
 PATIENCE_S = 300.0
-"""What has not happened by then never will: a test that hangs must end."""
+"""Seconds after which nothing is expected any more: a test that hangs must end."""
 
 
 def wait_until(happened: Callable[[], object], what: str, step_s: float = STEP_S) -> None:

@@ -12,6 +12,8 @@ from autotune.codegen.llvm import assembly
 from autotune.errors import TargetError
 from autotune.target import Target
 
+pytestmark = pytest.mark.registers
+
 LEVELS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 SUM_OF_16 = """
 define void @f(ptr %p) {

@@ -22,6 +22,7 @@ from tests.codegen.opencl_device import DeviceCode, bytes_of, needs_opencl, open
 from tests.schedule.machine import host, runnable_target
 
 
+@pytest.mark.registers
 class TestLlvm(Conformance):
     @pytest.fixture(params=["host", "x86-64-v3", "x86-64-v2"])
     def target(self, request: pytest.FixtureRequest) -> Target:

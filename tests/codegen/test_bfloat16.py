@@ -17,6 +17,8 @@ from autotune.target import Target
 from autotune.te.evaluate import evaluate
 from tests.schedule.machine import run_machine_code, runnable_target
 
+pytestmark = pytest.mark.registers
+
 TARGETS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 EVERY = np.arange(2**16, dtype=np.uint16).view("bfloat16")
 """All values: both zeros, denormals, infinities, NaNs."""

@@ -16,6 +16,8 @@ from autotune.runtime.cpu.device import aligned
 from autotune.target import Target
 from tests.codegen.native import call_kernel
 
+pytestmark = pytest.mark.registers
+
 DTYPES = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool")
 V3, V4 = Target.parse("x86-64-v3"), Target.parse("x86-64-v4")
 

@@ -16,6 +16,8 @@ from autotune import te
 from autotune.codegen.interpreter import run_program
 from autotune.lower import lower_schedule
 
+pytestmark = pytest.mark.registers
+
 _VALUES = [0.0, -1.5, 3.0, np.inf, -np.inf, np.nan, 2.0, -0.25]
 
 

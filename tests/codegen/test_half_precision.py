@@ -13,6 +13,8 @@ from autotune.codegen.jit import LoadedCode
 from autotune.codegen.llvm import compile_ir
 from autotune.target import Target
 
+pytestmark = pytest.mark.registers
+
 TARGETS = [Target.parse("x86-64-v2"), Target.detect()]
 RUNNABLE = [target for target in TARGETS if not Target.detect().lacks(target)]
 KINDS = {"float16": "half", "float32": "float", "float64": "double"}

@@ -11,6 +11,8 @@ from autotune.errors import BuildError
 from tests.codegen.native import call_kernel
 from tests.runtime.kernels import compile_ir, kernel
 
+pytestmark = pytest.mark.registers
+
 CALLS = """
 declare float @{external}(float)
 define void @k(ptr %table, i64 %begin, i64 %end, ptr %scratch) {{

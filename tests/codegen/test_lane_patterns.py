@@ -13,6 +13,8 @@ from autotune.codegen.backend import compile_schedule
 from autotune.codegen.llvm import assembly
 from autotune.target import Target
 
+pytestmark = pytest.mark.registers
+
 V3 = Target.parse("x86-64-v3")
 DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int16", "uint8", "bool")
 

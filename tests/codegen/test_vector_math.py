@@ -14,6 +14,8 @@ from autotune.codegen.llvm.vector_math.fits import ERF_STEP
 from autotune.target import Target
 from tests.codegen.vector_math_harness import assembly, run, ulp_error
 
+pytestmark = pytest.mark.registers
+
 DTYPES = ("float32", "float64")
 # Bounds in ulp of the exact value. SciPy's erf is float64 itself: its error counts in ours.
 BOUNDS = {

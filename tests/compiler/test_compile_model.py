@@ -25,6 +25,8 @@ from autotune.schedule.trace import Trace
 from autotune.target import Target
 from tests.database.examples import record, schedules
 
+pytestmark = pytest.mark.registers
+
 MODELS = {
     "tiny_cnn": zoo_built.tiny_cnn,
     "mlp": lambda: zoo_built.mlp(batch=3, sizes=(20, 48, 10)),

@@ -17,6 +17,8 @@ from autotune.target import Target
 from cost_models import analytic
 from search_spaces import spaces
 
+pytestmark = pytest.mark.registers
+
 
 def matmul_workload(in_strides=None, out_strides=None):
     types = {

@@ -23,6 +23,8 @@ from autotune.target import Target
 from search_spaces.spaces import space_for
 from tests.schedule.machine import run_machine_code, runnable_target
 
+pytestmark = pytest.mark.registers
+
 TARGET = runnable_target("x86-64-v3")
 
 REGIONS = {

@@ -8,6 +8,8 @@ import pytest
 
 from tests.compiler.random_models import check_model, random_graph, random_way
 
+pytestmark = pytest.mark.registers
+
 
 def run_block(first: int, count: int) -> None:
     """Check seeds first..first+count; a failure shows the graph and how it was compiled."""

@@ -10,6 +10,8 @@ import pytest
 import autotune
 from autotune.graph.build import GraphBuilder
 
+pytestmark = pytest.mark.registers
+
 Array = np.ndarray
 SPECIAL = np.array(
     [

@@ -28,6 +28,8 @@ from search_spaces import spaces
 from search_spaces.space import Space
 from tests.search_spaces import workloads as make
 
+pytestmark = pytest.mark.registers
+
 PLAIN: Mapping[str, Value] = {"kernel": "blas", "pack": False, "tail": "overlap", "unroll": 1}
 BLOCKS: dict[str, Mapping[str, Value]] = {
     "whole": {"row_block": 0, "vector_block": 0, "parallel": False},

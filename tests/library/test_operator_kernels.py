@@ -30,6 +30,8 @@ from autotune.runtime.artifacts import artifact
 from search_spaces.spaces import space_for
 from tests.search_spaces import workloads as make
 
+pytestmark = pytest.mark.registers
+
 _FLOATS = types.CPointer(types.float32)
 
 

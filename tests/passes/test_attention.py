@@ -17,6 +17,8 @@ from autotune.passes.options import options_of
 from autotune.passes.pipeline import run_passes, standard_passes
 from autotune.runtime.module import Module
 
+pytestmark = pytest.mark.registers
+
 ALWAYS = Attention()
 RNG = np.random.default_rng(0)
 

@@ -24,6 +24,8 @@ from autotune.passes.substitute import substitute
 from autotune.runtime.module import Module
 from autotune.target import Target
 
+pytestmark = pytest.mark.registers
+
 CHAINED = PartitionOptions(FusionOptions(chained=0))
 """However little lies between two anchors."""
 

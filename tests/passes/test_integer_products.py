@@ -16,6 +16,8 @@ from autotune.graph import evaluate
 from autotune.passes.pipeline import run_passes, standard_passes
 from autotune.passes.quantized.integer_products import SIGNS, IntegerProducts
 
+pytestmark = pytest.mark.registers
+
 QUANTISED = ("quantize", "qlinear", "integer")
 
 

@@ -15,6 +15,8 @@ from autotune.graph import evaluate
 from autotune.graph.ir import Graph
 from autotune.passes.pipeline import run_passes, standard_passes
 
+pytestmark = pytest.mark.registers
+
 ZEROS = {"uint8": 117, "int8": -3}
 
 

@@ -22,6 +22,8 @@ from autotune.passes.preference import Preference
 from autotune.runtime.module import Module
 from autotune.target import Target
 
+pytestmark = pytest.mark.registers
+
 BYTES = {"float16": 2, "bfloat16": 2, "int8": 1}
 
 

@@ -20,6 +20,8 @@ from autotune.runtime.cpu.translate.functions import Native, external, native
 from autotune.runtime.cpu.translate.module import llvm_ir
 from autotune.target import Target
 
+pytestmark = pytest.mark.registers
+
 LIMIT = 7
 NAMES = {"not": "an integer"}
 

@@ -21,6 +21,8 @@ from tests.schedule import loop_interpreter
 from tests.schedule.machine import run_machine_code
 from tests.schedule.random_steps import state_text
 
+pytestmark = pytest.mark.registers
+
 
 def assert_computes(schedule: Schedule, inputs: list[te.Tensor], output: te.Tensor) -> None:
     """The interpreter and machine code give what NumPy gives, on small integers."""

@@ -8,9 +8,10 @@ import pytest
 
 from tests.schedule import fuzz
 
-BLOCKS = 10
+BLOCKS = 6
 
 
+@pytest.mark.registers
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_executions_agree(block: int) -> None:
     tally = fuzz.run_block(block * fuzz.BLOCK, fuzz.BLOCK, prove_every=10)

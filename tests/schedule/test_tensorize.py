@@ -19,6 +19,8 @@ from autotune.schedule import Schedule, Trace
 from autotune.target import Target
 from tests.schedule.machine import run_machine_code
 
+pytestmark = pytest.mark.registers
+
 PAGE = Path(__file__).parents[2] / "docs" / "tvm.md"
 
 

@@ -7,6 +7,8 @@ import pytest
 from autotune.target import Target
 from autotune.te.dot_products import dot_product
 
+pytestmark = pytest.mark.registers
+
 
 @pytest.mark.parametrize(
     ("columns", "lanes"), [(3, None), (4, 4), (8, 8), (16, 16), (20, 4), (24, 8), (64, 16), (1000, 16)]

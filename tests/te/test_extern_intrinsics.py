@@ -12,6 +12,8 @@ import autotune
 from autotune import te
 from autotune.errors import BuildError
 
+pytestmark = pytest.mark.registers
+
 FLOATS = ctypes.POINTER(ctypes.c_float)
 
 

@@ -11,6 +11,8 @@ import autotune
 from autotune import te
 from autotune.errors import ScheduleError
 
+pytestmark = pytest.mark.registers
+
 Array = np.ndarray[Any, Any]
 
 

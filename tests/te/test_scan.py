@@ -11,6 +11,8 @@ from autotune.codegen import interpreter
 from autotune.errors import ScheduleError
 from autotune.lower import lower_schedule
 
+pytestmark = pytest.mark.registers
+
 
 def running_sum(steps: object = 6, width: object = 48) -> tuple[te.Tensor, ...]:
     x, state = te.placeholder((steps, width), name="X"), te.placeholder((steps, width), name="state")

@@ -11,6 +11,8 @@ from autotune.target import Target
 from tests.graph.ops.cases import CASES, Case
 from tests.schedule.machine import host, numba_target, run_machine_code
 
+pytestmark = pytest.mark.registers
+
 
 def test_every_operator_with_an_expression_has_a_case() -> None:
     with_expression = {n for n in ops.names() if ops.get(n).compute_rule is not None}

@@ -134,10 +134,11 @@ class RequestPlan:
         the way of a cache that is bound."""
         workspace = None if self.is_whole else self.place.workspace()
         try:
-            read, rooms = arrays, list[NDArray[Any] | None]([None] * len(wanted))
+            read: Sequence[NDArray[Any]] = arrays
+            rooms: Sequence[NDArray[Any] | None] = wanted  # there are cuts in a workspace only
             if workspace is not None:
                 workspace.take(arrays)
-                read, rooms = tuple(workspace.inputs), workspace.outputs
+                read, rooms = workspace.inputs, workspace.outputs
             specs = self.place.case.outputs
             outputs = [_written(*each, read) for each in zip(specs, self.cuts, rooms, wanted, strict=True)]
             found = self._call((*read, *self.given), outputs, request)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections import deque
 from typing import Any
@@ -26,7 +27,7 @@ class Recycled:
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """Return an uninitialised array."""
         kind = np.dtype(dtype)
-        nbytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+        nbytes = math.prod(shape) * kind.itemsize
         if nbytes < _LEAST:
             return np.empty(shape, kind)
         step = 1 << (nbytes.bit_length() - 4)

@@ -79,7 +79,12 @@ def decode(schedule: Schedule, value: Any) -> Any:
     if kind == "map":
         return IndexMap(tuple(rest))
     if kind == "knob":
-        raise ScheduleError(f"the trace has knobs ({', '.join(knobs_in(value))}); bind a configuration first")
+        config = schedule.record.config
+        if not config.keys() >= set(knobs_in(value)):
+            raise ScheduleError(
+                f"the trace has knobs ({', '.join(knobs_in(value))}); bind a configuration first"
+            )
+        return KnobValue(schedule.record, value, evaluate(value, config))
     if kind == "intrin":
         return intrinsic_named(rest[0])
     if kind == "list":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autotune.schedule.knob_expression import Expression
 from autotune.te.expr import IterVar
 
 TAILS = ("peel", "overlap", "guard")
@@ -26,6 +27,8 @@ class Split:
     nparts: int
     """Extent of the outer loop; 0 when ``factor`` was given."""
     tail: str
+    given: Expression
+    """The factor or the number of parts as the step has it: an expression where it depends on knobs."""
 
 
 @dataclass(frozen=True, eq=False)

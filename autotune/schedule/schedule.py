@@ -11,6 +11,7 @@ from autotune.schedule.declare import KnobDeclarations
 from autotune.schedule.group import Group, group_between
 from autotune.schedule.knob_value import KnobRecord
 from autotune.schedule.primitives.layout import LayoutPrimitives
+from autotune.schedule.relations import Relation
 from autotune.schedule.sequential import AbsorbedStage
 from autotune.schedule.stage import Stage
 from autotune.schedule.trace import Step, Trace
@@ -31,6 +32,8 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
         self.step = ""  # the primitive that runs now; it may call others
         self.replaying = False
         self.record = KnobRecord()
+        self.made: list[tuple[str, Relation]] = []
+        """The loops that the step in progress has made of others, by stage."""
         self._stages: dict[Operation, Stage] = {}
         self._by_name: dict[str, Stage] = {}
         self._renamed: dict[Operation, Operation] = {}

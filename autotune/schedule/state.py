@@ -161,6 +161,11 @@ class StageState:
             return KnobLoop(unique, extent, kind, self.schedule)
         return IterVar(unique, extent, kind)
 
+    def relate(self, relation: Relation) -> None:
+        """Note the loops that a step makes of others."""
+        self.relations.append(relation)
+        self.schedule.made.append((self.op.name, relation))
+
     def forget(self, iv: IterVar) -> None:
         """Raise ScheduleError when something depends on a loop that a step takes away."""
         step = self.schedule.step

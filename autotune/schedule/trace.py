@@ -30,6 +30,7 @@ from autotune.schedule.encoding import (
 from autotune.schedule.knob import Config
 from autotune.schedule.knob_expression import is_expression, knobs_in
 from autotune.schedule.knob_value import holds_knobs
+from autotune.schedule.relations import Relation
 from autotune.te.expr import IterVar
 from autotune.te.tensor import Tensor
 
@@ -63,6 +64,8 @@ class Step:
     stage: str
     args: tuple[tuple[str, Any], ...]
     results: tuple[str, ...] = field(default=(), compare=False)
+    made: tuple[tuple[str, Relation], ...] = field(default=(), compare=False, repr=False)
+    """The loops that it made of others, by stage; not known of a trace that was read."""
 
     def text(self, taken: Collection[str] = RESERVED) -> str:
         """Return the call as a line of Python; variables for its results are none of ``taken``."""
@@ -202,7 +205,7 @@ def _registered(function: F, *, alone: bool) -> F:
             return None
         changed = schedule.stages if self is schedule or not alone else [self]
         before = None if schedule.replaying else schedule.snapshot(changed)
-        schedule.step = function.__name__
+        schedule.step, schedule.made = function.__name__, []
         try:
             result = function(*call.args, **call.kwargs)
             if not schedule.replaying:
@@ -215,7 +218,8 @@ def _registered(function: F, *, alone: bool) -> F:
             raise
         finally:
             schedule.step = ""
-        schedule.steps.append(Step(function.__name__, stage, args, _result_names(result)))
+        made = tuple(schedule.made)
+        schedule.steps.append(Step(function.__name__, stage, args, _result_names(result), made))
         return result
 
     return wrapper  # type: ignore[return-value]

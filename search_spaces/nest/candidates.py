@@ -111,7 +111,7 @@ class CandidateFrame(Frame[Value]):
 
     def given(self, split: Split) -> Value:
         """Return the factor of a split, or its number of parts."""
-        return evaluate(self._replayed.width(split), self._knobs)
+        return evaluate(split.given, self._knobs)
 
     def tail(self, split: Split, tail: str) -> Any:
         """Return whether a split asks for this treatment of its rest."""

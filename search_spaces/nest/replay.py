@@ -14,7 +14,7 @@ from autotune import te
 from autotune.errors import KnobError
 from autotune.schedule.index_map import IndexMap, Piece
 from autotune.schedule.knob_expression import Expression, combined_expression, is_expression
-from autotune.schedule.relations import Split
+from autotune.schedule.relations import Fuse, Relation, Split
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.schedule.trace import WHEN, Step, Trace
@@ -30,23 +30,18 @@ _KINDS = {"parallel": "parallel", "unroll": "unrolled", "vectorize": "vectorized
 class Replayed:
     """A schedule of one candidate, and what differs in the others.
 
-    ``widths`` are the factors of splits, or their ``nparts``, ``tails`` what they do with the rest; ``roots`` the
-    extents of axes that a step made of loops. ``kinds`` says of annotated loops when they are parallel, unrolled or
-    vectorized, ``distances`` how many iterations ahead a stage fetches a tensor at a loop, ``panels`` of copies that
-    are laid out in pieces of dimensions what each of theirs is a piece of.
+    ``tails`` are what splits do with the rest; ``roots`` the extents of axes that a step made of loops. ``kinds`` says
+    of annotated loops when they are parallel, unrolled or vectorized, ``distances`` how many iterations ahead a stage
+    fetches a tensor at a loop, ``panels`` of copies that are laid out in pieces of dimensions what each of theirs is a
+    piece of.
     """
 
     schedule: Schedule
-    widths: dict[Split, Expression] = field(default_factory=dict)
     tails: dict[Split, Expression] = field(default_factory=dict)
     roots: dict[IterVar, Expression] = field(default_factory=dict)
     kinds: dict[IterVar, dict[str, Expression]] = field(default_factory=dict)
     distances: dict[tuple[str, str, str], Expression] = field(default_factory=dict)
     panels: dict[str, Sequence[Piece]] = field(default_factory=dict)
-
-    def width(self, split: Split) -> Expression:
-        """Return the number given to a split: the extent of the inner loop, or of the outer one."""
-        return self.widths.get(split, split.factor or split.nparts)
 
     def tail(self, split: Split) -> Expression:
         """Return the treatment of a split's rest: a text, or an expression of knobs."""
@@ -76,9 +71,6 @@ def followed(schedule: Schedule, trace: Trace) -> Replayed:
                 result.roots[axis] = extent
         for relation in stage.relations:
             if isinstance(relation, Split):
-                given = walk.widths.get((stage.op.name, relation.outer.name))
-                if is_expression(given):
-                    result.widths[relation] = given
                 tail = walk.tails.get((stage.op.name, relation.outer.name))
                 if tail is not None:
                     result.tails[relation] = tail
@@ -107,7 +99,6 @@ class _Walk:
     """The extents of loops by name, step by step: what later steps make axes of is gone in the schedule."""
 
     def __init__(self, schedule: Schedule) -> None:
-        self.widths: dict[tuple[str, str], Expression] = {}
         self.tails: dict[tuple[str, str], Expression] = {}
         self.kinds: dict[tuple[str, str], dict[str, Expression]] = {}
         self.distances: dict[tuple[str, str, str], Expression] = {}
@@ -132,18 +123,10 @@ class _Walk:
     def take(self, step: Step) -> None:
         """Follow one step; raises KnobError where a knob decides what this does not follow."""
         args = dict(step.args)
-        if step.primitive == "split":
-            factor, nparts = args.get("factor"), args.get("nparts")
-            self._split(step.stage, args["parent"], step.results, factor, nparts)
-            if is_expression(args.get("tail")):
-                self.tails[step.stage, step.results[0]] = args["tail"]
-        elif step.primitive == "tile":
-            outer, inner = step.results[:2], step.results[2:]
-            for number, axis in enumerate("xy"):
-                loops = (outer[number], inner[number])
-                self._split(step.stage, args[f"{axis}_parent"], loops, args[f"{axis}_factor"], None)
-        elif step.primitive == "fuse":
-            self._fuse(step.stage, args["order"], step.results)
+        for stage, relation in step.made:
+            self._relate(stage, relation)
+        if step.primitive == "split" and is_expression(args.get("tail")):
+            self.tails[step.stage, step.results[0]] = args["tail"]
         elif step.primitive in _KINDS:
             self._annotate(step, args)
         elif step.primitive == "prefetch":
@@ -169,29 +152,17 @@ class _Walk:
         sizes = [self.extent(v[1], v[2]) for v in args.values() if isinstance(v, tuple) and v[0] == "loop"]
         return any(is_expression(value) for value in (*sizes, *args.values()))
 
-    def _split(
-        self,
-        stage: str,
-        parent: Any,
-        names: Sequence[str],
-        factor: Expression | None,
-        nparts: Expression | None,
-    ) -> None:
-        (outer, inner), extent = names, combined_expression("max", self.extent(stage, parent[2]), 1)
-        given = nparts if factor is None else factor
-        part = combined_expression("min", given, extent)
+    def _relate(self, stage: str, relation: Relation) -> None:
+        """Follow the extents of loops that were made of others."""
+        if isinstance(relation, Fuse):
+            product = [self.extent(stage, loop.name) for loop in (relation.outer, relation.inner)]
+            self._loops[stage, relation.fused.name] = combined_expression("*", *product)
+            return
+        extent = combined_expression("max", self.extent(stage, relation.parent.name), 1)
+        part = combined_expression("min", relation.given, extent)
         rest = combined_expression("ceil_div", extent, part)
-        self.widths[stage, outer] = given
-        self._loops[stage, outer], self._loops[stage, inner] = (
-            (part, rest) if factor is None else (rest, part)
-        )
-
-    def _fuse(self, stage: str, order: Any, names: Sequence[str]) -> None:
-        extent: Expression = 1
-        for _, _, name in order[1:]:
-            extent = combined_expression("*", extent, self.extent(stage, name))
-        for name in names:
-            self._loops[stage, name] = extent
+        outer, inner = (rest, part) if relation.factor else (part, rest)
+        self._loops[stage, relation.outer.name], self._loops[stage, relation.inner.name] = outer, inner
 
     def _annotate(self, step: Step, args: dict[str, Any]) -> None:
         loop = (step.stage, args["var"][2])
@@ -199,11 +170,9 @@ class _Walk:
         kinds[kind] = when if kind not in kinds else combined_expression("|", kinds[kind], when)
 
     def _take_over(self, stage: str, producer: str) -> None:
-        """Give a stage loops like those of its producer."""
-        self._rename(producer, stage, lambda loop: (loop,))
-        for known in (self.widths, self.tails):
-            copied = {loop: given for (owner, loop), given in known.items() if owner == producer}
-            known.update({(stage, loop): given for loop, given in copied.items()})
+        """Give the splits of a stage the rests of those of its producer, which they repeat."""
+        copied = {loop: tail for (owner, loop), tail in self.tails.items() if owner == producer}
+        self.tails.update({(stage, loop): tail for loop, tail in copied.items()})
 
     def _factor(self, tensor: Any, axis: Any, names: Sequence[str]) -> None:
         """Make the loop an axis of a new stage over the other loops; the old stage reduces over it."""

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from autotune.schedule.knob_value import KnobValue, ceil_div, concrete, extent_of, maximum, minimum
+from autotune.schedule.knob_value import (
+    KnobValue,
+    ceil_div,
+    concrete,
+    expression_of,
+    extent_of,
+    maximum,
+    minimum,
+)
 from autotune.schedule.relations import TAILS, Fuse, Split
 from autotune.schedule.state import StageState
 from autotune.schedule.trace import primitive
@@ -82,7 +90,8 @@ class LoopPrimitives(StageState):
         outer_extent, inner_extent = (rest, part) if factor is not None else (part, rest)
         outer = self.fresh(parent.name + ".outer", outer_extent, parent.kind)
         inner = self.fresh(parent.name + ".inner", inner_extent, parent.kind)
-        self.relations.append(Split(parent, outer, inner, concrete(factor) or 0, concrete(nparts) or 0, tail))
+        given = expression_of(size)
+        self.relate(Split(parent, outer, inner, concrete(factor) or 0, concrete(nparts) or 0, tail, given))
         self.leaf_iter_vars[at : at + 1] = [outer, inner]
         self.all_iter_vars += [outer, inner]
         return outer, inner
@@ -154,7 +163,7 @@ class LoopPrimitives(StageState):
             self.forget(inner)
             product = extent_of(fused) * extent_of(inner)
             new = self.fresh(f"{fused.name}.{inner.name}.fused", product, fused.kind)
-            self.relations.append(Fuse(fused, inner, new))
+            self.relate(Fuse(fused, inner, new))
             self.leaf_iter_vars[at : at + 2] = [new]
             self.all_iter_vars.append(new)
             fused = new

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from autotune.schedule import rewrite
@@ -125,8 +126,7 @@ class ReversePrimitives(StageState):
                 outer = self.fresh(relation.outer.name, relation.outer.extent, "data")
                 inner = self.fresh(relation.inner.name, relation.inner.extent, "data")
                 parent = copies[relation.parent]
-                factor, nparts = relation.factor, relation.nparts
-                self.relations.append(Split(parent, outer, inner, factor, nparts, relation.tail))
+                self.relate(replace(relation, parent=parent, outer=outer, inner=inner))
                 copies[relation.outer], copies[relation.inner] = outer, inner
                 at = self.leaf_iter_vars.index(parent)
                 self.leaf_iter_vars[at : at + 1] = [outer, inner]
@@ -134,7 +134,7 @@ class ReversePrimitives(StageState):
             elif isinstance(relation, Fuse) and relation.fused.kind == "data":
                 first, second = copies[relation.outer], copies[relation.inner]
                 fused = self.fresh(relation.fused.name, relation.fused.extent, "data")
-                self.relations.append(Fuse(first, second, fused))
+                self.relate(Fuse(first, second, fused))
                 copies[relation.fused] = fused
                 self.leaf_iter_vars[self.leaf_iter_vars.index(first)] = fused
                 self.leaf_iter_vars.remove(second)

@@ -123,7 +123,7 @@ def derived_nest(stage: Stage, frames: Mapping[Stage, CandidateFrame], row: int 
 
 
 def places_of(fresh: Schedule, trace: Trace, config: Config) -> Places:
-    """What one replay of a trace with knobs knows: that of one candidate."""
+    """Return the places that one replay of a trace with knobs knows, which is that of one candidate."""
     fresh.record = KnobRecord(config)
     return Places(followed(trace.apply(fresh), fresh.trace))
 

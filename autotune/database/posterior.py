@@ -27,6 +27,13 @@ OPTION, KIN = 0.1, 0.2
 """The same of the options of a site, beyond what the option of that name has in common at all sites; and of that."""
 INERTIA = 0.005
 """By how much the log ratio of another one must be smaller than that of the one in use."""
+ALONE, ALONE_ERROR = 0.4, 0.15
+"""The log of a ratio inside a model over that of the ratio alone, and its standard deviation. (docs/tuning.md,
+"Isolated measurements say little about the model")"""
+UNLIKELY = 0.02
+"""The least probability of being faster in a model with which a candidate is measured there."""
+_USUAL = 4.0
+"""Degrees of freedom that the usual variances count beside those of repeated comparisons."""
 _Z = 1.96
 _SAME = 1e-12
 """The variance of the ratio of machine code to itself, which nobody has to measure."""
@@ -71,6 +78,15 @@ def variance_of_row(row: Comparison) -> float:
     return max(usual, (math.log(high / low) / (2 * _Z)) ** 2)
 
 
+def chance_inside(alone: float) -> float:
+    """Return the probability that what takes this multiple of the default's latency alone is faster in a model.
+
+    >>> round(chance_inside(1.0), 2), round(chance_inside(1.5), 2), round(chance_inside(3.0), 3)
+    (0.5, 0.14, 0.002)
+    """
+    return 0.5 * math.erfc(ALONE * math.log(alone) / ALONE_ERROR / math.sqrt(2))
+
+
 def decided(known: Mapping[str, Posterior], incumbent: str) -> str:
     """Return the name of what is used: the smallest mean, if that is less than the incumbent's by :data:`INERTIA`.
 
@@ -86,7 +102,7 @@ def decided(known: Mapping[str, Posterior], incumbent: str) -> str:
 
 
 @dataclass(frozen=True)
-class Difference:
+class LogDifference:
     """A measured log of the latency of one of several unknowns over that of another, by their numbers."""
 
     mine: int
@@ -96,7 +112,7 @@ class Difference:
 
 
 def posterior(
-    means: Sequence[float], covariance: NDArray[np.float64], seen: Sequence[Difference]
+    means: Sequence[float], covariance: NDArray[np.float64], seen: Sequence[LogDifference]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return mean and covariance of unknowns with a normal prior, after differences between them were measured."""
     prior = np.asarray(means, np.float64)
@@ -141,17 +157,84 @@ def standings(history: Mapping[str, Sequence[Comparison]]) -> dict[str, Standing
 
     An option of the same name at several sites tells about itself: their log latencies have a part in common.
     """
-    arms = list(dict.fromkeys((site, row.name) for site, rows in history.items() for row in _today(rows)))
+    number, mean, spread = _pooled(history, {})
+    return {site: _standings(site, rows, number, mean, spread) for site, rows in history.items()}
+
+
+def beliefs(
+    history: Mapping[str, Sequence[Comparison]],
+    expected_ns: Mapping[str, Mapping[str, float]],
+    references: Mapping[str, str],
+) -> dict[str, dict[str, Posterior]]:
+    """Return what is known of all options of sites over their references, also of those that were never compared: of
+    these the latency is ``expected_ns``, by estimates or by timings alone, with the error of the prior.
+
+    What failed the last time it was compared is left out.
+    """
+    number, mean, spread = _pooled(history, expected_ns)
+    failed = {
+        (site, row.name)
+        for site, rows in history.items()
+        for row in {row.name: row for row in _today(rows)}.values()
+        if row.latency is None
+    }
+    return {
+        site: {
+            name: _over(mean, spread, number[site, name], number[site, references[site]])
+            for name in expected
+            if (site, name) not in failed and (site, references[site]) in number
+        }
+        for site, expected in expected_ns.items()
+    }
+
+
+def _pooled(
+    history: Mapping[str, Sequence[Comparison]], expected_ns: Mapping[str, Mapping[str, float]]
+) -> tuple[dict[tuple[str, str], int], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the numbers of all options at all sites, and the mean and covariance of the logs of their latencies."""
+    compared = [(site, row.name) for site, rows in history.items() for row in _today(rows)]
+    estimated = [(site, name) for site, named in expected_ns.items() for name in named]
+    arms = list(dict.fromkeys([*compared, *estimated]))
     number = {arm: at for at, arm in enumerate(arms)}
     names = np.array([name for _, name in arms])
     covariance = KIN**2 * (names[:, None] == names[None, :]) + OPTION**2 * np.eye(len(arms))
+    sums = _sums(history)
+    noise = scatter(history)
     seen = [
-        Difference(number[site, row.name], number[site, beside.name], *_observed(row, beside))
-        for site, rows in history.items()
-        for beside, row in _pairs(_today(rows))
+        LogDifference(number[site, mine], number[site, other], total / weight, noise / weight)
+        for (site, mine, other), (weight, total, _, _) in sums.items()
     ]
-    mean, spread = posterior(np.zeros(len(arms)), covariance, seen)
-    return {site: _standings(site, rows, number, mean, spread) for site, rows in history.items()}
+    means = [_expected_log(expected_ns.get(site, {}), name) for site, name in arms]
+    return number, *posterior(means, covariance, seen)
+
+
+def _sums(history: Mapping[str, Sequence[Comparison]]) -> dict[tuple[str, str, str], NDArray[np.float64]]:
+    """Return of each pair of options that were compared the sums of 1, x and x² over the variances of its logs x, and
+    their number."""
+    sums = dict[tuple[str, str, str], NDArray[np.float64]]()
+    for site, rows in history.items():
+        for beside, row in _pairs(_today(rows)):
+            x, variance = _observed(row, beside)
+            pair = site, row.name, beside.name
+            new = np.array([1.0, x, x * x, variance]) / variance
+            sums[pair] = sums.get(pair, np.zeros(4)) + new
+    return sums
+
+
+def scatter(history: Mapping[str, Sequence[Comparison]]) -> float:
+    """Return the variance of repeated comparisons over what is usual (Birge ratio): more where other work, drift or
+    stolen time disturb them, whatever it is."""
+    squares = freedom = 0.0
+    for weight, total, square, count in _sums(history).values():
+        squares += max(0.0, square - total * total / weight)
+        freedom += count - 1.0
+    return (_USUAL + squares) / (_USUAL + freedom)
+
+
+def _expected_log(expected_ns: Mapping[str, float], name: str) -> float:
+    """Return the prior mean of an option: that of the slowest at its site where nothing is expected of it."""
+    ns = expected_ns.get(name) or max(expected_ns.values(), default=1.0)
+    return math.log(max(ns, 1e-9))
 
 
 def _today(rows: Sequence[Comparison]) -> list[Comparison]:
@@ -226,12 +309,16 @@ __all__ = [
     "INERTIA",
     "ROUNDS",
     "SCHEDULE",
-    "Difference",
+    "UNLIKELY",
+    "LogDifference",
     "Posterior",
     "Standing",
     "Standings",
+    "beliefs",
+    "chance_inside",
     "decided",
     "posterior",
+    "scatter",
     "standings",
     "variance_of",
     "variance_of_row",

@@ -12,10 +12,11 @@ from autotune.database.posterior import (
     INERTIA,
     KIN,
     OPTION,
-    Difference,
+    LogDifference,
     Posterior,
     decided,
     posterior,
+    scatter,
     standings,
     variance_of,
     variance_of_row,
@@ -30,7 +31,7 @@ def row(name: str, ratio: float | None, created: float, *, won: bool = False, n:
 
 def test_one_measured_difference_has_the_posterior_of_the_textbook() -> None:
     prior = np.diag([0.02, 0.02])
-    mean, spread = posterior([0.0, 0.0], prior, [Difference(0, 1, -0.1, 0.04)])
+    mean, spread = posterior([0.0, 0.0], prior, [LogDifference(0, 1, -0.1, 0.04)])
     assert mean == pytest.approx([-0.025, 0.025])  # half of the weight, split between the two
     assert spread[0, 0] + spread[1, 1] - 2 * spread[0, 1] == pytest.approx(0.02)
 
@@ -44,7 +45,8 @@ def test_measurements_are_pooled_whatever_their_order() -> None:
     first, second = ({one.name: one.posterior for one in each["site"].order} for each in found)
     assert first["b"].mean == pytest.approx(second["b"].mean)
     raw = float(np.mean([math.log(ratio) for _, ratio in rows]))
-    noise = variance_of(9, 3) / 3
+    history = {"site": [r for t, ratio in rows for r in (row("a", None, t), row("b", ratio, t))]}
+    noise = scatter(history) * variance_of(9, 3) / 3
     difference = 2 * (KIN**2 + OPTION**2)
     assert first["b"].mean == pytest.approx(raw * difference / (difference + noise))
     assert first["a"] == CERTAIN

@@ -26,10 +26,10 @@ from autotune.passes.options import Option
 from autotune.schedule.knob import Config, Knob
 from autotune.tuning.compare.interleaved import PROCESSES
 from autotune.tuning.compare.sites import Site
-from autotune.tuning.compare.step import TOP
 from autotune.tuning.jobs.budget import Budget, Meter
 from autotune.tuning.jobs.job import Job, Options, Subject, alive, owner
 from autotune.tuning.jobs.loop import TuningLoop, Turn
+from autotune.tuning.jobs.policy import TOP, Action
 from autotune.tuning.measure.gain import Gain
 from autotune.tuning.measure.interface import Built, Candidate
 from autotune.tuning.measure.outcome import Measurement
@@ -193,7 +193,7 @@ def test_the_code_of_what_is_known_is_looked_at_when_its_turn_comes(path: Path, 
     job(path, A, B, trials=40, measurer=measuring, progress=seen).run()
     assert seen.start == []
     assert seen.first is not None
-    assert len(set(seen.first)) == 1
+    assert set(seen.first) <= {A.workload.text, B.workload.text}
     with Database(path) as database:
         runs = [run for run in database.records() if run.code == version]
     again = Counter(run.key.workload for run in runs if run.origin is Origin.DEFAULT)
@@ -357,7 +357,7 @@ def test_what_is_no_faster_inside_the_model_is_not_used(path: Path) -> None:
     report = job(path, A, trials=20, whole=Model(A, inside=lambda config: 500.0)).run()
     found = hit(path, A)
     assert found.best.origin is Origin.DEFAULT
-    assert report.dispatches[0].evidence == Evidence(State.TRIED, 19)
+    assert report.dispatches[0].evidence == Evidence(State.CONFIRMED, 19)
     assert report.speedup is None
     with Database(path) as database:
         assert {reading.ratio for reading in database.readings(found.best.key)} == {1.0}
@@ -485,7 +485,6 @@ def test_what_crashed_in_a_comparison_is_not_compared_again(path: Path) -> None:
     before = len(model.compared)
     report = job(path, A, budget=Budget(per_workload=60), whole=model).run()
     later = model.compared[before:]
-    assert later
     assert not any(model.fatal in code for codes in later for code in codes)
     assert hit(path, A).best.trace_key != model.fatal[1]
     assert report.dispatches[0].evidence.crashed == 1
@@ -518,25 +517,28 @@ def test_nothing_is_decided_when_time_ran_out(path: Path) -> None:
     assert hit(path, A).best.confirmed_ns is None
 
 
-def test_a_long_search_is_compared_on_the_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autotune.tuning.jobs.job._EARLIEST_S", 0.0)
-    monkeypatch.setattr("autotune.tuning.jobs.job._SHARE", 0.0)
-    model = Model(A, inside=A.latency)
+def test_a_long_search_is_compared_on_the_way(path: Path) -> None:
+    class Close(Model):
+        """All is about as fast as the default: no process makes it clear."""
+
+        def _takes(self, task: Synthetic, built: Built | None) -> float:
+            return 1000.0 * float(1 - 1e-5 * super()._takes(task, built))
+
+    model = Close(A, inside=A.latency)
     job(path, A, trials=60, whole=model, measurer=Stopping(measurer(A), 50)).run()
-    assert model.asked
+    assert any(processes > 1 for _, processes in model.asked)
     assert hit(path, A).best.confirmed_ns is not None
 
 
 def test_the_next_batch_is_asked_for_while_one_is_built(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not before defaults are known, and not where candidates are read inside the model in between."""
+    """Not before defaults are known."""
     tasks = [A, B, *(Synthetic(name) for name in "defg")]
     original, ahead = TuningLoop.ask, list[tuple[int, int]]()
 
-    def ask(self: TuningLoop, building: Sequence[Turn] = ()) -> list[Turn]:
-        found = original(self, building)
+    def ask(self: TuningLoop, action: Action, building: Sequence[Turn] = ()) -> list[Turn]:
+        found = original(self, action, building)
         if building:
             assert all(turn.origin is not Origin.DEFAULT for turn in (*building, *found))
-            assert len(self.waiting) + len(building) < self._enough()
             ahead.append((len(building), len(found)))
         return found
 

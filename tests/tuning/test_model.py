@@ -70,9 +70,7 @@ def test_a_kernel_that_ends_the_measuring_process_takes_no_other_reading_with_it
     traps = "".join(f"define void @{s}() {{\n call void @llvm.trap()\n ret void\n}}\n" for s in symbols)
     text = base64.b64encode(compile_ir(f"declare void @llvm.trap()\n{traps}", target)).decode()
     ending = replace(code[first], trace_key="ending", payload={**code[first].payload, "object": text})
-    plain = SimpleNamespace(
-        all=sites, several=[], task_of={}, uses=lambda options: dict.fromkeys(code, 1), open_options=None
-    )
+    plain = SimpleNamespace(all=sites, several=[], task_of={}, uses=lambda options: dict.fromkeys(code, 1))
     with Database(tmp_path / "tuning.db") as database:
         model = MeasuredModel(parts, sites, target, database, Preference(), 0)
         found = InModelReader(cast(Any, plain), model).read(

@@ -171,7 +171,7 @@ def test_a_notebook_redraws_its_cell(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_callback_hears_of_every_trial_and_phase(tmp_path: Path) -> None:
     events: list[TuningEvent] = []
     report = job(tmp_path / "t.db", A, trials=12, whole=None, progress=Calls(events.append)).run()
-    assert [e.event for e in events] == ["started", *["measured"] * 12, "phase", "finished"]
+    assert [e.event for e in events] == ["started", *["measured"] * 12, "finished"]
     assert [e.trials for e in events[1:13]] == list(range(1, 13))
     assert all(e.dispatch == "a0" and (e.outcome == "ok") == bool(e.latency_ns) for e in events[1:13])
     best = float("inf")

@@ -5,8 +5,8 @@ from typing import Any, cast
 import pytest
 
 from autotune.passes.options import Option
-from autotune.tuning.compare.sites import UNUSED, Site, Sites
-from autotune.tuning.jobs.allocate import TaskScheduler
+from autotune.tuning.compare.sites import Site, Sites
+from autotune.tuning.jobs.policy import Policy
 from autotune.tuning.jobs.task import Task
 from tests.tuning.synthetic import FakeWorkload
 
@@ -62,27 +62,11 @@ def test_the_fastest_option_counts():
     assert found.dispatches == 3
 
 
-def test_what_is_behind_counts_less_and_what_is_far_behind_not_at_all():
-    weights = sites(direct=100.0, rows=20.0, product=30.0).weights()
-    assert weights == {"plain": 1, "direct": pytest.approx(2 * 0.8), "rows": 2, "product": 4}
-    assert set(sites(direct=121.0, rows=20.0, product=30.0).weights()) == {"plain", "rows", "product"}
-    assert set(sites(direct=50.0, rows=20.0, product=30.0).weights()) == {"plain", "direct"}
-
-
-@pytest.mark.parametrize(("product", "counts"), [(40.0, UNUSED), (36.0, 1.0)])
-def test_an_option_that_is_not_used_counts_less_unless_it_seems_clearly_faster(product: float, counts: float):
-    found = sites(direct=100.0, rows=20.0, product=product)
-    found.used["direct"] = found.all[1].options[0]
-    assert found.weights()["rows"] == pytest.approx(2 * counts)
-    assert found.weights()["direct"] == pytest.approx(2 * found.latency(found.all[1].options[1]) / 100.0)
-
-
-def test_what_fails_does_not_hold_up_the_others():
-    found = sites(direct=100.0, rows=float("inf"), product=30.0)
-    assert set(found.weights()) == {"plain", "direct"}
-    assert {TaskScheduler(found, seed).choose().workload.key for seed in range(9)} <= {"plain", "direct"}  # type: ignore[union-attr]
-
-
-def test_nothing_is_ruled_out_before_it_was_measured():
-    found = sites(direct=float("inf"), rows=float("inf"), product=float("inf"))
-    assert found.weights() == {"plain": 1, "direct": 2, "rows": 2, "product": 4}
+def test_workloads_count_by_how_likely_their_option_is_the_fastest():
+    weights = Policy(sites(direct=100.0, rows=20.0, product=30.0)).weights()
+    assert weights["plain"] == 1
+    assert weights["rows"] + weights["direct"] == pytest.approx(2)
+    assert weights["product"] == 2 * weights["rows"]
+    assert weights["rows"] > weights["direct"] > 0
+    far = Policy(sites(direct=1000.0, rows=20.0, product=30.0)).weights()
+    assert far.get("direct", 0.0) < 0.01

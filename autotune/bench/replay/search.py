@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from autotune.bench.replay.recording import CandidateRecording
 from autotune.bench.replay.space import RecordedSpace
-from autotune.database.records import Comparison, Key, Latency, Outcome, PlanReading, Reading, Run
+from autotune.database.records import Comparison, Key, Latency, Outcome, Reading, Run
 from autotune.errors import InternalError
 from autotune.passes.options import Option
 from autotune.schedule.knob import Config, config_to_json
 from autotune.tuning.compare.sites import Site, Sites
-from autotune.tuning.jobs.allocate import TaskScheduler
 from autotune.tuning.jobs.budget import Budget, Meter
 from autotune.tuning.jobs.loop import TuningLoop
+from autotune.tuning.jobs.policy import Policy
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.measure.interface import Built, BuiltOption, Candidate
 from autotune.tuning.measure.outcome import Measurement
@@ -135,9 +135,6 @@ class _Nowhere:
     def read_inside(self, key: Key, readings: Sequence[Reading], inside: str, job: str) -> None:
         pass
 
-    def read_plans(self, plans: Sequence[PlanReading], inside: str, job: str) -> None:
-        """No in-model measurements are recorded."""
-
     def crashed_inside(self, key: Key, traces: Mapping[str, str], inside: str, job: str) -> None:
         """No in-model measurements are recorded."""
 
@@ -181,7 +178,7 @@ def search(
     site = Site((facts.name,), space.workload, (Option(cast("Workload", space.workload)),))
     TuningLoop(
         tasks=[task],
-        allocator=TaskScheduler(Sites([task], [site]), seed),
+        policy=Policy(Sites([task], [site]), seed, in_model=False),
         measurer=RecordedMeasurer(answers),
         store=_Nowhere(),
         cost_model=cost_model,

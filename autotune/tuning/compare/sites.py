@@ -11,14 +11,6 @@ from autotune.graph.program import AnyWorkload
 from autotune.passes.options import Option
 from autotune.tuning.jobs.task import Task
 
-RULED_OUT = 1.5
-"""An option that takes this much longer than the fastest, by readings alone, gets no more turns."""
-LOSING, KEPT = 1.15, 2
-"""The same by a comparison inside the model, and the most options of a site that get turns after one."""
-UNUSED, BETTER = 0.25, 0.95
-"""The weight of a gain in an option that is not used, until it seems to take less than this part of the one that is: it
-changes the model only if the option wins, and options that are left are often twins of the one in use."""
-
 
 @dataclass(frozen=True)
 class Site:
@@ -30,6 +22,8 @@ class Site:
     names: tuple[str, ...]
     workload: AnyWorkload
     options: tuple[Option, ...]
+    expected_ns: Mapping[str, float] = field(default_factory=dict, compare=False)
+    """Estimates of the options by name, as far as there are any."""
 
     @property
     def default(self) -> Option:
@@ -43,8 +37,6 @@ class Sites:
 
     tasks: Sequence[Task]
     all: Sequence[Site]
-    kept: dict[str, frozenset[str]] = field(default_factory=dict)
-    """By workload key the names of the options that are not far behind inside the model, where they were compared."""
     used: dict[str, Option] = field(default_factory=dict)
     """By workload key the options that a compilation uses now, where it is known."""
 
@@ -78,48 +70,6 @@ class Sites:
         """Return the sum of the best latencies known of its regions, in ns; infinite while one is unknown."""
         return self._sum(option, lambda task: task.best_ns)
 
-    def open_options(self, site: Site) -> list[Option]:
-        """Return the options that may yet turn out to be the fastest, fastest first."""
-        ranked = sorted(self._kept(site), key=self.latency)
-        if site.workload.key in self.kept:
-            return ranked
-        limit = RULED_OUT * self.latency(ranked[0])
-        return [option for option in ranked if self.latency(option) <= limit]
-
-    def _kept(self, site: Site) -> list[Option]:
-        """Return the options that no comparison has ruled out."""
-        kept = self.kept.get(site.workload.key)
-        found = [option for option in site.options if kept is None or option.name in kept]
-        return found or [site.default]
-
-    @property
-    def untried(self) -> list[Task]:
-        """The tasks of options that no comparison has ruled out whose default is still to be measured."""
-        wanted = {r.key for site in self.all for option in self._kept(site) for r in option.regions}
-        return [task for task in self.tasks if task.untried and task.workload.key in wanted]
-
-    def weights(self) -> dict[str, float]:
-        """Return the weight of each task, by workload key: how many ns the model gains when the task gets 1 ns faster.
-
-        Tasks of an option that is not the fastest count too, by how close it is, and less if it is not the one in use;
-        tasks without a weight gain nothing.
-        """
-        weights = Counter[str]()
-        for site in self.all:
-            ranked = self.open_options(site)
-            fastest = self.latency(ranked[0])
-            for option in ranked:
-                share = fastest / self.latency(option) if fastest < float("inf") else 1.0
-                share *= UNUSED if self._is_unused(site, option) else 1.0
-                for region in option.regions:
-                    weights[region.key] += share * len(site.names)  # type: ignore[assignment]
-        return dict(weights)
-
-    def _is_unused(self, site: Site, option: Option) -> bool:
-        """Return whether another option is used, and this one does not seem clearly faster."""
-        used = self.used.get(site.workload.key, option)
-        return used.name != option.name and self.latency(option) >= BETTER * self.latency(used)
-
     def uses(self, options: Mapping[str, Option]) -> dict[str, int]:
         """Return the number of executions of a workload, by key, with ``options`` (by workload key; else
         the default)."""
@@ -133,4 +83,4 @@ class Sites:
         return sum(latency(self.task_of[region.key]) for region in option.regions)
 
 
-__all__ = ["BETTER", "KEPT", "LOSING", "RULED_OUT", "UNUSED", "Site", "Sites"]
+__all__ = ["Site", "Sites"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from autotune.compiler.plan import OPTION, option_key
 from autotune.database import Database, Hit, Miss
@@ -26,54 +26,38 @@ from autotune.tuning.compare.questions import (
     Question,
     schedules_of,
 )
-from autotune.tuning.compare.sites import KEPT, LOSING, Site, Sites
+from autotune.tuning.compare.sites import Site, Sites
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.measure.interface import Built, BuiltOption, Measurer
 from autotune.tuning.measure.whole_model import Code, Options, Version, WholeModel
 
-TOP = 2
-"""The number of runs that are compared with the default: those fastest inside the model, at each measurement."""
-
 
 @dataclass(kw_only=True)
 class Comparing(Interleaved):
-    """Comparisons of the options and schedules of workloads; :meth:`run` chooses and makes them."""
+    """Comparisons of the options and schedules of workloads; those that it is asked for."""
 
     model: WholeModel
     sites: Sites
     measurer: Measurer
-    best_plan: Callable[[Options], Mapping[str, str]] = lambda options: {}
-    """The trace keys of the plan that promises most with some options, by workload key."""
     goals: Sequence[Goal] = ()
     """Whose schedules are compared beside the fastest."""
+    history: dict[str, list[Comparison]] = field(default_factory=dict)
+    """All comparisons of options, by the keys of their sites."""
+    _checked: dict[tuple[str, ...], Comparison] = field(default_factory=dict)
+    """Options that were checked against the reference, with the code that they had."""
 
-    def run(self, options_late: Callable[[], bool], late: Callable[[], bool]) -> bool:
-        """Compare what was found since the last time: schedules, then options by the best schedules known, and where
-        another option won, its schedules; whether anything was decided.
-
-        Options end when ``options_late`` says so, schedules when ``late`` does.
-        """
-        schedules = self._compare_schedules(late)
-        if not self._compare_options(options_late):
-            return schedules
-        self._compare_schedules(late)
-        return True
-
-    def _compare_options(self, late: Callable[[], bool]) -> bool:
-        """Compare whole options of workloads, each by the best schedules known."""
-        open_options = [(site, self._open_options(site)) for site in self.sites.several]
-        news = [(site, found) for site, found in open_options if self._is_news(site, found)]
-        if late() or not news:
-            return False
+    def compare_options(self, wanted: Mapping[str, Sequence[Option]], late: Callable[[], bool]) -> bool:
+        """Compare options of workloads by key, each by the schedules that it would use; return if any was measured."""
         used = self._options()
-        asked = {region.key for _, found in news for option in found for region in option.regions}
+        asked = {region.key for options in wanted.values() for option in options for region in option.regions}
         code = self._code(asked | self._uses(used))
-        questions = []
-        for site, found in news:
-            if late():
-                return False
-            with suppress(NoReferenceError):  # no failure of the options: nothing is stored of them
-                questions.append(self._question(site, found, code))
+        questions = list[Question]()
+        for site in self.sites.several:
+            if site.workload.key in wanted:
+                if late():
+                    break
+                with suppress(NoReferenceError):  # no failure of the options: nothing is stored of them
+                    questions.append(self._question(site, wanted[site.workload.key], code))
         questions = [q for q in questions if q.candidates and len(q.candidates) + len(q.failed) > 1]
         winners = self.compare(questions, Version(used, code), late)
         if winners is None:
@@ -82,28 +66,6 @@ class Comparing(Interleaved):
         self.say(f"another algorithm is faster in the model for {changed} of {len(winners)} workloads")
         return True
 
-    def _open_options(self, site: Site) -> list[Option]:
-        """Return the default, then those that may be the fastest and the plain one, fastest first, as
-        far as they work."""
-        others = {*self.sites.open_options(site), *(option for option in site.options if option.plain)}
-        ranked = sorted(others - {site.default}, key=lambda o: (self.sites.latency(o), o.name))
-        return [o for o in (site.default, *ranked) if self.sites.latency(o) < float("inf")]
-
-    def _is_news(self, site: Site, options: Sequence[Option]) -> bool:
-        """Return whether these were never compared, or one of their dispatches got faster since."""
-        if len(options) < 2:
-            return False
-        target = self._task_at(site).space.target
-        rows = {row.name: row for row in self.database.comparison(site.workload.key, target.key, OPTION)}
-        for option in options:
-            row = rows.get(option.name)
-            if row is None or row.key != option_key(option, target):
-                return True
-            best = [self._best(self.sites.task_of[region.key]) for region in option.regions]
-            if any(run is not None and run.created > row.created for run in best):
-                return True
-        return False
-
     def _question(self, site: Site, options: Sequence[Option], code: Code) -> Question:
         """Return the options that are as exact as they declare."""
         candidates, failed = list[Choice](), list[Comparison]()
@@ -111,10 +73,13 @@ class Comparing(Interleaved):
         for option in options:
             row = Comparison(option.name, option_key(option, target))
             if option.steps is not None:
-                payloads = {r.key: code[r.key].payload for r in option.regions if r.key in code}
-                built = BuiltOption(site.workload.text, target.to_json(), seed, option.name, payloads)
-                checked = self.measurer.check(built)
-                row = replace(row, error=checked.error, message=checked.message)
+                named = tuple(code[r.key].trace_key if r.key in code else "" for r in option.regions)
+                if (known := (site.workload.key, option.name, *named)) not in self._checked:
+                    payloads = {r.key: code[r.key].payload for r in option.regions if r.key in code}
+                    built = BuiltOption(site.workload.text, target.to_json(), seed, option.name, payloads)
+                    checked = self.measurer.check(built)
+                    self._checked[known] = replace(row, error=checked.error, message=checked.message)
+                row = self._checked[known]
             if row.message:
                 failed.append(row)
             else:
@@ -128,15 +93,24 @@ class Comparing(Interleaved):
         """
         return self.sites.task_of[site.default.regions[0].key]
 
-    def _compare_schedules(self, late: Callable[[], bool]) -> bool:
-        """Compare the fastest schedules of each workload in use with its default."""
+    def compare_schedules(self, wanted: Mapping[str, Sequence[str]], late: Callable[[], bool]) -> bool:
+        """Compare schedules of workloads by their trace keys with the default, and those for other goals; return if any
+        was measured."""
         options = self._options()
         uses = self._uses(options)
-        runs = self._runs([self.sites.task_of[key] for key in sorted(uses)], self.best_plan(options))
+        tasks = [self.sites.task_of[key] for key in sorted(uses & wanted.keys())]
+        unknown = [task for task in tasks if not task.default_trace]
+        for task, built in zip(
+            unknown, self.measurer.build([task.candidate(task.default) for task in unknown]), strict=True
+        ):
+            task.keep_default(built)
+        runs = [
+            (task, found) for task in tasks if len(found := self._runs(task, wanted[task.workload.key])) > 1
+        ]
         if late() or not runs:
             return False
-        built = iter(code_of([(task, run) for task, found in runs for run in found], self.measurer))
-        questions = [schedules_of(task, found, [next(built) for _ in found]) for task, found in runs]
+        code = iter(code_of([(task, run) for task, found in runs for run in found], self.measurer))
+        questions = [schedules_of(task, found, [next(code) for _ in found]) for task, found in runs]
         others = self._code(uses - {question.workload for question in questions})
         winners = self.compare(questions, Version(options, others), late)
         if winners is None:
@@ -146,40 +120,30 @@ class Comparing(Interleaved):
         self.say(f"{faster} workloads faster in the model, {kept} keep the default")
         return True
 
-    def _runs(self, tasks: Sequence[Task], plan: Mapping[str, str]) -> list[tuple[Task, list[Run]]]:
-        """Return the default, what the best plan has and the fastest runs of each task, if any was never compared."""
-        unknown = [task for task in tasks if not task.default_trace]
-        built = self.measurer.build([task.candidate(task.default) for task in unknown])
-        for task, default in zip(unknown, built, strict=True):
-            task.keep_default(default)
-        found = [(task, self._runs_of(task, plan.get(task.workload.key))) for task in tasks]
-        return [(task, runs) for task, runs in found if any(run.confirmed_ns is None for run in runs[1:])]
+    def unconfirmed(self) -> dict[str, list[str]]:
+        """Return the schedules that a compilation would use and that were never compared, by workload key, and all
+        workloads of which another goal has schedules."""
+        found = dict[str, list[str]]()
+        for key in sorted(self._uses(self._options())):
+            task = self.sites.task_of[key]
+            best = self._best(task)
+            news = best is not None and best.confirmed_ns is None and best.trace_key != task.default_trace
+            others = [run for run in self._smaller(task) if run.confirmed_ns is None]
+            if news or others:
+                found[key] = [best.trace_key] if best is not None and news else []
+        return found
 
-    def _runs_of(self, task: Task, planned: str | None) -> list[Run]:
-        """Return the default, then what is ``planned``, then what is faster or used, fastest first; nothing if the
-        default never worked."""
+    def _runs(self, task: Task, traces: Sequence[str]) -> list[Run]:
+        """Return the runs of the default, of these schedules and of those for other goals; nothing if the default never
+        worked."""
         key = task.key
         known = self.database.records(workload=key.workload, target=key.target, space=key.space)
-        default = next((r for r in reversed(known) if r.trace_key == task.default_trace and r.latency), None)
-        best = self._best(task)
-        if default is None or best is None or default.id in task.stale:
+        by_trace = {run.trace_key: run for run in known if run.id not in task.stale and run.latency}
+        default = by_trace.get(task.default_trace)
+        if default is None:
             return []
-        if best.id in task.stale:
-            best = default
-        by_trace = {run.trace_key: run for run in known if run.id not in task.stale}
-        wanted = dict.fromkeys([*([planned] if planned else []), *task.leaders(TOP)])
-        top = [by_trace[trace] for trace in wanted if trace in by_trace][:TOP]
-        if all(run.confirmed_ns is not None for run in top):
-            top = [*self._next(task, best, by_trace), *top][:TOP]
-        if best.id not in {default.id, *(run.id for run in top)}:
-            top = [*top[: TOP - 1], best]
+        top = [by_trace[trace] for trace in traces if trace in by_trace and not by_trace[trace].crashed]
         return list({run.id: run for run in (default, *top, *self._smaller(task))}.values())
-
-    def _next(self, task: Task, best: Run, by_trace: Mapping[str, Run]) -> list[Run]:
-        """Return the run that seems clearly faster than the one in use and was never compared, the
-        fastest; empty if none."""
-        fast = (by_trace[trace] for trace in task.leaders(len(task.inside)) if trace in by_trace)
-        return [run for run in fast if run.confirmed_ns is None and not run.crashed][:1]
 
     def _smaller(self, task: Task) -> Iterator[Run]:
         """Yield the runs for each other goal than latency: a comparison says how much slower they are."""
@@ -200,9 +164,11 @@ class Comparing(Interleaved):
         return self.sites.task_of[question.workload].inside
 
     def compared(self, question: Question, rows: Sequence[Comparison]) -> None:
-        """Take a comparison of schedules into account."""
+        """Take a comparison into account."""
         if question.kind == SCHEDULE:
             self.sites.task_of[question.workload].compare(rows)
+        else:
+            self.history.setdefault(question.workload, []).extend(rows)
 
     def _options(self) -> Options:
         return {key: ranking.chosen for key, ranking in self.model.rankings().items()}
@@ -218,13 +184,6 @@ class Comparing(Interleaved):
     def _code(self, keys: Iterable[str]) -> dict[str, Built]:
         """Return the code of the schedules that a compilation would use now, by workload key."""
         return code_in_use([self.sites.task_of[key] for key in sorted(keys)], self.database, self.measurer)
-
-
-def close_behind(rows: Sequence[Comparison]) -> frozenset[str]:
-    """Return the names of the fastest options: at most :data:`KEPT`, that took at most :data:`LOSING`
-    times the least."""
-    took = sorted((row.latency.median_ns, row.name) for row in rows if row.latency is not None)
-    return frozenset(name for ns, name in took[:KEPT] if ns <= LOSING * took[0][0])
 
 
 def code_in_use(tasks: Iterable[Task], database: Database, measurer: Measurer) -> dict[str, Built]:
@@ -247,9 +206,7 @@ def code_of(runs: Sequence[tuple[Task, Run]], measurer: Measurer) -> list[Built]
 
 
 __all__ = [
-    "TOP",
     "Comparing",
-    "close_behind",
     "code_in_use",
     "code_of",
 ]

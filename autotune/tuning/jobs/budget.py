@@ -9,8 +9,6 @@ from dataclasses import InitVar, dataclass, field
 
 from autotune.errors import UsageError
 
-_MOST_KEPT = 0.4
-"""At most this share of the time is kept back from the search."""
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -143,10 +141,9 @@ class Meter:
         """Time left for the search; infinite without a limit."""
         return max(0.0, self.left_s - self.reserve_s)
 
-    def keep_back(self, seconds: float) -> None:
-        """Keep at least so many seconds back, but not most of the time."""
-        if self.budget.limit_s is not None:
-            self.reserve_s = max(self.reserve_s, min(seconds, _MOST_KEPT * self.budget.limit_s))
+    def past(self) -> Callable[[], bool]:
+        """Return what says if the time for the search is over."""
+        return lambda: self.seconds_left <= 0
 
     def over(self, share: float) -> Callable[[], bool]:
         """Return asks whether this share of the seconds that are left now has passed."""

@@ -134,6 +134,11 @@ class Several(Progress):
         for part in self._parts:
             part.phase(status)
 
+    def chosen(self, status: Status) -> None:
+        """Pass it on."""
+        for part in self._parts:
+            part.chosen(status)
+
     def finished(self, report: Report) -> None:
         """Pass it on."""
         for part in self._parts:

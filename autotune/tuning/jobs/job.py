@@ -28,13 +28,13 @@ from autotune.machine_lock import Measuring
 from autotune.passes.options import Option
 from autotune.schedule.knob import Config
 from autotune.target import Target
-from autotune.tuning.compare.paired import least_processes
+from autotune.tuning.compare.interleaved import PROCESSES as COMPARED_IN
 from autotune.tuning.compare.sites import Site, Sites
-from autotune.tuning.compare.step import TOP, Comparing, close_behind, code_in_use
-from autotune.tuning.jobs.allocate import TaskScheduler
+from autotune.tuning.compare.step import Comparing, code_in_use
 from autotune.tuning.jobs.budget import Budget, Meter
 from autotune.tuning.jobs.events import StopTuning
 from autotune.tuning.jobs.loop import TuningLoop
+from autotune.tuning.jobs.policy import SPENT, TOP, WORTH, Action, Policy, Work
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.measure.gain import PROCESSES, Gain
 from autotune.tuning.measure.inside import InModelReader
@@ -43,7 +43,6 @@ from autotune.tuning.measure.whole_model import WholeModel
 from autotune.tuning.report.result import DispatchRow, Report
 from autotune.tuning.report.status import Progress, Status
 from autotune.tuning.search.online_model import OnlineModel
-from autotune.tuning.search.plan_search import PlanSearch
 from autotune.tuning.search.samplers import GUIDED, SamplerLike, factory, name_of
 from autotune.tuning.search.studies import (
     StorageLike,
@@ -70,24 +69,18 @@ if TYPE_CHECKING:
 _HEARTBEAT_S = 2.0
 _LOADED_BYTES_PER_S = 60e6
 """Constants of the model for each second that it takes to assemble and load all versions of it."""
-_PROCESS_S = 0.9
-"""Seconds that a process takes to start and to measure a few versions, without loading their constants."""
-_AS_START = 1.5
-"""The factor by which what follows the search may exceed what came before it, on a busy machine."""
 _AS_LOADING = 0.6
 """Two models are loaded and timed in this part of the time that starting took."""
-_OPTIONS, _COMPARED, _ALL, _ON_THE_WAY = 0.7, 0.65, 0.85, 0.5
-"""Shares of the time left: of comparing, for whole algorithms; to compare before the whole model is timed;
-for all but the report, of which the last readings take some; to compare during the search."""
 _METRICS = {
     Objective.LATENCY: "latency / default",
     Objective.MEMORY: "memory (bytes)",
     Objective.SIZE: "artifact (bytes)",
 }
 """Names of the objectives in the studies."""
-_EARLIEST_S = 120.0
-_SHARE = 20.0
-"""The search goes on for so many times as long as comparing took before there is compared again."""
+_COMPARED, _ALL = 0.5, 0.9
+"""Shares of the time left after the search: to compare what is used and never was; for all but the report."""
+_MOST_KEPT = 0.4
+"""The most of the time that is left at the start that is kept back from the search."""
 
 
 @dataclass(frozen=True)
@@ -173,13 +166,17 @@ class Job:
         tasks = [self._task(subject, make, objectives, studies, row.id) for subject in self.subjects]
         self.database.add_layers(row.id, {s.workload.key: s.names for s in self.subjects})
         sites = Sites(tasks, self.sites or [subject.site for subject in self.subjects])
-        plan_search = PlanSearch(sites, self.options.seed, studies.plans())
-        status = self._status(row, sites, plan_search)
+        policy = Policy(
+            sites,
+            self.options.seed,
+            in_model=self.whole is not None,
+            thrifty=self.budget.per_workload is not None,
+            least=WORTH if self.budget.limit_s is None else SPENT,
+        )
+        status = self._status(row, sites, policy)
         loop = TuningLoop(
             tasks=tasks,
-            allocator=TaskScheduler(
-                sites, self.options.seed, stop_on_plateau=self.budget.per_workload is not None
-            ),
+            policy=policy,
             measurer=self.measurer,
             store=self.database,
             cost_model=cost_model,
@@ -188,35 +185,37 @@ class Job:
             measured=self._listener(row, status),
             left_out=lambda task: self._say(status, status.phase, f"{task.name}: {task.no_reference}"),
             say=lambda text: self._say(status, "search", text),
+            chosen=partial(self._choose, status),
             reader=None if self.whole is None else InModelReader(sites, self.whole),
-            plan_search=plan_search,
+            comparing=self._comparing(status),
+            compared=lambda: self._use(status),
             warm_start=self._found_near,
             job=row.id,
             batch=self.options.batch,
             least=self.options.least,
         )
-        loop.before_turn = self._before_turn(loop, status, machine, studies)
-        self._rule_out(sites)
+        self._use(status)
         machine.say = partial(self._wait, status)
         try:
             answers = "the database answers again"
             with self.database.session.telling(lambda text: self._wait(status, text or answers)):
-                return self._work(loop, status, row)
+                return self._work(loop, status, row, machine, studies)
         finally:
             self.progress.close()
             self.measurer.close()
 
-    def _work(self, loop: TuningLoop, status: Status, row: JobRow) -> Report:
+    def _work(
+        self, loop: TuningLoop, status: Status, row: JobRow, machine: Measuring, studies: Studies
+    ) -> Report:
         stopped, whole, reachable = True, None, True
         try:
             loop.take_up()
-            status.plan_search.recall(self.database.plans(row.id))
             status.recalled = sum(len(task.known) for task in loop.tasks)
             self.progress.started(status)
-            status.meter.reserve_s = self._reserve_s(status)
             least_s = _AS_LOADING * status.meter.session_s
+            loop.before_turn = self._before_turn(status, machine, studies, least_s)
             loop.run()
-            self._compare(loop, status, _COMPARED if self.options.time_model else _ALL)
+            self._confirm(loop, status, _COMPARED if self.options.time_model else _ALL)
             whole = self._whole_model(status, least_s)
             stopped = False
         except (KeyboardInterrupt, StopTuning):
@@ -323,7 +322,7 @@ class Job:
             return []
         return proposals(task.space, task.default, self.database, task.search, left)
 
-    def _status(self, row: JobRow, sites: Sites, plan_search: PlanSearch) -> Status:
+    def _status(self, row: JobRow, sites: Sites, policy: Policy) -> Status:
         done = sum(self.database.outcomes(job=row.id).values())
         meter = Meter(self.budget, done, row.elapsed_s, head_s=self.head_s)
         return Status(
@@ -333,22 +332,19 @@ class Job:
             target=self.target.name,
             sites=sites,
             meter=meter,
-            plan_search=plan_search,
+            policy=policy,
             continued=done > 0,
         )
 
     def _reserve_s(self, status: Status) -> float:
-        """Return the time to reserve for comparing and for the whole model: as usual, more where starting
-        took long too."""
-        limit = self.budget.limit_s
-        if limit is None or self.whole is None:
+        """Return the time to keep for what follows the search: to compare what is used, and to time the whole model."""
+        if self.budget.limit_s is None or self.whole is None:
             return 0.0
         loading = self.whole.nbytes / _LOADED_BYTES_PER_S
-        comparing = _PROCESS_S * least_processes(TOP) + loading
-        deciding = comparing if status.sites.several and not self._is_short else 0.0
-        timing = PROCESSES * (_PROCESS_S + 0.2 * loading) if self.options.time_model else 0.0
-        usual = min(0.3 * limit, comparing) + min(0.1 * limit, deciding) + min(0.25 * limit, timing)
-        return min(0.5 * status.meter.left_s, max(usual, _AS_START * status.meter.session_s))
+        policy, processes = status.policy, PROCESSES if self.options.time_model else 0
+        comparing = policy.seconds(Work.SCHEDULES, 0, TOP + 1, COMPARED_IN) + loading
+        timing = policy.seconds(Work.SCHEDULES, 0, 2, processes) + 0.2 * loading * processes
+        return comparing + timing
 
     def _describer(self, row: JobRow) -> Callable[[Run], Run]:
         host, known = platform.node(), versions(self.target)
@@ -372,80 +368,68 @@ class Job:
         return measured
 
     def _before_turn(
-        self, loop: TuningLoop, status: Status, machine: Measuring, studies: Studies
+        self, status: Status, machine: Measuring, studies: Studies, least_s: float
     ) -> Callable[[], None]:
-        """Let other jobs of the machine have a turn; compare as soon as all defaults were read, and now and then during
-        a long search: options that are far behind get no more trials, and a job that is killed leaves what it found.
-        What earlier jobs left open is compared after the first trials.
-        """
-        due = 0.0 if status.sites.several and not self._is_short else _EARLIEST_S
+        """Let other jobs of the machine have a turn; keep time for what follows the search, which takes at least so
+        many seconds."""
+        most = _MOST_KEPT * status.meter.left_s
 
         def before_turn() -> None:
-            nonlocal due
             if studies.stopped:
                 raise StopTuning
             machine.offer()
-            begin = status.meter.session_s
-            if begin < due or status.sites.untried or not status.session_trials:
-                return
-            if loop.check(status.sites.weights()):
-                return  # their defaults come first
-            self._compare(loop, status, _ON_THE_WAY)
-            took = status.meter.session_s - begin
-            due = status.meter.session_s + max(_EARLIEST_S, _SHARE * took)
-            if status.meter.budget.limit_s:
-                status.meter.reserve_s = min(0.25 * status.meter.budget.limit_s, 1.5 * took)
-            self._say(status, "search", "")
+            usual = max(self._reserve_s(status), least_s / _COMPARED)
+            status.meter.reserve_s = 0.0 if self.budget.limit_s is None else min(most, usual)
 
         return before_turn
 
-    @property
-    def _is_short(self) -> bool:
-        """Return whether there is no time for options that are not used."""
-        limit = self.budget.limit_s
-        return limit is not None and limit < _EARLIEST_S
+    def _comparing(self, status: Status) -> Comparing | None:
+        if self.whole is None:
+            return None
+        history = status.policy.history
+        for site in status.sites.several:
+            rows = self.database.comparison_history(site.workload.key, self.target.key, OPTION)
+            history |= {site.workload.key: rows} if rows else {}
+        return Comparing(
+            database=self.database,
+            model=self.whole,
+            job=status.job,
+            say=partial(self._say, status, "compare"),
+            goals=goals_of(self.options.objective),
+            sites=status.sites,
+            measurer=self.measurer,
+            history=history,
+        )
 
-    def _rule_out(self, sites: Sites) -> None:
-        """Stop trials of options that are far behind inside the model; in a short job of all but those in use."""
-        rankings = {} if self.whole is None else self.whole.rankings()
-        for site in sites.several:
-            key = site.workload.key
-            rows = self.database.comparison(key, self.target.key, OPTION)
-            used = rankings[key].chosen if key in rankings else site.default
-            used = used if used in site.options else site.default
-            if self.whole is not None:
-                sites.used[key] = used
-            if rows or self._is_short:
-                sites.kept[key] = close_behind(rows) | {used.name}
-
-    def _compare(self, loop: TuningLoop, status: Status, share: float) -> None:
-        """Compare within a share of the time that is left, after a look at the code of what was measured before."""
-        if status.meter.left_s > 0:
-            loop.check(status.sites.weights())
-        options_late, late = status.meter.over(_OPTIONS * share), status.meter.over(share)
-        self._say(status, "compare", "whole algorithms in the model")
+    def _use(self, status: Status) -> None:
+        """Have the policy know what a compilation would use now, and the display what is confirmed."""
         if self.whole is None:
             return
-        say = partial(self._say, status, "compare")
-        best = status.plan_search.best
-        sites, model, goals = status.sites, self.whole, goals_of(self.options.objective)
-        comparing = Comparing(
-            database=self.database,
-            model=model,
-            job=status.job,
-            say=say,
-            best_plan=best,
-            goals=goals,
-            sites=sites,
-            measurer=self.measurer,
-        )
-        comparing.run(options_late, late)
-        status.confirm(self._rows(status.sites, self.whole.rankings()))
-        self._rule_out(status.sites)
+        rankings = self.whole.rankings()
+        for site in status.sites.several:
+            ranking = rankings.get(site.workload.key)
+            used = site.default if ranking is None else ranking.chosen
+            status.sites.used[site.workload.key] = used if used in site.options else site.default
+        status.confirm(self._rows(status.sites, rankings))
+
+    def _confirm(self, loop: TuningLoop, status: Status, share: float) -> None:
+        """Compare what is used and never was, within a share of the time that is left."""
+        if loop.comparing is None:
+            return
+        late = status.meter.over(share)
+        if status.meter.left_s > 0:
+            loop.check(status.policy.weights())
+        self._say(status, "compare", "what is used and was never compared in the model")
+        loop.comparing.compare_schedules(loop.comparing.unconfirmed(), late)
+        self._use(status)
 
     def _say(self, status: Status, phase: str, note: str) -> None:
         status.phase, status.note = phase, note
         self.progress.phase(status)
+
+    def _choose(self, status: Status, action: Action) -> None:
+        status.phase, status.note, status.policy.last = "search", f"next: {action}", action
+        self.progress.chosen(status)
 
     def _wait(self, status: Status, text: str) -> None:
         """Say what is waited for; the phase stays what it is."""
@@ -485,7 +469,8 @@ class Job:
             failures=dict(status.failures),
             dispatches=self._rows(status.sites, rankings),
             decisions=(*map(str, self.decided), *self._decisions(status.sites, rankings)),
-            plans=tuple(self.database.plans(status.job)),
+            actions=dict(status.policy.actions),
+            left="" if status.policy.last is None else str(status.policy.last),
             left_out={task.name: task.no_reference for task in status.tasks if task.no_reference},
             crashes={task.name: task.crashes for task in status.tasks if task.crashes},
             gain=gain,
@@ -500,9 +485,10 @@ class Job:
     def _decisions(self, sites: Sites, rankings: Mapping[str, Ranking]) -> Iterator[str]:
         """Yield a line for the options of each workload with several: latencies, and which of them failed."""
         for site in sites.several:
-            rows = self.database.comparison(site.workload.key, self.target.key, OPTION)
+            rows = self.database.comparison_history(site.workload.key, self.target.key, OPTION)
             if rows and site.workload.key in rankings:
-                failed = [f"{row.name}: {row.message}" for row in rows if row.message]
+                last = {row.name: row for row in rows}
+                failed = [f"{row.name}: {row.message}" for row in last.values() if row.message]
                 yield f"{site.names[0]}: {'; '.join([str(rankings[site.workload.key]), *failed])}"
 
     def _row(self, task: Task, count: int, rankings: Mapping[str, Ranking]) -> DispatchRow:

@@ -1,7 +1,8 @@
-"""The tuning loop: ask → build → look up → check → record → measured in the model → tell."""
+"""The tuning loop: the policy says what comes next, and the loop builds, checks, measures, compares and stores it."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -9,21 +10,18 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Protocol
 
-from autotune.database.records import Comparison, Key, Origin, PlanReading, Ratio, Reading, Run
+from autotune.database.records import Key, Origin, Reading, Run
 from autotune.errors import AutotuneError, NoReferenceError
 from autotune.schedule.knob import Config, config_to_json
-from autotune.tuning.compare.paired import least_processes
-from autotune.tuning.compare.step import TOP
-from autotune.tuning.jobs.allocate import TaskScheduler
+from autotune.tuning.compare.step import Comparing
 from autotune.tuning.jobs.budget import Meter
+from autotune.tuning.jobs.policy import Action, Policy, Work
 from autotune.tuning.jobs.suspicion import Suspicion
 from autotune.tuning.jobs.task import Task
-from autotune.tuning.measure.inside import Found, InModelReader, PlanVersion
+from autotune.tuning.measure.inside import InModelReader
 from autotune.tuning.measure.interface import Built, Measurer
 from autotune.tuning.measure.outcome import Measurement
-from autotune.tuning.measure.whole_model import Options
 from autotune.tuning.search.online_model import OnlineModel
-from autotune.tuning.search.plan_search import PlanProposal, PlanSearch
 from autotune.tuning.search.study import Proposal
 
 
@@ -42,31 +40,11 @@ class RunStore(Protocol):
     def crashed_inside(self, key: Key, traces: Mapping[str, str], inside: str, job: str) -> None:
         """Keep that runs of a key ended their process inside a model, and why."""
 
-    def read_plans(self, plans: Sequence[PlanReading], inside: str, job: str) -> None:
-        """Keep what whole plans took inside a model."""
 
-    def readings(self, key: Key) -> list[Reading]:
-        """Return all that was kept of a key."""
-
-    def compared_schedules(self, key: Key) -> list[Comparison]:
-        """Return the candidates of all comparisons of a key's schedules."""
-
-
-GENERATION = 8
-"""Candidates of a workload that are measured in the model together, at most; those of other workloads beside them."""
 TOGETHER = 16
-"""The total of candidates where few workloads are open: starting a process takes as long as measuring
-several."""
+"""The most candidates of a workload that wait to be measured in the model: a version each."""
 OUTDATED = 8
 """So many runs of a workload that are stale are measured again before anything else, the fastest of them."""
-PLANS = 3
-"""Plans of the candidates read before that are read with them, in another process."""
-_PROCESS_S, _VERSION_S = 1.5, 0.2
-"""Seconds that measuring in the model takes on a quiet machine: for a process, and for a version until measured."""
-_PROCESS = 20.0
-"""A process takes as long as so many trials, on a busy machine too."""
-_COMPARING = least_processes(TOP) + 2
-"""The number of processes with the winners that follow the search: schedules, then a few options."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +68,7 @@ class TuningLoop:
     each task whose candidates cannot be checked, and ``before_turn`` is called before each turn."""
 
     tasks: Sequence[Task]
-    allocator: TaskScheduler
+    policy: Policy
     measurer: Measurer
     store: RunStore
     cost_model: OnlineModel
@@ -100,10 +78,14 @@ class TuningLoop:
     left_out: Callable[[Task], None] = lambda task: None
     before_turn: Callable[[], None] = lambda: None
     say: Callable[[str], None] = lambda text: None
+    chosen: Callable[[Action], None] = lambda action: None
+    """Called with each action before it is done."""
     reader: InModelReader | None = None
     """Reads candidates inside the model; without it they count by what they take alone."""
-    plan_search: PlanSearch | None = None
-    """Proposes whole plans, which are read beside the candidates."""
+    comparing: Comparing | None = None
+    """Compares options and schedules inside the model."""
+    compared: Callable[[], None] = lambda: None
+    """Called after each comparison."""
     warm_start: Callable[[Task], Sequence[Config]] = lambda task: ()
     """A function to the schedules of workloads near that of a task: asked once, when it gets its first turn."""
     job: str = ""
@@ -112,18 +94,17 @@ class TuningLoop:
     """So many candidates are measured where starting took the whole time of the budget."""
     waiting: list[tuple[Turn, Built]] = field(default_factory=list)
     """Those that are to be measured in the model."""
-    _pace_s: float = 0.0
-    """Seconds a trial, lately."""
-    _version_s: float = _VERSION_S
+    _dry: set[str] = field(default_factory=set)
+    """Workloads whose searches have proposed nothing more."""
     suspicion: Suspicion = field(init=False)
 
     def run(self) -> None:
-        """Turn after turn until the budget is spent or no task has anything left to try.
+        """Do what the policy says until the budget is spent or nothing is left that is worth it.
 
         Raises MeasureError when it is the machine that fails, and not the candidates.
         """
         proven = any(task.best_ns < float("inf") for task in self.tasks)
-        self.suspicion = Suspicion(len(self.allocator.untried), proven)
+        self.suspicion = Suspicion(len(self.policy.untried), proven)
         builder = ThreadPoolExecutor(1, "autotune-batch")
         try:
             self._turns(builder)
@@ -136,40 +117,78 @@ class TuningLoop:
         self._store(self.suspicion.rest())
 
     def _turns(self, builder: Executor) -> None:
-        turns = list[Turn]()
-        while not self._is_over:
+        ahead: tuple[Action, list[Turn]] | None = None
+        while True:
             self.before_turn()
-            begin = self.meter.session_s
-            turns = turns or self.ask()
-            if not turns and not self.waiting:
+            action, turns = ahead or (self._next(), [])
+            ahead = None
+            if action is None:
                 return
-            building = builder.submit(
-                self.measurer.build, [turn.task.candidate(turn.config) for turn in turns]
-            )
-            upcoming = self._ask_ahead(turns)
-            for turn, built in zip(turns, building.result(), strict=True):
-                if self._is_over:
-                    return
-                self.take(turn, built)
-            self._pace_s = (self.meter.session_s - begin) / max(1, len(turns))
-            last = self.meter.trials_left < 1 or self._is_late()
-            if not turns or last or len(self.waiting) >= self._enough():
+            begin = self.meter.session_s
+            self.chosen(action)
+            if action.work is Work.MEASURE:
                 self.read()
-                if last:
-                    return
                 self.cost_model.learn()
-            turns = upcoming
+            elif action.work in (Work.OPTIONS, Work.SCHEDULES):
+                self._compare(action)
+            else:
+                ahead = self._build(builder, action, turns)
+            self.policy.took(action, self.meter.session_s - begin)
 
-    def _ask_ahead(self, building: Sequence[Turn]) -> list[Turn]:
-        """Return the batch after the one that is being built: asking takes no time where builders are waited for.
+    def _next(self, building: Sequence[Turn] = ()) -> Action | None:
+        """Return the next action, when what is ``building`` is done."""
+        waiting = Counter(turn.task.workload.key for turn in (*building, *(turn for turn, _ in self.waiting)))
+        few = sum(len(task.known) for task in self.tasks) < self.least
+        seconds_left = math.inf if few else self.meter.seconds_left
+        if seconds_left <= 0:
+            return None
+        busy = self._dry | {key for key, number in waiting.items() if number >= self._most}
+        return self.policy.next(waiting, busy, seconds_left, self.meter.trials_left - len(building))
 
-        None where it would be another if the batch before it was known: while defaults are built, where candidates
-        count by their isolated latency, and where they are measured in the model next.
+    def _build(
+        self, builder: Executor, action: Action, turns: list[Turn]
+    ) -> tuple[Action, list[Turn]] | None:
+        """Build, check and time candidates; return the action after that if it was asked for meanwhile."""
+        turns = turns or self.ask(action)
+        if not turns:
+            self._dry |= {task.workload.key for task in action.tasks if not task.untried}
+            return None
+        building = builder.submit(self.measurer.build, [turn.task.candidate(turn.config) for turn in turns])
+        ahead = self._ask_ahead(turns)
+        for turn, built in zip(turns, building.result(), strict=True):
+            if self.meter.spent and sum(len(task.known) for task in self.tasks) >= self.least:
+                return None
+            self.take(turn, built)
+        return ahead
+
+    def _ask_ahead(self, building: Sequence[Turn]) -> tuple[Action, list[Turn]] | None:
+        """Return the search after the one that is being built, with its candidates: asking takes no time where builders
+        are waited for.
+
+        None where it would be another if the batch before it was known: while nothing of the workload has worked, or
+        where candidates count by their isolated latency.
         """
-        defaults = any(turn.origin is Origin.DEFAULT for turn in building)
-        if self.reader is None or defaults or len(self.waiting) + len(building) >= self._enough():
-            return []
-        return self.ask(building)
+        if self.reader is None or any(math.isinf(turn.task.best_ns) for turn in building):
+            return None
+        action = self._next(building)
+        if action is None or action.work is not Work.SEARCH:
+            return None
+        turns = self.ask(action, building)
+        return (action, turns) if turns else None
+
+    def _compare(self, action: Action) -> None:
+        """Compare options or schedules; what could not be measured is not compared again in this job."""
+        if self.comparing is None:
+            return
+        self.check(self.policy.weights())
+        before = self.policy.measured(action)
+        late = self.meter.past()
+        if action.work is Work.OPTIONS:
+            self.comparing.compare_options(action.options, late)
+        else:
+            self.comparing.compare_schedules(action.schedules, late)
+        self.policy.give_up(action, before)
+        self.compared()
 
     def take(self, turn: Turn, built: Built) -> None:
         """Check a candidate and store it; tell the search of it unless it is to be measured in the model first.
@@ -193,7 +212,7 @@ class TuningLoop:
         run = self.record(turn, built, measurement)
         task.check(built, measurement, turn.origin)
         reads = self.reader is not None and turn.origin is not Origin.DEFAULT
-        slow = task.prunes(proposal, measurement) or task.discarded(measurement)
+        slow = task.prunes(proposal, measurement) or task.unlikely(measurement.latency_ns)
         if reads and same_code is None and measurement.latency and not slow:
             self.waiting.append((turn, built))
         else:
@@ -202,7 +221,7 @@ class TuningLoop:
             self.measured(task, run)
 
     def read(self) -> None:
-        """Read inside the model what waits for it and, once more, the fastest of before; store it, tell the search."""
+        """Measure in the model what waits for it and, once more, what it is not clear of; store it, tell the search."""
         waiting, self.waiting = self.waiting, []
         if self.reader is None or not waiting:
             return
@@ -210,12 +229,12 @@ class TuningLoop:
         entries: dict[str, list[Built]] = {}
         for turn, built in waiting:
             entries.setdefault(turn.task.workload.key, []).append(built)
-        plans = self._plans(self.reader.options())
-        self.say(f"measuring {len(waiting)} candidates of {len(entries)} workloads in the model")
-        begin, count = self.meter.session_s, max(map(len, entries.values())) + len(plans) + 1
-        found = self.reader.read(entries, lambda: self.meter.seconds_left <= 0, [plan for _, plan in plans])
-        self._version_s = max(0.0, self.meter.session_s - begin - self._process_s) / count
-        self.meter.keep_back(_COMPARING * (_PROCESS_S + (TOP + 1) * self._version_s))
+        for task, traces in self.policy.unclear():
+            known = [task.built[trace] for trace in traces if trace in task.built]
+            if known:
+                entries.setdefault(task.workload.key, []).extend(known)
+        begin = self.meter.session_s
+        found = self.reader.read(entries, self.meter.past())
         tasks, name = {task.workload.key: task for task in self.tasks}, self.reader.model.name
         for key, readings in found.readings.items():
             self.store.read_inside(tasks[key].key, readings, name, self.job)
@@ -223,37 +242,11 @@ class TuningLoop:
         for key, traces in found.crashed.items():
             self.store.crashed_inside(tasks[key].key, traces, name, self.job)
             tasks[key].crashed_inside(traces)
-        self._tell_plans([proposal for proposal, _ in plans], found)
         number, took = sum(map(len, found.readings.values())), self.meter.session_s - begin
         self.say(f"measured {number} candidates in the model, {number / max(took, 1e-9):.0f} a second")
         for turn, built in waiting:
             if turn.proposal is not None:
                 self._tell(turn, turn.proposal, built.trace_key)
-
-    def _plans(self, several: Sequence[Options]) -> list[tuple[PlanProposal, PlanVersion]]:
-        """Return plans to read beside what waits: of the options in use, and one of each other that is open."""
-        if self.plan_search is None:
-            return []
-        code = {task.workload.key: task.built for task in self.tasks}
-        found = []
-        for number, options in enumerate(several):
-            for _ in range(1 if number else PLANS):
-                plan = self.plan_search.ask(options)
-                if plan is not None:
-                    built = {key: code[key][trace] for key, trace in plan.schedules.items()}
-                    found.append((plan, PlanVersion(options, built)))
-        return found
-
-    def _tell_plans(self, plans: Sequence[PlanProposal], read: Found) -> None:
-        """Store the latencies of plans as a whole, and tell the search of them."""
-        if self.plan_search is None or self.reader is None:
-            return
-        for number, plan in enumerate(plans):
-            reading = None
-            if (whole := read.plans.get(number)) is not None:
-                reading = PlanReading(plan.options, plan.schedules, Ratio(whole.ratio), whole.rounds)
-                self.store.read_plans([reading], self.reader.model.name, self.job)
-            self.plan_search.tell(plan, reading)
 
     def _tell(self, turn: Turn, proposal: Proposal, trace_key: str) -> None:
         """Tell the search and the cost model how a candidate ended."""
@@ -263,39 +256,9 @@ class TuningLoop:
             self.cost_model.observe(task.space, [turn.config], [task.score_ns(trace_key)])
 
     @property
-    def _most(self) -> int:
+    def _most(self) -> float:
         """Return the number of candidates of a workload that may wait."""
-        if self.reader is None:
-            return GENERATION
-        several = TOGETHER // max(1, len(self.allocator.open_tasks))
-        return min(max(GENERATION, several), self.reader.most - PLANS)
-
-    def _enough(self) -> float:
-        """Return the number of candidates that must wait before they are measured: half of those that may
-        wait in all open tasks."""
-        if self.reader is None:
-            return 0.0
-        return max(1.0, 0.5 * self._most * len(self.allocator.open_tasks))
-
-    @property
-    def _is_over(self) -> bool:
-        """Return whether the budget is spent, and the least number of candidates measured."""
-        if not self.meter.spent:
-            return False
-        return self.meter.trials_left < 1 or sum(len(task.known) for task in self.tasks) >= self.least
-
-    def _is_late(self) -> bool:
-        """Return whether time is left only to read what waits now inside the model, not for another batch."""
-        if self.reader is None or not self.waiting:
-            return False
-        most = max(Counter(turn.task.workload.key for turn, _ in self.waiting).values())
-        reading_s = self._process_s + (most + PLANS + 1) * self._version_s
-        return self.meter.seconds_left < reading_s + self.batch * self._pace_s
-
-    @property
-    def _process_s(self) -> float:
-        """Seconds that a process takes in which candidates are measured in the model, without their versions."""
-        return max(_PROCESS_S, _PROCESS * self._pace_s)
+        return math.inf if self.reader is None else min(TOGETHER, self.reader.most - 2)
 
     def measure(self, turn: Turn, built: Built) -> Measurement | None:
         """Return the outcome; None, also for all that follow, where there is nothing to check candidates against."""
@@ -311,39 +274,22 @@ class TuningLoop:
                 self.left_out(task)
         return None
 
-    def ask(self, building: Sequence[Turn] = ()) -> list[Turn]:
-        """Return the batch after that which is ``building``: first every task's default schedule, then what was left
-        unread, then proposals for one task; none when all that are open wait to be read."""
+    def ask(self, action: Action, building: Sequence[Turn] = ()) -> list[Turn]:
+        """Return the candidates of an action: the default schedules of its tasks; or what was left unmeasured, then
+        proposals for its task, fewer where others wait to be measured or are ``building``."""
         count = int(min(self.batch, self.meter.trials_left - len(building)))
-        seconds_left = self.meter.seconds_left - len(building) * self._pace_s
-        if self._pace_s and seconds_left < count * self._pace_s:
-            least = 0 if building else 1
-            count = max(least, int(seconds_left / self._pace_s))  # what is built will be measured
-        if count <= 0:
-            return []
-        if defaults := self._defaults(count):
-            return defaults
-        waiting = Counter(turn.task.workload.key for turn in (*building, *(turn for turn, _ in self.waiting)))
-        full = self._most
-        busy = {key for key, number in waiting.items() if number >= full}
-        while (task := self.allocator.choose(busy)) is not None:
-            if self.check([task.workload.key]):
-                return self._defaults(count)
-            self.recall(task)
-            most = int(min(count, full - waiting[task.workload.key]))
-            if task.left:
-                taken, task.left = task.left[:most], task.left[most:]
-                return [Turn(task, config, None, Origin.SEARCH) for config in taken]
-            if turns := self._propose(task, int(min(most, task.room - waiting[task.workload.key]))):
-                return turns
-            busy.add(task.workload.key)
-        return []
-
-    def _defaults(self, count: int) -> list[Turn]:
-        """Return the default schedules of tasks that have none, at most so many."""
-        untried = self.allocator.untried[:count]
-        self.check(task.workload.key for task in untried)
-        return [Turn.of(task, task.search.suggest(task.default), Origin.DEFAULT) for task in untried]
+        untried = self.check(task.workload.key for task in action.tasks)
+        if action.work is Work.DEFAULTS or untried:
+            tasks = [task for task in action.tasks if task.untried][:count]
+            return [Turn.of(task, task.search.suggest(task.default), Origin.DEFAULT) for task in tasks]
+        (task,) = action.tasks
+        self.recall(task)
+        here = sum(turn.task is task for turn in (*building, *(turn for turn, _ in self.waiting)))
+        most = int(min(count, self._most - here))
+        if task.left:
+            taken, task.left = task.left[:most], task.left[most:]
+            return [Turn(task, config, None, Origin.SEARCH) for config in taken]
+        return self._propose(task, int(min(most, task.room - here)))
 
     def _propose(self, task: Task, count: int) -> list[Turn]:
         """Return the new candidates of a task: what was found for near workloads, and what its search asks for.
@@ -460,4 +406,4 @@ class TuningLoop:
         return [run for run in runs if self.store.record(run)]
 
 
-__all__ = ["GENERATION", "PLANS", "RunStore", "TuningLoop", "Turn"]
+__all__ = ["RunStore", "TuningLoop", "Turn"]

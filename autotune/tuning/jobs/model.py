@@ -56,7 +56,8 @@ def work_of(parts: Partition, target: Target, preference: Preference) -> tuple[l
     for workload in workloads:
         found = rankings.get(workload.key)
         options = (found.chosen, *found.promising) if found else (Option(workload),)
-        sites.append(Site(tuple(names[workload.key]), workload, tuple(dict.fromkeys(options))))
+        expected = {time.option.name: time.latency_ns for time in found.times} if found else {}
+        sites.append(Site(tuple(names[workload.key]), workload, tuple(dict.fromkeys(options)), expected))
     return _subjects(sites, target), sites
 
 

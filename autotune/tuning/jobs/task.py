@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from autotune.database.inside import Estimate, estimates
+from autotune.database.posterior import UNLIKELY, chance_inside
 from autotune.database.records import (
     Comparison,
     Footprint,
@@ -32,12 +33,8 @@ if TYPE_CHECKING:
 _HOPELESS = 24
 """After so many runs without a single one that worked, a task is given up."""
 _KEPT = 6
-DISCARDED = 2.0
-"""A candidate that takes this many times as long in isolation as the default is not measured in the model."""
 _LEFT = 8
 """So many runs that an earlier session read alone are taken up again."""
-PLATEAU = 32
-"""After so many runs that brought nothing beyond noise, others have a better use for the next."""
 _NOISE = 0.01
 
 
@@ -143,12 +140,6 @@ class Task:
         """Return whether nothing is left to gain."""
         return self.best_ns <= (1 + _NOISE) * self.floor_ns
 
-    @property
-    def on_plateau(self) -> bool:
-        """Return whether the last :data:`PLATEAU` runs brought nothing beyond noise."""
-        runs = len(self.curve)
-        return runs > PLATEAU and self.best_ns > (1 - _NOISE) * self.curve[-1 - PLATEAU]
-
     def candidate(self, config: Config) -> Candidate:
         """Return the candidate for the measurer; the steps themselves where only this process can tell them."""
         made = Candidate(self.workload.text, self.space.target.to_json(), config, self.seed)
@@ -170,9 +161,14 @@ class Task:
         """The code of the default schedule; None while there is none, or where an earlier session built it."""
         return self.built.get(self.default_trace)
 
-    def discarded(self, measurement: Measurement) -> bool:
-        """Return whether a candidate is so slow in isolation that it is not measured in the model."""
-        return measurement.latency_ns > DISCARDED * self.default_alone_ns
+    def unlikely(self, latency_ns: float) -> bool:
+        """Return whether a candidate with this isolated latency is unlikely to be faster in the model.
+
+        It counts over the default, which was timed at another moment, or over the median candidate if that is slower.
+        """
+        timed = sorted(found.latency_ns for found in self.known.values() if found.latency)
+        usual = max(self.default_alone_ns, timed[len(timed) // 2] if timed else 0.0)
+        return usual < math.inf and chance_inside(latency_ns / usual) < UNLIKELY
 
     def score_ns(self, trace_key: str) -> float:
         """Return the latency of a run as far as it is known: inside the model, else no better than the default;
@@ -420,7 +416,7 @@ class Task:
             for run in runs
             if self.known[run.trace_key].latency
             and run.trace_key not in {*self.inside, self.default_trace}
-            and run.latency_ns <= DISCARDED * self.default_alone_ns
+            and not self.unlikely(run.latency_ns)
         ]
         return [run.config for run in sorted(found, key=lambda run: run.latency_ns)[:_LEFT]]
 
@@ -429,4 +425,4 @@ def _failed_inside(message: str) -> Measurement:
     return Measurement(outcome_inside(message) or Outcome.CRASHED, message=message)
 
 
-__all__ = ["DISCARDED", "PLATEAU", "Task"]
+__all__ = ["Task"]

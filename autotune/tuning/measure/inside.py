@@ -28,29 +28,11 @@ Candidates = Mapping[str, Sequence[Built]]
 
 
 @dataclass(frozen=True)
-class PlanVersion:
-    """A plan to read as a whole: its options, and the code of what is not the default's."""
-
-    options: Options
-    code: Code
-
-
-@dataclass(frozen=True)
-class Whole:
-    """The latency of a plan as a whole, over that of the untuned model in the same rounds."""
-
-    ratio: float
-    rounds: int
-
-
-@dataclass(frozen=True)
 class Found:
-    """The latencies of candidates, the reasons of those that end their process by trace key, all by workload key; and
-    what plans took as a whole, by their numbers."""
+    """The latencies of candidates, and the reasons of those that end their process by trace key, by workload key."""
 
     readings: dict[str, list[Reading]] = field(default_factory=dict)
     crashed: dict[str, dict[str, str]] = field(default_factory=dict)
-    plans: dict[int, Whole] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,29 +47,23 @@ class InModelReader:
         """Return the number of candidates of a workload that are measured at once."""
         return self.model.most - 1
 
-    def read(
-        self, candidates: Candidates, late: Callable[[], bool], plans: Sequence[PlanVersion] = ()
-    ) -> Found:
-        """Measure candidates and plans, and find those that crash; nothing of those for which there was no time.
+    def read(self, candidates: Candidates, late: Callable[[], bool]) -> Found:
+        """Measure candidates, and find those that crash; nothing of those for which there was no time.
 
         A version that ends its process is read again in halves, until it is known which of its candidates does: the
         others have their readings. A candidate alone in its version has crashed when that ends its process again.
         """
         found = Found()
-        waiting = self._groups(candidates, plans)
+        waiting = self._groups(candidates)
         while waiting:
             halves = list[_Group]()
             for groups in self._batches(waiting):
                 if late():
                     return found
-                untuned: Profile | None = None
                 reasons: dict[int, str] = {}
                 for first, group, default, profiles in self._read(groups, late, reasons):
-                    untuned = default if group.untuned else untuned
                     for key, reading in group.readings(default, profiles):
                         found.readings.setdefault(key, []).append(reading)
-                    if untuned is not None:
-                        found.plans.update(group.wholes(untuned, profiles))
                     dead = [] if late() else [n for n, profile in enumerate(profiles) if profile is None]
                     halves += [half for number in dead for half in group.halves(number)]
                     for number in dead:
@@ -97,30 +73,31 @@ class InModelReader:
             waiting = halves
         return found
 
-    def options(self) -> list[Options]:
-        """Return the options in use, and as long as there are such, the next ones that may be faster."""
-        used = {key: ranking.chosen for key, ranking in self.model.rankings().items()}
-        alternatives = {
-            site.workload.key: [o for o in self.sites.open_options(site) if o != used.get(site.workload.key)]
-            for site in self.sites.several
-        }
-        most = max(map(len, alternatives.values()), default=0)
-        others = [
-            {key: found[n] for key, found in alternatives.items() if n < len(found)} for n in range(most)
-        ]
-        return [used, *({**used, **other} for other in others)]
+    def options(self, wanted: Iterable[str] = ()) -> list[Options]:
+        """Return the options in use, and more as long as ``wanted`` workloads are not executed by any of them."""
+        used: Options = {key: ranking.chosen for key, ranking in self.model.rankings().items()}
+        found, left = [used], set(wanted) - self.sites.uses(used).keys()
+        while left:
+            chosen = {
+                site.workload.key: option
+                for site in self.sites.several
+                for option in reversed(site.options)
+                if any(region.key in left for region in option.regions)
+            }
+            if not chosen:
+                break
+            found.append({**used, **chosen})
+            left -= self.sites.uses(found[-1]).keys()
+        return found
 
-    def _groups(self, candidates: Candidates, plans: Sequence[PlanVersion]) -> list[_Group]:
-        """Return candidates by the first of the model's options that execute their workloads, with the
-        plans of these."""
+    def _groups(self, candidates: Candidates) -> list[_Group]:
+        """Return candidates by the first of the model's options that execute their workloads."""
         groups, left = list[_Group](), dict(candidates)
-        for number, options in enumerate(self.options()):
+        for options in self.options(candidates):
             uses = self.sites.uses(options)
             here = {key: left.pop(key) for key in candidates if key in left and key in uses}
-            mine = {n: plan.code for n, plan in enumerate(plans) if _names(plan.options) == _names(options)}
-            if here or mine:
-                codes = [*mine.values(), *_transposed(here)]
-                groups.append(_Group(options, codes, self._defaults(uses), tuple(mine), not number))
+            if here:
+                groups.append(_Group(options, _transposed(here), self._defaults(uses)))
         return groups
 
     def _defaults(self, workloads: Iterable[str]) -> Code:
@@ -141,7 +118,7 @@ class InModelReader:
     def _read(
         self, groups: Sequence[_Group], late: Callable[[], bool], reasons: dict[int, str]
     ) -> Iterator[tuple[int, _Group, Profile, list[Profile | None]]]:
-        """Yield for each group the number of its first version, and the times of that one, of the untuned model, and
+        """Yield for each group the number of its first version, and the times of that one, of the defaults, and
         of the others, in one process; ``reasons`` gets why versions ended it, by their numbers."""
         versions = [v for group in groups for v in group.versions]
         read = self.model.read(versions, ROUNDS, late, Watch(failed=reasons.__setitem__))
@@ -155,16 +132,11 @@ class InModelReader:
 
 @dataclass(frozen=True)
 class _Group:
-    """Versions of a model with the same options: the first are plans, with these numbers; ``again`` after one died.
-
-    ``untuned``: the version without candidates has the options in use.
-    """
+    """Versions of a model with the same options; ``again`` after one died."""
 
     options: Options
     codes: Sequence[Code]
     defaults: Code
-    plans: tuple[int, ...] = ()
-    untuned: bool = False
     again: bool = False
 
     @cached_property
@@ -198,23 +170,11 @@ class _Group:
                 for key, built in code.items():
                     yield key, _reading(key, built, default, profile)
 
-    def wholes(self, untuned: Profile, profiles: Sequence[Profile | None]) -> dict[int, Whole]:
-        """Return the latencies of the plans."""
-        return {
-            number: Whole(float(np.median(profile.whole / untuned.whole)), len(profile.whole))
-            for number, profile in zip(self.plans, profiles, strict=False)
-            if profile is not None
-        }
-
 
 def _transposed(candidates: Candidates) -> list[Code]:
     """Return one candidate of each workload, then the next of each, and so on."""
     count = max(map(len, candidates.values()), default=0)
     return [{key: found[n] for key, found in candidates.items() if n < len(found)} for n in range(count)]
-
-
-def _names(options: Options) -> dict[str, str]:
-    return {key: option.name for key, option in options.items()}
 
 
 def _reading(workload: str, built: Built, default: Profile, profile: Profile) -> Reading:
@@ -223,4 +183,4 @@ def _reading(workload: str, built: Built, default: Profile, profile: Profile) ->
     return Reading(built.trace_key, ratio, len(mine), float(np.median(others)))
 
 
-__all__ = ["ROUNDS", "Candidates", "Found", "InModelReader", "PlanVersion", "Whole"]
+__all__ = ["ROUNDS", "Candidates", "Found", "InModelReader"]

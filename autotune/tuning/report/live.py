@@ -55,6 +55,10 @@ class Live(Progress):
         self._screen = Screen.of(status)
         self._draw(self._console.size)
 
+    def chosen(self, status: Status) -> None:
+        """Redraw soon."""
+        self._screen = Screen.of(status)
+
     def finished(self, report: Report) -> None:
         """Remove the screen and print the report."""
         self.close()

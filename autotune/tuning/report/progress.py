@@ -21,7 +21,8 @@ QUIET_S = 600.0
 
 
 class JsonLines(Progress):
-    """One JSON object a line, with an ``event`` each: preparing, started, measured, phase, finished."""
+    """One JSON object a line, with an ``event`` each: preparing, started, next, measured, phase,
+    finished."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -64,6 +65,12 @@ class JsonLines(Progress):
     def phase(self, status: Status) -> None:
         """Report the next phase."""
         self._say("phase", **status.to_json())
+
+    def chosen(self, status: Status) -> None:
+        """Report what comes next."""
+        action = status.policy.last
+        if action is not None:
+            self._say("next", **action.to_json(), elapsed_s=round(status.meter.elapsed_s, 3))
 
     def finished(self, report: Report) -> None:
         """Show the whole report."""

@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from autotune.database.evidence import Evidence
-from autotune.database.records import Origin, PlanReading
-from autotune.suggest import counted
+from autotune.database.records import Origin
 from autotune.tuning.report.units import nanoseconds
 
 if TYPE_CHECKING:
@@ -46,8 +45,8 @@ class Report:
     """The result of a tuning job.
 
     ``gain`` has the whole model untuned and tuned, interleaved in several fresh processes; None when the job
-    was stopped before that. ``decisions`` says how alternatives compared, a line
-    a workload; ``plans`` are those that were read as a whole. ``outcomes`` counts the runs of this session;
+    was stopped before that. ``decisions`` says how alternatives compared, a line a workload; ``actions`` counts what
+    the policy has done, ``left`` is what it would have done next. ``outcomes`` counts the runs of this session;
     ``near_trials`` of them were found for near workloads. ``failures`` has one message of each kind of failure,
     ``left_out`` says of dispatches why none of their candidates were measured, ``crashes`` how candidates ended their
     process inside the model that had worked alone.
@@ -67,7 +66,8 @@ class Report:
     dispatches: tuple[DispatchRow, ...]
     decisions: tuple[str, ...] = ()
     gain: Gain | None = None
-    plans: tuple[PlanReading, ...] = ()
+    actions: Mapping[str, int] = field(default_factory=dict)
+    left: str = ""
     left_out: Mapping[str, str] = field(default_factory=dict)
     crashes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     near_trials: int = 0
@@ -87,9 +87,7 @@ class Report:
         """Return everything, as JSON values."""
         rows = [row.to_json() for row in self.dispatches]
         gain = None if self.gain is None else self.gain.to_json()
-        won = [plan.ratio.to_json() for plan in self.plans if plan.won]
-        plans = {"read": len(self.plans), "accepted": won}
-        return {**asdict(self), "dispatches": rows, "gain": gain, "speedup": self.speedup, "plans": plans}
+        return {**asdict(self), "dispatches": rows, "gain": gain, "speedup": self.speedup}
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
@@ -159,15 +157,14 @@ def summary(report: Report) -> list[str]:
     lines = []
     if report.gain is not None:
         lines.append(f"whole model: {report.gain}")
-    if report.plans:
-        won = [str(plan.ratio) for plan in report.plans if plan.won]
-        accepted = f"{len(won)} accepted: {', '.join(won)}" if won else "none accepted as a whole"
-        lines.append(f"plan search: {counted(len(report.plans), 'plan')} measured in the model, {accepted}")
     stopped = "stopped after " if report.stopped else ""
     lines.append(
         f"{stopped}{report.session_trials} trials in {report.seconds:.1f} s "
         f"({report.trials_per_second:.1f} trials/s), {report.trials} in the job"
     )
+    if report.actions:
+        lines.append("  " + ", ".join(f"{count} × {name}" for name, count in report.actions.items()))
+        lines.append(f"  left: {report.left or 'nothing that is worth its time'}")
     used = [row.name for row in report.dispatches if row.origin == Origin.NEAR]
     if report.near_trials or used:
         use = f"in use at {listed(used)}" if used else "none of them in use"

@@ -11,9 +11,9 @@ from autotune.database.records import Origin, Outcome, Ratio, Run
 from autotune.tuning.compare.paired import total
 from autotune.tuning.compare.sites import Sites
 from autotune.tuning.jobs.budget import Meter
+from autotune.tuning.jobs.policy import Policy
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.report.result import DispatchRow, Report
-from autotune.tuning.search.plan_search import PlanSearch
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Status:
     target: str
     sites: Sites
     meter: Meter
-    plan_search: PlanSearch
+    policy: Policy
     continued: bool = False
     recalled: int = 0
     phase: str = "search"
@@ -106,6 +106,7 @@ class Status:
             "outcomes": dict(self.outcomes),
             "default_ns": self.default_ns,
             "best_ns": self.best_ns,
+            "next": None if self.policy.last is None else str(self.policy.last),
             "confirmed": None if self.confirmed is None else self.confirmed.to_json(),
         }
 
@@ -150,6 +151,9 @@ class Progress:
 
     def phase(self, status: Status) -> None:
         """Note that ``status.phase`` or its note has changed."""
+
+    def chosen(self, status: Status) -> None:
+        """Note that the policy has chosen what comes next: ``status.policy.last``, which is the phase's note too."""
 
     def finished(self, report: Report) -> None:
         """Note that the job ended or was stopped."""

@@ -1,0 +1,447 @@
+"""The policy that spends a job's budget: at each step what promises the largest gain of the model for its seconds.
+
+What measuring promises is its knowledge gradient: by how much the expected latency of what is used afterwards is
+smaller (Frazier, Powell, Dayanik, The knowledge-gradient policy for correlated normal beliefs, INFORMS J. Comput. 21,
+2009). What a search promises follows from records: among n candidates of one population the next one is the best with
+probability 1 ÷ (n + 1), and by about the spread over what is left of its tail. All constants of it stand here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from autotune.database.posterior import CERTAIN, INERTIA, ROUNDS, Posterior, beliefs, scatter, variance_of
+from autotune.database.records import Comparison
+from autotune.passes.options import Option
+from autotune.tuning.compare.interleaved import PROCESSES
+from autotune.tuning.compare.sites import Site, Sites
+from autotune.tuning.jobs.task import Task
+
+WORTH = 2e-4
+"""The least expected gain, as a part of the model's latency, for which something is measured again."""
+SPENT = 1e-5
+"""The same where a time budget is to be spent anyway."""
+TRIAL_S, VERSION_S, PROCESS_S = 0.15, 0.12, 0.9
+"""Seconds to build and time a candidate, to make a version of the model, and of a process that measures a few: first
+guesses, corrected by what each kind of action has taken."""
+BATCH = 8
+"""Candidates that a search gets at once."""
+SPREAD = 0.05
+"""The standard deviation of the log ratios of the candidates of a workload. (results/replay.md)"""
+CHALLENGERS = 4
+"""The most options of a site in a comparison beside those in use."""
+TOP = 2
+"""The same of schedules."""
+_DRAWS = 256
+"""Draws by which the probability that an option is the fastest is worked out."""
+_LEARNT = 0.3
+"""The weight of what an action took against what was expected of its kind."""
+
+
+class Work(StrEnum):
+    """The kinds of actions."""
+
+    DEFAULTS = "defaults"
+    """Build and time default schedules."""
+    SEARCH = "search"
+    """Propose, build and time candidates of a workload."""
+    MEASURE = "measure"
+    """Measure what a search has found in the model."""
+    OPTIONS = "options"
+    """Compare options in the model."""
+    SCHEDULES = "schedules"
+    """Compare schedules in the model."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """One thing to do next: ``gain`` is expected, as a part of the model's latency, with a standard deviation.
+
+    ``tasks`` are those whose candidates are built, ``options`` those to compare by workload key of their site, and
+    ``schedules`` trace keys to compare by workload key.
+    """
+
+    work: Work
+    what: str
+    gain: float
+    error: float
+    seconds: float
+    tasks: tuple[Task, ...] = ()
+    options: Mapping[str, Sequence[Option]] = field(default_factory=dict)
+    schedules: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        """Return the gain for each second."""
+        return self.gain / self.seconds
+
+    def __str__(self) -> str:
+        if self.gain == math.inf:
+            return f"{self.work} {self.what}, before anything else"
+        return (
+            f"{self.work} {self.what}, because it promises {100 * self.gain:.2g} % ± {100 * self.error:.2g} "
+            f"for {self.seconds:.1f} s"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is done next and what it promises; null where it comes before anything else."""
+        gain = None if self.gain == math.inf else self.gain
+        named = {"action": self.work.value, "what": self.what, "text": str(self)}
+        return {**named, "gain": gain, "error": self.error, "seconds": self.seconds}
+
+
+def knowledge_gradient(behind: float, spread: float, variance: float) -> float:
+    """Return the expected gain of a measurement with this variance of something that is ``behind`` what is used, in
+    logs of the ratio, the difference being known with a standard deviation of ``spread``."""
+    if spread <= 0.0:
+        return 0.0
+    moves = spread**2 / math.sqrt(spread**2 + variance)
+    z = -(abs(behind) + INERTIA) / moves
+    return moves * (z * 0.5 * math.erfc(-z / math.sqrt(2)) + math.exp(-0.5 * z * z) / math.sqrt(2 * math.pi))
+
+
+def records(known: int, more: int) -> float:
+    """Return the expected gain by ``more`` candidates after so many, in logs of the ratio."""
+    chance = sum(1.0 / (known + 1 + n) for n in range(more))
+    return chance * SPREAD / (1.0 + 2.0 * math.log1p(known))
+
+
+def worth_measuring(
+    known: Mapping[str, Posterior], used: str, variance: float, names: Collection[str] | None = None
+) -> dict[str, float]:
+    """Return the knowledge gradients of alternatives to what is used, the largest first."""
+    mine = known[used]
+    found = {
+        name: knowledge_gradient(other.mean - mine.mean, math.hypot(other.error, mine.error), variance)
+        for name, other in known.items()
+        if name != used and (names is None or name in names)
+    }
+    return dict(sorted(found.items(), key=lambda entry: (-entry[1], entry[0])))
+
+
+@dataclass
+class Policy:
+    """The evidence of a job, and what to do next with it.
+
+    ``thrifty``: a search ends when it promises too little, not when the budget is spent. ``least`` is what an action
+    must promise. ``in_model``: there is a model
+    to measure in. ``history`` has the comparisons of options by workload key.
+    """
+
+    sites: Sites
+    seed: int = 0
+    in_model: bool = True
+    thrifty: bool = False
+    least: float = WORTH
+    history: dict[str, list[Comparison]] = field(default_factory=dict)
+    actions: dict[str, int] = field(default_factory=dict)
+    """The number of actions of each kind so far."""
+    last: Action | None = None
+    """What was chosen last."""
+    _pace: dict[Work, float] = field(default_factory=dict)
+    """What actions took over what was expected."""
+    _given_up: set[tuple[str, str]] = field(default_factory=set)
+    """Options and schedules by workload key that could not be measured."""
+    _noise: float = 1.0
+    """The variance of comparisons over what is usual."""
+    _beliefs: tuple[object, dict[str, dict[str, Posterior]]] = field(default=(None, {}))
+    """What is known of options by the keys of their sites, after so many comparisons and trials."""
+
+    def next(
+        self,
+        waiting: Mapping[str, int],
+        busy: Container[str] = (),
+        seconds_left: float = math.inf,
+        trials_left: float = math.inf,
+    ) -> Action | None:
+        """Return the action with the largest expected gain a second that there is time for; None if there is none.
+
+        ``waiting`` counts the candidates of workloads that wait to be measured in the model, ``busy`` are those that
+        get no more.
+        """
+        options = list(self._actions(waiting, busy, trials_left))
+        found = [action for action in options if action.seconds <= seconds_left or action.gain == math.inf]
+        self.last = max(found, key=lambda action: (action.rate, action.gain), default=None)
+        return self.last
+
+    def took(self, action: Action, seconds: float) -> None:
+        """Learn what an action took."""
+        self.actions[action.work.value] = self.actions.get(action.work.value, 0) + 1
+        before = self._pace.get(action.work, 1.0)
+        now = before * seconds / max(1e-9, action.seconds)
+        self._pace[action.work] = min(20.0, (1 - _LEARNT) * before + _LEARNT * now)
+
+    def seconds(self, work: Work, trials: int = 0, versions: int = 0, processes: int = 0) -> float:
+        """Return the time that an action is expected to take."""
+        nominal = TRIAL_S * trials + VERSION_S * versions + PROCESS_S * processes
+        return max(1e-6, nominal * self._pace.get(work, 1.0))
+
+    def unclear(self) -> list[tuple[Task, list[str]]]:
+        """Return the schedules of workloads in use that another measurement may make the ones to use."""
+        return [
+            (self.sites.task_of[key], list(traces))
+            for action in self._compare_schedules()
+            for key, traces in action.schedules.items()
+        ]
+
+    def measured(self, action: Action) -> dict[tuple[str, str], float]:
+        """Return how much is known of everything that an action compares."""
+        options = {
+            (key, option.name): float(sum(row.name == option.name for row in self.history.get(key, ())))
+            for key, several in action.options.items()
+            for option in several
+        }
+        inside = {key: self.sites.task_of[key].inside for key in action.schedules}
+        schedules = {
+            (key, trace): inside[key][trace].weight if trace in inside[key] else 0.0
+            for key, traces in action.schedules.items()
+            for trace in traces
+        }
+        return {**options, **schedules}
+
+    def give_up(self, action: Action, before: Mapping[tuple[str, str], float]) -> None:
+        """Compare nothing again of which an action has measured nothing."""
+        self._given_up |= {what for what, known in self.measured(action).items() if known <= before[what]}
+
+    @property
+    def untried(self) -> list[Task]:
+        """Return the tasks of options in use whose default was not measured yet, then those of others that are worth
+        it, the most promising first."""
+        first = [task for task in self.sites.tasks if task.untried and task.workload.key in self._in_use]
+        later = [task for _, _, tasks in self._open_options() for task in tasks]
+        return list({task.workload.key: task for task in (*first, *later)}.values())
+
+    def weights(self) -> dict[str, float]:
+        """Return how often the model executes each workload: of options that may be the fastest, that probability."""
+        weights = dict[str, float]()
+        for site in self.sites.all:
+            for name, chance in self._chances(site).items():
+                for region in next(o for o in site.options if o.name == name).regions:
+                    key = region.key
+                    weights[key] = weights.get(key, 0.0) + chance * len(site.names)
+        return weights
+
+    def _actions(
+        self, waiting: Mapping[str, int], busy: Container[str], trials_left: float
+    ) -> Iterator[Action]:
+        if trials_left >= 1:
+            defaults = self._defaults()
+            if defaults is not None:
+                yield defaults
+                if defaults.gain == math.inf:
+                    return
+            yield from self._searches(waiting, busy)
+        if self.in_model:
+            yield from self._measure(waiting)
+            yield from self._compare_options()
+            yield from self._compare_schedules()
+
+    def _defaults(self) -> Action | None:
+        needed = [task for task in self.sites.tasks if task.untried and task.workload.key in self._in_use]
+        if needed:
+            batch = tuple(needed[:BATCH])
+            what = f"of {batch[0].name}" + (f" and {len(batch) - 1} more" if len(batch) > 1 else "")
+            seconds = self.seconds(Work.DEFAULTS, len(batch))
+            return Action(Work.DEFAULTS, what, math.inf, 0.0, seconds, batch)
+        gain, batch, names = 0.0, dict[str, Task](), list[str]()
+        for value, name, tasks in self._open_options():
+            if batch and len({*batch, *(task.workload.key for task in tasks)}) > BATCH:
+                break
+            batch |= {task.workload.key: task for task in tasks}
+            gain += value
+            names.append(name)
+        if not batch:
+            return None
+        what = f"of {names[0]}" + (f" and {len(names) - 1} more options" if len(names) > 1 else "")
+        processes = PROCESSES if self.in_model else 0
+        seconds = self.seconds(Work.DEFAULTS, len(batch)) + self.seconds(Work.OPTIONS, 0, 2, processes) / 4
+        return Action(Work.DEFAULTS, what, gain, gain, seconds, tuple(batch.values())[:BATCH])
+
+    def _open_options(self) -> list[tuple[float, str, list[Task]]]:
+        """Return the options with defaults that were never measured, with what measuring promises, the best for its
+        time first."""
+        found = []
+        for site in self.sites.several:
+            values = worth_measuring(self._known(site), self._used(site).name, self._variance)
+            for option in site.options:
+                tasks = [self.sites.task_of[region.key] for region in option.regions]
+                untried = list({task.workload.key: task for task in tasks if task.untried}.values())
+                value = self._share(site) * values.get(option.name, 0.0)
+                if untried and value >= self.least:
+                    found.append((value, f"{option.name} at {site.names[0]}", untried))
+        return sorted(found, key=lambda entry: -entry[0] / len(entry[2]))
+
+    def _searches(self, waiting: Mapping[str, int], busy: Container[str]) -> Iterator[Action]:
+        total, weights = self._total, self.weights()
+        for task in self.sites.tasks:
+            key = task.workload.key
+            if task.finished or task.at_floor or task.untried or key in busy or not weights.get(key):
+                continue
+            ns = self._latency(task)
+            known = (len(task.inside) + waiting.get(key, 0)) if self.in_model else len(task.curve) - 1
+            most = 1.0 - task.floor_ns / ns if math.isfinite(task.best_ns) else 1.0
+            gain = weights[key] * ns / total * min(max(0.0, most), records(max(0, known), BATCH))
+            if task.best_ns == math.inf:
+                gain = 1.0  # nothing works yet: the model needs it before anything else
+            if self.thrifty and gain < self.least:
+                continue
+            seconds = self.seconds(Work.SEARCH, BATCH)
+            seconds += self.seconds(Work.MEASURE, 0, BATCH // 2) if self.in_model else 0.0
+            yield Action(Work.SEARCH, task.name, gain, gain, seconds, (task,))
+
+    def _measure(self, waiting: Mapping[str, int]) -> Iterator[Action]:
+        if not waiting:
+            return
+        total, weights = self._total, self.weights()
+        gain = 0.0
+        for key, count in waiting.items():
+            task = self.sites.task_of[key]
+            gain += weights.get(key, 0.0) * self._latency(task) / total * records(len(task.inside), count)
+        what = f"{sum(waiting.values())} candidates of {len(waiting)} workloads"
+        seconds = self.seconds(Work.MEASURE, 0, max(waiting.values()) + 1, 1)
+        yield Action(Work.MEASURE, what, gain, gain, seconds)
+
+    def _compare_options(self) -> Iterator[Action]:
+        wanted, gain, errors, names = dict[str, list[Option]](), 0.0, 0.0, list[str]()
+        for site in self.sites.several:
+            used, share = self._used(site), self._share(site)
+            known = self._known(site)
+            ready = {
+                option.name: option
+                for option in site.options
+                if option.name in known
+                and (site.workload.key, option.name) not in self._given_up
+                and self.sites.latency(option) < math.inf
+            }
+            values = worth_measuring(known, used.name, self._variance, ready)
+            picked = [name for name, value in values.items() if share * value >= self.least][:CHALLENGERS]
+            if not picked or used.name not in ready:
+                continue
+            several = dict.fromkeys([site.default.name, used.name, *picked])
+            wanted[site.workload.key] = [ready[name] for name in several if name in ready]
+            gain += share * values[picked[0]]
+            errors += (share * known[picked[0]].error) ** 2
+            names.append(f"{picked[0]} at {site.names[0]}")
+        if wanted:
+            what = names[0] + (f" and at {len(names) - 1} more sites" if len(names) > 1 else "")
+            versions = max(map(len, wanted.values())) + 1
+            seconds = self.seconds(Work.OPTIONS, 0, versions, PROCESSES)
+            yield Action(Work.OPTIONS, what, gain, math.sqrt(errors), seconds, options=wanted)
+
+    def _compare_schedules(self) -> Iterator[Action]:
+        wanted, gain, errors, names = dict[str, list[str]](), 0.0, 0.0, list[str]()
+        total = self._total
+        for key, count in self._in_use.items():
+            task = self.sites.task_of.get(key)
+            if task is None or not task.default_ns or task.untried:
+                continue
+            known = self.schedules_known(task)
+            used = min(known, key=lambda trace: known[trace].mean)
+            left = {trace for trace in known if (key, trace) not in self._given_up}
+            values = worth_measuring(known, used, self._variance, left)
+            share = count * self._latency(task) / total
+            picked = [trace for trace, value in values.items() if share * value >= self.least][:TOP]
+            if not picked:
+                continue
+            several = dict.fromkeys((used, *picked))
+            wanted[key] = [trace for trace in several if trace != task.default_trace and trace in left][:TOP]
+            if not wanted[key]:
+                del wanted[key]
+                continue
+            gain += share * values[picked[0]]
+            errors += (share * math.hypot(known[picked[0]].error, known[used].error)) ** 2
+            names.append(task.name)
+        if wanted:
+            what = f"of {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+            seconds = self.seconds(Work.SCHEDULES, 0, TOP + 1, PROCESSES)
+            yield Action(Work.SCHEDULES, what, gain, math.sqrt(errors), seconds, schedules=wanted)
+
+    @staticmethod
+    def schedules_known(task: Task) -> dict[str, Posterior]:
+        """Return what is known of the default and of the schedules that were measured in the model."""
+        works = {trace for trace, found in task.known.items() if found.latency}
+        found = {trace: one.posterior for trace, one in task.inside.items() if trace in works}
+        return {**found, task.default_trace: CERTAIN}
+
+    @property
+    def _variance(self) -> float:
+        return self._noise * variance_of(ROUNDS * PROCESSES, PROCESSES)
+
+    @property
+    def _in_use(self) -> dict[str, int]:
+        return self.sites.uses({site.workload.key: self._used(site) for site in self.sites.several})
+
+    @property
+    def _total(self) -> float:
+        return max(1e-9, sum(self._ns(site, self._used(site)) * len(site.names) for site in self.sites.all))
+
+    def _share(self, site: Site) -> float:
+        return self._ns(site, self._used(site)) * len(site.names) / self._total
+
+    def _used(self, site: Site) -> Option:
+        return self.sites.used.get(site.workload.key, site.default)
+
+    def _latency(self, task: Task) -> float:
+        return task.best_ns if math.isfinite(task.best_ns) else max(1.0, task.floor_ns)
+
+    def _ns(self, site: Site, option: Option) -> float:
+        """Return the latency of an option as far as it is known: timed, else estimated."""
+        timed = self.sites.latency(option)
+        if timed < math.inf:
+            return timed
+        base = self.sites.latency(site.default)
+        estimate, other = (site.expected_ns.get(one.name) for one in (option, site.default))
+        if estimate and other and base < math.inf:
+            return base * estimate / other
+        return estimate or sum(self._latency(self.sites.task_of[region.key]) for region in option.regions)
+
+    def _known(self, site: Site) -> dict[str, Posterior]:
+        """Return what is known of the options of a site, over its default."""
+        version = sum(map(len, self.history.values())), sum(len(task.curve) for task in self.sites.tasks)
+        if self._beliefs[0] != version:
+            self._beliefs = version, self._believe()
+            self._noise = scatter(self.history)
+        return self._beliefs[1][site.workload.key]
+
+    def _believe(self) -> dict[str, dict[str, Posterior]]:
+        expected = {
+            site.workload.key: {
+                option.name: self._ns(site, option)
+                for option in site.options
+                if all(region.key in self.sites.task_of for region in option.regions)
+            }
+            for site in self.sites.several
+        }
+        return beliefs(self.history, expected, {s.workload.key: s.default.name for s in self.sites.several})
+
+    def _chances(self, site: Site) -> dict[str, float]:
+        """Return the probabilities of the options of a site that each is the fastest."""
+        if len(site.options) == 1:
+            return {site.default.name: 1.0}
+        known = self._known(site)
+        names = [option.name for option in site.options if option.name in known]
+        rng = np.random.default_rng(self.seed)
+        draws = rng.standard_normal((_DRAWS, len(names)))
+        draws = draws * [known[name].error for name in names] + [known[name].mean for name in names]
+        best = np.bincount(draws.argmin(axis=1), minlength=len(names)) / _DRAWS
+        return dict(zip(names, map(float, best), strict=True))
+
+
+__all__ = [
+    "BATCH",
+    "SPENT",
+    "TOP",
+    "WORTH",
+    "Action",
+    "Policy",
+    "Work",
+    "knowledge_gradient",
+    "records",
+    "worth_measuring",
+]

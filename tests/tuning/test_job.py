@@ -660,7 +660,7 @@ def test_progress_as_json_lines(path: Path) -> None:
     events = [json.loads(line) for line in out.getvalue().splitlines()]
     kinds = [e["event"] for e in events]
     assert (kinds[0], kinds[-1], kinds.count("measured")) == ("started", "finished", 12)
-    assert set(kinds[1:-1]) == {"measured", "phase"}
+    assert set(kinds[1:-1]) == {"measured", "next", "phase"}
     assert [e["trials"] for e in events if e["event"] == "measured"] == list(range(1, 13))
     assert events[-1]["dispatches"][0]["runs"] == 12
 

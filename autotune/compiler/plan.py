@@ -325,7 +325,7 @@ def _winner(options: _Options, compared: Standings, target: Target) -> OptionTim
     times, _ = _compared(options(names={one.name for one in first.order}), first, target)
     if not times:
         return None
-    others = [one.name for one in (*compared.order[1:], *compared.failed)]
+    others = [*(one.name for one in compared.order[1:]), *(row.name for row in compared.failed)]
     several = times[0].option.steps is not None or any(
         option.steps is not None for name in others for option in options(names={name})
     )
@@ -334,7 +334,7 @@ def _winner(options: _Options, compared: Standings, target: Target) -> OptionTim
 
 def _all_compared(options: _Options, compared: Standings, target: Target) -> list[OptionTime]:
     """Return all options that were compared, the one that is used first."""
-    names = {one.name for one in (*compared.order, *compared.failed)}
+    names = {*(one.name for one in compared.order), *(row.name for row in compared.failed)}
     return _compared(options(names=names), compared, target)[0]
 
 

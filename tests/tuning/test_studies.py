@@ -73,19 +73,6 @@ def test_every_run_of_a_job_is_a_trial_of_its_study(path: Path) -> None:
         assert study.best_value <= study.trials[0].value
 
 
-def test_the_plans_of_a_job_are_a_study_too(path: Path) -> None:
-    job(path, A, B, trials=80).run()
-    (journal,) = journals(path)
-    with Database(path) as database:
-        (row,) = database.jobs()
-        plans = database.plans(row.id)
-    study = studies_in(journal)[f"model {row.id}/plans"]
-    assert 0 < len(study.trials) <= len(plans)  # a comparison reads plans too
-    assert {trial.value for trial in study.trials} <= {plan.ratio.median for plan in plans}
-    assert {*study.trials[0].params} == {"a0 schedule", "b0 schedule"}
-    assert study.metric_names == ["latency of the model / untuned"]
-
-
 def test_a_job_that_goes_on_adds_to_its_studies_and_another_has_its_own(path: Path) -> None:
     class Enough(Exception):
         pass

@@ -34,7 +34,7 @@ from autotune.tuning.compare.step import Comparing, code_in_use
 from autotune.tuning.jobs.budget import Budget, Meter
 from autotune.tuning.jobs.events import StopTuning
 from autotune.tuning.jobs.loop import TuningLoop
-from autotune.tuning.jobs.policy import SPENT, TOP, WORTH, Action, Policy, Work
+from autotune.tuning.jobs.policy import SPENT, TOP, WORTH, Action, ActionKind, Policy
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.measure.gain import PROCESSES, Gain
 from autotune.tuning.measure.inside import InModelReader
@@ -342,8 +342,8 @@ class Job:
             return 0.0
         loading = self.whole.nbytes / _LOADED_BYTES_PER_S
         policy, processes = status.policy, PROCESSES if self.options.time_model else 0
-        comparing = policy.seconds(Work.SCHEDULES, 0, TOP + 1, COMPARED_IN) + loading
-        timing = policy.seconds(Work.SCHEDULES, 0, 2, processes) + 0.2 * loading * processes
+        comparing = policy.seconds(ActionKind.SCHEDULES, 0, TOP + 1, COMPARED_IN) + loading
+        timing = policy.seconds(ActionKind.SCHEDULES, 0, 2, processes) + 0.2 * loading * processes
         return comparing + timing
 
     def _describer(self, row: JobRow) -> Callable[[Run], Run]:

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Protocol
 
-from autotune.database.records import Key, Origin, Reading, Run
+from autotune.database.records import Comparison, Key, Origin, Reading, Run
 from autotune.errors import AutotuneError, NoReferenceError
 from autotune.schedule.knob import Config, config_to_json
 from autotune.tuning.compare.step import Comparing
 from autotune.tuning.jobs.budget import Meter
-from autotune.tuning.jobs.policy import Action, Policy, Work
+from autotune.tuning.jobs.policy import Action, ActionKind, Policy
 from autotune.tuning.jobs.suspicion import Suspicion
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.measure.inside import InModelReader
@@ -39,6 +39,12 @@ class RunStore(Protocol):
 
     def crashed_inside(self, key: Key, traces: Mapping[str, str], inside: str, job: str) -> None:
         """Keep that runs of a key ended their process inside a model, and why."""
+
+    def readings(self, key: Key) -> list[Reading]:
+        """Return all that was kept of a key."""
+
+    def compared_schedules(self, key: Key) -> list[Comparison]:
+        """Return the candidates of all comparisons of a key's schedules."""
 
 
 TOGETHER = 16
@@ -126,10 +132,10 @@ class TuningLoop:
                 return
             begin = self.meter.session_s
             self.chosen(action)
-            if action.work is Work.MEASURE:
+            if action.work is ActionKind.MEASURE:
                 self.read()
                 self.cost_model.learn()
-            elif action.work in (Work.OPTIONS, Work.SCHEDULES):
+            elif action.work in (ActionKind.OPTIONS, ActionKind.SCHEDULES):
                 self._compare(action)
             else:
                 ahead = self._build(builder, action, turns)
@@ -171,7 +177,7 @@ class TuningLoop:
         if self.reader is None or any(math.isinf(turn.task.best_ns) for turn in building):
             return None
         action = self._next(building)
-        if action is None or action.work is not Work.SEARCH:
+        if action is None or action.work is not ActionKind.SEARCH:
             return None
         turns = self.ask(action, building)
         return (action, turns) if turns else None
@@ -183,7 +189,7 @@ class TuningLoop:
         self.check(self.policy.weights())
         before = self.policy.measured(action)
         late = self.meter.past()
-        if action.work is Work.OPTIONS:
+        if action.work is ActionKind.OPTIONS:
             self.comparing.compare_options(action.options, late)
         else:
             self.comparing.compare_schedules(action.schedules, late)
@@ -229,8 +235,8 @@ class TuningLoop:
         entries: dict[str, list[Built]] = {}
         for turn, built in waiting:
             entries.setdefault(turn.task.workload.key, []).append(built)
-        for task, traces in self.policy.unclear():
-            known = [task.built[trace] for trace in traces if trace in task.built]
+        for task, unclear in self.policy.unclear():
+            known = [task.built[trace] for trace in unclear if trace in task.built]
             if known:
                 entries.setdefault(task.workload.key, []).extend(known)
         begin = self.meter.session_s
@@ -279,7 +285,7 @@ class TuningLoop:
         proposals for its task, fewer where others wait to be measured or are ``building``."""
         count = int(min(self.batch, self.meter.trials_left - len(building)))
         untried = self.check(task.workload.key for task in action.tasks)
-        if action.work is Work.DEFAULTS or untried:
+        if action.work is ActionKind.DEFAULTS or untried:
             tasks = [task for task in action.tasks if task.untried][:count]
             return [Turn.of(task, task.search.suggest(task.default), Origin.DEFAULT) for task in tasks]
         (task,) = action.tasks

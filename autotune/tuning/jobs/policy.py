@@ -44,7 +44,7 @@ _LEARNT = 0.3
 """The weight of what an action took against what was expected of its kind."""
 
 
-class Work(StrEnum):
+class ActionKind(StrEnum):
     """The kinds of actions."""
 
     DEFAULTS = "defaults"
@@ -67,7 +67,7 @@ class Action:
     ``schedules`` trace keys to compare by workload key.
     """
 
-    work: Work
+    work: ActionKind
     what: str
     gain: float
     error: float
@@ -143,15 +143,15 @@ class Policy:
     actions: dict[str, int] = field(default_factory=dict)
     """The number of actions of each kind so far."""
     last: Action | None = None
-    """What was chosen last."""
-    _pace: dict[Work, float] = field(default_factory=dict)
-    """What actions took over what was expected."""
+    """The action that was chosen last."""
+    _pace: dict[ActionKind, float] = field(default_factory=dict)
+    """The time that actions took over that which was expected."""
     _given_up: set[tuple[str, str]] = field(default_factory=set)
     """Options and schedules by workload key that could not be measured."""
     _noise: float = 1.0
     """The variance of comparisons over what is usual."""
     _beliefs: tuple[object, dict[str, dict[str, Posterior]]] = field(default=(None, {}))
-    """What is known of options by the keys of their sites, after so many comparisons and trials."""
+    """The posteriors of options by the keys of their sites, after so many comparisons and trials."""
 
     def next(
         self,
@@ -177,7 +177,7 @@ class Policy:
         now = before * seconds / max(1e-9, action.seconds)
         self._pace[action.work] = min(20.0, (1 - _LEARNT) * before + _LEARNT * now)
 
-    def seconds(self, work: Work, trials: int = 0, versions: int = 0, processes: int = 0) -> float:
+    def seconds(self, work: ActionKind, trials: int = 0, versions: int = 0, processes: int = 0) -> float:
         """Return the time that an action is expected to take."""
         nominal = TRIAL_S * trials + VERSION_S * versions + PROCESS_S * processes
         return max(1e-6, nominal * self._pace.get(work, 1.0))
@@ -245,10 +245,10 @@ class Policy:
     def _defaults(self) -> Action | None:
         needed = [task for task in self.sites.tasks if task.untried and task.workload.key in self._in_use]
         if needed:
-            batch = tuple(needed[:BATCH])
-            what = f"of {batch[0].name}" + (f" and {len(batch) - 1} more" if len(batch) > 1 else "")
-            seconds = self.seconds(Work.DEFAULTS, len(batch))
-            return Action(Work.DEFAULTS, what, math.inf, 0.0, seconds, batch)
+            first = tuple(needed[:BATCH])
+            what = f"of {first[0].name}" + (f" and {len(first) - 1} more" if len(first) > 1 else "")
+            seconds = self.seconds(ActionKind.DEFAULTS, len(first))
+            return Action(ActionKind.DEFAULTS, what, math.inf, 0.0, seconds, first)
         gain, batch, names = 0.0, dict[str, Task](), list[str]()
         for value, name, tasks in self._open_options():
             if batch and len({*batch, *(task.workload.key for task in tasks)}) > BATCH:
@@ -260,8 +260,11 @@ class Policy:
             return None
         what = f"of {names[0]}" + (f" and {len(names) - 1} more options" if len(names) > 1 else "")
         processes = PROCESSES if self.in_model else 0
-        seconds = self.seconds(Work.DEFAULTS, len(batch)) + self.seconds(Work.OPTIONS, 0, 2, processes) / 4
-        return Action(Work.DEFAULTS, what, gain, gain, seconds, tuple(batch.values())[:BATCH])
+        seconds = (
+            self.seconds(ActionKind.DEFAULTS, len(batch))
+            + self.seconds(ActionKind.OPTIONS, 0, 2, processes) / 4
+        )
+        return Action(ActionKind.DEFAULTS, what, gain, gain, seconds, tuple(batch.values())[:BATCH])
 
     def _open_options(self) -> list[tuple[float, str, list[Task]]]:
         """Return the options with defaults that were never measured, with what measuring promises, the best for its
@@ -291,9 +294,9 @@ class Policy:
                 gain = 1.0  # nothing works yet: the model needs it before anything else
             if self.thrifty and gain < self.least:
                 continue
-            seconds = self.seconds(Work.SEARCH, BATCH)
-            seconds += self.seconds(Work.MEASURE, 0, BATCH // 2) if self.in_model else 0.0
-            yield Action(Work.SEARCH, task.name, gain, gain, seconds, (task,))
+            seconds = self.seconds(ActionKind.SEARCH, BATCH)
+            seconds += self.seconds(ActionKind.MEASURE, 0, BATCH // 2) if self.in_model else 0.0
+            yield Action(ActionKind.SEARCH, task.name, gain, gain, seconds, (task,))
 
     def _measure(self, waiting: Mapping[str, int]) -> Iterator[Action]:
         if not waiting:
@@ -304,8 +307,8 @@ class Policy:
             task = self.sites.task_of[key]
             gain += weights.get(key, 0.0) * self._latency(task) / total * records(len(task.inside), count)
         what = f"{sum(waiting.values())} candidates of {len(waiting)} workloads"
-        seconds = self.seconds(Work.MEASURE, 0, max(waiting.values()) + 1, 1)
-        yield Action(Work.MEASURE, what, gain, gain, seconds)
+        seconds = self.seconds(ActionKind.MEASURE, 0, max(waiting.values()) + 1, 1)
+        yield Action(ActionKind.MEASURE, what, gain, gain, seconds)
 
     def _compare_options(self) -> Iterator[Action]:
         wanted, gain, errors, names = dict[str, list[Option]](), 0.0, 0.0, list[str]()
@@ -331,8 +334,8 @@ class Policy:
         if wanted:
             what = names[0] + (f" and at {len(names) - 1} more sites" if len(names) > 1 else "")
             versions = max(map(len, wanted.values())) + 1
-            seconds = self.seconds(Work.OPTIONS, 0, versions, PROCESSES)
-            yield Action(Work.OPTIONS, what, gain, math.sqrt(errors), seconds, options=wanted)
+            seconds = self.seconds(ActionKind.OPTIONS, 0, versions, PROCESSES)
+            yield Action(ActionKind.OPTIONS, what, gain, math.sqrt(errors), seconds, options=wanted)
 
     def _compare_schedules(self) -> Iterator[Action]:
         wanted, gain, errors, names = dict[str, list[str]](), 0.0, 0.0, list[str]()
@@ -359,8 +362,8 @@ class Policy:
             names.append(task.name)
         if wanted:
             what = f"of {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-            seconds = self.seconds(Work.SCHEDULES, 0, TOP + 1, PROCESSES)
-            yield Action(Work.SCHEDULES, what, gain, math.sqrt(errors), seconds, schedules=wanted)
+            seconds = self.seconds(ActionKind.SCHEDULES, 0, TOP + 1, PROCESSES)
+            yield Action(ActionKind.SCHEDULES, what, gain, math.sqrt(errors), seconds, schedules=wanted)
 
     @staticmethod
     def schedules_known(task: Task) -> dict[str, Posterior]:
@@ -439,8 +442,8 @@ __all__ = [
     "TOP",
     "WORTH",
     "Action",
+    "ActionKind",
     "Policy",
-    "Work",
     "knowledge_gradient",
     "records",
     "worth_measuring",

@@ -230,17 +230,30 @@ class Policy:
     def _actions(
         self, waiting: Mapping[str, int], busy: Container[str], trials_left: float
     ) -> Iterator[Action]:
+        compared = list(self._compare_options()) if self.in_model else []
         if trials_left >= 1:
             defaults = self._defaults()
             if defaults is not None:
                 yield defaults
                 if defaults.gain == math.inf:
                     return
+            news = [action for action in compared if self._has_news(action)]
+            if self.in_model and (defaults is not None or news):
+                yield from news
+                return  # options first: each that may matter is measured once before anything is searched
             yield from self._searches(waiting, busy)
         if self.in_model:
+            yield from compared
             yield from self._measure(waiting)
-            yield from self._compare_options()
             yield from self._compare_schedules()
+
+    def _has_news(self, action: Action) -> bool:
+        """Return whether any option of a comparison was never compared before."""
+        return any(
+            option.name not in {row.name for row in self.history.get(key, ())}
+            for key, options in action.options.items()
+            for option in options
+        )
 
     def _defaults(self) -> Action | None:
         needed = [task for task in self.sites.tasks if task.untried and task.workload.key in self._in_use]
@@ -276,7 +289,7 @@ class Policy:
                 tasks = [self.sites.task_of[region.key] for region in option.regions]
                 untried = list({task.workload.key: task for task in tasks if task.untried}.values())
                 value = self._share(site) * values.get(option.name, 0.0)
-                if untried and value >= self.least:
+                if untried and value >= WORTH:
                     found.append((value, f"{option.name} at {site.names[0]}", untried))
         return sorted(found, key=lambda entry: -entry[0] / len(entry[2]))
 

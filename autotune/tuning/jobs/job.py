@@ -77,8 +77,8 @@ _METRICS = {
     Objective.SIZE: "artifact (bytes)",
 }
 """Names of the objectives in the studies."""
-_COMPARED, _ALL = 0.5, 0.9
-"""Shares of the time left after the search: to compare what is used and never was; for all but the report."""
+_ALL = 0.95
+"""The part of the time left after the search for all but the report."""
 _MOST_KEPT = 0.4
 """The most of the time that is left at the start that is kept back from the search."""
 
@@ -215,7 +215,7 @@ class Job:
             least_s = _AS_LOADING * status.meter.session_s
             loop.before_turn = self._before_turn(status, machine, studies, least_s)
             loop.run()
-            self._confirm(loop, status, _COMPARED if self.options.time_model else _ALL)
+            self._confirm(loop, status, least_s if self.options.time_model else 0.0)
             whole = self._whole_model(status, least_s)
             stopped = False
         except (KeyboardInterrupt, StopTuning):
@@ -336,7 +336,7 @@ class Job:
             continued=done > 0,
         )
 
-    def _reserve_s(self, status: Status) -> float:
+    def _reserve_s(self, status: Status, least_s: float) -> float:
         """Return the time to keep for what follows the search: to compare what is used, and to time the whole model."""
         if self.budget.limit_s is None or self.whole is None:
             return 0.0
@@ -344,7 +344,7 @@ class Job:
         policy, processes = status.policy, PROCESSES if self.options.time_model else 0
         comparing = policy.seconds(ActionKind.SCHEDULES, 0, TOP + 1, COMPARED_IN) + loading
         timing = policy.seconds(ActionKind.SCHEDULES, 0, 2, processes) + 0.2 * loading * processes
-        return comparing + timing
+        return comparing + max(timing, least_s)
 
     def _describer(self, row: JobRow) -> Callable[[Run], Run]:
         host, known = platform.node(), versions(self.target)
@@ -378,7 +378,7 @@ class Job:
             if studies.stopped:
                 raise StopTuning
             machine.offer()
-            usual = max(self._reserve_s(status), least_s / _COMPARED)
+            usual = self._reserve_s(status, least_s)
             status.meter.reserve_s = 0.0 if self.budget.limit_s is None else min(most, usual)
 
         return before_turn
@@ -412,11 +412,14 @@ class Job:
             status.sites.used[site.workload.key] = used if used in site.options else site.default
         status.confirm(self._rows(status.sites, rankings))
 
-    def _confirm(self, loop: TuningLoop, status: Status, share: float) -> None:
-        """Compare what is used and never was, within a share of the time that is left."""
+    def _confirm(self, loop: TuningLoop, status: Status, kept_s: float) -> None:
+        """Compare what is used and never was, as long as more than so many seconds are left."""
         if loop.comparing is None:
             return
-        late = status.meter.over(share)
+
+        def late() -> bool:
+            return status.meter.left_s <= kept_s
+
         if status.meter.left_s > 0:
             loop.check(status.policy.weights())
         self._say(status, "compare", "what is used and was never compared in the model")

@@ -25,7 +25,7 @@ PROCESSES = 9
 """A process is one reading of the gain: where its arrays and code lie is drawn once in each."""
 LEAST = 6
 """An interval needs so many."""
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 """After so many seconds the least number is enough."""
 _ROUNDS = Rounds(most=5, least=5, processes=1)
 """Of each process: their median passes over what disturbs single ones."""

@@ -511,6 +511,19 @@ def test_an_unknown_sampler_is_noticed_before_workers_start(
     assert "unknown sampler 'best'; known samplers: guided" in err
 
 
+def test_the_studies_of_a_job_are_kept_where_they_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database, journal = tmp_path / "tuning.db", tmp_path / "studies.log"
+    asked = ["tune", MODEL, "--trials", 3, "--threads", 1, "--db", database]
+    assert run(capsys, *asked, "--study-storage", journal)[0] == 0
+    assert journal.read_text(encoding="utf-8").count('"outcome":"ok"') == 3
+    assert not Path(f"{database}.studies").exists()
+    code, _, err = run(capsys, *asked, "--study-storage", "what://ever")
+    assert code == 1
+    assert err.splitlines()[-2].startswith("error: cannot open the studies in what://ever: ")
+
+
 @pytest.fixture
 def open_model(tmp_path: Path) -> Path:
     """A model whose batch size is open."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from autotune.database.posterior import ROUNDS, SCHEDULE, Posterior, variance_of, variance_of_row
+from autotune.database.posterior import ROUNDS, Posterior, schedule_posterior, variance_of, variance_of_row
 from autotune.database.records import Comparison, Reading, Run
 
 ALONE_NOISE, INSIDE_NOISE = 0.1, 0.05
@@ -42,8 +42,7 @@ class Estimate:
     @property
     def posterior(self) -> Posterior:
         """The log of the latency over the default's, that of an unmeasured schedule being 0 with its spread."""
-        weight = self.weight + 1 / SCHEDULE**2
-        return Posterior(self.total / weight, weight**-0.5)
+        return schedule_posterior(self.total, self.weight)
 
     @property
     def ratio(self) -> float:

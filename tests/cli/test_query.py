@@ -64,7 +64,7 @@ def test_confirmed_readings_are_shown_and_come_first(
         ("9.0", "in a model", "a"),
         ("3.0", "isolated", "c"),
     ]
-    assert "  tuned, 2.25× (2.23× to 2.27×); 4.0 µs inside net (default 9.0 µs)" in out
+    assert "  tuned, 2.24× (2.11× to 2.37×); 4.0 µs inside net (default 9.0 µs)" in out
     (answer,) = json.loads(query(capsys, workload.key, "--db", database, "--top", 2, "--json", *ASKED))
     assert [run["trace_key"] for run in answer["top"]] == ["b", "a"]
 
@@ -92,7 +92,7 @@ def test_what_crashed_inside_a_model_is_said_to_have(
         (c,) = [run for run in found.records() if run.config == {"is": "c"}]
         found.crashed_inside(c.key, {c.trace_key: "the worker died (SIGSEGV)"}, "net")
     out = query(capsys, workload.key, "--db", database, "--top", 3, *ASKED)
-    assert "  tuned, 2.25× (2.23× to 2.27×); 1 crashed inside a model; 4.0 µs inside net" in out
+    assert "  tuned, 2.24× (2.11× to 2.37×); 1 crashed inside a model; 4.0 µs inside net" in out
     line = '3.0 µs isolated, crashed inside the model: the worker died (SIGSEGV)  {"is": "c"}\n'
     assert out.endswith(line)
     explained = query(capsys, workload.key, "--db", database, "--explain", *ASKED)
@@ -112,11 +112,11 @@ def test_explain_shows_the_space_of_the_target_asked_for(
 def test_a_miss_advises_to_tune_for_the_target_asked_for(
     database: Path, workload: Workload, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ("--db", database, "--target", "x86-64-v2", "--threads", 2)
+    asked = ("--db", database, "--target", "x86-64-v3", "--threads", 2)
     out = query(capsys, workload.key, *asked)
-    assert "run `autotune tune --target x86-64-v2 --threads 2` with this model" in out
+    assert "run `autotune tune --target x86-64-v3 --threads 2` with this model" in out
     (answer,) = json.loads(query(capsys, workload.key, *asked, "--json"))
-    assert "--target x86-64-v2 --threads 2" in answer["message"]
+    assert "--target x86-64-v3 --threads 2" in answer["message"]
     plain = query(capsys, workload.key, "--db", database)
     assert "run `autotune tune` with this model and this --db on this machine" in plain
     foreign = query(capsys, workload.key, "--db", database, "--target", "aarch64")
@@ -134,7 +134,7 @@ def test_a_model_gets_a_line_a_dispatch(
     assert len(lines) == len(used)
     nodes = ", ".join(used[0].origins)
     assert re.match(
-        rf" +4.0 µs +9.0 µs +[\d.]+ .s  {used[0].name} \({nodes}\)  exact: tuned, 2.25× ", lines[0]
+        rf" +4.0 µs +9.0 µs +[\d.]+ .s  {used[0].name} \({nodes}\)  exact: tuned, 2.24× ", lines[0]
     )
     assert re.match(r" +~.+ +~.+analytic: default, not searched$", lines[1])
     assert last.startswith("2 dispatches not measured for this target: run `autotune tune zoo:mlp --db ")
@@ -157,7 +157,8 @@ def test_json_holds_no_texts_of_json(
     assert not [text for text in texts(found) if text[:1] in ("{", "[")]
     first, *others = found
     assert (first["tier"], first["latency_ns"], first["default_ns"]) == ("exact", 4000.0, 9000.0)
-    assert first["interval_ns"] == pytest.approx([0.99 * 4000, 1.01 * 4000])
+    low, high = first["interval_ns"]
+    assert 3600 < low < 3960 < 4040 < high < 4400
     assert first["best"]["config"] == {"is": "b"}
     assert first["best"]["trace"]["steps"]
     assert {other["tier"] for other in others} == {"analytic"}

@@ -168,7 +168,7 @@ def test_the_database_is_looked_up(tmp_path):
     assert report.flops_fraction == first.flops / (first.flops + second.flops)
     assert "is not in the database" in report.missed[0].reason
     kept = json.loads(compilation.image.metadata["coverage"])[0]
-    assert (kept["state"], kept["trials"], kept["gain"]["speedup"]) == ("tuned", 1, 2.0)
+    assert (kept["state"], kept["trials"], kept["gain"]["speedup"]) == ("tuned", 1, pytest.approx(2.0, rel=0.02))
     assert report.details().splitlines()[3:] == [
         "  1 dispatch not searched for this target: `autotune tune` with the same options does that"
     ]
@@ -189,9 +189,9 @@ def test_only_what_was_confirmed_counts_as_tuned(tmp_path):
         record(database, first, target, Trace().to_json(), 1000.0)
         record(database, second, target, Trace().to_json(), 990.0)
         (fast,) = (run for run in database.records(workload=first.key) if run.origin is not Origin.DEFAULT)
-        # Inside a model, in two processes; the second workload's candidate was read alone only.
+        # Inside a model, a few percent; the second workload's candidate was read alone only.
         for _ in range(2):
-            database.read_inside(fast.key, [Reading(fast.trace_key, 0.5, 3, 2000.0)], "net")
+            database.read_inside(fast.key, [Reading(fast.trace_key, 0.95, 3, 2000.0)], "net")
         report = compile_in_detail(
             CompileRequest(graph, target=target, require_hit=True, database=database)
         ).coverage

@@ -20,8 +20,6 @@ class State(StrEnum):
     """By a lock file."""
     TUNED = "tuned"
     """Confirmed faster than the default, inside a model, interleaved with it."""
-    TOGETHER = "tuned together"
-    """Confirmed faster than the default inside a model together with other dispatches of it, but not by itself."""
     UNCONFIRMED = "unconfirmed"
     """Clearly faster than the default where a search read it inside a model; not compared with it yet."""
     SMALLER = "smaller"
@@ -44,8 +42,8 @@ class State(StrEnum):
 
     @property
     def tuned(self) -> bool:
-        """Return whether the schedule was confirmed faster than the default, by itself or with others."""
-        return self in (State.TUNED, State.TOGETHER)
+        """Return whether the schedule was confirmed faster than the default."""
+        return self is State.TUNED
 
     @property
     def counted(self) -> str:
@@ -58,8 +56,7 @@ class Evidence:
     """The evidence for the schedule of a workload.
 
     ``trials`` counts the candidates measured beside the default, ``ratio`` is the latency inside a model over the
-    default's, where the schedule won against it: the interval holds 1 where it won only together with others;
-    ``crashed`` of the candidates worked alone but not inside a model.
+    default's, where the schedule won against it; ``crashed`` of the candidates worked alone but not inside a model.
     ``saving`` says what is saved by it, where it is used for that.
     """
 
@@ -93,8 +90,6 @@ class Evidence:
         match self.state:
             case State.TUNED:
                 return f"tuned, {self.ratio}"
-            case State.TOGETHER:
-                return "tuned, with others"
             case State.SMALLER | State.SMALLER_UNCONFIRMED:
                 return f"smaller: {self.saving}"
             case State.UNCONFIRMED:

@@ -168,7 +168,11 @@ def test_the_database_is_looked_up(tmp_path):
     assert report.flops_fraction == first.flops / (first.flops + second.flops)
     assert "is not in the database" in report.missed[0].reason
     kept = json.loads(compilation.image.metadata["coverage"])[0]
-    assert (kept["state"], kept["trials"], kept["gain"]["speedup"]) == ("tuned", 1, pytest.approx(2.0, rel=0.02))
+    assert (kept["state"], kept["trials"], kept["gain"]["speedup"]) == (
+        "tuned",
+        1,
+        pytest.approx(2.0, rel=0.02),
+    )
     assert report.details().splitlines()[3:] == [
         "  1 dispatch not searched for this target: `autotune tune` with the same options does that"
     ]

@@ -1,4 +1,4 @@
-"""The policy in simulated jobs: what it measures, what is used in the end, and how the rule before it did."""
+"""The policy in simulated jobs: what it measures, and what is used in the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 from autotune.database.posterior import CERTAIN, Posterior, decided, scatter, standings, variance_of
 from autotune.database.records import Comparison, Latency, Ratio
 from autotune.tuning.compare.interleaved import PROCESSES
-from autotune.tuning.compare.paired import fastest, least_processes
 from autotune.tuning.jobs.policy import (
     CHALLENGERS,
     PROCESS_S,
@@ -100,28 +99,6 @@ def by_the_policy(seat: Seat, budget_s: float) -> list[int]:
     return used
 
 
-def by_the_rule_before(seat: Seat, budget_s: float) -> list[int]:
-    """Compare all options once in so many processes as a sign test with a shared error rate needs, and again with what
-    is close; the newest comparison decides."""
-    count = max(map(len, seat.truth))
-    processes = least_processes(count - 1, 2)
-    kept = [list(range(len(options))) for options in seat.truth]
-    used = [0] * SITES
-    due = 0.0
-    while seat.seconds < budget_s - 20:
-        seat.seconds = max(seat.seconds, due)  # the search has the time in between
-        count = max(map(len, kept))
-        ns = seat.measure([[k[n] if n < len(k) else 0 for k in kept] for n in range(count)], processes)
-        for site, options in enumerate(kept):
-            series = [ns[n, :, site] for n in range(len(options))]
-            used[site] = options[fastest(series, ROUNDS)]
-            medians = [float(np.median(one)) for one in series]
-            close = [o for o, ns_ in zip(options, medians, strict=True) if ns_ <= 1.15 * min(medians)]
-            kept[site] = list(dict.fromkeys([0, *close]))[:3]
-        due = seat.seconds + 120.0
-    return used
-
-
 def one_gain(seed: int) -> list[list[float]]:
     """A true gain of 5 % at one of ten sites; all others are as fast or slower."""
     rng = np.random.default_rng(1000 + seed)
@@ -145,10 +122,5 @@ def outcomes(rule: Callable[[Seat, float], list[int]], noise: float, jobs: int) 
 def test_a_true_gain_is_used_after_five_minutes_and_nothing_slower(noise: float) -> None:
     jobs = 20
     used, worse = outcomes(by_the_policy, noise, jobs)
-    before, before_worse = outcomes(by_the_rule_before, noise, jobs)
-    print(
-        f"noise {noise}: policy {used:.0%} used, {worse:.0%} worse; before {before:.0%}, {before_worse:.0%}"
-    )
     assert used >= 0.9
     assert worse <= 0.05
-    assert used >= before

@@ -1,6 +1,7 @@
-"""The one place where it is decided what is faster: interleaved measurements, compared in pairs.
+"""Claims: ratios of interleaved measurements, compared in pairs, and their intervals.
 
-Everything that is said of a gain is a :class:`autotune.database.Ratio` made here.
+What is used is decided elsewhere (:mod:`autotune.database.posterior`); what is said of the gain of a whole model is a
+:class:`autotune.database.Ratio` made here.
 """
 
 from __future__ import annotations
@@ -14,12 +15,8 @@ from numpy.typing import NDArray
 
 from autotune.database.records import Ratio
 
-MARGIN = 0.02
-"""The median ratio of a candidate that wins is below 1 by this much: less is not worth a change."""
-PLAN_MARGIN = 0.01
-"""The same of a whole plan, in the latency of the model: many small changes are worth making together."""
 ERROR_RATE = 0.05
-"""The error rate at which a site changes although no candidate is faster."""
+"""The error rate of what is said to be slower."""
 CONFIDENCE = 0.95
 
 Series = NDArray[np.float64]
@@ -90,35 +87,6 @@ def _at_most(successes: int, count: int) -> float:
     return float(sum(math.comb(count, heads) for heads in range(successes + 1)) / 2**count)
 
 
-def _sign_test(ratios: Series) -> float:
-    """Return the two-sided p-value of the hypothesis that the true median is 1."""
-    less = int(np.sum(ratios < 1))
-    return min(1.0, 2 * _at_most(min(less, len(ratios) - less), len(ratios)))
-
-
-def fastest(series: Sequence[Series | None], each: int = 1, margin: float = MARGIN) -> int:
-    """Return the fastest of several interleaved series; 0, the incumbent, unless one is significantly faster.
-
-    ``each`` rounds are of one process. A candidate is, if the median of the processes' ratios is below
-    1 - ``margin`` and the sign test rejects that the true one is 1: so the interval of a winner's :func:`ratio`
-    never holds 1. Several candidates share the error rate (Bonferroni): where none is faster, the incumbent stays in
-    at least 1 - :data:`ERROR_RATE` of all cases.
-    """
-    incumbent = series[0]
-    if incumbent is None:
-        return 0
-    level = ERROR_RATE / max(1, len(series) - 1)
-    scores = {0: 1.0}
-    for number, mine in enumerate(series[1:], start=1):
-        if mine is None:
-            continue
-        ratios = _by_process(mine, incumbent, each)
-        median = float(np.median(ratios))
-        if median < 1 - margin and _sign_test(ratios) <= level:
-            scores[number] = median
-    return min(scores, key=scores.__getitem__)
-
-
 def slower(candidate: Series, incumbent: Series, each: int, by: float, asked: int) -> bool:
     """Return whether a candidate surely takes more than ``1 + by`` times what the incumbent takes.
 
@@ -127,19 +95,6 @@ def slower(candidate: Series, incumbent: Series, each: int, by: float, asked: in
     """
     ratios = _by_process(candidate, incumbent, each)
     return _at_most(int(np.sum(ratios <= 1 + by)), len(ratios)) <= ERROR_RATE / asked
-
-
-def hopeless(candidate: Series, incumbent: Series, each: int, losses: int, margin: float = MARGIN) -> bool:
-    """Return whether more processes will hardly make a candidate win (:func:`fastest`) that may lose in
-    ``losses`` of them.
-
-    To give it up early lets nobody win who would not: the error rate is what it was. There are as many readings by
-    then as an interval needs.
-    """
-    ratios = _by_process(candidate, incumbent, each)
-    if len(ratios) < least_processes(1):
-        return False
-    return int(np.sum(ratios >= 1)) > losses or float(np.median(ratios)) > 1 - margin / 2
 
 
 def least_processes(candidates: int, losses: int = 0) -> int:
@@ -155,13 +110,9 @@ def least_processes(candidates: int, losses: int = 0) -> int:
 __all__ = [
     "CONFIDENCE",
     "ERROR_RATE",
-    "MARGIN",
-    "PLAN_MARGIN",
     "Readings",
     "Series",
     "across_processes",
-    "fastest",
-    "hopeless",
     "least_processes",
     "ratio",
     "slower",

@@ -176,8 +176,8 @@ class Record:
 class Studies:
     """The studies of a job.
 
-    ``JOB`` has the trials of all workloads (``layers``) with their layer as the parameter; ``JOB/LAYER`` those of one
-    with its knobs, and ``JOB/plans`` those of whole plans. A job of one workload has the first alone, with the knobs.
+    ``JOB`` has the trials of all workloads (``layers``) with their layer as the parameter, ``JOB/LAYER`` those of one
+    with its knobs. A job of one workload has the first alone, with the knobs.
     ``given`` is a user's study, which gets the trials of all workloads with all knobs; callbacks are called with it or,
     without one, with that of the workload.
     """
@@ -212,12 +212,6 @@ class Studies:
         kept = _Kept(lambda: self._open(name, self._metrics, about), lambda trial: trial.params)
         return Record(self, layer, kept)
 
-    def plans(self) -> Record:
-        """Return the record of whole plans. A plan may be measured often."""
-        metrics, name = ["latency of the model / untuned"], f"{self.name}/plans"
-        kept = _Kept(lambda: self._open(name, metrics, {}), lambda trial: [trial.params, trial.values])
-        return Record(self, "", kept)
-
     def _open(self, name: str, metrics: Sequence[str], about: Mapping[str, Any]) -> Study:
         with _reported("open", self.where):
             study = optuna.create_study(
@@ -235,13 +229,13 @@ class Studies:
     def add(self, record: Record, trial: FrozenTrial, *, restored: bool) -> None:
         """Add a trial to the studies that get it, and call the callbacks."""
         with _reported("write", self.where):
-            if record.layer and self._several:
+            if self._several:
                 layer = _copied(
                     trial, {"layer": self._labels[record.layer]}, self._layer, {"config": trial.params}
                 )
                 self._all.add(layer, restored=restored)
             record.keep(_copied(trial, trial.params, trial.distributions), restored=restored)
-        if restored or not record.layer:
+        if restored:
             return
         if self._given is not None:
             prefix = f"{record.layer} " if self._several else ""

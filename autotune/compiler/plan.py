@@ -401,7 +401,7 @@ def _compared(
             named[one.name],
             one.latency_ns,
             TimeSource.MEASURED,
-            None if one.is_reference else one.posterior.ratio,
+            None if one.is_reference else one.posterior.claim(one.looks),
             one.compared,
         )
         for one in compared.order

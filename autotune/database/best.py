@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, func, select
@@ -16,7 +15,7 @@ from autotune.database.goal import Goal, Saving, smallest
 from autotune.database.inside import Estimate, estimates, latencies
 from autotune.database.posterior import CERTAIN, INERTIA, decided
 from autotune.database.query import Hit, Miss, miss
-from autotune.database.records import CRASHED_INSIDE, Comparison, Key, Outcome, Reading, Run
+from autotune.database.records import CRASHED_INSIDE, Comparison, Key, Outcome, Ratio, Reading, Run
 
 
 def lookup(connection: Connection, key: Key, goal: Goal) -> Hit | Miss:
@@ -24,7 +23,7 @@ def lookup(connection: Connection, key: Key, goal: Goal) -> Hit | Miss:
     used = _used(connection, key)
     if used is None:
         return diagnose(connection, key)
-    found, saving = for_goal(connection, key, used.run, goal)
+    found, saving = for_goal(connection, key, used, goal)
     crashes = crashes_of(connection, key)
     alone = outcomes_alone(connection, key)
     runs, ok = sum(alone.values()), alone.get(Outcome.OK.value, 0) - len(crashes)
@@ -32,33 +31,23 @@ def lookup(connection: Connection, key: Key, goal: Goal) -> Hit | Miss:
     compared = comparison_of(connection, key)
     read = latencies(_readings_of_runs(connection, [found.id]), found)
     trials = runs - _defaults(connection, key)
-    estimate = used.estimate if found.id == used.run.id else None
-    return Hit(found, default, runs, ok, trials, compared, read, crashes, saving, estimate)
-
-
-@dataclass(frozen=True)
-class _Used:
-    """The run that is used, and what is known of its latency over the default's."""
-
-    run: Run
-    estimate: Estimate
+    claim = _claim(connection, key, found) if found.id == used.id else None
+    return Hit(found, default, runs, ok, trials, compared, read, crashes, saving, claim)
 
 
 def best_of(connection: Connection, key: Key) -> Run | None:
     """Return the run that :meth:`autotune.Database.best` describes."""
-    used = _used(connection, key)
-    return None if used is None else used.run
+    return _used(connection, key)
 
 
-def _used(connection: Connection, key: Key) -> _Used | None:
+def _used(connection: Connection, key: Key) -> Run | None:
     """Return the run with the smallest posterior mean (:func:`autotune.database.posterior.decided`), all measurements
     inside models pooled; where the default never worked the winner of the newest comparison, else the fastest alone.
     """
     default = one(connection, statements.select_default(alive=True), key)
     incumbent = one(connection, statements.select_winner(), key) or default
     if incumbent is None or default is None:
-        run = incumbent or one(connection, statements.select_fastest(alive=True), key, count=1)
-        return None if run is None else _Used(run, Estimate())
+        return incumbent or one(connection, statements.select_fastest(alive=True), key, count=1)
     known = _contenders(connection, key)
     traces = {trace: estimate.posterior for trace, estimate in known.items()} | {default.trace_key: CERTAIN}
     runs = {run.trace_key: run for run in (default, incumbent)}
@@ -69,7 +58,17 @@ def _used(connection: Connection, key: Key) -> _Used | None:
             runs[trace] = run
         else:
             del traces[trace]
-    return _Used(runs[trace], known.get(trace, Estimate()))
+    return runs[trace]
+
+
+def _claim(connection: Connection, key: Key, run: Run) -> Ratio | None:
+    """Return the ratio of a run by its comparisons alone, if there are any: what a search measured inside the model is
+    the luck of the best of many too."""
+    found = connection.execute(statements.select_compared(), statements.parameters(key)).all()
+    compared = [rows.comparison_from_row(row) for row in found if row.latency_min_ns is not None]
+    own = sum((row for row in compared if row.name == run.trace_key), Estimate())
+    looks = sum(row.ratio is not None for row in compared)
+    return own.posterior.claim(looks) if own.weight else None
 
 
 def _contenders(connection: Connection, key: Key) -> dict[str, Estimate]:

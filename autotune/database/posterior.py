@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,10 @@ UNLIKELY = 0.02
 _USUAL = 4.0
 """Degrees of freedom that the usual variances count beside those of repeated comparisons."""
 _Z = 1.96
+_QUARTILES = 1.349
+"""Standard deviations between the quartiles of a normal distribution."""
+_MEDIANS = 1.8
+"""The variance of a median of medians of three over that of the mean."""
 _STEPS = 8
 """Within 0.1 % of where the fit of a variance ends."""
 _SAME = 1e-12
@@ -52,8 +57,13 @@ class Posterior:
     @property
     def ratio(self) -> Ratio:
         """Return the ratio and its 95 % interval."""
-        low, high = (math.exp(self.mean + side * _Z * self.error) for side in (-1, 1))
-        return Ratio(math.exp(self.mean), (low, high))
+        return self.claim()
+
+    def claim(self, looks: int = 1) -> Ratio:
+        """Return the ratio and a 95 % interval that holds for all of so many ``looks`` that it was picked from
+        (Bonferroni): candidates, and the times that each was measured and looked at again."""
+        wide = self.error * NormalDist().inv_cdf(1 - 0.025 / max(1, looks))
+        return Ratio(math.exp(self.mean), (math.exp(self.mean - wide), math.exp(self.mean + wide)))
 
     def __str__(self) -> str:
         return str(self.ratio)
@@ -63,18 +73,24 @@ CERTAIN = Posterior(0.0, 0.0)
 """Of what everything is compared with."""
 
 
-def variance_of(rounds: int, processes: float = 1.0) -> float:
+def variance_of(rounds: int, processes: float = 1.0, round_variance: float = ROUND**2) -> float:
     """Return the variance of the log of a ratio measured in so many rounds in all of some fresh processes."""
-    return SESSION**2 + PROCESS**2 / processes + ROUND**2 / max(1, rounds)
+    return SESSION**2 + PROCESS**2 / processes + round_variance / max(1, rounds)
 
 
 def variance_of_row(row: Comparison) -> float:
     """Return the variance of the log of a compared candidate's ratio: as known of the machine in general, or as large
-    as its own processes say, which other work may have disturbed."""
+    as its own rounds and processes say, which other work may have disturbed."""
     if row.ratio == SAME_CODE:
         return _SAME
-    count = row.latency.n if row.latency is not None else 1
-    usual = variance_of(count, max(1.0, count / ROUNDS))
+    count, drawn = 1, ROUND**2
+    if row.latency is not None:
+        spread = row.latency.spread_ns / row.latency.median_ns / _QUARTILES
+        count, drawn = (
+            row.latency.n,
+            max(drawn, _MEDIANS * 2 * spread**2),
+        )  # of the candidate, and of what is beside it
+    usual = variance_of(count, max(1.0, count / ROUNDS), drawn)
     if row.ratio is None or row.ratio.interval is None:
         return usual
     low, high = row.ratio.interval
@@ -152,7 +168,8 @@ def posterior(
 class Standing:
     """One option of a site, over the reference of its comparisons: that with which the newest began.
 
-    ``key`` covers its regions and search spaces, ``latency_ns`` is expected, ``compared`` is when it was measured last.
+    ``key`` covers its regions and search spaces, ``latency_ns`` is expected, ``compared`` is when it was measured last;
+    ``looks`` counts the measurements of all options of the site.
     """
 
     name: str
@@ -160,6 +177,7 @@ class Standing:
     posterior: Posterior
     latency_ns: float
     compared: float
+    looks: int = 1
     is_reference: bool = False
 
 
@@ -304,6 +322,7 @@ def _standings(
     order = sorted(known, key=lambda name: (name != used, known[name].mean, name))
     assert base.latency is not None
     base_ns = base.latency.median_ns
+    looks = sum(row.ratio is not None for row in _today(rows))
     found = [
         Standing(
             name,
@@ -311,6 +330,7 @@ def _standings(
             known[name],
             base_ns * math.exp(known[name].mean),
             worked[name].created,
+            looks,
             name == base.name,
         )
         for name in order

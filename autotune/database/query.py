@@ -7,8 +7,7 @@ from enum import StrEnum
 
 from autotune.database.evidence import Evidence, State
 from autotune.database.goal import Saving
-from autotune.database.inside import Estimate
-from autotune.database.records import Comparison, Key, Origin, Run
+from autotune.database.records import Comparison, Key, Origin, Ratio, Run
 
 
 class MissReason(StrEnum):
@@ -62,8 +61,8 @@ class Hit:
     """The ways in which runs that worked in isolation crashed inside a model."""
     saving: Saving | None = None
     """The saving for which the best run is used, where it is not the fastest."""
-    estimate: Estimate | None = None
-    """The estimate of the best run by all measurements inside models, where it is used for its latency."""
+    claim: Ratio | None = None
+    """The latency of the best run over the default's by comparisons inside models, where it is used for its latency."""
 
     @property
     def crashed(self) -> int:
@@ -77,9 +76,8 @@ class Hit:
             return Evidence.of_saving(self.saving, self.trials, self.crashed)
         if self.best.origin is Origin.DEFAULT:
             return Evidence(self._of_default, self.trials, crashed=self.crashed)
-        ratio = None if self.estimate is None or not self.estimate.weight else self.estimate.posterior.ratio
-        if ratio is not None and ratio.changed:
-            return Evidence(State.TUNED, self.trials, ratio, self.crashed)
+        if self.claim is not None and self.claim.changed:
+            return Evidence(State.TUNED, self.trials, self.claim, self.crashed)
         return Evidence(State.UNCONFIRMED, self.trials, crashed=self.crashed)
 
     @property

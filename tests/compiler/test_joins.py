@@ -99,7 +99,7 @@ def test_a_plan_that_overwrites_a_value_is_found(joined: Compilation) -> None:
 
 def _placed(done: Compilation, value: str, placement: Placement) -> Compilation:
     parts = replace(done.partition, placements={**done.partition.placements, value: placement})
-    return replace(done, partition=parts)
+    return replace(done, segments=(replace(done.only, partition=parts),))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from autotune.codegen.gpu.starts import read_starts
 from autotune.codegen.nvptx.assembler import assembled, find_assembler
 from autotune.compiler.driver import compile_in_detail
 from autotune.compiler.request import CompileRequest
-from autotune.errors import ArtifactError, AutotuneError, BuildError
+from autotune.errors import ArtifactError, AutotuneError, UsageError
 from autotune.runtime.artifacts import artifact
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.module import Module
@@ -64,12 +63,10 @@ def test_a_damaged_launch_is_refused(image: ModuleImage) -> None:
 
 
 def test_a_module_of_this_machine_says_that_it_is_for_a_device(image: ModuleImage) -> None:
-    with pytest.raises(BuildError) as refused:
+    with pytest.raises(
+        UsageError, match=r"compiled for nvptx64 .*, and there is no such device here\n.*`autotune devices`"
+    ):
         Module(image)
-    assert str(refused.value) == (
-        f"object 0 is for nvptx64, this process runs {platform.machine()} code: it needs a device of NVIDIA "
-        "(`autotune devices`)"
-    )
 
 
 def test_without_a_driver_the_device_says_so(image: ModuleImage) -> None:

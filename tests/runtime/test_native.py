@@ -93,7 +93,7 @@ def test_the_fingerprint_covers_the_source_of_all_that_is_compiled() -> None:
     text = llvm_ir([*native._ENTRY_POINTS, *native._SHARED])
     made = {name.rpartition(".")[0] for name in re.findall(r"@(autotune\.[\w.]+)\(", text)}
     assert made
-    assert made <= {f"autotune.runtime.{name}".replace("/", ".") for name in native._SOURCES}
+    assert made <= {f"autotune.runtime.cpu.{name}".replace("/", ".") for name in native._SOURCES}
 
 
 def test_the_executor_calls_what_is_listed() -> None:

@@ -28,10 +28,5 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         ("autotune/lower/partition.py", node.format("is"), node.format("==")): "equal nodes are the same one"
         for node in _NODES
     },
-    (
-        "autotune/tuning/compare/paired.py",
-        "if len(ratios) < least_processes(1):",
-        "if len(ratios) < least_processes( 0):",
-    ): "where no candidate is compared as many processes are needed as for one",
 }
 """By file, the line as it is, and the line as it would be."""

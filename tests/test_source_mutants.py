@@ -25,8 +25,8 @@ WRONG = {
     ),
     "luck wins": (
         "autotune/tuning/compare/paired.py",
-        "median < 1 - margin and _sign_test",
-        "median < 1 - margin or _sign_test",
+        "len(ratios)) <= ERROR_RATE / asked",
+        "len(ratios)) >= ERROR_RATE / asked",
     ),
 }
 

@@ -49,7 +49,7 @@ class QuantizedRange:
     def steps(self) -> tuple[np.float32, np.uint8]:
         """Scale and zero point of uint8.
 
-        >>> Range(0.0, 2.55).steps
+        >>> QuantizedRange(0.0, 2.55).steps
         (np.float32(0.01), np.uint8(0))
         """
         if self.high <= self.low:  # nothing but 0 was seen

@@ -64,7 +64,7 @@ class Makespan:
 def makespan(tasks: Sequence[LaneTask]) -> Makespan:
     """Simulate tasks that one caller submits in their order. Raises ValueError for one that waits for a later one.
 
-    >>> makespan([Task("a", 2.0), Task("b", 3.0, (0,), handover=0.5)]).total
+    >>> makespan([LaneTask("a", 2.0), LaneTask("b", 3.0, (0,), handover=0.5)]).total
     5.5
     """
     return _LaneRun(tasks).run()

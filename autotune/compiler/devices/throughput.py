@@ -42,7 +42,7 @@ class Throughput:
 def throughput(tasks: Sequence[LaneTask], depth: int) -> Throughput:
     """Return the throughput of requests of these tasks each.
 
-    >>> found = throughput([Task("a", 2.0), Task("b", 3.0, (0,))], depth=3)
+    >>> found = throughput([LaneTask("a", 2.0), LaneTask("b", 3.0, (0,))], depth=3)
     >>> found.period, found.bottleneck, found.alone
     (3.0, 'b', 5.0)
     """

@@ -66,7 +66,10 @@ def _claim(connection: Connection, key: Key, run: Run) -> Ratio | None:
     the luck of the best of many too."""
     found = connection.execute(statements.select_compared(), statements.parameters(key)).all()
     compared = [rows.comparison_from_row(row) for row in found if row.latency_min_ns is not None]
-    own = sum((row for row in compared if row.name == run.trace_key), Estimate())
+    own = Estimate()
+    for row in compared:
+        if row.name == run.trace_key:
+            own += row
     looks = sum(row.ratio is not None for row in compared)
     return own.posterior.claim(looks) if own.weight else None
 

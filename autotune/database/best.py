@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, func, select
@@ -20,7 +20,8 @@ from autotune.database.records import CRASHED_INSIDE, Comparison, Key, Outcome, 
 
 def lookup(connection: Connection, key: Key, goal: Goal) -> Hit | Miss:
     """Look a key up, as :meth:`autotune.Database.lookup` describes."""
-    used = _used(connection, key)
+    comparisons = comparisons_of(connection, key)
+    used = _used(connection, key, comparisons)
     if used is None:
         return diagnose(connection, key)
     found, saving = for_goal(connection, key, used, goal)
@@ -31,16 +32,22 @@ def lookup(connection: Connection, key: Key, goal: Goal) -> Hit | Miss:
     compared = comparison_of(connection, key)
     read = latencies(_readings_of_runs(connection, [found.id]), found)
     trials = runs - _defaults(connection, key)
-    claim = _claim(connection, key, found) if found.id == used.id else None
+    claim = _claim(comparisons, found) if found.id == used.id else None
     return Hit(found, default, runs, ok, trials, compared, read, crashes, saving, claim)
 
 
 def best_of(connection: Connection, key: Key) -> Run | None:
     """Return the run that :meth:`autotune.Database.best` describes."""
-    return _used(connection, key)
+    return _used(connection, key, comparisons_of(connection, key))
 
 
-def _used(connection: Connection, key: Key) -> Run | None:
+def comparisons_of(connection: Connection, key: Key) -> list[Comparison]:
+    """Return the candidates of all comparisons of a key's schedules, the oldest first."""
+    found = connection.execute(statements.select_compared(), statements.parameters(key))
+    return [rows.comparison_from_row(row) for row in found]
+
+
+def _used(connection: Connection, key: Key, comparisons: Sequence[Comparison]) -> Run | None:
     """Return the run with the smallest posterior mean (:func:`autotune.database.posterior.decided`), all measurements
     inside models pooled; where the default never worked the winner of the newest comparison, else the fastest alone.
     """
@@ -48,7 +55,7 @@ def _used(connection: Connection, key: Key) -> Run | None:
     incumbent = one(connection, statements.select_winner(), key) or default
     if incumbent is None or default is None:
         return incumbent or one(connection, statements.select_fastest(alive=True), key, count=1)
-    known = _contenders(connection, key)
+    known = _contenders(connection, key, comparisons)
     traces = {trace: estimate.posterior for trace, estimate in known.items()} | {default.trace_key: CERTAIN}
     runs = {run.trace_key: run for run in (default, incumbent)}
     traces.setdefault(incumbent.trace_key, Estimate().posterior)
@@ -61,28 +68,26 @@ def _used(connection: Connection, key: Key) -> Run | None:
     return runs[trace]
 
 
-def _claim(connection: Connection, key: Key, run: Run) -> Ratio | None:
+def _claim(comparisons: Iterable[Comparison], run: Run) -> Ratio | None:
     """Return the ratio of a run by its comparisons alone, if there are any: what a search measured inside the model is
     the luck of the best of many too."""
-    found = connection.execute(statements.select_compared(), statements.parameters(key)).all()
-    compared = [rows.comparison_from_row(row) for row in found if row.latency_min_ns is not None]
+    measured = [row for row in comparisons if row.latency is not None]
     own = Estimate()
-    for row in compared:
+    for row in measured:
         if row.name == run.trace_key:
             own += row
-    looks = sum(row.ratio is not None for row in compared)
+    looks = sum(row.ratio is not None for row in measured)
     return own.posterior.claim(looks) if own.weight else None
 
 
-def _contenders(connection: Connection, key: Key) -> dict[str, Estimate]:
+def _contenders(connection: Connection, key: Key, comparisons: Sequence[Comparison]) -> dict[str, Estimate]:
     """Return the estimates of the runs that were compared, and of all others that may have a smaller mean: of thousands
     of candidates few.
 
     A posterior mean lies between 0 and the smallest of the logs that were measured. So one that is below a bound has
     a measurement below it.
     """
-    found = connection.execute(statements.select_compared(), statements.parameters(key)).all()
-    compared = [rows.comparison_from_row(row) for row in found if row.latency_min_ns is not None]
+    compared = [row for row in comparisons if row.latency is not None]
     known = estimates(_readings_of_runs(connection, {row.run for row in compared}))
     for row in compared:
         known[row.name] = known.get(row.name, Estimate()) + row
@@ -159,8 +164,7 @@ def points_of(connection: Connection, key: Key) -> list[FrontPoint]:
     """Return the runs of a key with their latencies and footprints, as far as both are known."""
     mine = statements.parameters(key)
     runs = [rows.from_row(row) for row in connection.execute(statements.select_ok(), mine)]
-    compared = connection.execute(statements.select_compared(), mine).all()
-    newest = {row.run_id: rows.comparison_from_row(row) for row in compared}
+    newest = {row.run: row for row in comparisons_of(connection, key) if row.run is not None}
     return points(runs, newest, readings_of(connection, key))
 
 

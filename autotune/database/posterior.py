@@ -86,10 +86,8 @@ def variance_of_row(row: Comparison) -> float:
     count, drawn = 1, ROUND**2
     if row.latency is not None:
         spread = row.latency.spread_ns / row.latency.median_ns / _QUARTILES
-        count, drawn = (
-            row.latency.n,
-            max(drawn, _MEDIANS * 2 * spread**2),
-        )  # of the candidate, and of what is beside it
+        count = row.latency.n
+        drawn = max(drawn, _MEDIANS * 2 * spread**2)  # of the candidate, and of what is beside it
     usual = variance_of(count, max(1.0, count / ROUNDS), drawn)
     if row.ratio is None or row.ratio.interval is None:
         return usual

@@ -198,7 +198,7 @@ class Database:
 
     def compared_schedules(self, key: Key) -> list[Comparison]:
         """Return the candidates of all comparisons of a key's schedules, the oldest first."""
-        return self._all(statements.select_compared(), rows.comparison_from_row, statements.parameters(key))
+        return self.session.read(lambda connection: best.comparisons_of(connection, key))
 
     def read_plans(self, plans: Sequence[PlanReading], inside: str, job: str) -> None:
         """Store measurements of whole plans."""

@@ -332,7 +332,7 @@ def test_watermarks_hold_requests_back_but_those_that_run(program, devices, monk
         assert gate.entered.acquire(timeout=60)
         held = devices["cpu:0"].allocate(1 << 20, "somebody else")
         requests += module.submit_all([(X,)] * 5)
-        assert module.loaded._requests.memories == 1  # they take turns with what there is
+        assert module.loaded._requests.memories == 1  # they share the memory that there is
         gate.open()
         check(requests, [X] * 6)
         assert module.loaded._requests.memories == 1

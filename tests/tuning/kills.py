@@ -57,7 +57,7 @@ def moment(rng: random.Random) -> Moment:
 
 
 def _after(count: int, reading: str) -> Callable[[Event], bool]:
-    """Return whether something is read inside the model, or so many runs were measured."""
+    """Return whether something is measured in the model, or so many runs were reported."""
     left = [count]
 
     def enough(event: Event) -> bool:

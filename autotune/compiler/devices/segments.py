@@ -103,7 +103,7 @@ def part_of(request: CompileRequest, target: Target, graph: Graph | None) -> Par
     )
 
 
-def _on_one(request: CompileRequest, graph: Graph | None) -> Segments:
+def _on_one(request: CompileRequest, graph: Graph) -> Segments:
     target = request.one_target()
     return Segments((DeviceSegment(HERE, target, part_of(request, target, graph)),))
 

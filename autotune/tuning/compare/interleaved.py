@@ -54,7 +54,7 @@ class Interleaved:
         if not any(question.candidates for question in questions):
             return None
         reasons: dict[Position, str] = {}
-        profiles = self._take_turns(questions, base, late, reasons)
+        profiles = self._measure(questions, base, late, reasons)
         if suspects := suspects_of(questions, profiles):
             self.say(f"{len(suspects)} versions crashed: measuring them in halves, then the others again")
             crashed = self._crashing(questions, suspects, base, late, reasons)
@@ -62,7 +62,7 @@ class Interleaved:
                 questions, {position: reasons.get(position, "") for position in crashed}
             )
             reasons = {}
-            profiles = self._take_turns(questions, base, late, reasons)
+            profiles = self._measure(questions, base, late, reasons)
             again = [position for version in suspects_of(questions, profiles) for position in version]
             self._store_crashes(questions, {position: reasons.get(position, "") for position in again})
         if profiles[0] is None:
@@ -84,7 +84,7 @@ class Interleaved:
             for question, winner in zip(questions, winners, strict=True)
         ]
 
-    def _take_turns(
+    def _measure(
         self,
         questions: Sequence[Question],
         base: Version,
@@ -94,9 +94,7 @@ class Interleaved:
         """Measure the versions with the incumbents, with the first candidate of each question, and so on. ``reasons``
         gets why a version ended its process, for each of its candidates."""
         count = max(len(question.candidates) for question in questions)
-        processes = (
-            self.processes if count > 1 else 1
-        )  # of one it is known already that it has the default's code
+        processes = self.processes if count > 1 else 1  # one has the default's code, which is known already
         first = questions[0]
         subject = f"the {first.kind} of" if first.whole else f"{counted(len(questions), 'workload')} in"
         self.say(

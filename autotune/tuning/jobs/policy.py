@@ -16,7 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from autotune.database.posterior import CERTAIN, INERTIA, ROUNDS, Posterior, beliefs, scatter, variance_of
+from autotune.database.posterior import (
+    CERTAIN,
+    INERTIA,
+    ROUNDS,
+    SCHEDULE,
+    Posterior,
+    beliefs,
+    scatter,
+    variance_of,
+)
 from autotune.database.records import Comparison
 from autotune.passes.options import Option
 from autotune.tuning.compare.interleaved import PROCESSES
@@ -32,8 +41,6 @@ TRIAL_S, VERSION_S, PROCESS_S = 0.15, 0.12, 0.9
 guesses, corrected by what each kind of action has taken."""
 BATCH = 8
 """Candidates that a search gets at once."""
-SPREAD = 0.05
-"""The standard deviation of the log ratios of the candidates of a workload. (results/replay.md)"""
 CHALLENGERS = 4
 """The most options of a site in a comparison beside those in use."""
 TOP = 2
@@ -109,7 +116,7 @@ def knowledge_gradient(behind: float, spread: float, variance: float) -> float:
 def records(known: int, more: int) -> float:
     """Return the expected gain by ``more`` candidates after so many, in logs of the ratio."""
     chance = sum(1.0 / (known + 1 + n) for n in range(more))
-    return chance * SPREAD / (1.0 + 2.0 * math.log1p(known))
+    return chance * SCHEDULE / (1.0 + 2.0 * math.log1p(known))
 
 
 def worth_measuring(
@@ -130,8 +137,8 @@ class Policy:
     """The evidence of a job, and what to do next with it.
 
     ``thrifty``: a search ends when it promises too little, not when the budget is spent. ``least`` is what an action
-    must promise. ``in_model``: there is a model
-    to measure in. ``history`` has the comparisons of options by workload key.
+    must promise. ``in_model``: there is a model to measure in. ``history`` has the comparisons of options by workload
+    key.
     """
 
     sites: Sites
@@ -213,9 +220,14 @@ class Policy:
     def untried(self) -> list[Task]:
         """Return the tasks of options in use whose default was not measured yet, then those of others that are worth
         it, the most promising first."""
-        first = [task for task in self.sites.tasks if task.untried and task.workload.key in self._in_use]
         later = [task for _, _, tasks in self._open_options() for task in tasks]
-        return list({task.workload.key: task for task in (*first, *later)}.values())
+        return list({task.workload.key: task for task in (*self._needed, *later)}.values())
+
+    @property
+    def _needed(self) -> list[Task]:
+        """The tasks of options in use whose default was not measured yet."""
+        in_use = self._in_use
+        return [task for task in self.sites.tasks if task.untried and task.workload.key in in_use]
 
     def weights(self) -> dict[str, float]:
         """Return how often the model executes each workload: of options that may be the fastest, that probability."""
@@ -241,10 +253,12 @@ class Policy:
             if self.in_model and (defaults is not None or news):
                 yield from news
                 return  # options first: each that may matter is measured once before anything is searched
-            yield from self._searches(waiting, busy)
+        weights = self.weights()
+        if trials_left >= 1:
+            yield from self._searches(waiting, busy, weights)
         if self.in_model:
             yield from compared
-            yield from self._measure(waiting)
+            yield from self._measure(waiting, weights)
             yield from self._compare_schedules()
 
     def _has_news(self, action: Action) -> bool:
@@ -256,8 +270,7 @@ class Policy:
         )
 
     def _defaults(self) -> Action | None:
-        needed = [task for task in self.sites.tasks if task.untried and task.workload.key in self._in_use]
-        if needed:
+        if needed := self._needed:
             first = tuple(needed[:BATCH])
             what = f"of {first[0].name}" + (f" and {len(first) - 1} more" if len(first) > 1 else "")
             seconds = self.seconds(ActionKind.DEFAULTS, len(first))
@@ -282,19 +295,22 @@ class Policy:
     def _open_options(self) -> list[tuple[float, str, list[Task]]]:
         """Return the options with defaults that were never measured, with what measuring promises, the best for its
         time first."""
-        found = []
+        found, total = [], self._total
         for site in self.sites.several:
+            share = self._share(site, total)
             values = worth_measuring(self._known(site), self._used(site).name, self._variance)
             for option in site.options:
                 tasks = [self.sites.task_of[region.key] for region in option.regions]
                 untried = list({task.workload.key: task for task in tasks if task.untried}.values())
-                value = self._share(site) * values.get(option.name, 0.0)
+                value = share * values.get(option.name, 0.0)
                 if untried and value >= WORTH:
                     found.append((value, f"{option.name} at {site.names[0]}", untried))
         return sorted(found, key=lambda entry: -entry[0] / len(entry[2]))
 
-    def _searches(self, waiting: Mapping[str, int], busy: Container[str]) -> Iterator[Action]:
-        total, weights = self._total, self.weights()
+    def _searches(
+        self, waiting: Mapping[str, int], busy: Container[str], weights: Mapping[str, float]
+    ) -> Iterator[Action]:
+        total = self._total
         for task in self.sites.tasks:
             key = task.workload.key
             if task.finished or task.at_floor or task.untried or key in busy or not weights.get(key):
@@ -311,11 +327,10 @@ class Policy:
             seconds += self.seconds(ActionKind.MEASURE, 0, BATCH // 2) if self.in_model else 0.0
             yield Action(ActionKind.SEARCH, task.name, gain, gain, seconds, (task,))
 
-    def _measure(self, waiting: Mapping[str, int]) -> Iterator[Action]:
+    def _measure(self, waiting: Mapping[str, int], weights: Mapping[str, float]) -> Iterator[Action]:
         if not waiting:
             return
-        total, weights = self._total, self.weights()
-        gain = 0.0
+        total, gain = self._total, 0.0
         for key, count in waiting.items():
             task = self.sites.task_of[key]
             gain += weights.get(key, 0.0) * self._latency(task) / total * records(len(task.inside), count)
@@ -325,8 +340,9 @@ class Policy:
 
     def _compare_options(self) -> Iterator[Action]:
         wanted, gain, errors, names = dict[str, list[Option]](), 0.0, 0.0, list[str]()
+        total = self._total
         for site in self.sites.several:
-            used, share = self._used(site), self._share(site)
+            used, share = self._used(site), self._share(site, total)
             known = self._known(site)
             ready = {
                 option.name: option
@@ -397,8 +413,9 @@ class Policy:
     def _total(self) -> float:
         return max(1e-9, sum(self._ns(site, self._used(site)) * len(site.names) for site in self.sites.all))
 
-    def _share(self, site: Site) -> float:
-        return self._ns(site, self._used(site)) * len(site.names) / self._total
+    def _share(self, site: Site, total: float) -> float:
+        """Return the part of a site in the ``total`` latency of the model."""
+        return self._ns(site, self._used(site)) * len(site.names) / total
 
     def _used(self, site: Site) -> Option:
         return self.sites.used.get(site.workload.key, site.default)

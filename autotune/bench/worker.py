@@ -62,10 +62,8 @@ class Autotune:
         return self._bound(compiled, inputs)
 
     def _bound(self, compiled: Any, inputs: Arrays) -> Run:
-        from autotune.runtime.cpu.device import aligned
-
         self._arguments = arguments = [inputs[spec.name] for spec in compiled.inputs]
-        self._out = out = [aligned(np.empty(spec.shape, spec.dtype)) for spec in compiled.outputs]
+        self._out = out = [_aligned(spec.shape, spec.dtype) for spec in compiled.outputs]
         return lambda: compiled(*arguments, out=out)
 
     def outputs(self) -> list[Any]:
@@ -235,6 +233,14 @@ def recipe_constants(folder: Path) -> Arrays:
         name: np.load(folder / "constants" / f"{number}.npy", allow_pickle=False)
         for number, name in enumerate(names)
     }
+
+
+def _aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Return an array at a multiple of 64 bytes, made here because ``earlier`` may have no such function there."""
+    nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    room = np.empty(nbytes + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    return room[start : start + nbytes].view(dtype).reshape(shape)
 
 
 def _arrays(paths: Mapping[str, str]) -> Arrays:

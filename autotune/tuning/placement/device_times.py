@@ -120,7 +120,7 @@ def image_times(device: Device, image: ModuleImage) -> ImageTimes:
     bench = _Bench(device, image)
     whole, parts = bench.whole(), bench.parts()
     launch = max(0.0, (sum(parts) - whole) / (len(parts) - 1)) if len(parts) > 1 else 0.0
-    launch = min(launch, *parts)
+    launch = min(launch, whole, *parts)
     work = np.array(parts) - launch
     scale = (whole - launch) / work.sum() if work.sum() > 0 else 1.0
     found = [0.0] * len(image.dispatches)

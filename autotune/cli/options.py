@@ -26,6 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 EPILOG_DATABASE = "Without --db the database is tuning.db in the folder AUTOTUNE_HOME."
 
 model_argument = click.argument("model")
+models_argument = click.argument("models", metavar="MODEL...", nargs=-1, required=True)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
@@ -358,6 +359,7 @@ __all__ = [
     "memory_json",
     "memory_line",
     "model_argument",
+    "models_argument",
     "parse_devices",
     "parse_shapes",
     "print_compilation",

@@ -16,7 +16,7 @@ from autotune.cli.options import (
     EPILOG_DATABASE,
     FLAGS,
     json_option,
-    model_argument,
+    models_argument,
     parse_devices,
     proofs_json,
     proofs_lines,
@@ -27,6 +27,7 @@ from autotune.compiler.request import CompileRequest, MachineOptions
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
+    from autotune.compiler.dividing import Model
     from autotune.tuning.jobs.budget import Budget
     from autotune.tuning.jobs.tune_devices import DevicesReport
 
@@ -34,7 +35,7 @@ DEFAULT_BUDGET = "10m"
 
 
 @click.command(epilog=f"Example: autotune tune zoo:squeezenet --trials 200 --db tuning.db. {EPILOG_DATABASE}")
-@model_argument
+@models_argument
 @click.option("--budget", metavar="TIME", help=f"Time, such as 90s, 10m or 8h. [default: {DEFAULT_BUDGET}]")
 @click.option("--trials", type=int, metavar="N", help="Candidates to measure, instead of or beside a time.")
 @request_flags(MachineOptions)
@@ -80,7 +81,7 @@ DEFAULT_BUDGET = "10m"
 @json_option
 @long_job
 def command(
-    model: str,
+    models: tuple[str, ...],
     budget: str | None,
     trials: int | None,
     seed: int,
@@ -94,23 +95,27 @@ def command(
     as_json: bool,
     **options: Unpack[MachineOptions],
 ) -> int:
-    """Search faster schedules for all workloads of MODEL.
+    """Search faster schedules for all workloads of MODEL, or of several models, or of the ONNX files of a folder.
 
+    Several models are one job: what they share is searched once, and a part of a model's time counts the same in each.
     Every measured run is stored. Ctrl-C, SIGTERM and SIGHUP end the search and keep the best so far; the same
     command continues a job that was stopped or killed. With --json each event is one JSON line.
     """
-    echo(f"tuning {model}: reading the model", err=True)  # before what follows is imported
+    what = f"{models[0]}: reading the model" if len(models) == 1 else f"{len(models)} models: reading them"
+    echo(f"tuning {what}", err=True)  # before what follows is imported
     from autotune.cli.main import INTERRUPTED
     from autotune.lower.verify_isl import load_isl
     from autotune.tuning.api import tune
     from autotune.tuning.jobs.budget import Budget, process_age
+    from autotune.tuning.jobs.models import sources_of
     from autotune.tuning.report.progress import display
 
     if verify:
         load_isl()  # missing is noticed before the search, not after it
     if budget is None and trials is None:
         budget = DEFAULT_BUDGET
-    request = CompileRequest(model, devices=devices, verify=verify, **options).checked()
+    sources = sources_of(models)
+    requests = [CompileRequest(each, devices=devices, verify=verify, **options).checked() for each in sources]
     limit, begun = Budget(budget, trials), time.monotonic() - process_age()
     search: dict[str, Any] = {"seed": seed, "sampler": sampler, "study_storage": study_storage}
     if devices:
@@ -119,21 +124,24 @@ def command(
         )
     else:
         search |= {"objective": objective, "transfer": not no_transfer, "sites": sites or None}
-    if request.has_ranges:
+    if len(sources) > 1 and (devices or requests[0].has_ranges):
+        raise UsageError("--devices, and ranges of --shape, are for one model: tune the models one by one")
+    if requests[0].has_ranges:
         search["devices"] = devices
-        stopped = _tune_for_sizes(model, limit, as_json, search | {"begun": begun}, options)
+        stopped = _tune_for_sizes(sources[0], limit, as_json, search | {"begun": begun}, options)
     elif devices:
-        stopped = _tune_on_devices(model, devices, limit, as_json, search, options)
+        stopped = _tune_on_devices(sources[0], devices, limit, as_json, search, options)
     else:
         shown = display(sys.stdout, as_json=as_json)
-        stopped = tune(model, budget=limit, progress=shown, begun=begun, **search, **options).stopped
+        stopped = tune(sources, budget=limit, progress=shown, begun=begun, **search, **options).stopped
     if verify:
-        _verify_winners(request, as_json)
+        for request in requests:
+            _verify_winners(request, as_json)
     return INTERRUPTED if stopped else 0
 
 
 def _tune_for_sizes(
-    model: str, budget: Budget, as_json: bool, search: Mapping[str, Any], options: MachineOptions
+    model: Model, budget: Budget, as_json: bool, search: Mapping[str, Any], options: MachineOptions
 ) -> bool:
     from autotune.tuning.jobs.tune_devices import DevicesReport
     from autotune.tuning.jobs.tune_sizes import tune_for_sizes
@@ -169,7 +177,7 @@ def refuse_beside_devices(given: Mapping[str, bool]) -> None:
 
 
 def _tune_on_devices(
-    model: str,
+    model: Model,
     devices: tuple[str, ...],
     budget: Budget,
     as_json: bool,

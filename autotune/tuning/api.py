@@ -77,7 +77,7 @@ def cost_model_registry() -> Registry:
 
 @keywords_of(MachineOptions)
 def tune(
-    model: Model,
+    model: Model | Sequence[Model],
     *,
     budget: Budget | str,
     seed: int = 0,
@@ -97,6 +97,10 @@ def tune(
     **options: Unpack[MachineOptions],
 ) -> Report:
     """Search faster schedules for all workloads of a model, and store every measured run in the database.
+
+    Several models, or a folder of ONNX files, are one job: it searches a workload that they share once, and makes the
+    geometric mean of their latencies smaller, so that a part of a model's latency counts the same in each of them. The
+    report has the result of each. All of them get the same ``options``.
 
     ``budget`` is a Budget or a time such as ``"8h"``. ``sampler`` is a name (``guided`` or one of Optuna's), an
     Optuna sampler, a function that makes one from a ``seed``, or a study, whose sampler and pruner are used and which
@@ -128,12 +132,10 @@ def tune(
     and MeasureError.
     """
     from autotune.calibration.host import ensure
-    from autotune.compiler import divide
-    from autotune.compiler.dividing import imported, on_one_device
     from autotune.tuning.compare.decide import decide_for
     from autotune.tuning.jobs.job import Job, Options
-    from autotune.tuning.jobs.model import MeasuredModel, work_of
-    from autotune.tuning.measure.accuracy import EndToEnd
+    from autotune.tuning.jobs.model import tuned_model
+    from autotune.tuning.jobs.models import common_target, read_models, sources_of
     from autotune.tuning.measure.pool import ProcessPool
     from autotune.tuning.measure.random_inputs import checked_seed
     from autotune.tuning.search.online_model import OnlineModel
@@ -151,29 +153,36 @@ def tune(
         callbacks=callbacks,
         pruner=pruner,
     )
-    request = CompileRequest(model, **options).checked()
     # An unknown sampler or objective is noticed before workers start.
     factory(sampler, OnlineModel(None), search.batch, len(searched(objective)))
+    models = read_models(sources_of(model), **options)
+    request = models[0].request
     chosen = runnable(request.one_target())
     builders = builders_for(chosen, allow_oversubscription=request.allow_oversubscription)
     shown = shown_to(progress, callback, quiet=quiet)
-    graph = on_one_device(imported(model, request.shapes))
-    check = EndToEnd.wanted(request.tolerance, model, request.shapes, seed)
     ensure(chosen, shown.preparing)
     with opened(request.database) as store, ExitStack() as cleanup:
-        request, decisions, begun = decide_for(
-            request, graph, store, sites, limit, begun, shown.preparing, seed
-        )
-        chosen, preference = request.one_target(), request.preference
+        decided = []
+        for asked in models:
+            own, decisions, begun = decide_for(
+                asked.request,
+                asked.graph,
+                store,
+                sites,
+                limit,
+                begun,
+                shown.preparing,
+                seed,
+                fixed=("threads",) if len(models) > 1 else (),
+            )
+            decided.append((asked.by(own), decisions))
+        chosen = common_target([asked for asked, _ in decided])
         ensure(chosen, shown.preparing)
-        parts = divide(graph, layout=request.layout, activations=chosen.activations)
         pool = cleanup.enter_context(closing((measurer or ProcessPool.started)(builders)))
-        shown.preparing(f"choosing default schedules for {len(parts.dispatches)} dispatches")
-        subjects, places = work_of(parts, chosen, preference)
+        dispatches = sum(len(asked.parts.dispatches) for asked, _ in decided)
+        shown.preparing(f"choosing default schedules for {dispatches} dispatches")
         job = Job(
-            model=parts.name if not isinstance(model, str | Path) else str(model),
-            subjects=subjects,
-            sites=places,
+            models=[tuned_model(asked, decisions, store, seed) for asked, decisions in decided],
             target=chosen,
             budget=limit,
             database=store,
@@ -181,9 +190,6 @@ def tune(
             progress=shown,
             options=search,
             prior=_prior(chosen),
-            whole=MeasuredModel(parts, places, chosen, store, preference, seed, check),
-            origins={dispatch.name: dispatch.origins for dispatch in parts.dispatches},
-            decided=decisions,
             head_s=time.monotonic() - begun,
         )
         return job.run()

@@ -15,8 +15,8 @@ from autotune.compiler import divide
 from autotune.compiler.dividing import Model
 from autotune.errors import UsageError
 from autotune.target import Target
-from autotune.tuning.jobs.job import Subject
 from autotune.tuning.jobs.model import subject_of
+from autotune.tuning.jobs.subject import Subject
 from results.bench import regions
 
 TARGET = Target.parse("x86-64-v3", threads=1)

@@ -23,5 +23,5 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert events[-1]["event"] == "finished"
     assert events[-1]["trials"] == TRIALS
-    assert events[-1]["gain"]["before"]["min_ns"] > 0
+    assert events[-1]["models"][0]["gain"]["before"]["min_ns"] > 0
     return path

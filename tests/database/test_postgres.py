@@ -16,10 +16,9 @@ from autotune.cli import main as cli
 from autotune.database import Database, JobRow
 from autotune.database.address import DatabaseAddress
 from autotune.errors import DatabaseError, UsageError
-from autotune.passes.options import Option
-from autotune.tuning.compare.sites import Site
 from autotune.tuning.jobs.budget import Budget
-from autotune.tuning.jobs.job import Job, Subject
+from autotune.tuning.jobs.job import Job
+from autotune.tuning.jobs.subject import Subject, TunedModel
 from autotune.tuning.measure.interface import Built
 from autotune.tuning.measure.outcome import Measurement
 from autotune.tuning.report.progress import PlainLines
@@ -98,9 +97,9 @@ def test_a_job_goes_on_when_its_server_was_restarted(server: Server) -> None:
     measuring = Restarting(server)
     workload: Any = SYNTHETIC.workload
     report = Job(
-        model="model",
-        subjects=[Subject(("a0",), workload, SYNTHETIC.space, SYNTHETIC.space.default())],
-        sites=[Site(("a0",), workload, (Option(workload),))],
+        models=[
+            TunedModel("model", [Subject(("a0",), workload, SYNTHETIC.space, SYNTHETIC.space.default())])
+        ],
         target=TARGET,
         budget=Budget(trials=40),
         database=store,

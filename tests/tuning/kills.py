@@ -1,6 +1,6 @@
 """One job that is killed again and again, at random moments, and what it leaves each time.
 
-``python -m tests.tuning.kills [KILLS] [MODEL]`` prints a row for each kill.
+``python -m tests.tuning.kills [KILLS] [MODEL...]`` prints a row for each kill.
 """
 
 from __future__ import annotations
@@ -114,10 +114,10 @@ def _nothing(damage: Iterable[str] = ()) -> Stored:
 
 @dataclass
 class KilledJob:
-    """A job of a model in ``folder``; each session continues it and is killed, the last one ends it."""
+    """A job of some models in ``folder``; each session continues it and is killed, the last one ends it."""
 
     folder: Path
-    model: str
+    models: tuple[str, ...]
     reported: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Runs that a session said to be stored."""
     names: set[str] = field(default_factory=set)
@@ -137,7 +137,16 @@ class KilledJob:
 
     def session(self, trials: int, when: Moment | None = None) -> int:
         """Continue the job until it is killed or has so many trials; its exit status."""
-        command = [sys.executable, "-m", "autotune.cli.main", "tune", self.model, "--json", "--threads", "1"]
+        command = [
+            sys.executable,
+            "-m",
+            "autotune.cli.main",
+            "tune",
+            *self.models,
+            "--json",
+            "--threads",
+            "1",
+        ]
         command += ["--trials", str(trials), "--db", str(self.database)]
         environment = {**os.environ, MARK: str(self.folder), "TMPDIR": str(self.temporary)}
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
@@ -239,14 +248,14 @@ def _check(job: KilledJob, before: Stored, after: Stored) -> None:
 def main() -> None:
     """See the module."""
     kills = int(sys.argv[1]) if len(sys.argv) > 1 else 30
-    model = sys.argv[2] if len(sys.argv) > 2 else "zoo:squeezenet"
+    models = tuple(sys.argv[2:]) or ("zoo:squeezenet",)
     print(
         "| kill | while | reported | runs | readings | sites compared | comparisons | plans | folders left |",
         flush=True,
     )
     print("| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        job = KilledJob(Path(folder), model)
+        job = KilledJob(Path(folder), models)
         kill_often(job, kills, 0, lambda line: print(line, flush=True))
         print(f"{len(job.names)} job", flush=True)
 

@@ -29,8 +29,9 @@ from autotune.runtime.image import ModuleImage
 from autotune.target import Target
 from autotune.tuning.compare.sites import Site
 from autotune.tuning.jobs.budget import Budget
-from autotune.tuning.jobs.job import Job, Options, Subject
+from autotune.tuning.jobs.job import Job, Options
 from autotune.tuning.jobs.model import MeasuredModel, subject_of, work_of
+from autotune.tuning.jobs.subject import Subject, TunedModel
 from autotune.tuning.measure.gain import gain_of
 from autotune.tuning.measure.interface import BuiltOption, Candidate
 from autotune.tuning.measure.outcome import Measurement
@@ -111,16 +112,13 @@ def job_of(
     whole = model(parts, sites, TARGET, database, Preference(), 0)
     whole.ns = {**{option.name: 330.0 for option in site.options}, **ns}
     return Job(
-        model="two",
-        subjects=subjects,
-        sites=sites,
+        models=[TunedModel("two", subjects, sites, whole)],
         target=TARGET,
         budget=Budget(trials=60),
         database=database,
         measurer=Table(wrong),
         progress=Progress(),
         options=Options(sampler="random"),
-        whole=whole,
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -27,9 +27,10 @@ from autotune.schedule.knob import Config, Knob
 from autotune.tuning.compare.interleaved import PROCESSES
 from autotune.tuning.compare.sites import Site
 from autotune.tuning.jobs.budget import Budget, Meter
-from autotune.tuning.jobs.job import Job, Options, Subject, alive, owner
+from autotune.tuning.jobs.job import Job, Options, alive, owner
 from autotune.tuning.jobs.loop import TuningLoop, Turn
 from autotune.tuning.jobs.policy import TOP, Action
+from autotune.tuning.jobs.subject import Subject, TunedModel
 from autotune.tuning.measure.gain import Gain
 from autotune.tuning.measure.interface import Built, Candidate
 from autotune.tuning.measure.outcome import Measurement
@@ -90,17 +91,23 @@ class Model:
         return None
 
 
+def tuned(name: str, *tasks: Synthetic, **changes: Any) -> TunedModel:
+    model = TunedModel(
+        name, [subject(task) for task in tasks], [site(task) for task in tasks], cast(Any, Model(*tasks))
+    )
+    return replace(model, **changes)
+
+
 def job(path: Path, *tasks: Synthetic, trials: int = 40, **changes: Any) -> Job:
+    """A job of one model, of which ``changes`` may be about its subjects or the whole of it."""
+    own = {name: changes.pop(name) for name in ("subjects", "whole") if name in changes}
     base = Job(
-        model="model",
-        subjects=[subject(task) for task in tasks],
-        sites=[site(task) for task in tasks],
+        models=[tuned("model", *tasks, **own)],
         target=TARGET,
         budget=Budget(trials=trials),
         database=Database(path),
         measurer=measurer(*tasks),
         progress=Progress(),
-        whole=Model(*tasks),
     )
     return replace(base, **changes)
 
@@ -662,7 +669,7 @@ def test_progress_as_json_lines(path: Path) -> None:
     assert (kinds[0], kinds[-1], kinds.count("measured")) == ("started", "finished", 12)
     assert set(kinds[1:-1]) == {"measured", "next", "phase"}
     assert [e["trials"] for e in events if e["event"] == "measured"] == list(range(1, 13))
-    assert events[-1]["dispatches"][0]["runs"] == 12
+    assert events[-1]["models"][0]["dispatches"][0]["runs"] == 12
 
 
 def test_progress_as_plain_lines(path: Path) -> None:

@@ -10,10 +10,14 @@ from tests.tuning.kills import KilledJob, kill_often
 
 
 @pytest.mark.parametrize(
-    ("model", "kills"),
-    [("zoo:tiny_cnn", 2), pytest.param("zoo:squeezenet", 30, marks=pytest.mark.slow)],
+    ("models", "kills"),
+    [
+        (("zoo:tiny_cnn",), 2),
+        (("zoo:tiny_cnn", "zoo:mlp"), 2),
+        pytest.param(("zoo:squeezenet",), 30, marks=pytest.mark.slow),
+    ],
 )
 def test_a_job_that_is_killed_again_and_again_loses_nothing_and_ends(
-    tmp_path: Path, model: str, kills: int
+    tmp_path: Path, models: tuple[str, ...], kills: int
 ) -> None:
-    kill_often(KilledJob(tmp_path, model), kills, 0, print)
+    kill_often(KilledJob(tmp_path, models), kills, 0, print)

@@ -191,7 +191,9 @@ def test_what_the_last_comparison_reads_slower_is_not_the_result(
     latency = Latency(5, 100.0, 100.0, 0.0)
 
     def result(ratio: Ratio) -> TunedSchedule:
-        report = replace(tuned.report, gain=Gain(latency, latency, ratio, 9))
+        report = replace(
+            tuned.report, models=(replace(tuned.report.models[0], gain=Gain(latency, latency, ratio, 9)),)
+        )
         return _result(replace(found, best=best), report, (A, C))
 
     faster, slower, unsure = (

@@ -46,7 +46,7 @@ SCREEN = Screen(
     eta_s=68.0,
     trials=86,
     trials_per_second=3.25,
-    gain="confirmed 1.05× (1.03× to 1.07×) in 4 workloads, unconfirmed 4.08 ms → 3.49 ms",
+    gains=("confirmed 1.05× (1.03× to 1.07×) in 4 workloads, unconfirmed 4.08 ms → 3.49 ms",),
     failures=(("timeout", 2), ("wrong_result", 1)),
     rows=tuple(row(number) for number in range(70)),
 )

@@ -11,7 +11,7 @@ import numpy as np
 from autotune.bench.suites import operators
 from autotune.errors import UsageError
 from autotune.suggest import listing
-from autotune.tuning.jobs.job import Subject
+from autotune.tuning.jobs.subject import Subject
 from cost_models import analytic
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from autotune.schedule.knob import config_to_json
 from autotune.target import Target
 from autotune.tuning.compare.interleaved import EVERY
 from autotune.tuning.compare.sites import Site, Sites
-from autotune.tuning.jobs.job import Subject
 from autotune.tuning.jobs.model import MeasuredModel, work_of
+from autotune.tuning.jobs.subject import Subject
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.measure.inside import InModelReader
 from autotune.tuning.measure.interface import Built, Candidate

@@ -142,17 +142,21 @@ def decide_for(
     begun: float,
     say: Callable[[str], None],
     seed: int,
+    fixed: Collection[str] = (),
 ) -> tuple[CompileRequest, tuple[Decision, ...], float]:
     """Return the request with what is decided of a model that is to be tuned, by a share of the time of its budget.
 
     ``sites`` are compared, also again; for None all that never were, where there is time; none is looked up for
-    ``()``. The third value is ``begun`` without the time that others measured in meanwhile. Raises UsageError for
-    unknown sites.
+    ``()``, and none of those that are ``fixed`` is compared. The third value is ``begun`` without the time that others
+    measured in meanwhile. Raises UsageError for unknown sites, and for such as are fixed.
     """
     if sites is not None and not checked_sites(sites):
         return request, (), begun
     limit_s = budget.limit_s
-    wanted = sites if sites is not None else checked_sites(SITES) if limit_s and limit_s >= LEAST_S else ()
+    if asked := [name for name in sites or () if name in fixed]:
+        raise UsageError(f"{', '.join(asked)}: decided in jobs of one model only, as several models share it")
+    every = tuple(name for name in SITES if name not in fixed)
+    wanted = sites if sites is not None else every if limit_s and limit_s >= LEAST_S else ()
 
     def late() -> bool:
         return limit_s is not None and time.monotonic() - begun > SHARE * limit_s

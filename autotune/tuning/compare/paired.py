@@ -68,6 +68,22 @@ def total(parts: Sequence[tuple[float, Ratio | None]]) -> Ratio:
     return Ratio(median, (median - low, median + high))
 
 
+def geometric_mean(ratios: Sequence[Ratio | None]) -> Ratio:
+    """Return the geometric mean of ratios, of which None stands for no change; errors are independent, as in
+    :func:`total`.
+
+    >>> print(geometric_mean([Ratio(0.8, (0.7, 0.9)), None]))
+    1.12× (1.05× to 1.20×)
+    """
+    changes = [ratio for ratio in ratios if ratio is not None and ratio.interval is not None]
+    if len(ratios) == len(changes) == 1:
+        return changes[0]
+    middle = sum(math.log(ratio.median) for ratio in changes) / len(ratios)
+    ends = [[math.log(end / r.median) for end in r.interval] for r in changes if r.interval is not None]
+    low, high = (math.sqrt(sum(end[side] ** 2 for end in ends)) / len(ratios) for side in (0, 1))
+    return Ratio(math.exp(middle), (math.exp(middle - low), math.exp(middle + high)))
+
+
 def _median(ratios: Series) -> Ratio:
     """Return the median of independent ratios and its interval, by order statistics; it needs six.
 
@@ -113,6 +129,7 @@ __all__ = [
     "Readings",
     "Series",
     "across_processes",
+    "geometric_mean",
     "least_processes",
     "ratio",
     "slower",

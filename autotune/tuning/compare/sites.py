@@ -1,7 +1,12 @@
-"""The sites of a model, and the tasks behind their options: what a job makes smaller is the sum over the sites."""
+"""The sites of the models of a job, and the tasks behind their options.
+
+What a job makes smaller is the geometric mean of the latencies of its models, each of which is the sum over its sites:
+a part of a model's latency counts the same in a small model and in a large one.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,9 +19,9 @@ from autotune.tuning.jobs.task import Task
 
 @dataclass(frozen=True)
 class Site:
-    """A workload, the dispatches of the model that have it, and the options that are worth measuring.
+    """A workload, the dispatches of a model that have it, and the options that are worth measuring.
 
-    The first option is the default: it is used when nothing was tuned.
+    The first option is the default: it is used when nothing was tuned. A workload of several models is a site in each.
     """
 
     names: tuple[str, ...]
@@ -24,6 +29,8 @@ class Site:
     options: tuple[Option, ...]
     expected_ns: Mapping[str, float] = field(default_factory=dict, compare=False)
     """Estimates of the options by name, as far as there are any."""
+    model: str = ""
+    """The name of the model among those of a job."""
 
     @property
     def default(self) -> Option:
@@ -33,7 +40,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Sites:
-    """All sites of a model; a dispatch counts by the option of its site that is used, or by the fastest."""
+    """All sites of some models; a dispatch counts by the option of its site that is used, or by the fastest."""
 
     tasks: Sequence[Task]
     all: Sequence[Site]
@@ -45,26 +52,64 @@ class Sites:
         """The tasks by workload key."""
         return {task.workload.key: task for task in self.tasks}
 
-    @property
+    @cached_property
+    def models(self) -> tuple[str, ...]:
+        """The names of the models."""
+        return tuple(dict.fromkeys(site.model for site in self.all))
+
+    @cached_property
     def several(self) -> list[Site]:
         """Those with more than one option."""
         return [site for site in self.all if len(site.options) > 1]
 
+    @cached_property
+    def _of(self) -> dict[str, Sites]:
+        return {model: self._only(model) for model in self.models}
+
+    def of(self, model: str) -> Sites:
+        """Return the sites of one of the models."""
+        return self._of[model]
+
+    def _only(self, model: str) -> Sites:
+        mine = [site for site in self.all if site.model == model]
+        keys = {region.key for site in mine for option in site.options for region in option.regions}
+        return Sites([task for task in self.tasks if task.workload.key in keys], mine, self.used)
+
     @property
     def dispatches(self) -> int:
-        """Return the number of dispatches of the model with all computed directly."""
+        """Return the number of dispatches of the models with all computed directly."""
         return sum(len(site.names) for site in self.all)
 
     def total(self, latency: Callable[[Task], float]) -> float:
-        """Return the model's latency in ns if each task took ``latency`` of it: by the options in use,
-        else the fastest."""
-        used = ([self.used[s.workload.key]] if s.workload.key in self.used else s.options for s in self.all)
-        least = (min(self._sum(option, latency) for option in options) for options in used)
-        return sum(len(site.names) * ns for site, ns in zip(self.all, least, strict=True))
+        """Return the geometric mean of the models' latencies in ns, if each task took ``latency``: by the options in
+        use, else the fastest."""
+
+        def least(site: Site) -> float:
+            used = self.used.get(site.workload.key)
+            return min(self._sum(option, latency) for option in (site.options if used is None else [used]))
+
+        return self._mean(least)
 
     def default_total(self, latency: Callable[[Task], float]) -> float:
-        """Return the same with the options of an untuned model."""
-        return sum(len(site.names) * self._sum(site.default, latency) for site in self.all)
+        """Return the same with the options of untuned models."""
+        return self._mean(lambda site: self._sum(site.default, latency))
+
+    def worth(self, ns: Callable[[Site], float]) -> dict[str, float]:
+        """Return by which part of it the geometric mean of the models' latencies falls with each nanosecond that a
+        dispatch takes less, by the names of the models: 1 ÷ (latency × models). ``ns`` is what a site takes now."""
+        totals = self._totals(ns)
+        return {model: 1.0 / (len(totals) * max(1e-9, total)) for model, total in totals.items()}
+
+    def _mean(self, ns: Callable[[Site], float]) -> float:
+        totals = self._totals(ns).values()
+        return math.prod(total ** (1.0 / len(totals)) for total in totals)
+
+    def _totals(self, ns: Callable[[Site], float]) -> dict[str, float]:
+        """Return the latency of each model, by its name."""
+        totals = dict.fromkeys(self.models, 0.0)
+        for site in self.all:
+            totals[site.model] += len(site.names) * ns(site)
+        return totals
 
     def latency(self, option: Option) -> float:
         """Return the sum of the best latencies known of its regions, in ns; infinite while one is unknown."""

@@ -25,10 +25,10 @@ class TuningEvent:
     ``event`` is ``started``, ``measured`` (a trial ended), ``phase`` (``phase`` or its ``note`` changed) or
     ``finished``. ``confirmed`` is what schedules confirmed inside the model make of the sum over its dispatches; None
     while there are none. Latencies are in ns: of the model by the default schedules and by the smallest readings, as
-    sums over its dispatches (None until all are known; they promise more than comes of them), and of the trial that
-    was measured (None if it failed: ``outcome`` and ``message`` say how). ``origin`` says why it was: default, search,
-    or near, found for a near workload. ``outcomes`` counts the trials of this session. ``report`` comes with
-    ``finished``.
+    sums over its dispatches (None until all are known; they promise more than comes of them; of several models the
+    geometric mean), and of the trial that was measured (None if it failed: ``outcome`` and ``message`` say how).
+    ``origin`` says why it was: default, search, or near, found for a near workload. ``outcomes`` counts the trials of
+    this session. ``report`` comes with ``finished``.
     """
 
     event: str

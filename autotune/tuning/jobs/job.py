@@ -9,39 +9,37 @@ import os
 import platform
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from optuna.study import Study
 
 from autotune import settings
-from autotune.compiler.plan import OPTION, with_options
-from autotune.compiler.planned import TRANSFERRED, evidence_in
+from autotune.compiler.plan import OPTION
 from autotune.database import Database
 from autotune.database.goal import Objective, goals_of, searched
-from autotune.database.query import Hit, Miss
 from autotune.database.records import JobRow, Run, WorkloadRow
 from autotune.errors import DatabaseError
 from autotune.machine_lock import Measuring
-from autotune.passes.options import Option
 from autotune.schedule.knob import Config
 from autotune.target import Target
 from autotune.tuning.compare.interleaved import PROCESSES as COMPARED_IN
-from autotune.tuning.compare.sites import Site, Sites
+from autotune.tuning.compare.sites import Sites
 from autotune.tuning.compare.step import Comparing, code_in_use
 from autotune.tuning.jobs.budget import Budget, Meter
 from autotune.tuning.jobs.events import StopTuning
-from autotune.tuning.jobs.loop import TuningLoop
+from autotune.tuning.jobs.loop import Seat, TuningLoop
 from autotune.tuning.jobs.policy import SPENT, TOP, WORTH, Action, ActionKind, Policy
+from autotune.tuning.jobs.rows import ModelRows
+from autotune.tuning.jobs.subject import Subject, TunedModel, subjects_of
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.measure.gain import PROCESSES, Gain
 from autotune.tuning.measure.inside import InModelReader
 from autotune.tuning.measure.interface import Measurer
-from autotune.tuning.measure.whole_model import WholeModel
-from autotune.tuning.report.result import DispatchRow, Report
-from autotune.tuning.report.status import Progress, Status
+from autotune.tuning.report.result import Report
+from autotune.tuning.report.status import ModelStatus, Progress, Status
 from autotune.tuning.search.online_model import OnlineModel
 from autotune.tuning.search.samplers import GUIDED, SamplerLike, factory, name_of
 from autotune.tuning.search.studies import (
@@ -59,12 +57,7 @@ from cost_models import calibrated
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
 
-    from autotune.compiler.plan import Ranking
-    from autotune.compiler.sites.decision import Decision
-    from autotune.graph.program import AnyWorkload
-    from autotune.graph.region import Workload
     from cost_models.ranker import Ranker
-    from search_spaces.space import Space
 
 _HEARTBEAT_S = 2.0
 _LOADED_BYTES_PER_S = 60e6
@@ -81,23 +74,6 @@ _ALL = 0.95
 """The part of the time left after the search for all but the report."""
 _MOST_KEPT = 0.4
 """The most of the time that is left at the start that is kept back from the search."""
-
-
-@dataclass(frozen=True)
-class Subject:
-    """The subject of tuning: a workload, the dispatches that have it, and its default schedule."""
-
-    names: tuple[str, ...]
-    workload: AnyWorkload
-    space: Space
-    default: Config
-    floor_ns: float = 0.0
-    """The latency that no schedule undercuts."""
-
-    @property
-    def site(self) -> Site:
-        """The dispatches as a site at which there is nothing to choose."""
-        return Site(self.names, self.workload, (Option(cast("Workload", self.workload)),))
 
 
 @dataclass(frozen=True)
@@ -127,8 +103,7 @@ class Options:
 class Job:
     """One job over the parts that it is given; :meth:`run` does all of it."""
 
-    model: str
-    subjects: Sequence[Subject]
+    models: Sequence[TunedModel]
     target: Target
     budget: Budget
     database: Database
@@ -136,16 +111,16 @@ class Job:
     progress: Progress
     options: Options = Options()
     prior: Ranker | None = None
-    sites: Sequence[Site] = ()
-    """Those of the model; without any, each subject is one without options."""
-    whole: WholeModel | None = None
-    """The model that candidates are compared in; without it nothing is compared."""
-    origins: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The model's nodes that each dispatch comes from."""
-    decided: Sequence[Decision] = ()
-    """Decisions at sites of the whole model, made before its workloads were."""
     head_s: float = 0.0
-    """Seconds of the time budget that were used before the job: to read the model, to start."""
+    """Seconds of the time budget that were used before the job: to read the models, to start."""
+
+    def __post_init__(self) -> None:
+        self._subjects = subjects_of(self.models)
+
+    @property
+    def name(self) -> str:
+        """Return the names of its models."""
+        return ", ".join(model.name for model in self.models)
 
     def run(self) -> Report:
         """Tune; Ctrl-C ends the search early and keeps the best so far.
@@ -153,7 +128,7 @@ class Job:
         Jobs on the same machine measure one at a time: of the time budget only what passes before its first
         turn is not counted. Raises DatabaseError and MeasureError; a failing candidate is a row in the database.
         """
-        with Measuring(f"tune {self.model}", self.progress.preparing) as machine:
+        with Measuring(f"tune {self.name}", self.progress.preparing) as machine:
             return self._run(machine)
 
     def _run(self, machine: Measuring) -> Report:
@@ -163,13 +138,13 @@ class Job:
         self._register()
         row = self._claim()
         studies = self._studies(row)
-        tasks = [self._task(subject, make, objectives, studies, row.id) for subject in self.subjects]
-        self.database.add_layers(row.id, {s.workload.key: s.names for s in self.subjects})
-        sites = Sites(tasks, self.sites or [subject.site for subject in self.subjects])
+        tasks = [self._task(subject, make, objectives, studies, row.id) for subject in self._subjects]
+        self.database.add_layers(row.id, {s.workload.key: s.names for s in self._subjects})
+        sites = Sites(tasks, [site for model in self.models for site in model.its_sites])
         policy = Policy(
             sites,
             self.options.seed,
-            in_model=self.whole is not None,
+            in_model=self._in_model,
             thrifty=self.budget.per_workload is not None,
             least=WORTH if self.budget.limit_s is None else SPENT,
         )
@@ -186,8 +161,7 @@ class Job:
             left_out=lambda task: self._say(status, status.phase, f"{task.name}: {task.no_reference}"),
             say=lambda text: self._say(status, "search", text),
             chosen=partial(self._choose, status),
-            reader=None if self.whole is None else InModelReader(sites, self.whole),
-            comparing=self._comparing(status),
+            seats=self._seats(status),
             compared=lambda: self._use(status),
             warm_start=self._found_near,
             job=row.id,
@@ -207,7 +181,8 @@ class Job:
     def _work(
         self, loop: TuningLoop, status: Status, row: JobRow, machine: Measuring, studies: Studies
     ) -> Report:
-        stopped, whole, reachable = True, None, True
+        stopped, reachable = True, True
+        gains: dict[str, Gain | None] = {}
         try:
             loop.take_up()
             status.recalled = sum(len(task.known) for task in loop.tasks)
@@ -216,7 +191,7 @@ class Job:
             loop.before_turn = self._before_turn(status, machine, studies, least_s)
             loop.run()
             self._confirm(loop, status, least_s if self.options.time_model else 0.0)
-            whole = self._whole_model(status, least_s)
+            self._time_models(status, least_s, gains)
             stopped = False
         except (KeyboardInterrupt, StopTuning):
             pass  # the best so far is in the database; what follows only reads it
@@ -227,31 +202,32 @@ class Job:
             if reachable:
                 state = JobRow.STOPPED if stopped else JobRow.DONE
                 self.database.update_job(replace(row, state=state, elapsed_s=status.meter.elapsed_s))
-        report = self._report(status, stopped, whole)
+        report = self._report(status, stopped, gains)
         self.progress.finished(report)
         return report
 
     def _register(self) -> None:
         self.database.add_target(self.target)
         compared = [
-            site.workload for site in self.sites if len(site.options) > 1
+            site.workload for model in self.models for site in model.sites if len(site.options) > 1
         ]  # a chain may be no subject
-        for w in dict.fromkeys([*compared, *(subject.workload for subject in self.subjects)]):
+        for w in dict.fromkeys([*compared, *(subject.workload for subject in self._subjects)]):
             self.database.add_workload(WorkloadRow.of(w))
-        for subject in self.subjects:
+        for subject in self._subjects:
             text = json.dumps(subject.space.to_json(), sort_keys=True)
             self.database.add_space(subject.space.key, subject.workload.key, text)
 
     def _claim(self) -> JobRow:
         """Continue an unfinished job of the same workloads, target, sampler and seed, or begin one."""
         now = time.time()
-        work = sorted((s.workload.key, s.space.key, len(s.names)) for s in self.subjects)
+        works = sorted(model.identity for model in self.models)
+        work = works[0] if len(works) == 1 else works
         identity = [work, self.target.key, name_of(self.options.sampler), self.options.seed]
         identity += [] if self.options.objective == Objective.LATENCY else [self.options.objective]
         fresh = JobRow(
             id=uuid.uuid4().hex[:12],
             fingerprint=hashlib.sha256(json.dumps(identity).encode()).hexdigest(),
-            model=self.model,
+            model=self.name,
             target_key=self.target.key,
             options=json.dumps(
                 {
@@ -270,13 +246,13 @@ class Job:
 
     def _studies(self, row: JobRow) -> Studies:
         """Return the studies of a job that was claimed, in the storage that is meant."""
-        options, name = self.options, study_name(self.model, row.id)
+        options, name = self.options, study_name(self.name, row.id)
         where = options.study_storage
         if where is None:
             home = settings.current().home_path() / "studies"
             where = default_storage(self.database.where, name, home)
         given = options.sampler if isinstance(options.sampler, Study) else None
-        layers = [subject.names[0] for subject in self.subjects]
+        layers = [subject.names[0] for subject in self._subjects]
         metrics = [_METRICS[objective] for objective in searched(options.objective)]
         return Studies(where, name, layers, metrics, options.callbacks, given)
 
@@ -290,7 +266,7 @@ class Job:
     ) -> Task:
         options = self.options
         about = {
-            "model": self.model,
+            "model": self.name,
             "target": self.target.name,
             "dispatches": list(subject.names),
             "kind": subject.workload.kind,
@@ -310,7 +286,7 @@ class Job:
             options.seed,
             self.budget.per_workload,
             subject.floor_ns,
-            alone=self.whole is None,
+            alone=not self._in_model,
             job=job,
         )
 
@@ -326,7 +302,7 @@ class Job:
         done = sum(self.database.outcomes(job=row.id).values())
         meter = Meter(self.budget, done, row.elapsed_s, head_s=self.head_s)
         return Status(
-            model=self.model,
+            models={model.name: ModelStatus(model.name, sites.of(model.name)) for model in self.models},
             database=self.database.where,
             job=row.id,
             target=self.target.name,
@@ -336,15 +312,24 @@ class Job:
             continued=done > 0,
         )
 
+    @property
+    def _in_model(self) -> bool:
+        """Return whether candidates are measured in models."""
+        return any(model.whole is not None for model in self.models)
+
     def _reserve_s(self, status: Status, least_s: float) -> float:
-        """Return the time to keep for what follows the search: to compare what is used, and to time the whole model."""
-        if self.budget.limit_s is None or self.whole is None:
+        """Return the time to keep for what follows the search: to compare what is used, and to time the models."""
+        if self.budget.limit_s is None:
             return 0.0
-        loading = self.whole.nbytes / _LOADED_BYTES_PER_S
-        policy, processes = status.policy, PROCESSES if self.options.time_model else 0
-        comparing = policy.seconds(ActionKind.SCHEDULES, 0, TOP + 1, COMPARED_IN) + loading
-        timing = policy.seconds(ActionKind.SCHEDULES, 0, 2, processes) + 0.2 * loading * processes
-        return comparing + max(timing, least_s)
+        processes = PROCESSES if self.options.time_model else 0
+        comparing = timing = 0.0
+        for model in self.models:
+            if model.whole is not None:
+                loading = model.whole.nbytes / _LOADED_BYTES_PER_S
+                seconds = partial(status.policy.seconds, ActionKind.SCHEDULES, model=model.name)
+                comparing += seconds(0, TOP + 1, COMPARED_IN) + loading
+                timing += seconds(0, 2, processes) + 0.2 * loading * processes
+        return comparing + max(timing, least_s) if comparing else 0.0
 
     def _describer(self, row: JobRow) -> Callable[[Run], Run]:
         host, known = platform.node(), versions(self.target)
@@ -383,48 +368,56 @@ class Job:
 
         return before_turn
 
-    def _comparing(self, status: Status) -> Comparing | None:
-        if self.whole is None:
-            return None
+    def _seats(self, status: Status) -> dict[str, Seat]:
+        """Return the models that candidates are measured and compared in."""
         history = status.policy.history
         for site in status.sites.several:
             rows = self.database.comparison_history(site.workload.key, self.target.key, OPTION)
             history |= {site.workload.key: rows} if rows else {}
-        return Comparing(
-            database=self.database,
-            model=self.whole,
-            job=status.job,
-            say=partial(self._say, status, "compare"),
-            goals=goals_of(self.options.objective),
-            sites=status.sites,
-            measurer=self.measurer,
-            history=history,
-        )
+        seats = dict[str, Seat]()
+        for model in self.models:
+            if model.whole is not None:
+                sites = status.sites.of(model.name)
+                comparing = Comparing(
+                    database=self.database,
+                    model=model.whole,
+                    job=status.job,
+                    say=partial(self._say, status, "compare"),
+                    goals=goals_of(self.options.objective),
+                    sites=sites,
+                    measurer=self.measurer,
+                    history=history,
+                )
+                seats[model.name] = Seat(InModelReader(sites, model.whole), comparing)
+        return seats
+
+    def _rows(self, status: Status, model: TunedModel) -> ModelRows:
+        return ModelRows(model, status.sites.of(model.name), self.database, self.target)
 
     def _use(self, status: Status) -> None:
         """Have the policy know what a compilation would use now, and the display what is confirmed."""
-        if self.whole is None:
-            return
-        rankings = self.whole.rankings()
-        for site in status.sites.several:
-            ranking = rankings.get(site.workload.key)
-            used = site.default if ranking is None else ranking.chosen
-            status.sites.used[site.workload.key] = used if used in site.options else site.default
-        status.confirm(self._rows(status.sites, rankings))
+        for model in self.models:
+            if model.whole is not None:
+                rows = self._rows(status, model)
+                rankings = rows.rankings()
+                for site in rows.sites.several:
+                    ranking = rankings.get(site.workload.key)
+                    used = site.default if ranking is None else ranking.chosen
+                    status.sites.used[site.workload.key] = used if used in site.options else site.default
+                status.models[model.name].confirm(rows.rows(rankings))
 
     def _confirm(self, loop: TuningLoop, status: Status, kept_s: float) -> None:
         """Compare what is used and never was, as long as more than so many seconds are left."""
-        if loop.comparing is None:
-            return
 
         def late() -> bool:
             return status.meter.left_s <= kept_s
 
-        if status.meter.left_s > 0:
+        if loop.seats and status.meter.left_s > 0:
             loop.check(status.policy.weights())
-        self._say(status, "compare", "what is used and was never compared in the model")
-        loop.comparing.compare_schedules(loop.comparing.unconfirmed(), late)
-        self._use(status)
+        for seat in loop.seats.values():
+            self._say(status, "compare", "what is used and was never compared in the model")
+            seat.comparing.compare_schedules(seat.comparing.unconfirmed(), late)
+            self._use(status)
 
     def _say(self, status: Status, phase: str, note: str) -> None:
         status.phase, status.note = phase, note
@@ -440,25 +433,32 @@ class Job:
         self._say(status, status.phase, text)
         status.note = before
 
-    def _whole_model(self, status: Status, least_s: float) -> Gain | None:
-        if self.whole is None or not self.options.time_model:
-            return None
-        if status.meter.left_s < least_s:
+    def _time_models(self, status: Status, least_s: float, gains: dict[str, Gain | None]) -> None:
+        """Time the models untuned and tuned, one after another; ``gains`` gets what each gains."""
+        models = [model for model in self.models if model.whole is not None and self.options.time_model]
+        if models and status.meter.left_s < least_s:
             self._say(status, "whole model", "not timed: the budget is over before that")
-            return None
-        out_of_time = status.meter.over(_ALL)
-        self._say(
-            status, "whole model", f"untuned and tuned, interleaved in up to {PROCESSES} fresh processes"
-        )
-        tuned = code_in_use(status.tasks, self.database, self.measurer)
-        self.measurer.close()  # nothing else may run while the model is timed
-        untuned = {task.workload.key: task.default_code for task in status.tasks if task.default_code}
-        return self.whole.gain(untuned, tuned, out_of_time)
+            return
+        tasks = {model.name: status.sites.of(model.name).tasks for model in models}
+        tuned = {name: code_in_use(mine, self.database, self.measurer) for name, mine in tasks.items()}
+        self.measurer.close()  # nothing else may run while models are timed
+        for number, model in enumerate(models):
+            out_of_time = status.meter.over(_ALL / (len(models) - number))
+            which = f"{model.name}, " if len(models) > 1 else ""
+            self._say(
+                status,
+                "whole model",
+                f"{which}untuned and tuned, interleaved in up to {PROCESSES} fresh processes",
+            )
+            untuned = {
+                task.workload.key: task.default_code for task in tasks[model.name] if task.default_code
+            }
+            assert model.whole is not None
+            gains[model.name] = model.whole.gain(untuned, tuned[model.name], out_of_time)
 
-    def _report(self, status: Status, stopped: bool, gain: Gain | None) -> Report:
-        rankings = {} if self.whole is None else self.whole.rankings()
+    def _report(self, status: Status, stopped: bool, gains: Mapping[str, Gain | None]) -> Report:
         return Report(
-            model=self.model,
+            models=tuple(self._rows(status, model).report(gains.get(model.name)) for model in self.models),
             target=status.target,
             database=status.database,
             job=status.job,
@@ -470,54 +470,11 @@ class Job:
             trials_per_second=status.trials_per_second,
             outcomes=dict(status.outcomes),
             failures=dict(status.failures),
-            dispatches=self._rows(status.sites, rankings),
-            decisions=(*map(str, self.decided), *self._decisions(status.sites, rankings)),
             actions=dict(status.policy.actions),
             left="" if status.policy.last is None else str(status.policy.last),
             left_out={task.name: task.no_reference for task in status.tasks if task.no_reference},
             crashes={task.name: task.crashes for task in status.tasks if task.crashes},
-            gain=gain,
         )
-
-    def _rows(self, sites: Sites, rankings: Mapping[str, Ranking]) -> tuple[DispatchRow, ...]:
-        """Return the tasks that the model needs now."""
-        uses = sites.uses({key: ranking.chosen for key, ranking in rankings.items()})
-        tasks = [(task, uses[key]) for key, task in sites.task_of.items() if key in uses]
-        return tuple(self._row(task, count, rankings) for task, count in tasks)
-
-    def _decisions(self, sites: Sites, rankings: Mapping[str, Ranking]) -> Iterator[str]:
-        """Yield a line for the options of each workload with several: latencies, and which of them failed."""
-        for site in sites.several:
-            rows = self.database.comparison_history(site.workload.key, self.target.key, OPTION)
-            if rows and site.workload.key in rankings:
-                last = {row.name: row for row in rows}
-                failed = [f"{row.name}: {row.message}" for row in last.values() if row.message]
-                yield f"{site.names[0]}: {'; '.join([str(rankings[site.workload.key]), *failed])}"
-
-    def _row(self, task: Task, count: int, rankings: Mapping[str, Ranking]) -> DispatchRow:
-        key = task.key
-        answer = self.database.lookup(key.workload, key.target, key.space)
-        before, after = answer.latencies
-        evidence = evidence_in(task.space, answer.evidence)
-        if isinstance(answer, Hit) and task.may_be_stale(answer.best):
-            evidence = TRANSFERRED  # not known to be of this version's code
-        return DispatchRow(
-            task.names[0],
-            task.workload.kind,
-            key.workload,
-            count,
-            before,
-            after,
-            len(task.known),
-            with_options(key.workload, evidence, rankings),
-            self._nodes(task),
-            "" if isinstance(answer, Miss) else answer.best.origin.value,
-        )
-
-    def _nodes(self, task: Task) -> tuple[str, ...]:
-        """Return the model's nodes that a task's dispatches come from; steps are named after their dispatch."""
-        dispatches = dict.fromkeys(name.partition("/")[0] for name in task.names)
-        return tuple(dict.fromkeys(node for name in dispatches for node in self.origins.get(name, ())))
 
 
 def owner() -> str:
@@ -546,4 +503,4 @@ def versions(target: Target) -> str:
     return json.dumps({**versions_of(("autotune", "llvmlite", "numpy")), **measured})
 
 
-__all__ = ["Job", "Options", "Subject", "alive", "owner", "versions"]
+__all__ = ["Job", "Options", "alive", "owner", "versions"]

@@ -25,6 +25,14 @@ from autotune.tuning.search.online_model import OnlineModel
 from autotune.tuning.search.study import Proposal
 
 
+@dataclass(frozen=True)
+class Seat:
+    """A model of the job: candidates are measured in it by the ``reader``, options and schedules are compared."""
+
+    reader: InModelReader
+    comparing: Comparing
+
+
 class RunStore(Protocol):
     """The store of runs; the database is one."""
 
@@ -86,10 +94,8 @@ class TuningLoop:
     say: Callable[[str], None] = lambda text: None
     chosen: Callable[[Action], None] = lambda action: None
     """Called with each action before it is done."""
-    reader: InModelReader | None = None
-    """Reads candidates inside the model; without it they count by what they take alone."""
-    comparing: Comparing | None = None
-    """Compares options and schedules inside the model."""
+    seats: Mapping[str, Seat] = field(default_factory=dict)
+    """The models by their names; without any, candidates count by what they take alone."""
     compared: Callable[[], None] = lambda: None
     """Called after each comparison."""
     warm_start: Callable[[Task], Sequence[Config]] = lambda task: ()
@@ -133,7 +139,7 @@ class TuningLoop:
             begin = self.meter.session_s
             self.chosen(action)
             if action.work is ActionKind.MEASURE:
-                self.read()
+                self.read(action.model)
                 self.cost_model.learn()
             elif action.work in (ActionKind.OPTIONS, ActionKind.SCHEDULES):
                 self._compare(action)
@@ -174,7 +180,7 @@ class TuningLoop:
         None where it would be another if the batch before it was known: while nothing of the workload has worked, or
         where candidates count by their isolated latency.
         """
-        if self.reader is None or any(math.isinf(turn.task.best_ns) for turn in building):
+        if not self.seats or any(math.isinf(turn.task.best_ns) for turn in building):
             return None
         action = self._next(building)
         if action is None or action.work is not ActionKind.SEARCH:
@@ -184,15 +190,14 @@ class TuningLoop:
 
     def _compare(self, action: Action) -> None:
         """Compare options or schedules; what could not be measured is not compared again in this job."""
-        if self.comparing is None:
-            return
+        comparing = self.seats[action.model].comparing
         self.check(self.policy.weights())
         before = self.policy.measured(action)
         late = self.meter.past()
         if action.work is ActionKind.OPTIONS:
-            self.comparing.compare_options(action.options, late)
+            comparing.compare_options(action.options, late)
         else:
-            self.comparing.compare_schedules(action.schedules, late)
+            comparing.compare_schedules(action.schedules, late)
         self.policy.give_up(action, before)
         self.compared()
 
@@ -217,7 +222,7 @@ class TuningLoop:
             return
         run = self.record(turn, built, measurement)
         task.check(built, measurement, turn.origin)
-        reads = self.reader is not None and turn.origin is not Origin.DEFAULT
+        reads = self.seats and turn.origin is not Origin.DEFAULT
         slow = task.prunes(proposal, measurement) or task.unlikely(measurement.latency_ns)
         if reads and same_code is None and measurement.latency and not slow:
             self.waiting.append((turn, built))
@@ -226,28 +231,30 @@ class TuningLoop:
         if run is not None:
             self.measured(task, run)
 
-    def read(self) -> None:
-        """Measure in the model what waits for it and, once more, what it is not clear of; store it, tell the search."""
-        waiting, self.waiting = self.waiting, []
-        if self.reader is None or not waiting:
+    def read(self, model: str) -> None:
+        """Measure in a model what waits for it and, once more, what it is not clear of; store it, tell the search."""
+        reader = self.seats[model].reader
+        here = reader.sites.task_of
+        waiting = [entry for entry in self.waiting if entry[0].task.workload.key in here]
+        self.waiting = [entry for entry in self.waiting if entry[0].task.workload.key not in here]
+        if not waiting:
             return
-        self.check(self.reader.sites.uses(self.reader.options()[0]))  # the model is made of their code
+        self.check(reader.sites.uses(reader.options()[0]))  # the model is made of their code
         entries: dict[str, list[Built]] = {}
         for turn, built in waiting:
             entries.setdefault(turn.task.workload.key, []).append(built)
-        for task, unclear in self.policy.unclear():
+        for task, unclear in self.policy.unclear(model):
             known = [task.built[trace] for trace in unclear if trace in task.built]
             if known:
                 entries.setdefault(task.workload.key, []).extend(known)
         begin = self.meter.session_s
-        found = self.reader.read(entries, self.meter.past())
-        tasks, name = {task.workload.key: task for task in self.tasks}, self.reader.model.name
+        found = reader.read(entries, self.meter.past())
         for key, readings in found.readings.items():
-            self.store.read_inside(tasks[key].key, readings, name, self.job)
-            tasks[key].read(readings)
+            self.store.read_inside(here[key].key, readings, reader.model.name, self.job)
+            here[key].read(readings)
         for key, traces in found.crashed.items():
-            self.store.crashed_inside(tasks[key].key, traces, name, self.job)
-            tasks[key].crashed_inside(traces)
+            self.store.crashed_inside(here[key].key, traces, reader.model.name, self.job)
+            here[key].crashed_inside(traces)
         number, took = sum(map(len, found.readings.values())), self.meter.session_s - begin
         self.say(f"measured {number} candidates in the model, {number / max(took, 1e-9):.0f} a second")
         for turn, built in waiting:
@@ -264,7 +271,11 @@ class TuningLoop:
     @property
     def _most(self) -> float:
         """Return the number of candidates of a workload that may wait."""
-        return math.inf if self.reader is None else min(TOGETHER, self.reader.most - 2)
+        return (
+            min([TOGETHER, *(seat.reader.most - 2 for seat in self.seats.values())])
+            if self.seats
+            else math.inf
+        )
 
     def measure(self, turn: Turn, built: Built) -> Measurement | None:
         """Return the outcome; None, also for all that follow, where there is nothing to check candidates against."""
@@ -412,4 +423,4 @@ class TuningLoop:
         return [run for run in runs if self.store.record(run)]
 
 
-__all__ = ["RunStore", "TuningLoop", "Turn"]
+__all__ = ["RunStore", "Seat", "TuningLoop", "Turn"]

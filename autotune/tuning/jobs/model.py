@@ -23,21 +23,41 @@ from autotune.passes.substitute import substitute
 from autotune.schedule.trace import Trace
 from autotune.target import Target
 from autotune.tuning.compare.sites import Site
-from autotune.tuning.jobs.job import Subject
+from autotune.tuning.jobs.models import AskedModel
+from autotune.tuning.jobs.subject import Subject, TunedModel
+from autotune.tuning.measure.accuracy import EndToEnd
 from autotune.tuning.measure.gain import Gain, gain_of
 from autotune.tuning.measure.interface import Built
 from autotune.tuning.measure.turns import Rounds, Turns
 from autotune.tuning.measure.whole_model import UNWATCHED, Code, Options, Profile, Version, Watch
 
 if TYPE_CHECKING:
+    from autotune.compiler.sites.decision import Decision
     from autotune.graph.region import Workload
     from autotune.passes.partition import Partition
     from autotune.runtime.image import ModuleImage
-    from autotune.tuning.measure.accuracy import EndToEnd
 
 _MEMORY, _COPIES, _LEAST, _MOST = 0.25, 3, 5, 40
 """All versions may take this share of the free memory, each so many times the constants (as they are, packed, and on
 their way); the fewest and the most of them."""
+
+
+def tuned_model(
+    asked: AskedModel, decisions: Sequence[Decision], database: Database, seed: int
+) -> TunedModel:
+    """Return a model as a job takes it, with what was decided of it as a whole."""
+    request, parts = asked.request, asked.parts
+    target, preference = request.one_target(), request.preference
+    subjects, sites = work_of(parts, target, preference)
+    check = EndToEnd.wanted(request.tolerance, asked.source, request.shapes, seed)
+    return TunedModel(
+        asked.name,
+        subjects,
+        sites,
+        MeasuredModel(parts, sites, target, database, preference, seed, check),
+        {dispatch.name: dispatch.origins for dispatch in parts.dispatches},
+        decisions,
+    )
 
 
 @collector_paused()
@@ -234,4 +254,4 @@ class _Common:
         return self._code[key]
 
 
-__all__ = ["MeasuredModel", "subject_of", "work_of"]
+__all__ = ["MeasuredModel", "subject_of", "tuned_model", "work_of"]

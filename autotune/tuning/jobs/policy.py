@@ -68,10 +68,10 @@ class ActionKind(StrEnum):
 
 @dataclass(frozen=True)
 class Action:
-    """One thing to do next: ``gain`` is expected, as a part of the model's latency, with a standard deviation.
+    """One thing to do next: ``gain`` is expected, as a part of the models' latency, with a standard deviation.
 
     ``tasks`` are those whose candidates are built, ``options`` those to compare by workload key of their site, and
-    ``schedules`` trace keys to compare by workload key.
+    ``schedules`` trace keys to compare by workload key; ``model`` is the one that this is measured in.
     """
 
     work: ActionKind
@@ -82,6 +82,7 @@ class Action:
     tasks: tuple[Task, ...] = ()
     options: Mapping[str, Sequence[Option]] = field(default_factory=dict)
     schedules: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    model: str = ""
 
     @property
     def rate(self) -> float:
@@ -151,8 +152,8 @@ class Policy:
     """The number of actions of each kind so far."""
     last: Action | None = None
     """The action that was chosen last."""
-    _pace: dict[ActionKind, float] = field(default_factory=dict)
-    """The time that actions took over that which was expected."""
+    _pace: dict[tuple[ActionKind, str], float] = field(default_factory=dict)
+    """The time that actions took over that which was expected, by their kinds and models."""
     _given_up: set[tuple[str, str]] = field(default_factory=set)
     """Options and schedules by workload key that could not be measured."""
     _noise: float = 1.0
@@ -180,20 +181,27 @@ class Policy:
     def took(self, action: Action, seconds: float) -> None:
         """Learn what an action took."""
         self.actions[action.work.value] = self.actions.get(action.work.value, 0) + 1
-        before = self._pace.get(action.work, 1.0)
+        before = self._pace_of(action.work, action.model)
         now = before * seconds / max(1e-9, action.seconds)
-        self._pace[action.work] = min(20.0, (1 - _LEARNT) * before + _LEARNT * now)
+        self._pace[action.work, action.model] = min(20.0, (1 - _LEARNT) * before + _LEARNT * now)
 
-    def seconds(self, work: ActionKind, trials: int = 0, versions: int = 0, processes: int = 0) -> float:
+    def seconds(
+        self, work: ActionKind, trials: int = 0, versions: int = 0, processes: int = 0, model: str = ""
+    ) -> float:
         """Return the time that an action is expected to take."""
         nominal = TRIAL_S * trials + VERSION_S * versions + PROCESS_S * processes
-        return max(1e-6, nominal * self._pace.get(work, 1.0))
+        return max(1e-6, nominal * self._pace_of(work, model))
 
-    def unclear(self) -> list[tuple[Task, list[str]]]:
-        """Return the schedules of workloads in use that another measurement may make the ones to use."""
+    def _pace_of(self, work: ActionKind, model: str) -> float:
+        """Return the pace of a kind of action in a model, or its mean over the models if it is not known there."""
+        known = {where: pace for (kind, where), pace in self._pace.items() if kind is work}
+        return known.get(model, sum(known.values()) / len(known)) if known else 1.0
+
+    def unclear(self, model: str) -> list[tuple[Task, list[str]]]:
+        """Return the schedules of workloads in use in a model that another measurement may make the ones to use."""
         return [
             (self.sites.task_of[key], list(traces))
-            for action in self._compare_schedules()
+            for action in self._compare_schedules(model)
             for key, traces in action.schedules.items()
         ]
 
@@ -226,23 +234,25 @@ class Policy:
     @property
     def _needed(self) -> list[Task]:
         """The tasks of options in use whose default was not measured yet."""
-        in_use = self._in_use
+        in_use = self.sites.uses(self._options)
         return [task for task in self.sites.tasks if task.untried and task.workload.key in in_use]
 
     def weights(self) -> dict[str, float]:
-        """Return how often the model executes each workload: of options that may be the fastest, that probability."""
-        weights = dict[str, float]()
+        """Return by which part of it the models' latency falls with each nanosecond that a workload takes less: as
+        often as they execute it, and of options that may be the fastest, times that probability."""
+        worth, weights = self._worth, dict[str, float]()
         for site in self.sites.all:
             for name, chance in self._chances(site).items():
                 for region in next(o for o in site.options if o.name == name).regions:
                     key = region.key
-                    weights[key] = weights.get(key, 0.0) + chance * len(site.names)
+                    weights[key] = weights.get(key, 0.0) + chance * len(site.names) * worth[site.model]
         return weights
 
     def _actions(
         self, waiting: Mapping[str, int], busy: Container[str], trials_left: float
     ) -> Iterator[Action]:
-        compared = list(self._compare_options()) if self.in_model else []
+        models = self.sites.models if self.in_model else ()
+        compared = [action for model in models for action in self._compare_options(model)]
         if trials_left >= 1:
             defaults = self._defaults()
             if defaults is not None:
@@ -256,10 +266,10 @@ class Policy:
         weights = self.weights()
         if trials_left >= 1:
             yield from self._searches(waiting, busy, weights)
-        if self.in_model:
-            yield from compared
-            yield from self._measure(waiting, weights)
-            yield from self._compare_schedules()
+        yield from compared
+        for model in models:
+            yield from self._measure(waiting, weights, model)
+            yield from self._compare_schedules(model)
 
     def _has_news(self, action: Action) -> bool:
         """Return whether any option of a comparison was never compared before."""
@@ -295,9 +305,9 @@ class Policy:
     def _open_options(self) -> list[tuple[float, str, list[Task]]]:
         """Return the options with defaults that were never measured, with what measuring promises, the best for its
         time first."""
-        found, total = [], self._total
-        for site in self.sites.several:
-            share = self._share(site, total)
+        found, shares = [], self._shares
+        for site in {site.workload.key: site for site in self.sites.several}.values():
+            share = shares[site.workload.key]
             values = worth_measuring(self._known(site), self._used(site).name, self._variance)
             for option in site.options:
                 tasks = [self.sites.task_of[region.key] for region in option.regions]
@@ -310,7 +320,6 @@ class Policy:
     def _searches(
         self, waiting: Mapping[str, int], busy: Container[str], weights: Mapping[str, float]
     ) -> Iterator[Action]:
-        total = self._total
         for task in self.sites.tasks:
             key = task.workload.key
             if task.finished or task.at_floor or task.untried or key in busy or not weights.get(key):
@@ -318,7 +327,7 @@ class Policy:
             ns = self._latency(task)
             known = (len(task.inside) + waiting.get(key, 0)) if self.in_model else len(task.curve) - 1
             most = 1.0 - task.floor_ns / ns if math.isfinite(task.best_ns) else 1.0
-            gain = weights[key] * ns / total * min(max(0.0, most), records(max(0, known), BATCH))
+            gain = weights[key] * ns * min(max(0.0, most), records(max(0, known), BATCH))
             if task.best_ns == math.inf:
                 gain = 1.0  # nothing works yet: the model needs it before anything else
             if self.thrifty and gain < self.least:
@@ -327,22 +336,25 @@ class Policy:
             seconds += self.seconds(ActionKind.MEASURE, 0, BATCH // 2) if self.in_model else 0.0
             yield Action(ActionKind.SEARCH, task.name, gain, gain, seconds, (task,))
 
-    def _measure(self, waiting: Mapping[str, int], weights: Mapping[str, float]) -> Iterator[Action]:
-        if not waiting:
+    def _measure(
+        self, waiting: Mapping[str, int], weights: Mapping[str, float], model: str
+    ) -> Iterator[Action]:
+        here = {key: count for key, count in waiting.items() if key in self.sites.of(model).task_of}
+        if not here:
             return
-        total, gain = self._total, 0.0
-        for key, count in waiting.items():
+        gain = 0.0
+        for key, count in here.items():
             task = self.sites.task_of[key]
-            gain += weights.get(key, 0.0) * self._latency(task) / total * records(len(task.inside), count)
-        what = f"{sum(waiting.values())} candidates of {len(waiting)} workloads"
-        seconds = self.seconds(ActionKind.MEASURE, 0, max(waiting.values()) + 1, 1)
-        yield Action(ActionKind.MEASURE, what, gain, gain, seconds)
+            gain += weights.get(key, 0.0) * self._latency(task) * records(len(task.inside), count)
+        what = f"{sum(here.values())} candidates of {len(here)} workloads{self._in(model)}"
+        seconds = self.seconds(ActionKind.MEASURE, 0, max(here.values()) + 1, 1, model)
+        yield Action(ActionKind.MEASURE, what, gain, gain, seconds, model=model)
 
-    def _compare_options(self) -> Iterator[Action]:
+    def _compare_options(self, model: str) -> Iterator[Action]:
         wanted, gain, errors, names = dict[str, list[Option]](), 0.0, 0.0, list[str]()
-        total = self._total
-        for site in self.sites.several:
-            used, share = self._used(site), self._share(site, total)
+        shares = self._shares
+        for site in self.sites.of(model).several:
+            used, share = self._used(site), shares[site.workload.key]
             known = self._known(site)
             ready = {
                 option.name: option
@@ -363,13 +375,21 @@ class Policy:
         if wanted:
             what = names[0] + (f" and at {len(names) - 1} more sites" if len(names) > 1 else "")
             versions = max(map(len, wanted.values())) + 1
-            seconds = self.seconds(ActionKind.OPTIONS, 0, versions, PROCESSES)
-            yield Action(ActionKind.OPTIONS, what, gain, math.sqrt(errors), seconds, options=wanted)
+            seconds = self.seconds(ActionKind.OPTIONS, 0, versions, PROCESSES, model)
+            yield Action(
+                ActionKind.OPTIONS,
+                what + self._in(model),
+                gain,
+                math.sqrt(errors),
+                seconds,
+                options=wanted,
+                model=model,
+            )
 
-    def _compare_schedules(self) -> Iterator[Action]:
+    def _compare_schedules(self, model: str) -> Iterator[Action]:
         wanted, gain, errors, names = dict[str, list[str]](), 0.0, 0.0, list[str]()
-        total = self._total
-        for key, count in self._in_use.items():
+        weights = self._weights_in_use
+        for key in self.sites.of(model).uses(self._options):
             task = self.sites.task_of.get(key)
             if task is None or not task.default_ns or task.untried:
                 continue
@@ -377,7 +397,7 @@ class Policy:
             used = min(known, key=lambda trace: known[trace].mean)
             left = {trace for trace in known if (key, trace) not in self._given_up}
             values = worth_measuring(known, used, self._variance, left)
-            share = count * self._latency(task) / total
+            share = weights[key] * self._latency(task)
             picked = [trace for trace, value in values.items() if share * value >= self.least][:TOP]
             if not picked:
                 continue
@@ -391,8 +411,20 @@ class Policy:
             names.append(task.name)
         if wanted:
             what = f"of {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-            seconds = self.seconds(ActionKind.SCHEDULES, 0, TOP + 1, PROCESSES)
-            yield Action(ActionKind.SCHEDULES, what, gain, math.sqrt(errors), seconds, schedules=wanted)
+            seconds = self.seconds(ActionKind.SCHEDULES, 0, TOP + 1, PROCESSES, model)
+            yield Action(
+                ActionKind.SCHEDULES,
+                what + self._in(model),
+                gain,
+                math.sqrt(errors),
+                seconds,
+                schedules=wanted,
+                model=model,
+            )
+
+    def _in(self, model: str) -> str:
+        """Return where something is measured, if that may be in several models."""
+        return f" in {model}" if len(self.sites.models) > 1 else ""
 
     @staticmethod
     def schedules_known(task: Task) -> dict[str, Posterior]:
@@ -406,16 +438,31 @@ class Policy:
         return self._noise * variance_of(ROUNDS * PROCESSES, PROCESSES)
 
     @property
-    def _in_use(self) -> dict[str, int]:
-        return self.sites.uses({site.workload.key: self._used(site) for site in self.sites.several})
+    def _options(self) -> dict[str, Option]:
+        """The options in use, by workload key."""
+        return {site.workload.key: self._used(site) for site in self.sites.several}
 
     @property
-    def _total(self) -> float:
-        return max(1e-9, sum(self._ns(site, self._used(site)) * len(site.names) for site in self.sites.all))
+    def _worth(self) -> dict[str, float]:
+        return self.sites.worth(lambda site: self._ns(site, self._used(site)))
 
-    def _share(self, site: Site, total: float) -> float:
-        """Return the part of a site in the ``total`` latency of the model."""
-        return self._ns(site, self._used(site)) * len(site.names) / total
+    @property
+    def _shares(self) -> dict[str, float]:
+        """The parts of the workloads of sites in the models' latency, by their keys."""
+        worth, shares = self._worth, dict[str, float]()
+        for site in self.sites.all:
+            share = worth[site.model] * len(site.names) * self._ns(site, self._used(site))
+            shares[site.workload.key] = shares.get(site.workload.key, 0.0) + share
+        return shares
+
+    @property
+    def _weights_in_use(self) -> dict[str, float]:
+        """The same for each nanosecond of the workloads that are in use."""
+        worth, options, weights = self._worth, self._options, dict[str, float]()
+        for model in self.sites.models:
+            for key, count in self.sites.of(model).uses(options).items():
+                weights[key] = weights.get(key, 0.0) + worth[model] * count
+        return weights
 
     def _used(self, site: Site) -> Option:
         return self.sites.used.get(site.workload.key, site.default)

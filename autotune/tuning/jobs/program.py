@@ -118,7 +118,8 @@ def tune_schedule(
     Raises KnobError and ScheduleError where the function's declarations or default steps are wrong, UsageError for
     arguments of another kind, and MeasureError where no candidate works.
     """
-    from autotune.tuning.jobs.job import Job, Options, Subject
+    from autotune.tuning.jobs.job import Job, Options
+    from autotune.tuning.jobs.subject import Subject, TunedModel
     from autotune.tuning.measure.pool import ProcessPool
     from autotune.tuning.search.online_model import OnlineModel
     from autotune.tuning.search.samplers import factory
@@ -147,15 +148,19 @@ def tune_schedule(
     default = program_default(mine, function) if isinstance(function, Automatic) else mine.default()
     with opened(database) as store, closing(ProcessPool.started(builders)) as pool:
         job = Job(
-            model=name,
-            subjects=[Subject((name,), workload, mine, default)],
+            models=[
+                TunedModel(
+                    name,
+                    [Subject((name,), workload, mine, default)],
+                    whole=ProgramAlone(name, mine, default, seed),
+                )
+            ],
             target=chosen,
             budget=limit,
             database=store,
             measurer=pool,
             progress=shown_to(progress, callback, quiet=quiet),
             options=options,
-            whole=ProgramAlone(name, mine, default, seed),
             head_s=time.monotonic() - begun,
         )
         report = job.run()

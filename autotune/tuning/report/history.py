@@ -15,7 +15,7 @@ from autotune.tuning.search.study import Search
 
 if TYPE_CHECKING:
     from autotune.database import Database
-    from autotune.tuning.jobs.job import Subject
+    from autotune.tuning.jobs.subject import Subject
 
 
 @dataclass(frozen=True)

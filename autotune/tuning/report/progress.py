@@ -11,7 +11,7 @@ from autotune.foreign import printable
 from autotune.suggest import counted
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.report.result import Report, duration, lines_of, summary
-from autotune.tuning.report.status import Progress, Status, headline
+from autotune.tuning.report.status import ModelStatus, Progress, Status, headline
 from autotune.tuning.report.units import nanoseconds
 
 NOTABLE = 0.02
@@ -40,7 +40,7 @@ class JsonLines(Progress):
         self._say(
             "started",
             job=status.job,
-            model=status.model,
+            models=[*status.models],
             database=status.database,
             target=status.target,
             continued=status.continued,
@@ -145,15 +145,22 @@ def state_line(status: Status) -> str:
     eta = "" if status.eta_s is None else f", {duration(status.eta_s)} left"
     bad = {name: n for name, n in status.outcomes.items() if name != "ok"}
     failures = "".join(f", {n} {name}" for name, n in sorted(bad.items()))
-    return f"{done} trials, {status.trials_per_second:.1f}/s, {gain_line(status)}{eta}{failures}"
+    return f"{done} trials, {status.trials_per_second:.1f}/s, {'; '.join(gain_lines(status))}{eta}{failures}"
 
 
-def gain_line(status: Status) -> str:
-    """Return the confirmed speed-up, and what single measurements promise beside it."""
-    many = counted(len(status.gains), "workload")
-    known = "nothing confirmed" if status.confirmed is None else f"confirmed {status.confirmed} in {many}"
-    readings = f"{nanoseconds(status.default_ns)} → {nanoseconds(status.best_ns)}"
+def gain_line(model: ModelStatus) -> str:
+    """Return the confirmed speed-up of a model, and what single measurements promise beside it."""
+    many = counted(len(model.gains), "workload")
+    known = "nothing confirmed" if model.confirmed is None else f"confirmed {model.confirmed} in {many}"
+    readings = f"{nanoseconds(model.default_ns)} → {nanoseconds(model.best_ns)}"
     return f"{known}, unconfirmed {readings}"
+
+
+def gain_lines(status: Status) -> list[str]:
+    """Return :func:`gain_line` of each model, with its name where there are several."""
+    if len(status.models) == 1:
+        return [gain_line(model) for model in status.models.values()]
+    return [f"{name}: {gain_line(model)}" for name, model in status.models.items()]
 
 
 def display(out: TextIO, *, as_json: bool = False) -> Progress:
@@ -167,4 +174,4 @@ def display(out: TextIO, *, as_json: bool = False) -> Progress:
     return Live(out) if out.isatty() else PlainLines(out)
 
 
-__all__ = ["NOTABLE", "QUIET_S", "JsonLines", "PlainLines", "display", "gain_line", "state_line"]
+__all__ = ["NOTABLE", "QUIET_S", "JsonLines", "PlainLines", "display", "gain_lines", "state_line"]

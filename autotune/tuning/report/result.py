@@ -40,19 +40,43 @@ class DispatchRow:
         return known | self.evidence.to_json()
 
 
+@dataclass(frozen=True)
+class ModelReport:
+    """The result of a tuning job for one model.
+
+    ``gain`` has the whole model untuned and tuned, interleaved in several fresh processes; None when the job
+    was stopped before that. ``decisions`` says how alternatives compared, a line a workload.
+    """
+
+    model: str
+    dispatches: tuple[DispatchRow, ...]
+    decisions: tuple[str, ...] = ()
+    gain: Gain | None = None
+
+    @property
+    def speedup(self) -> float | None:
+        """Return the speed-up of the whole model; None where the interval does not exclude that nothing changed."""
+        return None if self.gain is None else self.gain.ratio.speedup
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything, as JSON values."""
+        rows = [row.to_json() for row in self.dispatches]
+        gain = None if self.gain is None else self.gain.to_json()
+        return {**vars(self), "dispatches": rows, "gain": gain, "speedup": self.speedup}
+
+
 @dataclass(frozen=True, repr=False)
 class Report:
     """The result of a tuning job.
 
-    ``gain`` has the whole model untuned and tuned, interleaved in several fresh processes; None when the job
-    was stopped before that. ``decisions`` says how alternatives compared, a line a workload; ``actions`` counts what
-    the policy has done, ``left`` is what it would have done next. ``outcomes`` counts the runs of this session;
+    ``models`` has the result for each model. ``actions`` counts what the policy has done, ``left`` is what it would
+    have done next. ``outcomes`` counts the runs of this session;
     ``near_trials`` of them were found for near workloads. ``failures`` has one message of each kind of failure,
     ``left_out`` says of dispatches why none of their candidates were measured, ``crashes`` how candidates ended their
     process inside the model that had worked alone.
     """
 
-    model: str
+    models: tuple[ModelReport, ...]
     target: str
     database: str
     job: str
@@ -63,9 +87,6 @@ class Report:
     trials_per_second: float
     outcomes: Mapping[str, int]
     failures: Mapping[str, str]
-    dispatches: tuple[DispatchRow, ...]
-    decisions: tuple[str, ...] = ()
-    gain: Gain | None = None
     actions: Mapping[str, int] = field(default_factory=dict)
     left: str = ""
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -73,8 +94,28 @@ class Report:
     near_trials: int = 0
 
     @property
+    def model(self) -> str:
+        """Return the names of the models."""
+        return ", ".join(each.model for each in self.models)
+
+    @property
+    def dispatches(self) -> tuple[DispatchRow, ...]:
+        """Return the rows of all models."""
+        return tuple(row for each in self.models for row in each.dispatches)
+
+    @property
+    def decisions(self) -> tuple[str, ...]:
+        """Return the decisions of all models."""
+        return tuple(line for each in self.models for line in each.decisions)
+
+    @property
+    def gain(self) -> Gain | None:
+        """Return that of the only model; None where there are several, each of which has its own."""
+        return self.models[0].gain if len(self.models) == 1 else None
+
+    @property
     def speedup(self) -> float | None:
-        """Return the speed-up of the whole model; None where the interval does not exclude that nothing changed."""
+        """Return the same of the speed-up."""
         return None if self.gain is None else self.gain.ratio.speedup
 
     def __str__(self) -> str:
@@ -85,9 +126,7 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything, as JSON values."""
-        rows = [row.to_json() for row in self.dispatches]
-        gain = None if self.gain is None else self.gain.to_json()
-        return {**asdict(self), "dispatches": rows, "gain": gain, "speedup": self.speedup}
+        return {**asdict(self), "models": [each.to_json() for each in self.models]}
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
@@ -120,11 +159,19 @@ _FIGURES = 71
 
 
 def lines_of(report: Report, columns: int | None = None) -> list[str]:
-    """Return the report as plain text, one line a dispatch, those with the most time first.
+    """Return the report as plain text, for each model one line a dispatch, those with the most time first.
 
     Names are cut where a row would be wider than ``columns`` (but leaves 8 characters of them); the model's
     nodes stand at the end where there is room.
     """
+    lines = list[str]()
+    for each in report.models:
+        lines += [f"{each.model}:"] if len(report.models) > 1 else []
+        lines += [*_table(each, columns), *each.decisions]
+    return [*lines, *summary(report)]
+
+
+def _table(report: ModelReport, columns: int | None) -> list[str]:
     rows = sorted(report.dispatches, key=_share, reverse=True)
     width = max([8, *(len(row.name) for row in rows)])
     if columns is not None:
@@ -141,7 +188,7 @@ def lines_of(report: Report, columns: int | None = None) -> list[str]:
     if any(row.nodes for row in rows) and (room is None or room >= _LEAST_NODES):
         texts = ["nodes", *(listed(row.nodes) for row in rows)]
         lines = [f"{line}  {_cut(text, room)}" for line, text in zip(lines, texts, strict=True)]
-    return [*lines, *report.decisions, *summary(report)]
+    return lines
 
 
 def _cut(name: str, width: int | None) -> str:
@@ -153,10 +200,9 @@ def _share(row: DispatchRow) -> float:
 
 
 def summary(report: Report) -> list[str]:
-    """Return the last lines: whole model, trials, failures, and where the schedules are."""
-    lines = []
-    if report.gain is not None:
-        lines.append(f"whole model: {report.gain}")
+    """Return the last lines: whole models, trials, failures, and where the schedules are."""
+    which = "whole model" if len(report.models) == 1 else "whole model {}"
+    lines = [f"{which.format(each.model)}: {each.gain}" for each in report.models if each.gain is not None]
     stopped = "stopped after " if report.stopped else ""
     lines.append(
         f"{stopped}{report.session_trials} trials in {report.seconds:.1f} s "
@@ -182,4 +228,4 @@ def summary(report: Report) -> list[str]:
     return lines
 
 
-__all__ = ["DispatchRow", "Report", "duration", "lines_of", "listed", "nanoseconds", "summary"]
+__all__ = ["DispatchRow", "ModelReport", "Report", "duration", "lines_of", "listed", "nanoseconds", "summary"]

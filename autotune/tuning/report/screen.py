@@ -11,7 +11,7 @@ from rich.text import Text
 
 from autotune.foreign import printable
 from autotune.tuning.jobs.task import Task
-from autotune.tuning.report.progress import gain_line
+from autotune.tuning.report.progress import gain_lines
 from autotune.tuning.report.result import duration
 from autotune.tuning.report.status import Status, share_done
 from autotune.tuning.report.units import nanoseconds
@@ -54,7 +54,7 @@ class Screen:
     eta_s: float | None
     trials: int
     trials_per_second: float
-    gain: str
+    gains: tuple[str, ...]
     failures: tuple[tuple[str, int], ...]
     rows: tuple[TaskRow, ...]
     seen: float = 0.0
@@ -77,7 +77,7 @@ class Screen:
             eta_s=status.eta_s,
             trials=status.meter.trials,
             trials_per_second=status.trials_per_second,
-            gain=gain_line(status),
+            gains=tuple(gain_lines(status)),
             failures=tuple(sorted((name, n) for name, n in status.outcomes.items() if name != "ok")),
             rows=tuple(sorted(rows, key=lambda row: -row.total_ns)),
             seen=time.monotonic(),
@@ -105,7 +105,7 @@ class Screen:
 
     def _head(self, width: int, *, ascii_only: bool) -> Iterator[Text]:
         yield Text(printable(f"{self.model}, {self.target}"), style="bold")
-        yield Text(self.gain)
+        yield from (Text(printable(gain)) for gain in self.gains)
         yield self._bar(width, ascii_only=ascii_only)
         yield Text(f"{self.trials} trials, {self.trials_per_second:.1f}/s")
         if self.failures:

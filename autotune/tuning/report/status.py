@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.database.records import Origin, Outcome, Ratio, Run
-from autotune.tuning.compare.paired import total
+from autotune.tuning.compare.paired import geometric_mean, total
 from autotune.tuning.compare.sites import Sites
 from autotune.tuning.jobs.budget import Meter
 from autotune.tuning.jobs.policy import Policy
@@ -17,10 +17,50 @@ from autotune.tuning.report.result import DispatchRow, Report
 
 
 @dataclass
+class ModelStatus:
+    """The state of a model of a job."""
+
+    name: str
+    sites: Sites
+    gains: Mapping[str, str] = field(default_factory=dict)
+    """The confirmed speed-ups inside the model, by workload key."""
+    confirmed: Ratio | None = None
+    """Their effect on the sum over the dispatches; None while there are none."""
+
+    def confirm(self, rows: Sequence[DispatchRow]) -> None:
+        """Take the newest comparisons into account; ``rows`` are what a compilation would use now."""
+        known = [row for row in rows if row.before_ns is not None]
+        self.gains = {r.workload: r.evidence.gain for r in known if r.evidence.state.tuned}
+        parts = [(row.count * (row.before_ns or 0.0), row.evidence.ratio) for row in known]
+        self.confirmed = total(parts) if self.gains else None
+
+    @property
+    def default_ns(self) -> float | None:
+        """The model's latency by the readings of default schedules; None until all that it uses are known."""
+        return _known(self.sites.default_total(lambda task: task.default_ns or float("inf")))
+
+    @property
+    def best_ns(self) -> float | None:
+        """The model's latency by the smallest readings, which say little of the model itself; None until all are
+        known."""
+        return _known(self.sites.total(lambda task: task.best_ns))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers for a machine to read."""
+        confirmed = None if self.confirmed is None else self.confirmed.to_json()
+        known = {"default_ns": self.default_ns, "best_ns": self.best_ns}
+        return {"model": self.name, **known, "confirmed": confirmed}
+
+
+def _known(ns: float) -> float | None:
+    return ns if ns < float("inf") else None
+
+
+@dataclass
 class Status:
     """The state of a job. ``recalled`` counts runs that the database had before this session."""
 
-    model: str
+    models: Mapping[str, ModelStatus]
     database: str
     job: str
     target: str
@@ -39,17 +79,21 @@ class Status:
     failures: dict[str, str] = field(default_factory=dict)
     """One message of each kind of failure, the newest."""
 
-    gains: Mapping[str, str] = field(default_factory=dict)
-    """The confirmed speed-ups inside the model, by workload key."""
-    confirmed: Ratio | None = None
-    """Their effect on the sum over the dispatches; None while there are none."""
+    @property
+    def model(self) -> str:
+        """Return the names of the models."""
+        return ", ".join(self.models)
 
-    def confirm(self, rows: Sequence[DispatchRow]) -> None:
-        """Take the newest comparisons into account; ``rows`` are what a compilation would use now."""
-        known = [row for row in rows if row.before_ns is not None]
-        self.gains = {r.workload: r.evidence.gain for r in known if r.evidence.state.tuned}
-        parts = [(row.count * (row.before_ns or 0.0), row.evidence.ratio) for row in known]
-        self.confirmed = total(parts) if self.gains else None
+    @property
+    def gains(self) -> Mapping[str, str]:
+        """Return the confirmed speed-ups inside models, by workload key."""
+        return {key: gain for model in self.models.values() for key, gain in model.gains.items()}
+
+    @property
+    def confirmed(self) -> Ratio | None:
+        """Return what is confirmed, of several models the geometric mean; None while nothing is."""
+        known = [model.confirmed for model in self.models.values()]
+        return geometric_mean(known) if any(ratio is not None for ratio in known) else None
 
     @property
     def tasks(self) -> Sequence[Task]:
@@ -82,16 +126,14 @@ class Status:
 
     @property
     def default_ns(self) -> float | None:
-        """The model's latency by the readings of default schedules; None until all that it uses are known."""
-        total = self.sites.default_total(lambda task: task.default_ns or float("inf"))
-        return total if total < float("inf") else None
+        """The latency of the models, their geometric mean, by the readings of default schedules; None until all that
+        they use are known."""
+        return _known(self.sites.default_total(lambda task: task.default_ns or float("inf")))
 
     @property
     def best_ns(self) -> float | None:
-        """The model's latency by the smallest readings, which say little of the model itself; None until all are
-        known."""
-        total = self.sites.total(lambda task: task.best_ns)
-        return total if total < float("inf") else None
+        """The same by the smallest readings, which say little of the models themselves; None until all are known."""
+        return _known(self.sites.total(lambda task: task.best_ns))
 
     def to_json(self) -> dict[str, Any]:
         """Return the numbers for a machine to read."""
@@ -104,10 +146,8 @@ class Status:
             "eta_s": None if self.eta_s is None else round(self.eta_s, 1),
             "trials_per_second": round(self.trials_per_second, 3),
             "outcomes": dict(self.outcomes),
-            "default_ns": self.default_ns,
-            "best_ns": self.best_ns,
+            "models": [model.to_json() for model in self.models.values()],
             "next": None if self.policy.last is None else str(self.policy.last),
-            "confirmed": None if self.confirmed is None else self.confirmed.to_json(),
         }
 
 
@@ -162,4 +202,4 @@ class Progress:
         """Give the terminal back; also after an error, and a second time."""
 
 
-__all__ = ["Progress", "Status", "headline", "share_done"]
+__all__ = ["ModelStatus", "Progress", "Status", "headline", "share_done"]

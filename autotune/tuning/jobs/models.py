@@ -1,0 +1,107 @@
+"""The models that a job is asked to tune: what is wrong with one of them is said before anything is measured."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from autotune.compiler import divide
+from autotune.compiler.dividing import imported, on_one_device
+from autotune.compiler.request import CompileRequest, MachineOptions
+from autotune.errors import ModelImportError, UsageError
+from autotune.target import Target
+
+if TYPE_CHECKING:
+    from autotune.compiler.dividing import Model
+    from autotune.graph.ir import Graph
+    from autotune.passes.partition import Partition
+
+SUFFIX = ".onnx"
+"""Of the files of a folder that are models."""
+
+
+@dataclass(frozen=True)
+class AskedModel:
+    """A model of a job, read: by its request, as a graph and in dispatches."""
+
+    source: Model
+    name: str
+    request: CompileRequest
+    graph: Graph
+    parts: Partition
+
+    def by(self, request: CompileRequest) -> AskedModel:
+        """Return it as another request divides it."""
+        if request.layout == self.request.layout and request.one_target() == self.request.one_target():
+            return replace(self, request=request)
+        return replace(self, request=request, parts=_divided(self.graph, request))
+
+
+def sources_of(model: Model | Sequence[Model]) -> list[Model]:
+    """Return the models that are given: one, several, those of folders; each file once. Raises UsageError."""
+    given = list(model) if isinstance(model, list | tuple) else [model]
+    found: dict[object, Model] = {}
+    for source in (each for one in given for each in _files(one)):
+        found.setdefault(os.fspath(source) if isinstance(source, str | Path) else id(source), source)
+    if not found:
+        raise UsageError("tune takes a model, several or a folder of them, got an empty list")
+    return list(found.values())
+
+
+def _files(source: Model) -> list[Model]:
+    """Return the ONNX files of a folder, in the order of their names; anything else is a model itself."""
+    if not isinstance(source, str | Path) or not os.path.isdir(source):
+        return [source]
+    files = sorted(path for path in Path(source).iterdir() if path.suffix == SUFFIX)
+    if not files:
+        raise UsageError(f"{source} is a folder without models: none of its files ends in {SUFFIX}")
+    return list(map(str, files))
+
+
+def read_models(sources: Sequence[Model], **options: Unpack[MachineOptions]) -> list[AskedModel]:
+    """Read models, and divide each into its dispatches; raises what is wrong with the first that is not as it should
+    be."""
+    return named([_read(source, CompileRequest(source, **options).checked()) for source in sources])
+
+
+def _read(source: Model, request: CompileRequest) -> AskedModel:
+    graph = on_one_device(imported(source, request.shapes))
+    parts = _divided(graph, request)
+    name = str(source) if isinstance(source, str | Path) else parts.name
+    if not parts.dispatches:
+        raise ModelImportError(
+            f"{name}: nothing of the model is computed at run time: there is nothing to tune"
+        )
+    return AskedModel(source, name, request, graph, parts)
+
+
+def _divided(graph: Graph, request: CompileRequest) -> Partition:
+    return divide(graph, layout=request.layout, activations=request.one_target().activations)
+
+
+def named(models: Sequence[AskedModel]) -> list[AskedModel]:
+    """Return models with distinct names: of those that have the same name the later ones are numbered."""
+    found: dict[str, AskedModel] = {}
+    for model in models:
+        names = [model.name, *(f"{model.name} ({number})" for number in range(2, len(models) + 1))]
+        name = next(name for name in names if name not in found)
+        found[name] = replace(model, name=name)
+    return list(found.values())
+
+
+def common_target(models: Sequence[AskedModel]) -> Target:
+    """Return the target of all models; raises UsageError where other threads were decided for some."""
+    targets = {model.request.one_target(): model.name for model in models}
+    if len(targets) > 1:
+        decided = "; ".join(f"{name}: {target.threads}" for target, name in targets.items())
+        raise UsageError(
+            f"models of one job run with the same threads, and others were decided for some ({decided})\n"
+            "  give the threads, or tune the models one by one"
+        )
+    return next(iter(targets))
+
+
+__all__ = ["AskedModel", "common_target", "named", "read_models", "sources_of"]

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from autotune import settings
+from autotune.workers.cores import CORES
 
 _SHARED = Path("/tmp")
 _NAMES = ("autotune-measures.lock", "autotune-next.lock")
@@ -74,9 +75,10 @@ class Measuring:
         if _locked(following):
             _unlock(following)
             return
-        os.ftruncate(measures, 0)
-        _unlock(measures)
-        self._take()
+        with CORES.measure():  # builders that work ahead would be measured by the other job
+            os.ftruncate(measures, 0)
+            _unlock(measures)
+            self._take()
 
     def _take(self) -> None:
         assert self._files is not None

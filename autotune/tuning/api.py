@@ -165,8 +165,7 @@ def tune(
         decided = []
         for asked in models:
             own, decisions, begun = decide_for(
-                asked.request,
-                asked.graph,
+                asked,
                 store,
                 sites,
                 limit,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import autotune.compiler.sites.decision as decision_module
-from autotune.compiler import compile_in_detail, predict_in_detail
+from autotune.compiler import compile_in_detail, divide, predict_in_detail
 from autotune.compiler.lock import Lock
 from autotune.compiler.locked import lock_of
 from autotune.compiler.request import CompileRequest
@@ -28,6 +28,7 @@ from autotune.target import Target
 from autotune.tuning.api import decided_request, query, tune
 from autotune.tuning.compare.decide import CompiledVersions, Compiler, checked_sites, decide, decide_for
 from autotune.tuning.jobs.budget import Budget
+from autotune.tuning.jobs.models import AskedModel
 from autotune.tuning.measure.turns import Rounds
 from autotune.tuning.measure.whole_model import UNWATCHED, Profile, Version, Watch
 
@@ -271,12 +272,11 @@ def test_compiled_versions_are_measured_as_wholes_in_fresh_processes() -> None:
 def test_a_job_decides_by_its_budget(database: Database) -> None:
     request, begun = CompileRequest(graph(), database=database), time.monotonic()
     decide_by_fake(request, database, ["threads"])
+    asked = AskedModel(graph(), "net", request, graph(), divide(graph()))
 
     def decided_by(sites: Sequence[str] | None, budget: str) -> CompileRequest:
         said = list[str]()
-        found, decisions, since = decide_for(
-            request, graph(), database, sites, Budget(budget), begun, said.append, 0
-        )
+        found, decisions, since = decide_for(asked, database, sites, Budget(budget), begun, said.append, 0)
         assert said == []
         assert since >= begun
         assert [each.kind for each in decisions] == [*(found.decisions or {})]

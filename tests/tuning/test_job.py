@@ -537,22 +537,28 @@ def test_a_long_search_is_compared_on_the_way(path: Path) -> None:
     assert hit(path, A).best.confirmed_ns is not None
 
 
-def test_the_next_batch_is_asked_for_while_one_is_built(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not before defaults are known."""
-    tasks = [A, B, *(Synthetic(name) for name in "defg")]
-    original, ahead = TuningLoop.ask, list[tuple[int, int]]()
+def test_the_next_batch_is_built_beside_all_else(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one is timed, and while candidates are measured in the model: when that is over it is there."""
+    tasks = [A, B, *(Synthetic(name) for name in "defghijk")]
+    asked, before, ask = list[tuple[int, list[Turn]]](), list[int](), TuningLoop.ask
 
-    def ask(self: TuningLoop, action: Action, building: Sequence[Turn] = ()) -> list[Turn]:
-        found = original(self, action, building)
-        if building:
-            assert all(turn.origin is not Origin.DEFAULT for turn in (*building, *found))
-            ahead.append((len(building), len(found)))
+    def asking(self: TuningLoop, action: Action, building: Sequence[Turn] = ()) -> list[Turn]:
+        asked.append((len(building), found := ask(self, action, building)))
         return found
 
-    monkeypatch.setattr(TuningLoop, "ask", ask)
-    report = job(path, *tasks, trials=101).run()
-    assert report.trials == 101
-    assert (8, 8) in ahead
+    class Watching(Model):
+        def read(self, *given: Any) -> list[Any]:
+            before.append(sum(len(turns) for _, turns in asked) - len(work.measurer.measured))  # type: ignore[attr-defined]
+            return super().read(*given)
+
+    monkeypatch.setattr(TuningLoop, "ask", asking)
+    work = job(path, *tasks, trials=101, whole=Watching(*tasks))
+    assert work.run().trials == 101
+    defaults = [turn.task.name for _, turns in asked for turn in turns if turn.origin is Origin.DEFAULT]
+    assert len(defaults) == len(set(defaults)) == len(tasks)
+    assert (8, 2) in [(building, len(turns)) for building, turns in asked]  # the other defaults
+    assert (8, 8) in [(building, len(turns)) for building, turns in asked]
+    assert max(before) >= 8
 
 
 def test_no_workload_gets_more_trials_than_allowed(path: Path) -> None:

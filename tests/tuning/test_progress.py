@@ -74,7 +74,7 @@ def test_a_screen_fits_the_terminal(width: int, height: int, golden: Callable[[s
 @pytest.mark.parametrize("height", range(1, 16))
 @pytest.mark.parametrize("width", [1, 7, 20, 200])
 def test_a_screen_is_never_larger_than_the_terminal(width: int, height: int) -> None:
-    for screen in (SCREEN, replace(SCREEN, rows=(), failures=(), eta_s=None, gain="")):
+    for screen in (SCREEN, replace(SCREEN, rows=(), failures=(), eta_s=None, gains=())):
         lines = screen.lines(width, height)
         assert len(lines) <= height
         assert all(line.cell_len <= width for line in lines)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from autotune.runtime.image import ModuleImage
     from autotune.runtime.programs.device_program import DeviceProgram
     from autotune.tuning.jobs.budget import Budget
+    from autotune.tuning.jobs.models import AskedModel
 
 SITES = tuple(kind.name for kind in KINDS)
 """The names of all sites of a whole model."""
@@ -134,8 +135,7 @@ def decide(
 
 
 def decide_for(
-    request: CompileRequest,
-    graph: Graph,
+    asked: AskedModel,
     database: Database,
     sites: Sequence[str] | None,
     budget: Budget,
@@ -150,11 +150,13 @@ def decide_for(
     ``()``, and none of those that are ``fixed`` is compared. The third value is ``begun`` without the time that others
     measured in meanwhile. Raises UsageError for unknown sites, and for such as are fixed.
     """
+    request, graph, limit_s = asked.request, asked.graph, budget.limit_s
     if sites is not None and not checked_sites(sites):
         return request, (), begun
-    limit_s = budget.limit_s
-    if asked := [name for name in sites or () if name in fixed]:
-        raise UsageError(f"{', '.join(asked)}: decided in jobs of one model only, as several models share it")
+    if shared := [name for name in sites or () if name in fixed]:
+        raise UsageError(
+            f"{', '.join(shared)}: decided in jobs of one model only, as several models share it"
+        )
     every = tuple(name for name in SITES if name not in fixed)
     wanted = sites if sites is not None else every if limit_s and limit_s >= LEAST_S else ()
 

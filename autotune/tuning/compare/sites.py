@@ -102,7 +102,7 @@ class Sites:
 
     def _mean(self, ns: Callable[[Site], float]) -> float:
         totals = self._totals(ns).values()
-        return math.prod(total ** (1.0 / len(totals)) for total in totals)
+        return math.prod(math.pow(total, 1.0 / len(totals)) for total in totals)
 
     def _totals(self, ns: Callable[[Site], float]) -> dict[str, float]:
         """Return the latency of each model, by its name."""

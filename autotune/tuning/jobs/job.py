@@ -382,7 +382,7 @@ class Job:
                     database=self.database,
                     model=model.whole,
                     job=status.job,
-                    say=partial(self._say, status, "compare"),
+                    say=partial(self._say_of, status, model),
                     goals=goals_of(self.options.objective),
                     sites=sites,
                     measurer=self.measurer,
@@ -415,13 +415,17 @@ class Job:
         if loop.seats and status.meter.left_s > 0:
             loop.check(status.policy.weights())
         for seat in loop.seats.values():
-            self._say(status, "compare", "what is used and was never compared in the model")
+            seat.comparing.say("what is used and was never compared in the model")
             seat.comparing.compare_schedules(seat.comparing.unconfirmed(), late)
             self._use(status)
 
     def _say(self, status: Status, phase: str, note: str) -> None:
         status.phase, status.note = phase, note
         self.progress.phase(status)
+
+    def _say_of(self, status: Status, model: TunedModel, note: str) -> None:
+        """Say what is compared in a model."""
+        self._say(status, "compare", note if len(self.models) == 1 else f"{model.name}: {note}")
 
     def _choose(self, status: Status, action: Action) -> None:
         status.phase, status.note, status.policy.last = "search", f"next: {action}", action

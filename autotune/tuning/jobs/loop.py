@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Protocol
@@ -15,7 +15,7 @@ from autotune.errors import AutotuneError, NoReferenceError
 from autotune.schedule.knob import Config, config_to_json
 from autotune.tuning.compare.step import Comparing
 from autotune.tuning.jobs.budget import Meter
-from autotune.tuning.jobs.policy import Action, ActionKind, Policy
+from autotune.tuning.jobs.policy import BUILDING, Action, ActionKind, Policy
 from autotune.tuning.jobs.suspicion import Suspicion
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.measure.inside import InModelReader
@@ -76,6 +76,15 @@ class Turn:
         return Turn(task, proposal.config, proposal, origin)
 
 
+@dataclass(frozen=True)
+class Batch:
+    """The candidates of an action that are being built."""
+
+    action: Action
+    turns: Sequence[Turn]
+    built: Future[list[Built]]
+
+
 @dataclass
 class TuningLoop:
     """The parts of a job. ``describe`` completes a run's provenance; ``measured`` hears of each run, ``left_out`` of
@@ -129,64 +138,83 @@ class TuningLoop:
         self._store(self.suspicion.rest())
 
     def _turns(self, builder: Executor) -> None:
-        ahead: tuple[Action, list[Turn]] | None = None
+        """Do one action after the other; beside each the builders work at the next candidates."""
+        ahead: Batch | None = None
         while True:
             self.before_turn()
-            action, turns = ahead or (self._next(), [])
-            ahead = None
+            action, mine = self._next(), None
+            if ahead is not None and (action is None or action.work in BUILDING):
+                action, mine, ahead = ahead.action, ahead, None
             if action is None:
                 return
             begin = self.meter.session_s
             self.chosen(action)
-            if action.work is ActionKind.MEASURE:
-                self.read(action.model)
-                self.cost_model.learn()
-            elif action.work in (ActionKind.OPTIONS, ActionKind.SCHEDULES):
-                self._compare(action)
-            else:
-                ahead = self._build(builder, action, turns)
+            if action.work in BUILDING and mine is None:
+                mine = self._batch(builder, action)
+                if mine is None:
+                    self._dry |= {task.workload.key for task in action.tasks if not task.untried}
+            ahead = ahead or self._ahead(builder, [] if mine is None else mine.turns)
+            self._do(action, mine)
             self.policy.took(action, self.meter.session_s - begin)
 
-    def _next(self, building: Sequence[Turn] = ()) -> Action | None:
-        """Return the next action, when what is ``building`` is done."""
+    def _do(self, action: Action, batch: Batch | None) -> None:
+        if action.work is ActionKind.MEASURE:
+            self.read(action.model)
+            self.cost_model.learn()
+        elif action.work in (ActionKind.OPTIONS, ActionKind.SCHEDULES):
+            self._compare(action)
+        elif batch is not None and not self._is_over:
+            for turn, built in zip(batch.turns, batch.built.result(), strict=True):
+                if self._is_over:
+                    return
+                self.take(turn, built)
+
+    def _batch(self, builder: Executor, action: Action, building: Sequence[Turn] = ()) -> Batch | None:
+        """Have the candidates of an action built, if there are any."""
+        turns = self.ask(action, building)
+        if not turns:
+            return None
+        candidates = [turn.task.candidate(turn.config) for turn in turns]
+        return Batch(action, turns, builder.submit(self.measurer.build, candidates))
+
+    def _ahead(self, builder: Executor, building: Sequence[Turn]) -> Batch | None:
+        """Have the candidates built that come after those that are ``building``.
+
+        None where they would be others if what comes before them was known: while nothing of their workloads has
+        worked, or where candidates count by their isolated latency.
+        """
+        searched = [turn.task for turn in building if turn.origin is not Origin.DEFAULT]
+        if not self.seats or any(math.isinf(task.best_ns) for task in searched):
+            return None
+        limits = self._limits(building)
+        action = None if limits is None else self.policy.next_to_build(*limits)
+        return None if action is None else self._batch(builder, action, building)
+
+    def _next(self) -> Action | None:
+        """Return the next action."""
+        limits = self._limits()
+        return None if limits is None else self.policy.next(*limits)
+
+    def _limits(
+        self, building: Sequence[Turn] = ()
+    ) -> tuple[Mapping[str, int], Set[str], float, float] | None:
+        """Return what waits to be measured, the workloads that get no more candidates, and the seconds and trials that
+        are left when what is ``building`` is done; None if time is up."""
         waiting = Counter(turn.task.workload.key for turn in (*building, *(turn for turn, _ in self.waiting)))
-        few = sum(len(task.known) for task in self.tasks) < self.least
-        seconds_left = math.inf if few else self.meter.seconds_left
+        seconds_left = math.inf if self._few else self.meter.seconds_left
         if seconds_left <= 0:
             return None
-        busy = self._dry | {key for key, number in waiting.items() if number >= self._most}
-        return self.policy.next(waiting, busy, seconds_left, self.meter.trials_left - len(building))
+        first = {turn.task.workload.key for turn in building if turn.origin is Origin.DEFAULT}
+        full = {key for key, number in waiting.items() if number >= self._most}
+        return waiting, self._dry | first | full, seconds_left, self.meter.trials_left - len(building)
 
-    def _build(
-        self, builder: Executor, action: Action, turns: list[Turn]
-    ) -> tuple[Action, list[Turn]] | None:
-        """Build, check and time candidates; return the action after that if it was asked for meanwhile."""
-        turns = turns or self.ask(action)
-        if not turns:
-            self._dry |= {task.workload.key for task in action.tasks if not task.untried}
-            return None
-        building = builder.submit(self.measurer.build, [turn.task.candidate(turn.config) for turn in turns])
-        ahead = self._ask_ahead(turns)
-        for turn, built in zip(turns, building.result(), strict=True):
-            if self.meter.spent and sum(len(task.known) for task in self.tasks) >= self.least:
-                return None
-            self.take(turn, built)
-        return ahead
+    @property
+    def _few(self) -> bool:
+        return sum(len(task.known) for task in self.tasks) < self.least
 
-    def _ask_ahead(self, building: Sequence[Turn]) -> tuple[Action, list[Turn]] | None:
-        """Return the search after the one that is being built, with its candidates: asking takes no time where builders
-        are waited for.
-
-        None where it would be another if the batch before it was known: while nothing of the workload has worked, or
-        where candidates count by their isolated latency.
-        """
-        if not self.seats or any(math.isinf(turn.task.best_ns) for turn in building):
-            return None
-        action = self._next(building)
-        if action is None or action.work is not ActionKind.SEARCH:
-            return None
-        turns = self.ask(action, building)
-        return (action, turns) if turns else None
+    @property
+    def _is_over(self) -> bool:
+        return self.meter.spent and not self._few
 
     def _compare(self, action: Action) -> None:
         """Compare options or schedules; what could not be measured is not compared again in this job."""
@@ -271,11 +299,9 @@ class TuningLoop:
     @property
     def _most(self) -> float:
         """Return the number of candidates of a workload that may wait."""
-        return (
-            min([TOGETHER, *(seat.reader.most - 2 for seat in self.seats.values())])
-            if self.seats
-            else math.inf
-        )
+        if not self.seats:
+            return math.inf
+        return min(TOGETHER, *(seat.reader.most - 2 for seat in self.seats.values()))
 
     def measure(self, turn: Turn, built: Built) -> Measurement | None:
         """Return the outcome; None, also for all that follow, where there is nothing to check candidates against."""
@@ -297,7 +323,8 @@ class TuningLoop:
         count = int(min(self.batch, self.meter.trials_left - len(building)))
         untried = self.check(task.workload.key for task in action.tasks)
         if action.work is ActionKind.DEFAULTS or untried:
-            tasks = [task for task in action.tasks if task.untried][:count]
+            first = {turn.task.workload.key for turn in building}
+            tasks = [task for task in action.tasks if task.untried and task.workload.key not in first][:count]
             return [Turn.of(task, task.search.suggest(task.default), Origin.DEFAULT) for task in tasks]
         (task,) = action.tasks
         self.recall(task)

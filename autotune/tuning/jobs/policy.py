@@ -9,7 +9,7 @@ probability 1 ÷ (n + 1), and by about the spread over what is left of its tail.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -64,6 +64,10 @@ class ActionKind(StrEnum):
     """Compare options in the model."""
     SCHEDULES = "schedules"
     """Compare schedules in the model."""
+
+
+BUILDING = (ActionKind.DEFAULTS, ActionKind.SEARCH)
+"""Those that build candidates."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,11 @@ def worth_measuring(
     return dict(sorted(found.items(), key=lambda entry: (-entry[1], entry[0])))
 
 
+def _best(actions: Iterable[Action], seconds_left: float) -> Action | None:
+    found = [action for action in actions if action.seconds <= seconds_left or action.gain == math.inf]
+    return max(found, key=lambda action: (action.rate, action.gain), default=None)
+
+
 @dataclass
 class Policy:
     """The evidence of a job, and what to do next with it.
@@ -173,10 +182,15 @@ class Policy:
         ``waiting`` counts the candidates of workloads that wait to be measured in the model, ``busy`` are those that
         get no more.
         """
-        options = list(self._actions(waiting, busy, trials_left))
-        found = [action for action in options if action.seconds <= seconds_left or action.gain == math.inf]
-        self.last = max(found, key=lambda action: (action.rate, action.gain), default=None)
+        self.last = _best(self._actions(waiting, busy, trials_left), seconds_left)
         return self.last
+
+    def next_to_build(
+        self, waiting: Mapping[str, int], busy: Container[str], seconds_left: float, trials_left: float
+    ) -> Action | None:
+        """Return the same among the actions that build candidates: what builders do while something else is done."""
+        actions = self._actions(waiting, busy, trials_left)
+        return _best((action for action in actions if action.work in BUILDING), seconds_left)
 
     def took(self, action: Action, seconds: float) -> None:
         """Learn what an action took."""
@@ -254,11 +268,12 @@ class Policy:
         models = self.sites.models if self.in_model else ()
         compared = [action for model in models for action in self._compare_options(model)]
         if trials_left >= 1:
+            if needed := self._needed:
+                yield from self._first([task for task in needed if task.workload.key not in busy])
+                return
             defaults = self._defaults()
             if defaults is not None:
                 yield defaults
-                if defaults.gain == math.inf:
-                    return
             news = [action for action in compared if self._has_news(action)]
             if self.in_model and (defaults is not None or news):
                 yield from news
@@ -279,12 +294,14 @@ class Policy:
             for option in options
         )
 
-    def _defaults(self) -> Action | None:
-        if needed := self._needed:
-            first = tuple(needed[:BATCH])
+    def _first(self, tasks: Sequence[Task]) -> Iterator[Action]:
+        """Yield what measures the default schedules of options in use, before anything else."""
+        if first := tuple(tasks[:BATCH]):
             what = f"of {first[0].name}" + (f" and {len(first) - 1} more" if len(first) > 1 else "")
             seconds = self.seconds(ActionKind.DEFAULTS, len(first))
-            return Action(ActionKind.DEFAULTS, what, math.inf, 0.0, seconds, first)
+            yield Action(ActionKind.DEFAULTS, what, math.inf, 0.0, seconds, first)
+
+    def _defaults(self) -> Action | None:
         gain, batch, names = 0.0, dict[str, Task](), list[str]()
         for value, name, tasks in self._open_options():
             if batch and len({*batch, *(task.workload.key for task in tasks)}) > BATCH:
@@ -515,6 +532,7 @@ class Policy:
 
 __all__ = [
     "BATCH",
+    "BUILDING",
     "SPENT",
     "TOP",
     "WORTH",

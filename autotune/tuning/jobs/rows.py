@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelRows:
-    """What the database says now of a model with these sites."""
+    """The state of a model with these sites, by the database as it is now."""
 
     model: TunedModel
     sites: Sites

@@ -1,6 +1,7 @@
-"""The measuring pool of this machine: builders on all cores, then one candidate at a time is timed.
+"""The measuring pool of this machine: builders on all cores, and one candidate at a time is timed.
 
-Building and timing never overlap: a compiler running on the other core would be measured too.
+Building and timing never overlap: a compiler running on the other core would be measured too. Builds that wait go on
+whenever nothing is timed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from autotune.database.records import Footprint, Latency, Outcome
 from autotune.errors import NoReferenceError
 from autotune.tuning.measure.interface import Built, BuiltOption, Candidate
 from autotune.tuning.measure.outcome import Measurement, of_death
+from autotune.workers.cores import CORES
 from autotune.workers.pool import WorkerPool
 from autotune.workers.process import Died, WorkerProcess, python_module
 
@@ -94,7 +96,8 @@ class ProcessPool:
             return _failed(candidate, Measurement(Outcome.ILLEGAL, message=candidate.refused.splitlines()[0]))
         try:
             request = {"do": "build", **vars(candidate)}
-            answer = worker.call(request, self.limits.build_s, "building", self.limits.room_bytes)
+            with CORES.work():
+                answer = worker.call(request, self.limits.build_s, "building", self.limits.room_bytes)
         except Died as death:
             return _failed(candidate, of_death(death))
         if "failed" in answer:
@@ -124,7 +127,8 @@ class ProcessPool:
             limit, room = self._prepare(built.candidate)
             if default_ns < float("inf"):
                 limit += 100 * default_ns / 1e9
-            measured = _measurement(self._workers.call("runner", request, limit, "running", room))
+            with CORES.measure():
+                measured = _measurement(self._workers.call("runner", request, limit, "running", room))
         except Died as death:
             return of_death(death)
         self._replace_if_harmed(measured)

@@ -22,6 +22,7 @@ from autotune.runtime.cpu.native import machine_code
 from autotune.runtime.programs.device_program import DeviceProgram
 from autotune.tuning.compare.paired import Readings
 from autotune.tuning.measure.whole_model import UNWATCHED, Profile, Watch
+from autotune.workers.cores import CORES
 from autotune.workers.pool import WorkerPool
 from autotune.workers.process import Died, WorkerProcess, python_module
 
@@ -287,12 +288,15 @@ class Turns:
     ) -> bool:
         """Read one round; False when a version ended its process. Of several turns of a version the median counts."""
         found: dict[int, list[list[float]]] = {version: [] for version in taken}
-        for version in rounds.order(list(taken), number + self._readings):
-            runs = int(np.clip(rounds.turn_ns / self._run_ns[version], 2, 30))
-            answer = self._ask(version, {"do": do, "version": version, "runs": runs}, _TURN_S)
-            if answer is None:
-                return False
-            found[version].append(answer["ns"])
+        with CORES.measure():
+            for version in rounds.order(list(taken), number + self._readings):
+                runs = int(np.clip(rounds.turn_ns / self._run_ns[version], 2, 30))
+                answer = self._ask(version, {"do": do, "version": version, "runs": runs}, _TURN_S)
+                if answer is None:
+                    return False
+                found[version].append(answer["ns"])
+                if do == "profile":  # builders may have disturbed the run that loading has timed
+                    self._run_ns[version] = max(1.0, min(self._run_ns[version], float(np.sum(answer["ns"]))))
         for version, turns in found.items():
             taken[version].append(np.median(turns, axis=0))
         return True

@@ -23,6 +23,7 @@ from autotune.tuning.measure.interface import Built, Measurer
 from autotune.tuning.measure.outcome import Measurement
 from autotune.tuning.search.online_model import OnlineModel
 from autotune.tuning.search.study import Proposal
+from autotune.workers.cores import CORES
 
 
 @dataclass(frozen=True)
@@ -164,10 +165,14 @@ class TuningLoop:
         elif action.work in (ActionKind.OPTIONS, ActionKind.SCHEDULES):
             self._compare(action)
         elif batch is not None and not self._is_over:
-            for turn, built in zip(batch.turns, batch.built.result(), strict=True):
-                if self._is_over:
-                    return
-                self.take(turn, built)
+            built = batch.built.result()
+            with (
+                CORES.measure()
+            ):  # once for all of them: a core is idle while the last build in progress is waited for
+                for turn, one in zip(batch.turns, built, strict=True):
+                    if self._is_over:
+                        return
+                    self.take(turn, one)
 
     def _batch(self, builder: Executor, action: Action, building: Sequence[Turn] = ()) -> Batch | None:
         """Have the candidates of an action built, if there are any."""

@@ -254,27 +254,30 @@ class Turns:
         resting: set[int] = set()
         done, again = 0, -(-rounds.most // rounds.processes)
         self._processes.end()
-        while self._left and done < rounds.most and (done < rounds.least or not out_of_time()):
-            if done and done % again == 0:
-                self._processes.end()
-                if done >= rounds.least:
-                    resting |= {*settled(self._arrays(taken))} - {0}
-                if len(taken) > 1 and resting >= taken.keys() - {0}:
-                    break
-            if not self._processes.in_use:
-                loaded = self._load(rounds, out_of_time, resting)
-                if not loaded:
-                    break
-                if {*loaded, *resting} != taken.keys():
-                    taken, done = {number: [] for number in loaded}, 0
-                    if resting:  # one of the others ended this process: all begin again
-                        resting = set()
-                        self._processes.end()
-                        continue
-            if self._round(do, rounds, {n: taken[n] for n in taken if n not in resting}, number=done):
-                done += 1
-            else:
-                done, resting = 0, set()
+        with ExitStack() as quiet:
+            while self._left and done < rounds.most and (done < rounds.least or not out_of_time()):
+                if done and done % again == 0:
+                    self._processes.end()
+                    if done >= rounds.least:
+                        resting |= {*settled(self._arrays(taken))} - {0}
+                    if len(taken) > 1 and resting >= taken.keys() - {0}:
+                        break
+                if not self._processes.in_use:
+                    quiet.close()  # builders go on while versions are loaded
+                    loaded = self._load(rounds, out_of_time, resting)
+                    if not loaded:
+                        break
+                    if {*loaded, *resting} != taken.keys():
+                        taken, done = {number: [] for number in loaded}, 0
+                        if resting:  # one of the others ended this process: all begin again
+                            resting = set()
+                            self._processes.end()
+                            continue
+                    quiet.enter_context(CORES.measure())
+                if self._round(do, rounds, {n: taken[n] for n in taken if n not in resting}, number=done):
+                    done += 1
+                else:
+                    done, resting = 0, set()
         enough = done >= rounds.least or done == rounds.most
         return self._arrays(taken) if enough else [None] * len(self._paths)
 
@@ -288,15 +291,14 @@ class Turns:
     ) -> bool:
         """Read one round; False when a version ended its process. Of several turns of a version the median counts."""
         found: dict[int, list[list[float]]] = {version: [] for version in taken}
-        with CORES.measure():
-            for version in rounds.order(list(taken), number + self._readings):
-                runs = int(np.clip(rounds.turn_ns / self._run_ns[version], 2, 30))
-                answer = self._ask(version, {"do": do, "version": version, "runs": runs}, _TURN_S)
-                if answer is None:
-                    return False
-                found[version].append(answer["ns"])
-                if do == "profile":  # builders may have disturbed the run that loading has timed
-                    self._run_ns[version] = max(1.0, min(self._run_ns[version], float(np.sum(answer["ns"]))))
+        for version in rounds.order(list(taken), number + self._readings):
+            runs = int(np.clip(rounds.turn_ns / self._run_ns[version], 2, 30))
+            answer = self._ask(version, {"do": do, "version": version, "runs": runs}, _TURN_S)
+            if answer is None:
+                return False
+            found[version].append(answer["ns"])
+            if do == "profile":  # builders may have disturbed the run that loading has timed
+                self._run_ns[version] = max(1.0, min(self._run_ns[version], float(np.sum(answer["ns"]))))
         for version, turns in found.items():
             taken[version].append(np.median(turns, axis=0))
         return True

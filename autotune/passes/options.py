@@ -53,7 +53,7 @@ RULES: tuple[Algorithm, ...] = (
     RowSums(),
     SplitSums(),
     SeparablePool(),
-    MatrixProduct(),
+    *(MatrixProduct(short) for short in (True, False)),
     ImplicitGemm(),
     AttentionBlocks(),
     CausalRows(),
@@ -159,13 +159,12 @@ def options_of(
 ) -> tuple[Option, ...]:
     """Return all ways to compute a workload so exactly, the plain one first and speculative ones last, if at all.
 
-    To compute a chain of anchors together is speculative. With ``names`` only the rules are tried that make these.
+    With ``names`` only the rules are tried that make these.
     """
     labels = None if names is None else {name.partition(_OF_ANCHOR)[0] for name in names}
     whole = _whole(workload)
-    found, known = list[Option](), set[tuple[Workload, ...]]({(workload,)})
+    found, known = [whole], {whole.regions}
     for late in (False, True) if speculative else (False,):
-        found += [whole] if whole.speculative == late else []
         for rule in rules():
             if rule.speculative != late or rule.error > tolerance:
                 continue
@@ -175,14 +174,13 @@ def options_of(
                 if option.regions not in known:
                     found.append(option)
                     known.add(option.regions)
-    return tuple(found)
+    return tuple(sorted(found, key=lambda option: not option.plain))
 
 
 @lru_cache(maxsize=4096)
 def _whole(workload: Workload) -> Option:
     """Return the workload as one dispatch."""
-    is_chain = len(workload.region.anchors) > 1
-    return Option(workload, TOGETHER if is_chain else DIRECT, speculative=is_chain)
+    return Option(workload, TOGETHER if len(workload.region.anchors) > 1 else DIRECT)
 
 
 @lru_cache(maxsize=1 << 16)

@@ -36,6 +36,8 @@ _STRIPS = (1, 2, 3, 4, 6, 7, 8, 12, 14, 16, 28)
 _ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
 _VECTORS = (1, 2, 3, 4, 6)
 _MAX_BODY = 192
+_FEW = 8
+"""Steps of a channel reduction that may all be written out: a remainder costs more than a few instructions."""
 _SMALL_WINDOW = 9
 """Steps of a window that are written out."""
 
@@ -176,7 +178,8 @@ def _tile_knobs(link: Link, number: int, lanes: int, target: Target) -> list[Kno
     steps = link.anchor.reduce_axis[-1].extent
     most = ceil_div(channels, lanes)
     rows, vectors = ints(r for r in _ROWS if r <= width), ints(v for v in _VECTORS if v <= most)
-    unrolls = (1, steps) if link.reads_few and steps > 1 else ints(u for u in (1, 2, 4) if u <= steps)
+    few = steps if steps <= _FEW else 1
+    unrolls = (1, steps) if link.reads_few and steps > 1 else ints(u for u in (1, 2, 4, few) if u <= steps)
     unroll = unrolls[-1 if link.reads_few else 0]
     return [
         Knob.of(f"rows{number}", rows, min(width, usual_rows(target)), "pixels of the register tile"),

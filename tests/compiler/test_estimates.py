@@ -35,7 +35,7 @@ def test_an_estimate_must_be_clearly_better(monkeypatch, source, of_direct, name
 def test_speculative_algorithms_are_estimated_for_tuning_only():
     b = GraphBuilder("strided")
     w = b.constant("w", np.ones((1, 1, 64, 32), np.float32))
-    y = b.node("Conv", b.input("x", (1, 12, 12, 64)), w, layout="NHWC", strides=(2, 2))
+    y = b.node("Conv", b.input("x", (1, 24, 24, 64)), w, layout="NHWC", strides=(2, 2))
     workload = divide(b.graph(b.node("Relu", y, name="y"))).dispatches[0].workload
     target = Target.parse("x86-64-v3")
 

@@ -1,6 +1,8 @@
-"""Edges between anchors as options: what may be one dispatch is one site, apart until a comparison says otherwise."""
+"""Edges between anchors as options: what may be one dispatch is one site."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -79,24 +81,33 @@ def test_a_graph_by_itself_is_divided_into_single_anchors() -> None:
     assert [dispatch.workload.kind for dispatch in found] == ["depthwise", "convolution"]
 
 
-def test_nothing_is_computed_together_before_it_was_compared(tmp_path) -> None:
+def test_anchors_are_computed_together_where_the_estimate_says_so() -> None:
+    target = Target.parse("x86-64-v3", threads=2)
+    chains = [w for w in distinct_workloads(divide("zoo:mobilenetv2")) if w.kind == "chain"]
+    ranked = rank(chains, target, None, Preference())
+    assert [ranked[chain.key].chosen.name for chain in chains] == [TOGETHER, "apart", "apart", "apart"]
+
+
+@pytest.mark.parametrize(
+    ("name", "dispatches"), [("apart", ["depthwise", "convolution"]), (TOGETHER, ["chain"])]
+)
+def test_a_comparison_counts_for_more_than_the_estimate(
+    tmp_path: Path, name: str, dispatches: list[str]
+) -> None:
     target = Target.parse("x86-64-v3", threads=1)
     (workload,) = distinct_workloads(divide(separable(), options=CHAINED))
     with Database(tmp_path / "tuning.db") as store:
         store.add_target(target)
         store.add_workload(WorkloadRow(workload.key, workload.text, workload.kind, 1, 1))
-        (ranking,) = rank([workload], target, store, Preference()).values()
-        assert TOGETHER not in str(ranking)
-        assert TOGETHER in str(*rank([workload], target, store, Preference(), within=2.0).values())
-        both = option(workload, TOGETHER)
-        row = Comparison(both.name, option_key(both, target), Latency(5, 1e4, 1e4, 0.0), won=True)
+        found = option(workload, name)
+        row = Comparison(found.name, option_key(found, target), Latency(5, 1e4, 1e4, 0.0), won=True)
         store.compared(workload.key, target.key, OPTION, [row], "net")
         plan = plan_of([workload], target, store, Preference())
-        assert plan.options[workload.key].name == TOGETHER
+        assert plan.options[workload.key].name == name
         done = compile_in_detail(
             CompileRequest(separable(), target=target, partition=CHAINED, database=store)
         )
-    assert [d.workload.kind for d in done.partition.dispatches] == ["chain"]
+    assert [d.workload.kind for d in done.partition.dispatches] == dispatches
 
 
 def inverted() -> Graph:

@@ -46,7 +46,7 @@ def test_a_job_ends_with_the_model_that_a_compilation_makes(tmp_path: Path) -> N
         assert found is not None
         assert found.ratio == SAME_CODE
         assert model._planned(model.plan(), code).same_code(untuned)
-        first = parts.dispatches[0].workload
+        first, *_ = model.plan().regions(parts.dispatches[0].workload)
         default = schedule_for(first, target, None, {}).trace.to_json()
         record(database, first, target, default, 100.0, "d", Origin.DEFAULT)
         record(database, first, target, Trace().to_json(), 50.0)

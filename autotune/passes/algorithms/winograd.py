@@ -74,8 +74,8 @@ class Winograd(Algorithm):
 
     @property
     def speculative(self) -> bool:
-        """Blocks trade traffic for shorter products, which only a comparison has told so far."""
-        return self.fused
+        """Blocks trade traffic for shorter products, which the estimates of other tiles than 4x4 do not tell."""
+        return self.fused and self.tile != 4
 
     @property
     def error(self) -> float:

@@ -13,6 +13,7 @@ NAME = "python -m results.bench"
 EXPERIMENTS: Mapping[str, str] = {
     "ablation": "results.bench.ablation",
     "balance": "results.bench.balance",
+    "bounds": "results.bench.bounds",
     "gemm-steps": "results.bench.gemm_steps",
     "held-out": "results.bench.held_out.experiment",
     "int8": "results.bench.int8",

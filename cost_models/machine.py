@@ -52,8 +52,11 @@ class Machine:
     register_share: float = 15 / 16
     """Share of them that a body uses before it takes longer: tiles that need all keep them, yet take up to a tenth
     longer (9 x 3 at products of size 300, 14 x 2 at 1000: docs/kernels/matmul.md)."""
+    tight_share: float = 0.1
+    """Share of its time in the ports that it then takes longer. On a Zen 3 with AVX2 tiles of 4 x 3 and 5 x 2, which
+    need all 16, take 0.74 to 0.92 of what smaller ones take in grouped products (docs/convolutions.md)."""
     spill_cycles: float = 4.0
-    """Cycles of a step for each register beyond them."""
+    """Cycles of a step for each register that there is not."""
     kept_share: float = 0.5
     """Share of the loads that serve several iterations of a body which stay in a register in between."""
     kept_registers: float = 6.0

@@ -56,7 +56,9 @@ def _body(body: Body, repeats: Numbers, machine: Machine) -> CoreTimes:
     # A core works on the results after these before they are complete, as far as it looks ahead.
     ahead = np.maximum(machine.window / np.maximum(body.instructions * repeats, 1.0), 1.0)
     chain = machine.latency * body.arithmetic / np.maximum(body.chains * ahead, 1.0)
-    spilled = np.maximum(registers(body, machine) - machine.registers * machine.register_share, 0.0)
+    needed = registers(body, machine)
+    tight = np.clip(needed - machine.registers * machine.register_share, 0.0, 1.0)
+    spilled = np.maximum(needed - machine.registers, 0.0) * body.arithmetic / np.maximum(body.chains, 1.0)
     forgotten = np.where(body.page_reach > machine.near_pages, body.pages, 0.0)
     stalls = machine.line_split_cycles * body.split + machine.page_cycles * forgotten
     stalls = stalls + machine.fold_cycles * body.folds
@@ -66,7 +68,7 @@ def _body(body: Body, repeats: Numbers, machine: Machine) -> CoreTimes:
     return CoreTimes(
         ports=seconds * (issue + stalls + machine.step_overhead),
         latency=seconds * np.maximum(chain - issue, 0.0),
-        spills=seconds * machine.spill_cycles * spilled * body.arithmetic / np.maximum(body.chains, 1.0),
+        spills=seconds * (machine.tight_share * tight * issue + machine.spill_cycles * spilled),
     )
 
 

@@ -247,10 +247,13 @@ class Bodies:
 
     def _waiting(self, stage: Stage, results: Value) -> Value:
         """Return registers of results that wait to be stored or read; what stays in them is counted
-        where it is computed."""
-        inside = [s.inside for s in self.kernels.sources[stage] if s.inside and not s.inside.op.reduce_axis]
-        reads = reduce(either, (self.in_registers(producer) for producer in inside), False)
-        stored = where(reads, 0, results if self._holds(stage) else 2 * results)
+        where it is computed. Sums become results where they are."""
+        inside = [s.inside for s in self.kernels.sources[stage] if s.inside]
+        summed = [producer for producer in inside if producer.op.reduce_axis]
+        others = [producer for producer in inside if not producer.op.reduce_axis]
+        reads = reduce(either, map(self.in_registers, others), False)
+        once = reduce(either, map(self.in_registers, summed), self._holds(stage))
+        stored = where(reads, 0, where(once, results, 2 * results))
         return where(self.in_registers(stage), results, stored)
 
     def _restarts(self, stage: Stage, step: LoopBody) -> Value:

@@ -246,7 +246,7 @@ class Job:
 
     def _studies(self, row: JobRow) -> Studies:
         """Return the studies of a job that was claimed, in the storage that is meant."""
-        options, name = self.options, study_name(self.name, row.id)
+        options, name = self.options, study_name([model.name for model in self.models], row.id)
         where = options.study_storage
         if where is None:
             home = settings.current().home_path() / "studies"

@@ -306,13 +306,15 @@ def was_stopped(study: Study) -> bool:
     return bool(study._stop_flag)
 
 
-def study_name(model: str, job: str) -> str:
-    """Return the name of a job's study: its model, without folders, and the job.
+def study_name(models: Sequence[str], job: str) -> str:
+    """Return the name of a job's study: its first model, without folders, how many more there are, and the job.
 
-    >>> study_name("zoo:squeezenet", "1a2b3c"), study_name("models/net.onnx", "1a2b3c")
-    ('squeezenet 1a2b3c', 'net 1a2b3c')
+    >>> study_name(["zoo:squeezenet"], "1a2b3c"), study_name(["models/net.onnx", "zoo:mlp"], "1a2b3c")
+    ('squeezenet 1a2b3c', 'net and 1 more 1a2b3c')
     """
-    return f"{Path(model.removeprefix('zoo:')).name.removesuffix('.onnx')} {job}"
+    first = Path(models[0].removeprefix("zoo:")).name.removesuffix(".onnx")
+    more = f" and {len(models) - 1} more" if len(models) > 1 else ""
+    return f"{first}{more} {job}"
 
 
 def default_storage(database: str, name: str, otherwise: Path) -> Path:

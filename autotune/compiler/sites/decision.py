@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from autotune.compiler.dividing import imported
 from autotune.compiler.lock import AGAIN
 from autotune.compiler.sites import KINDS, SiteKind
+from autotune.database.posterior import standings
 from autotune.database.records import DEVICES, MODEL, Comparison, WorkloadRow
 from autotune.errors import LockError, UsageError
 from autotune.graph.devices import is_annotated, without_devices
@@ -37,8 +38,8 @@ class ShownDecision(Protocol):
 
 @dataclass(frozen=True)
 class Decision:
-    """The option that is used at a site of a whole model: the winner of the newest comparison, whose ``rows`` these
-    are, or without any that of the request."""
+    """The option that is used at a site of a whole model: by all comparisons, of which ``rows`` has the newest of each
+    option with the pooled ratio, or without any that of the request."""
 
     kind: str
     chosen: str
@@ -149,11 +150,17 @@ def decided_of_model(
 def compared(
     kind: SiteKind, model: str, request: CompileRequest, graph: Graph, database: Database
 ) -> Decision | None:
-    """Return the winner of the newest comparison at a site of a model; None where there is none of today's options."""
-    rows = database.comparison(model, request.one_target().key, kind.name)
+    """Return what is used at a site of a model by all of its comparisons; None without any of today's options."""
+    rows = database.comparison_history(model, request.one_target().key, kind.name)
     options = kind.options(request, graph)
-    known = tuple(row for row in rows if row.name in options and row.key == option_key(kind, row.name))
-    return next((Decision(kind.name, row.name, known) for row in known if row.won), None)
+    known = [row for row in rows if row.name in options and row.key == option_key(kind, row.name)]
+    found = standings({kind.name: known})[kind.name]
+    if not found.order:
+        return None
+    newest = {row.name: row for row in known}
+    pooled = {one.name: one.posterior.claim(one.looks) for one in found.order if not one.is_reference}
+    shown = (replace(newest[name], ratio=pooled.get(name)) for name in options if name in newest)
+    return Decision(kind.name, found.order[0].name, tuple(shown))
 
 
 def _checked(given: Mapping[str, str]) -> Mapping[str, str]:

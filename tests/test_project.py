@@ -18,23 +18,14 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+import autotune
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("autotune", "search_spaces", "cost_models")
 MOST_CYCLES = 8
 MOST_PARAMETERS = 8
-EXCEPTED = {
-    "autotune.tuning.api.tune",
-    "autotune.tuning.jobs.program.tune_schedule",
-    "autotune.te.extern.extern",
-    "autotune.te.sequential.sequential_op",
-    "autotune.tuning.compare.decide.decide",
-    "autotune.tuning.jobs.tune_devices.tune_on_devices",
-    "autotune.runtime.module.__init__",
-    "autotune.runtime.cpu.executor._claim_range",
-    "autotune.bench.replay.experiment.measure",
-}
-"""Functions of more parameters: those that users call with keywords; a native one, whose words are registers; and three
-inner ones: ``sequential_op``, ``decide`` and the replay's ``measure``."""
+CALLED_BY_USERS = {"autotune.te.extern.extern", "autotune.runtime.module.__init__"}
+"""Functions of more parameters, which users call with keywords, beside those that the package exports."""
 HEAVY = ("numba", "llvmlite", "optuna", "xgboost", "pandas", "pyarrow", "sqlalchemy", "onnx", "scipy")
 
 
@@ -106,8 +97,8 @@ def test_functions_take_few_parameters() -> None:
                     found.add(
                         f"{path.relative_to(ROOT).with_suffix('').as_posix().replace('/', '.')}.{node.name}"
                     )
-    inner = {name for name in found if not name.startswith("autotune.cli.")} - EXCEPTED
-    assert inner == set()
+    public = {f"{module}.{name}" for name, module in autotune._WHERE.items()} | CALLED_BY_USERS
+    assert {name for name in found if not name.startswith("autotune.cli.")} - public == set()
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:

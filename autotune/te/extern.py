@@ -15,7 +15,7 @@ from autotune.te.dtypes import dtype_named
 from autotune.te.expr import Const, Expr, IterVar, as_expr, cast
 from autotune.te.instructions import Argument, KernelCall, Number, Operand, OperandPointer
 from autotune.te.operations import shape_of
-from autotune.te.sequential import SequentialOp, sequential_op
+from autotune.te.sequential import SequentialOp, results_of, sequential_op
 from autotune.te.sizes import Closing, is_size, size_of, variables
 from autotune.te.statements import External, Steps
 from autotune.te.tags import tagged
@@ -189,7 +189,7 @@ def _extern_op(
         steps.call(External(call.symbol, arguments, steps.results, inputs))
 
     shape = tuple(map(size_of, sizes))
-    op = sequential_op(ExternOp, shape, dtypes, inputs, build, names)
+    op = sequential_op(ExternOp, results_of(names, shape, dtypes), inputs, build)
     op.call, op.result_sizes = call, sizes
     arguments = [a for a in call.arguments if isinstance(a, Expr)]
     op.is_open = bool(variables([*sizes, *arguments]))

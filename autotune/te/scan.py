@@ -13,7 +13,7 @@ from typing import Any
 
 from autotune.te.expr import Binary, Const, Expr, IterVar, Read, Reduce, binary, cast
 from autotune.te.operations import loop_over
-from autotune.te.sequential import SequentialOp, sequential_op
+from autotune.te.sequential import SequentialOp, results_of, sequential_op
 from autotune.te.sizes import Closing
 from autotune.te.statements import Steps
 from autotune.te.tags import tagged
@@ -168,10 +168,8 @@ def scan_op(r: Recurrence, names: tuple[str, ...]) -> ScanOp:
     def build(steps: Steps, points: Sequence[IterVar]) -> None:
         _Body(r, steps, points, shape).write()
 
-    apart = _apart(r)
-    op = sequential_op(
-        ScanOp, shape, [t.dtype for t in r.update], inputs, build, names, apart=apart, length=shape[0]
-    )
+    results = results_of(names, shape, [t.dtype for t in r.update])
+    op = sequential_op(ScanOp, results, inputs, build, apart=_apart(r), length=shape[0])
     op.recurrence, op.absorbed = r, r.within
     size = r.update[0].shape[0] - r.init[0].shape[0]
     op.scan_axis = loop_over("scan", size, r.init[0].op.shape[0], "scan")

@@ -89,39 +89,34 @@ def sequential(
     indices: without it those that data decide are settled as in :func:`autotune.te.compute`, and a store outside
     changes nothing.
     """
+    results = results_of(names, shape, dtypes)
     op = sequential_op(
-        SequentialOp,
-        shape,
-        dtypes,
-        inputs,
-        build,
-        names,
-        apart=apart,
-        length=length,
-        keeps_inside=keeps_inside,
+        SequentialOp, results, inputs, build, apart=apart, length=length, keeps_inside=keeps_inside
     )
     return [op.output(n) for n in range(len(dtypes))]
 
 
+def results_of(names: Sequence[str], shape: Sequence[int], dtypes: Sequence[str]) -> tuple[Tensor, ...]:
+    """Return the tensors that statements store to: one a name, all of one shape."""
+    return tuple(
+        PlaceholderOp(name, tuple(shape), dtype).output(0) for name, dtype in zip(names, dtypes, strict=True)
+    )
+
+
 def sequential_op(
     kind: type[S],
-    shape: Sequence[int],
-    dtypes: Sequence[str],
+    results: tuple[Tensor, ...],
     inputs: Sequence[Tensor],
     build: Build,
-    names: Sequence[str],
     *,
     apart: Mapping[int, int] | None = None,
     length: int = 1,
     keeps_inside: bool = False,
 ) -> S:
-    """Return the operation of a sequential kernel, of one of its kinds; the arguments are those of
-    :func:`sequential`."""
+    """Return the operation of a sequential kernel, of one of its kinds, that stores to ``results``; the other arguments
+    are those of :func:`sequential`."""
     points = apart or {}
-    axis = tuple(IterVar(f"p{n}", points.get(n, 1), "data") for n in range(len(shape)))
-    results = tuple(
-        PlaceholderOp(name, tuple(shape), dtype).output(0) for name, dtype in zip(names, dtypes, strict=True)
-    )
+    axis = tuple(IterVar(f"p{n}", points.get(n, 1), "data") for n in range(results[0].ndim))
     steps = Steps(results)
     build(steps, axis)
     walked = reduce_axis((0, max(length, 1)), name="step")
@@ -130,7 +125,7 @@ def sequential_op(
     for value in seen[1:]:
         most = maximum(most, value)
     op = kind(
-        tuple(names),
+        tuple(tensor.op.name for tensor in results),
         axis,
         te_max(most, axis=walked),
         results,
@@ -170,4 +165,4 @@ def _check(op: SequentialOp) -> None:
                         raise TypeError(f"{op.name}: statements read {read.tensor.name}, which is no input")
 
 
-__all__ = ["SequentialOp", "sequential"]
+__all__ = ["SequentialOp", "results_of", "sequential", "sequential_op"]

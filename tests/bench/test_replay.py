@@ -19,6 +19,7 @@ from autotune.bench.replay.compare import (
     MODELS,
     Method,
     SearchComparison,
+    Searches,
     compare,
     methods_of,
     priors,
@@ -219,7 +220,7 @@ def test_equal_seeds_search_alike() -> None:
 
 def test_a_sampler_of_ones_own_is_compared() -> None:
     own = Method(lambda seed: TPESampler(seed=seed, n_startup_trials=4))
-    found = compare([made()], [own, Method("random")], trials=16, seeds=2, by=ALONE)
+    found = compare([made()], [own, Method("random")], Searches(trials=16, seeds=2, by=ALONE))
     assert found.curves.shape == (2, 1, 2, 16)
     assert (found.curves >= 0).all()
 
@@ -244,7 +245,7 @@ def test_inside_a_candidate_that_was_not_read_there_is_no_better_than_the_defaul
 
 def test_every_cost_model_guides() -> None:
     methods = [Method("guided", model) for model in MODELS]
-    found = compare(of_two_models(), methods, trials=12, seeds=2, by=ALONE)
+    found = compare(of_two_models(), methods, Searches(trials=12, seeds=2, by=ALONE))
     assert [method.name for method in found.methods] == [
         "guided",
         *(f"guided, model {model}" for model in MODELS if model != JOB),
@@ -297,14 +298,14 @@ def test_searches_with_and_without_a_warm_start_are_compared() -> None:
         "random",
         "random, warm start",
     ]
-    found = compare(of_two_models(), methods, trials=12, seeds=1, by=ALONE)
+    found = compare(of_two_models(), methods, Searches(trials=12, seeds=1, by=ALONE))
     starts = warm_starts(of_two_models(), [Answers(r) for r in of_two_models()], ALONE)
     assert found.near == tuple(map(len, starts))
     first = [_least(recording, start) for recording, start in zip(of_two_models(), starts, strict=True)]
     for number in (1, 3):
         begun = [found.curves[number, w, 0, n] for w, n in enumerate(found.near)]
         np.testing.assert_allclose(begun, first, err_msg="after the default they come first")
-    together = compare(of_two_models(), methods, trials=12, seeds=1, by=ALONE, processes=2)
+    together = compare(of_two_models(), methods, Searches(trials=12, seeds=1, by=ALONE, processes=2))
     assert (together.curves == found.curves).all()
 
 
@@ -330,7 +331,8 @@ def test_trials_to_near_the_best_are_counted_where_there_is_something_to_find() 
 
 def test_processes_find_the_same() -> None:
     alone, together = (
-        compare([made()], [Method("random")], trials=12, seeds=2, by=ALONE, processes=n) for n in (1, 2)
+        compare([made()], [Method("random")], Searches(trials=12, seeds=2, by=ALONE, processes=n))
+        for n in (1, 2)
     )
     assert (alone.curves == together.curves).all()
 

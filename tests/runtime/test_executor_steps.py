@@ -135,73 +135,42 @@ CLAIMS = layout.CLAIMS
 COUNTER = 1 << 30
 
 
-def claim(
-    machine: Machine,
-    seen: int,
-    begin: int,
-    end: int,
-    mine: int = 1,
-    theirs: int = 0,
-    event: int = 0,
-    leaves: int = 0,
-    **command: int,
-) -> int:
+def claimed(
+    machine: Machine, seen: int, units: int, mine: int = 1, theirs: int = 0, leaves: int = 0
+) -> list[tuple[int, int]]:
+    """Return the units that are claimed of a range until nothing is left: how many come before, and how many."""
     machine.memory[COUNTER] = seen
-    place = machine.command(**command)
-    return executor._claim_range(
-        COUNTER,
-        5 * CLAIMS,
-        begin,
-        end,
-        mine,
-        theirs,
-        place,
-        machine.memory[at(place, layout.KERNEL)],
-        SCRATCH,
-        event,
-        leaves,
-    )
+
+    def next_claim() -> int:
+        return executor._claim(COUNTER, 5 * CLAIMS, units, mine, theirs, leaves)
+
+    return [divmod(claim, CLAIMS) for claim in iter(next_claim, 0)]
 
 
-def test_an_owner_runs_its_range_in_chunks_that_become_smaller(machine: Machine) -> None:
-    assert claim(machine, 5 * CLAIMS, 10, 20) == 10
-    assert machine.tiles == [(10, 14), (14, 16), (16, 18), (18, 19), (19, 20)]
-    assert {(kernel, table, scratch) for kernel, table, _, _, scratch in machine.calls} == {
-        (KERNEL, TABLE, SCRATCH)
-    }
+def test_an_owner_claims_its_range_in_chunks_that_become_smaller(machine: Machine) -> None:
+    assert claimed(machine, 5 * CLAIMS, 10) == [(0, 4), (4, 2), (6, 2), (8, 1), (9, 1)]
     assert machine.memory[COUNTER] == 5 * CLAIMS + 10
-
-
-def test_units_are_claimed_whole_and_the_last_ends_with_the_range(machine: Machine) -> None:
-    assert claim(machine, 5 * CLAIMS, 10, 21, UNIT=4) == 3
-    assert machine.tiles == [(10, 14), (14, 18), (18, 21)]
-    assert claim(machine, 5 * CLAIMS + 2, 10, 21, UNIT=4) == 1
-    assert machine.tiles[3:] == [(18, 21)]
+    assert claimed(machine, 5 * CLAIMS + 8, 10) == [(8, 1), (9, 1)]
 
 
 @pytest.mark.parametrize("seen", [0, 3, 4 * CLAIMS + 9, 5 * CLAIMS - 1])
 def test_a_range_that_nobody_was_at_is_claimed_from_its_beginning(machine: Machine, seen: int) -> None:
-    assert claim(machine, seen, 0, 4, leaves=1) == 4
-    assert machine.tiles == [(0, 2), (2, 3), (3, 4)]
+    assert claimed(machine, seen, 4, leaves=1) == [(0, 2), (2, 1), (3, 1)]
     assert machine.memory[COUNTER] == 5 * CLAIMS + 4
 
 
 def test_nothing_is_claimed_of_what_is_taken_or_over(machine: Machine) -> None:
     for seen in (5 * CLAIMS + 4, 5 * CLAIMS + 5, 6 * CLAIMS, 9 * CLAIMS + 1):
-        assert claim(machine, seen, 0, 4) == 0
+        assert claimed(machine, seen, 4) == []
         assert machine.memory[COUNTER] == seen
-    assert claim(machine, 5 * CLAIMS, 4, 4) == 0
-    assert machine.calls == []
+    assert claimed(machine, 5 * CLAIMS, 0) == []
 
 
-def test_tiles_are_left_to_an_owner_that_is_there_and_faster(machine: Machine) -> None:
-    assert claim(machine, 5 * CLAIMS + 1, 0, 4, mine=1, theirs=7, leaves=1) == 0
-    assert (
-        claim(machine, 5 * CLAIMS, 0, 4, mine=1, theirs=7, leaves=1) == 0
-    )  # it is there, and has claimed nothing
-    assert machine.calls == []
-    assert claim(machine, 5 * CLAIMS + 1, 0, 4, mine=1, theirs=7, leaves=0) == 3
-    assert claim(machine, 5 * CLAIMS - 1, 0, 4, mine=1, theirs=7, leaves=1) > 0  # it may be anywhere
+def test_units_are_left_to_an_owner_that_is_there_and_faster(machine: Machine) -> None:
+    assert claimed(machine, 5 * CLAIMS + 1, 4, mine=1, theirs=7, leaves=1) == []
+    assert claimed(machine, 5 * CLAIMS, 4, mine=1, theirs=7, leaves=1) == []  # there, and has claimed nothing
+    assert claimed(machine, 5 * CLAIMS + 1, 4, mine=1, theirs=7, leaves=0) == [(1, 1), (2, 1), (3, 1)]
+    assert claimed(machine, 5 * CLAIMS - 1, 4, mine=1, theirs=7, leaves=1) != []  # it may be anywhere
 
 
 def test_what_others_claim_meanwhile_is_theirs(machine: Machine) -> None:
@@ -210,32 +179,13 @@ def test_what_others_claim_meanwhile_is_theirs(machine: Machine) -> None:
         machine.exchange = lambda address: None
 
     machine.exchange = other
-    assert claim(machine, 5 * CLAIMS, 0, 6) == 4
-    assert machine.tiles == [(2, 4), (4, 5), (5, 6)]
+    assert claimed(machine, 5 * CLAIMS, 6) == [(2, 2), (4, 1), (5, 1)]
 
     def later(address: int) -> None:
         machine.memory[address] = 6 * CLAIMS
 
     machine.exchange = later
-    assert claim(machine, 5 * CLAIMS, 0, 6) == 0
-
-
-def test_tiles_are_claimed_and_not_run_without_a_kernel(machine: Machine) -> None:
-    assert claim(machine, 5 * CLAIMS, 0, 6, KERNEL=0) == 6
-    assert (machine.calls, machine.memory[COUNTER]) == ([], 5 * CLAIMS + 6)
-
-
-@pytest.mark.parametrize(("theirs", "stolen"), [(0, 0), (1, 7)])
-def test_events_count_tiles_that_were_run_and_stolen(machine: Machine, theirs: int, stolen: int) -> None:
-    machine.set(EVENTS, TILES_RUN=3)
-    assert claim(machine, 5 * CLAIMS, 10, 17, theirs=theirs, event=EVENTS, UNIT=2) == 4
-    assert machine.get(EVENTS, "TILES_RUN", "TILES_STOLEN", "END") == [10, stolen, machine.now]
-    assert machine.get(0, "TILES_RUN", "TILES_STOLEN", "END") == [0, 0, 0]
-
-
-def test_no_event_is_written_where_there_is_none(machine: Machine) -> None:
-    claim(machine, 5 * CLAIMS, 0, 4)
-    assert machine.get(0, "TILES_RUN", "TILES_STOLEN", "END") == [0, 0, 0]
+    assert claimed(machine, 5 * CLAIMS, 6) == []
 
 
 # A command.
@@ -268,10 +218,34 @@ def test_a_worker_runs_its_own_range_then_those_of_the_next_ones(machine: Machin
     assert machine.told == [("add_done", STATE, 1, 3, 5, 16, 16)]
 
 
+def test_units_are_run_whole_and_the_last_ends_with_the_range(machine: Machine) -> None:
+    machine.shares(0)
+    take(machine, 0, 1, TILES=11, UNIT=4)
+    assert machine.tiles == [(0, 4), (4, 8), (8, 11)]
+    assert {(kernel, table, scratch) for kernel, table, _, _, scratch in machine.calls} == {
+        (KERNEL, TABLE, SCRATCH)
+    }
+    assert machine.told == [("add_done", STATE, 0, 1, 5, 3, 3)]
+
+
+def test_the_next_range_begins_where_the_one_before_ends(machine: Machine) -> None:
+    machine.shares(0, 8)
+    take(machine, 1, 2, TILES=14, UNIT=4)
+    assert machine.tiles == [(7, 11), (11, 14), (0, 4), (4, 7)]
+
+
 def test_what_is_run_of_another_range_is_stolen(machine: Machine) -> None:
     machine.shares(0, 4)
+    machine.set(EVENTS, TILES_RUN=3)
     take(machine, 0, 2, event=EVENTS, TILES=16)
-    assert machine.get(EVENTS, "TILES_RUN", "TILES_STOLEN") == [16, 12]
+    assert machine.get(EVENTS, "TILES_RUN", "TILES_STOLEN", "END") == [19, 12, machine.now]
+    assert machine.get(0, "TILES_RUN", "TILES_STOLEN", "END") == [0, 0, 0]
+
+
+def test_no_event_is_written_where_there_is_none(machine: Machine) -> None:
+    machine.shares(0, 4)
+    take(machine, 0, 2, TILES=16)
+    assert machine.get(0, "TILES_RUN", "TILES_STOLEN", "END") == [0, 0, 0]
 
 
 def test_who_ran_nothing_says_nothing(machine: Machine) -> None:

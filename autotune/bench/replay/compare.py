@@ -94,6 +94,17 @@ class Method:
 
 
 @dataclass(frozen=True)
+class Searches:
+    """The searches of each recording by each method: one a seed, of so many trials. ``by`` says which readings of the
+    recording count, see :mod:`autotune.bench.replay.search`; ``processes`` search at once."""
+
+    trials: int
+    seeds: int
+    by: str
+    processes: int = 1
+
+
+@dataclass(frozen=True)
 class SearchComparison:
     """Searches compared: ``curves`` [methods, recordings, seeds, trials] are log(least latency so far ÷ the least
     recorded)."""
@@ -140,19 +151,16 @@ class SearchComparison:
 def compare(
     recordings: Sequence[CandidateRecording],
     methods: Sequence[Method],
-    *,
-    trials: int,
-    seeds: int,
-    by: str,
-    processes: int = 1,
+    searches: Searches,
     say: Callable[[str], None] = lambda text: None,
 ) -> SearchComparison:
-    """Search each recording by each method ``seeds`` times; recordings of no more candidates than ``trials`` are left
-    out, for there is nothing to choose. ``by``: see :mod:`autotune.bench.replay.search`.
+    """Search each recording by each method; recordings of no more candidates than a search has trials are left out, for
+    there is nothing to choose.
 
     Cost models of earlier jobs are trained on the recordings of the other models first; warm starts draw on the
     recordings of all other workloads.
     """
+    trials, seeds, by = searches.trials, searches.seeds, searches.by
     found = [answers for answers in (Answers(r, by) for r in recordings) if answers.space.size() > trials]
     known: dict[str, Ranker] = {}
     if any(method.model in PRIORS for method in methods):
@@ -160,7 +168,7 @@ def compare(
     starts = warm_starts(recordings, found, by) if any(method.near for method in methods) else []
     work = partial(_searched, methods=methods, trials=trials, seeds=seeds)
     curves = []
-    for answers, curve in zip(found, _mapped(work, found, known, starts, processes), strict=True):
+    for answers, curve in zip(found, _mapped(work, found, known, starts, searches.processes), strict=True):
         say(f"{answers.recording.title}: {len(methods) * seeds} searches")
         curves.append(curve)
     return SearchComparison(
@@ -253,6 +261,7 @@ __all__ = [
     "PRIORS",
     "Method",
     "SearchComparison",
+    "Searches",
     "compare",
     "methods_of",
     "priors",

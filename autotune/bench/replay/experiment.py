@@ -27,26 +27,20 @@ def measure(
     samplers: Sequence[str],
     models: Sequence[str],
     warm_start: bool,
-    trials: int,
-    seeds: int,
-    by: str,
     processes: int | None,
+    **options: Any,
 ) -> Iterator[Sequence[Record]]:
-    """Search the recordings of a folder by each sampler and cost model."""
+    """Search the recordings of a folder by each sampler and cost model; the options are those of
+    :class:`~autotune.bench.replay.compare.Searches`."""
     from autotune.bench.replay import compare as replay
     from autotune.bench.replay.recording import read_all
     from autotune.hardware import usable_cores
 
     recordings = read_all(folder)
-    found = replay.compare(
-        recordings,
-        replay.methods_of(samplers, models, warm_start=warm_start),
-        trials=trials,
-        seeds=seeds,
-        by=by,
-        processes=processes or usable_cores(),
-        say=say,
-    )
+    searches = replay.Searches(processes=processes or usable_cores(), **options)
+    methods = replay.methods_of(samplers, models, warm_start=warm_start)
+    found = replay.compare(recordings, methods, searches, say)
+    trials, seeds = searches.trials, searches.seeds
     if not found.titles:
         raise UsageError(f"no recording in {folder} has more than {trials} candidates")
     machines = sorted({recording.facts.machine["processor"] for recording in recordings})

@@ -184,32 +184,17 @@ def _units_of(state: int, workers: int, command: int) -> int:
 
 
 @native
-def _claim_range(
-    counter: int,
-    claims: int,
-    begin: int,
-    end: int,
-    mine: int,
-    theirs: int,
-    command: int,
-    kernel: int,
-    scratch: int,
-    event: int,
-    leaves: int,
-) -> int:
-    """Run chunks of one worker's range until nothing is left to claim; returns how many units.
+def _claim(counter: int, claims: int, units: int, mine: int, theirs: int, leaves: int) -> int:
+    """Claim units of a worker's range; returns their number plus :data:`CLAIMS` times how many come before them, and 0
+    where nothing is left to claim.
 
     Chunks become smaller towards the end (guided self-scheduling, Polychronopoulos and Kuck 1987). ``mine`` and
-    ``theirs`` are the shares of thief and owner, ``theirs`` 0 for the owner itself. Where ``kernel`` is 0 tiles are
-    claimed and not run.
+    ``theirs`` are the shares of thief and owner, ``theirs`` 0 for the owner itself.
 
     ``claims`` is what the counter says while nothing of the range is claimed. It may say less: then nobody was here
     yet, and nothing is left to an owner that may be anywhere. Or it says more than the range has units: then somebody
     is at a later command, as nothing is left of this.
     """
-    table, unit = load(at(command, TABLE)), load(at(command, UNIT))
-    units = _units_between(begin, end, unit)
-    ran = 0
     seen = load_relaxed(counter)
     claimed = max(seen, claims) - claims
     while claimed < units:
@@ -218,16 +203,10 @@ def _claim_range(
             break
         before = compare_exchange(counter, seen, claims + claimed + wanted)
         if before == seen:
-            first, last = begin + claimed * unit, min(begin + (claimed + wanted) * unit, end)
-            if kernel:
-                call_kernel(kernel, table, first, last, scratch)
-            ran += wanted
-            if event:
-                _count_tiles(event, last - first, theirs)
-            before = load_relaxed(counter)
+            return claimed * CLAIMS + wanted
         seen = before
         claimed = max(seen, claims) - claims
-    return ran
+    return 0
 
 
 @native
@@ -246,10 +225,11 @@ def take_tiles(
     """Run this worker's part of one command: its own range first, then its neighbours'.
 
     The program is not touched after others were told, where ``mode`` is ``_LAST``: the worker leaves the run. ``_REST``
-    leaves no tiles to others.
+    leaves no tiles to others. Tiles of a request that was stopped are claimed and not run.
     """
     shares, units = shares_of(state, workers), _units_of(state, workers, command)
-    tiles, mine = load(at(command, TILES)), share_of(shares, worker)
+    tiles, unit, table = load(at(command, TILES)), load(at(command, UNIT)), load(at(command, TABLE))
+    mine = share_of(shares, worker)
     request = load(at(load(at(state, PROGRAM)), REQUEST))
     kernel = 0 if _stopped(request) else load(at(command, KERNEL))
     leaves = 0 if mode == _REST else load(at(command, LEAVE))
@@ -261,9 +241,18 @@ def take_tiles(
         counter = at(worker_at(state, owner), CLAIMED)
         begin, end = first_tile(shares, tiles, owner), first_tile(shares, tiles, owner + 1)
         theirs = share_of(shares, owner) if distance else 0
-        ran += _claim_range(
-            counter, number * CLAIMS, begin, end, mine, theirs, command, kernel, scratch, event, leaves
-        )
+        there = _units_between(begin, end, unit)
+        while True:
+            claim = _claim(counter, number * CLAIMS, there, mine, theirs, leaves)
+            if claim == 0:
+                break
+            first = begin + claim // CLAIMS * unit
+            last = min(first + claim % CLAIMS * unit, end)
+            if kernel:
+                call_kernel(kernel, table, first, last, scratch)
+            if event:
+                _count_tiles(event, last - first, theirs)
+            ran += claim % CLAIMS
     if mode == _LAST:
         leave(state, worker)
     if ran:

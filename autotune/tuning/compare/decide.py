@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from autotune.compiler import compile_in_detail, predict_in_detail
@@ -86,15 +87,15 @@ def decide(
     *,
     late: Callable[[], bool],
     say: Callable[[str], None],
-    again: bool = False,
-    seed: int = 0,
-    model_of: Callable[[str, Compiler, int], Versions] = CompiledVersions,
+    again: bool,
+    model_of: Callable[[str, Compiler], Versions],
 ) -> tuple[CompileRequest, tuple[Decision, ...]]:
     """Compare the options of some ``sites`` of a model, and return the request with all that is decided.
 
     A site that was compared before is compared ``again`` only if so asked, or where its options are others now; of the
     options then also those count that are expected to be far slower. Each site is compared with what was decided
-    before it. Nothing begins that ``late`` has no time for.
+    before it. Nothing begins that ``late`` has no time for. ``model_of`` returns what measures versions of the model
+    of a name that are compiled so.
     """
     row = model_row(graph)
 
@@ -128,7 +129,7 @@ def decide(
         candidates = tuple(Choice(Comparison(option, option_key(kind, option))) for option in options)
         question = Question(kind.name, row.key, target.key, (), candidates)
         say(f"compiling with the {kind.name} {', '.join(options)}")
-        model = model_of(graph.name, compiled, seed)
+        model = model_of(graph.name, compiled)
         Interleaved(database, model, "", say, PROCESSES).compare([question], Version({}, {}), late)
 
     return decided(request, graph, database, compare)
@@ -167,7 +168,14 @@ def decide_for(
     with Measuring(f"decide sites of {graph.name}", say) if wanted else nullcontext():
         begun += time.monotonic() - before
         found = decide(
-            request, graph, database, wanted, late=late, say=say, again=sites is not None, seed=seed
+            request,
+            graph,
+            database,
+            wanted,
+            late=late,
+            say=say,
+            again=sites is not None,
+            model_of=partial(CompiledVersions, seed=seed),
         )
     return *found, begun
 

@@ -19,7 +19,7 @@ from autotune.compiler.locked import lock_of
 from autotune.compiler.request import CompileRequest
 from autotune.compiler.sites import KINDS, SiteKind
 from autotune.compiler.sites.decision import decided, model_row
-from autotune.compiler.sites.threads import THREADS
+from autotune.compiler.sites.kinds.threads import KIND as THREADS
 from autotune.database import Database
 from autotune.errors import LockError, UsageError
 from autotune.graph.build import GraphBuilder
@@ -73,8 +73,8 @@ def decide_by_fake(
     """Decide, and return the options that were measured."""
     made = list[Fake]()
 
-    def model_of(name: str, compiled: Compiler, seed: int) -> Fake:
-        made.append(Fake(name, compiled, seed))
+    def model_of(name: str, compiled: Compiler) -> Fake:
+        made.append(Fake(name, compiled, 0))
         return made[-1]
 
     decide(
@@ -221,13 +221,14 @@ def test_a_model_stands_beside_workloads_and_is_none(database: Database) -> None
 
 
 @pytest.mark.usefixtures("two_cores")
-def test_a_kind_is_a_file_and_a_line(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kind_is_a_file(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything else follows: comparing, storing, compiling, printing and locking."""
     kind = SiteKind(
         "algorithm",
         lambda request, graph: ("direct", "implicit GEMM"),
         lambda request, option: replace(request, algorithm=option),
         lambda request: request.algorithm is not None,
+        turn=4,
     )
     monkeypatch.setattr(decision_module, "KINDS", (*KINDS, kind))
     monkeypatch.setitem(NS, "algorithm", {"direct": 100.0, "implicit GEMM": 90.0})  # type: ignore[arg-type]

@@ -16,13 +16,15 @@ class SiteKind:
     """A kind of site of a whole model, by the ``name`` that databases and locks store (at most 16 characters).
 
     ``options`` are names, that of an untuned model first; fewer than two where there is nothing to decide. ``applied``
-    is the request of a compilation with one of them. ``is_given`` says that the request itself decides.
+    is the request of a compilation with one of them. ``is_given`` says that the request itself decides. Sites are
+    decided in the order of their ``turn``, each by what was decided before it.
     """
 
     name: str
     options: Callable[[CompileRequest, Graph], tuple[str, ...]]
     applied: Callable[[CompileRequest, str], CompileRequest]
     is_given: Callable[[CompileRequest], bool]
+    turn: int
 
 
 __all__ = ["SiteKind"]

@@ -21,11 +21,12 @@ def _options(request: CompileRequest, graph: Graph) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(max(1, number)) for number in (target.threads, target.threads // 2, 1)))
 
 
-THREADS = SiteKind(
+KIND = SiteKind(
     "threads",
     _options,
     lambda request, option: replace(request, threads=int(option)),
     lambda request: request.threads is not None or isinstance(request.target, Target),
+    turn=1,
 )
 
-__all__ = ["THREADS"]
+__all__ = ["KIND"]

@@ -20,11 +20,12 @@ def _options(request: CompileRequest, graph: Graph) -> tuple[str, ...]:
     return tuple(sorted(get_args(Aim), key=lambda aim: aim != request.preference.aim))
 
 
-ORDER = SiteKind(
+KIND = SiteKind(
     "order",
     _options,
     lambda request, option: replace(request, order=cast("Aim", option)),
     lambda request: request.order is not None,
+    turn=3,
 )
 
-__all__ = ["ORDER"]
+__all__ = ["KIND"]

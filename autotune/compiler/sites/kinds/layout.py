@@ -21,11 +21,12 @@ def _options(request: CompileRequest, graph: Graph) -> tuple[str, ...]:
     return LAYOUTS if any(not is_channels_last(node) for node in spatial) else ()
 
 
-LAYOUT = SiteKind(
+KIND = SiteKind(
     "layout",
     _options,
     lambda request, option: replace(request, layout=option),
     lambda request: request.layout != CompileRequest.layout,
+    turn=2,
 )
 
-__all__ = ["LAYOUT"]
+__all__ = ["KIND"]

@@ -1,0 +1,1 @@
+"""Kinds of sites of a whole model: a file each, which defines its ``KIND``."""

@@ -1,20 +1,19 @@
 """Expressions to Python for numba, one element at a time.
 
-A value that is used twice in a statement, one inside of many brackets, and a long one get a name before the statement.
-The side of a choice that is not taken is not evaluated: it is a conditional expression, or a branch where names are
-given inside.
+A value inside of many brackets and a long one are large. The side of a choice that is not taken is not evaluated: it is
+a conditional expression, or a branch where names are given inside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from autotune.codegen.numba.narrow import narrowed, widened
 from autotune.codegen.numba.types import Level, Value, constant, typed
 from autotune.codegen.numba.writer import Writer
+from autotune.codegen.source_text import SourceExpressions
 from autotune.errors import BuildError
-from autotune.lower.ir import Buffer, Load, nodes, operands
+from autotune.lower.ir import Buffer, Load
 from autotune.te.dtypes import HALVES, is_float, is_unsigned
 from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, IterVar, Not, Select, Var
 from autotune.te.narrow import NARROW
@@ -56,41 +55,19 @@ FUNCTIONS = {
 """Elementary functions by their names in Python; they give the type of their argument."""
 
 
-class Expressions:
-    """Writes expressions; ``arrays`` are the names of buffers.
+class Expressions(SourceExpressions[Value]):
+    """Writes expressions of Python; ``arrays`` are the names of buffers.
 
     The same part of another backend is :class:`autotune.codegen.opencl.expressions.Expressions`.
     """
 
+    code: Writer
+
     def __init__(self, code: Writer, arrays: dict[Buffer, str]) -> None:
-        self.code = code
+        super().__init__(code)
         self.arrays = arrays
         self.variables: dict[Buffer, str] = {}
         """Names of local memory of one element, which holds a value as it is computed with."""
-        self.env: dict[Var, Value] = {}
-        self._uses: dict[int, int] = {}
-
-    def begin(self, *roots: Expr) -> None:
-        """Begin a statement with these expressions, inside of ``code.statement()``."""
-        self._uses = {}
-        for node in nodes(*roots):
-            for part in operands(node):
-                self._uses[id(part)] = self._uses.get(id(part), 0) + 1
-
-    def value(self, node: Expr) -> Value:
-        """Return the value of an expression."""
-        known = self.code.known(id(node))
-        if known is not None:
-            return known
-        emit = _EMIT.get(type(node))
-        if emit is None:
-            raise BuildError(f"no code for {type(node).__name__}")
-        value = emit(self, node)
-        if not isinstance(node, Var | Const):
-            if self._uses.get(id(node), 0) > 1 or self._is_large(value):
-                value = self.code.named(value)
-            self.code.remember(id(node), value)
-        return value
 
     def place(self, buffer: Buffer, indices: Sequence[Expr]) -> str:
         """Return the text of an element of a buffer."""
@@ -98,8 +75,10 @@ class Expressions:
             return self.variables[buffer]
         return f"{self.arrays[buffer]}[{', '.join(self.value(index).text for index in indices) or '()'}]"
 
-    @staticmethod
-    def _is_large(value: Value) -> bool:
+    def _is_plain(self, node: Expr, value: Value) -> bool:
+        return isinstance(node, Var | Const)
+
+    def _is_large(self, value: Value) -> bool:
         return value.depth > MOST_BRACKETS or len(value.text) > MOST_CHARACTERS
 
     # -- nodes -----------------------------------------------------------------------------------------------
@@ -117,9 +96,6 @@ class Expressions:
 
     def _constant(self, node: Const) -> Value:
         return constant(node)
-
-    def _variable(self, node: Var) -> Value:
-        return self.env[node]
 
     def _not(self, node: Not) -> Value:
         a = self.value(node.a)
@@ -283,7 +259,7 @@ class Expressions:
         return self._applied(helper, self._converted(value, wide), dtype)
 
 
-_EMIT: dict[type[Expr], Callable[[Expressions, Any], Value]] = {
+Expressions.emitters = {
     Load: Expressions._load,
     Const: Expressions._constant,
     Binary: Expressions._binary,
@@ -295,7 +271,5 @@ _EMIT: dict[type[Expr], Callable[[Expressions, Any], Value]] = {
     Cast: Expressions._cast,
     Not: Expressions._not,
 }
-"""The writer of each kind of node."""
-
 
 __all__ = ["FUNCTIONS", "WRITTEN", "Expressions"]

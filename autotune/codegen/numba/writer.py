@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from autotune.codegen.numba.types import Value
+from autotune.codegen.source_text import SourceWriter
 
 _TAKEN = frozenset({*keyword.kwlist, *dir(builtins), "np", "math", "njit", "prange", "library"})
 
@@ -43,32 +44,21 @@ def identifier(text: str) -> str:
     return letters if letters[:1].isalpha() else f"v{letters}"
 
 
-class Writer:
-    """The body of one function.
+class Writer(SourceWriter[Value]):
+    """The body of one function in Python.
 
     The same part of another backend is :class:`autotune.codegen.opencl.writer.Writer`.
     """
 
-    def __init__(self, functions: set[str], names: Names) -> None:
-        self.lines: list[str] = []
-        self.functions = functions
-        """Names of the helper functions that the program calls; this body adds its own."""
-        self.names = names
-        self._indent = 1
-        self._known: list[dict[int, Value]] = [{}]
+    indent = "    "
 
-    def line(self, text: str) -> None:
-        """Write a line."""
-        self.lines.append("    " * self._indent + text)
+    def __init__(self, functions: set[str], names: Names) -> None:
+        super().__init__(functions)
+        self.names = names
 
     def further(self, line: str) -> None:
         """Write a line that was written aside, a step further in."""
         self.lines.append(f"    {line}")
-
-    def function(self, name: str) -> str:
-        """Return the name of a helper function, which the module then has."""
-        self.functions.add(name)
-        return name
 
     @contextmanager
     def block(self, head: str, note: str = "") -> Iterator[None]:
@@ -90,31 +80,6 @@ class Writer:
         with self.scope():
             yield written
         self.lines = before
-
-    @contextmanager
-    def scope(self) -> Iterator[None]:
-        """Forget values that are named from here on at the end."""
-        self._known.append({})
-        yield
-        self._known.pop()
-
-    @contextmanager
-    def statement(self) -> Iterator[None]:
-        """Open a statement: what was worked out for others may have changed since."""
-        before, self._known = self._known, [{}]
-        yield
-        self._known = before
-
-    def known(self, key: int) -> Value | None:
-        """Return a value that was worked out for this statement."""
-        for values in reversed(self._known):
-            if key in values:
-                return values[key]
-        return None
-
-    def remember(self, key: int, value: Value) -> None:
-        """Keep a value until the end of the innermost scope."""
-        self._known[-1][key] = value
 
     def named(self, value: Value, stem: str = "t") -> Value:
         """Return the value under a name of its own."""

@@ -1,13 +1,12 @@
 """Expressions to OpenCL C, one element at a time.
 
-A value that is used twice in a statement, and one inside of many brackets, gets a name before the statement. The side
-of a choice that is not taken is not evaluated where it reads memory: it is then a branch.
+A value inside of many brackets is large. The side of a choice that is not taken is not evaluated where it reads memory:
+it is then a branch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from autotune.codegen.opencl.ranges import Ranges
 from autotune.codegen.opencl.types import (
@@ -21,8 +20,9 @@ from autotune.codegen.opencl.types import (
     wraps,
 )
 from autotune.codegen.opencl.writer import Writer
+from autotune.codegen.source_text import SourceExpressions
 from autotune.errors import BuildError
-from autotune.lower.ir import Buffer, Load, has_load, nodes, operands
+from autotune.lower.ir import Buffer, Load, has_load
 from autotune.target import ITEM_BYTES
 from autotune.te.dtypes import HALVES, is_float
 from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, IterVar, Not, Select, Var
@@ -60,40 +60,18 @@ FUNCTIONS = {
 """Elementary functions by the language's names."""
 
 
-class Expressions:
-    """Writes expressions; ``pointer`` gives the name of a buffer's first element.
+class Expressions(SourceExpressions[Value]):
+    """Writes expressions of OpenCL C; ``pointer`` gives the name of a buffer's first element.
 
     The same part of another backend is :class:`autotune.codegen.llvm.expressions.Expressions`.
     """
 
+    code: Writer
+
     def __init__(self, code: Writer, pointer: Callable[[Buffer], str]) -> None:
-        self.code = code
+        super().__init__(code)
         self.pointer = pointer
-        self.env: dict[Var, Value] = {}
         self.ranges = Ranges()
-        self._uses: dict[int, int] = {}
-
-    def begin(self, *roots: Expr) -> None:
-        """Begin a statement with these expressions, inside of ``code.statement()``."""
-        self._uses = {}
-        for node in nodes(*roots):
-            for part in operands(node):
-                self._uses[id(part)] = self._uses.get(id(part), 0) + 1
-
-    def value(self, node: Expr) -> Value:
-        """Return the value of an expression."""
-        known = self.code.known(id(node))
-        if known is not None:
-            return known
-        emit = _EMIT.get(type(node))
-        if emit is None:
-            raise BuildError(f"no code for {type(node).__name__}")
-        value = emit(self, node)
-        if value.number is None and not isinstance(node, Var):
-            if value.depth > MOST_BRACKETS or self._uses.get(id(node), 0) > 1:
-                value = self.code.named(value)
-            self.code.remember(id(node), value)
-        return value
 
     def place(self, buffer: Buffer, indices: Sequence[Expr]) -> Value:
         """Return the number of an element from the first element of its buffer."""
@@ -124,6 +102,12 @@ class Expressions:
             text += f" - {-offset}"
         return Value(text, "int64", None, depth + 1, narrow)
 
+    def _is_plain(self, node: Expr, value: Value) -> bool:
+        return value.number is not None or isinstance(node, Var)
+
+    def _is_large(self, value: Value) -> bool:
+        return value.depth > MOST_BRACKETS
+
     # -- nodes -----------------------------------------------------------------------------------------------
 
     def _load(self, node: Load) -> Value:
@@ -135,9 +119,6 @@ class Expressions:
 
     def _constant(self, node: Const) -> Value:
         return constant(node)
-
-    def _variable(self, node: Var) -> Value:
-        return self.env[node]
 
     def _not(self, node: Not) -> Value:
         a = self.value(node.a)
@@ -308,7 +289,7 @@ class Expressions:
         return Value(f"(({register_type(dtype)}){value.text})", dtype, None, depth)
 
 
-_EMIT: dict[type[Expr], Callable[[Expressions, Any], Value]] = {
+Expressions.emitters = {
     Load: Expressions._load,
     Const: Expressions._constant,
     Binary: Expressions._binary,
@@ -320,7 +301,5 @@ _EMIT: dict[type[Expr], Callable[[Expressions, Any], Value]] = {
     Cast: Expressions._cast,
     Not: Expressions._not,
 }
-"""The writer of each kind of node."""
-
 
 __all__ = ["FUNCTIONS", "WRITTEN", "Expressions"]

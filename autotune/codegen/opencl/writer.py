@@ -6,38 +6,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from autotune.codegen.opencl.types import Value
+from autotune.codegen.source_text import SourceWriter
 
 
-class Writer:
-    """The body of one kernel.
+class Writer(SourceWriter[Value]):
+    """The body of one kernel in OpenCL C.
 
     The same part of another backend is :class:`autotune.codegen.llvm.writer.Writer`.
     """
 
+    indent = "  "
+
     def __init__(self, functions: set[str]) -> None:
-        self.lines: list[str] = []
+        super().__init__(functions)
         self.local: list[tuple[str, str, int]] = []
         """Memory that the work items of a group share: type, name and number of elements."""
-        self.functions = functions
-        """Names of the functions that the program calls; this kernel adds its own."""
-        self._indent = 1
         self._names = 0
-        self._known: list[dict[int, Value]] = [{}]
-
-    def line(self, text: str) -> None:
-        """Write a line."""
-        self.lines.append("  " * self._indent + text)
 
     def fresh(self, stem: str) -> str:
         """Return a new name."""
         self._names += 1
         letters = "".join(c if c.isalnum() and c.isascii() else "_" for c in stem)
         return f"{letters}_{self._names}"
-
-    def function(self, name: str) -> str:
-        """Return the name of a function of ours, which the program then has."""
-        self.functions.add(name)
-        return name
 
     @contextmanager
     def block(self, head: str = "") -> Iterator[None]:
@@ -48,31 +38,6 @@ class Writer:
             yield
         self._indent -= 1
         self.line("}")
-
-    @contextmanager
-    def scope(self) -> Iterator[None]:
-        """Forget at the end the values that are named from here on."""
-        self._known.append({})
-        yield
-        self._known.pop()
-
-    @contextmanager
-    def statement(self) -> Iterator[None]:
-        """Write a statement: what was worked out for others may have changed since."""
-        before, self._known = self._known, [{}]
-        yield
-        self._known = before
-
-    def known(self, key: int) -> Value | None:
-        """Return a value that was worked out for this statement."""
-        for values in reversed(self._known):
-            if key in values:
-                return values[key]
-        return None
-
-    def remember(self, key: int, value: Value) -> None:
-        """Keep a value until the end of the innermost scope."""
-        self._known[-1][key] = value
 
     def named(self, value: Value, stem: str = "t", ctype: str = "") -> Value:
         """Return the value under a name of its own."""

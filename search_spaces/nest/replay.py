@@ -105,7 +105,8 @@ class _Walk:
         self.panels: dict[str, Sequence[Piece]] = {}
         self._schedule = schedule
         fresh = te.create_schedule(schedule.outputs).stages
-        self._shapes = {stage.op.name: stage.op.shape for stage in fresh}
+        self._shapes: dict[str, tuple[Expression, ...]] = {stage.op.name: stage.op.shape for stage in fresh}
+        self._copies: set[str] = set()
         self._loops: dict[tuple[str, str], Expression] = {
             (stage.op.name, axis.name): axis.extent
             for stage in fresh
@@ -135,15 +136,14 @@ class _Walk:
         elif step.primitive == "transform_layout":
             self._lay_out(args["tensor"][1], IndexMap(args["index_map"][1:]))
         elif step.primitive == "rfactor":
-            self._factor(args["tensor"], args["axis"], step.results)
+            self._factor(args["tensor"][1], args["axis"][2], args["factor_axis"], step.results[0])
         elif step.primitive == "reverse_compute_at":
             self._take_over(step.stage, args["producer"][1])
         elif step.primitive == "cache_write":
+            self._shapes[_stage_of(step.results[0])] = self._shapes[args["tensor"][1]]
             self._rename(args["tensor"][1], step.results[0], lambda loop: (f"{loop}.c", loop))
         elif step.primitive == "cache_read":
-            axes = [axis.name for axis in self._schedule.stage_named(args["tensor"][1]).op.axis]
-            names = {axis: (f"ax{number}",) for number, axis in enumerate(axes)}
-            self._rename(args["tensor"][1], step.results[0], lambda loop: names.get(loop, ()))
+            self._copy(args["tensor"][1], step.results[0])
         elif step.primitive in _RESHAPING and self._reshapes(args):
             raise KnobError(f"{step.primitive} takes no knobs where loop nests are derived: {step.text()}")
 
@@ -174,28 +174,43 @@ class _Walk:
         copied = {loop: tail for (owner, loop), tail in self.tails.items() if owner == producer}
         self.tails.update({(stage, loop): tail for loop, tail in copied.items()})
 
-    def _factor(self, tensor: Any, axis: Any, names: Sequence[str]) -> None:
+    def _copy(self, old: str, tensor: str) -> None:
+        """Give the copy of a tensor the loops and the shape that it has so far."""
+        op, copy = self._schedule.stage_named(old).op, _stage_of(tensor)
+        names = {axis.name: (f"ax{number}",) for number, axis in enumerate(op.axis)}
+        self._rename(old, tensor, lambda loop: names.get(loop, ()))
+        self._shapes[copy] = self._shapes.get(old, op.shape)
+        self._copies.add(copy)
+
+    def _factor(self, stage: str, loop: str, place: int, tensor: str) -> None:
         """Make the loop an axis of a new stage over the other loops; the old stage reduces over it."""
-        self._rename(tensor[1], names[0], lambda loop: (loop,))
-        self._loops[tensor[1], f"{axis[2]}.v"] = self.extent(tensor[1], axis[2])
-        self.kinds = {loop: kinds for loop, kinds in self.kinds.items() if loop[0] != tensor[1]}
+        extent, shape = self.extent(stage, loop), self._shapes[stage]
+        self._rename(stage, tensor, lambda loop: (loop,))
+        self._shapes[_stage_of(tensor)] = (*shape[:place], extent, *shape[place:])
+        self._loops[stage, f"{loop}.v"] = extent
+        self.kinds = {loop: kinds for loop, kinds in self.kinds.items() if loop[0] != stage}
 
     def _lay_out(self, stage: str, mapping: IndexMap) -> None:
         """Give a stage one loop for each new index."""
-        own, pieces = self._shapes.get(stage), mapping.pieces
-        shape = own or self._schedule.stage_named(stage).op.input_tensors[0].shape
-        if own is None and any(stride != 1 or modulus != 0 for _, stride, modulus in pieces):
-            self.panels[stage] = pieces  # of a copy
-        for number, (old, stride, modulus) in enumerate(pieces):
-            outer = combined_expression("ceil_div", shape[old], stride)
-            self._loops[stage, f"ax{number}"] = modulus if modulus != 0 else outer
+        shape, pieces = self._shapes[stage], mapping.pieces
+        if stage in self._copies and any(stride != 1 or modulus != 0 for _, stride, modulus in pieces):
+            self.panels[stage] = pieces
+        outer = [combined_expression("ceil_div", shape[old], stride) for old, stride, _ in pieces]
+        extents = [modulus or most for most, (_, _, modulus) in zip(outer, pieces, strict=True)]
+        self._shapes[stage] = tuple(extents)
+        self._loops.update({(stage, f"ax{number}"): extent for number, extent in enumerate(extents)})
 
     def _rename(self, old: str, tensor: str, names: Callable[[str], Sequence[str]]) -> None:
         """Transfer what is known of the loops of a stage to those of a new one."""
-        new = tensor.split(".v")[0]  # of several values that one stage computes
+        new = _stage_of(tensor)
         for (stage, loop), extent in list(self._loops.items()):
             if stage == old:
                 self._loops.update({(new, name): extent for name in names(loop)})
+
+
+def _stage_of(tensor: str) -> str:
+    """Return the stage that computes a tensor, one of several perhaps."""
+    return tensor.split(".v")[0]
 
 
 __all__ = ["Replayed", "calls_library", "followed"]

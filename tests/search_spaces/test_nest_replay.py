@@ -166,6 +166,15 @@ def test_loops_of_random_programs(block: int) -> None:
         compare(Places(followed(schedule, schedule.trace)), {}, [lower(case)], case.text())
 
 
+@pytest.mark.parametrize("seed", [169, 284, 294, 298])
+def test_loops_of_stages_that_steps_made_in_another_layout(seed: int) -> None:
+    """Written through a buffer or reduced in parts, and then laid out."""
+    case = random_case(seed)
+    assert any(step.primitive == "transform_layout" for step in case.trace.steps)
+    schedule, _ = case.schedule()
+    compare(Places(followed(schedule, schedule.trace)), {}, [lower(case)], case.text())
+
+
 def with_knobs(rng: random.Random, trace: Trace) -> tuple[Trace, dict[str, list[int]]]:
     """The trace with knobs for the factors of its splits, and three values of each."""
     steps, values = [], {}

@@ -12,6 +12,7 @@ import numpy as np
 from autotune.codegen.code import DispatchCode
 from autotune.codegen.llvm import compile_ir
 from autotune.target import Target
+from tests.patience import PATIENCE_S
 
 LINKER = shutil.which("aarch64-linux-gnu-ld") or shutil.which("ld.lld")
 EMULATOR = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
@@ -29,8 +30,10 @@ def run_emulated(code: DispatchCode, target: Target, inputs: dict[str, Any], fol
     assert LINKER is not None
     assert EMULATOR is not None
     flavour = ["-m", "aarch64linux"] if "lld" in LINKER else []
-    subprocess.run([LINKER, *flavour, "-o", program, driver, kernels], check=True, timeout=60)
-    done = subprocess.run([EMULATOR, "-cpu", "max", program], check=True, capture_output=True, timeout=60)
+    subprocess.run([LINKER, *flavour, "-o", program, driver, kernels], check=True, timeout=PATIENCE_S)
+    done = subprocess.run(
+        [EMULATOR, "-cpu", "max", program], check=True, capture_output=True, timeout=PATIENCE_S
+    )
     outputs, at = {}, 0
     for spec in code.buffers:
         if spec.role == "output":

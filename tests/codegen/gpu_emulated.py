@@ -18,6 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from autotune.codegen.code import DispatchCode, Kernel
 from autotune.lower.ir import LoopProgram
+from tests.patience import PATIENCE_S
 from tests.schedule.machine import host
 
 _AXES = {
@@ -103,7 +104,7 @@ class Emulator:
 
     def _wait(self) -> None:
         if self._barrier is not None:
-            self._barrier.wait(timeout=60)
+            self._barrier.wait(timeout=PATIENCE_S)
 
     def _copy(self, target: int, source: int, size: int) -> None:
         """Start a copy; it is part of the group that is open."""
@@ -122,9 +123,9 @@ class Emulator:
         instruction = _INSTRUCTIONS[kind]
         words = np.ctypeslib.as_array((ctypes.c_uint32 * instruction.given).from_address(given))
         warp.given[lane] = words.copy()
-        if warp.barrier.wait(timeout=60) == 0:
+        if warp.barrier.wait(timeout=PATIENCE_S) == 0:
             warp.made = instruction.run(np.stack(warp.given))
-        warp.barrier.wait(timeout=60)
+        warp.barrier.wait(timeout=PATIENCE_S)
         made = warp.made[lane]
         ctypes.memmove(result, made.ctypes.data, made.nbytes)
 

@@ -25,7 +25,7 @@ from autotune.tuning.report.progress import PlainLines
 from tests.database.conformance import Conformance
 from tests.database.examples import KEY, job, options, prepare, run, schedules
 from tests.database.server import PASSWORD, Server
-from tests.tuning.simulated import SimulatedMeasurer
+from tests.tuning.simulated import SimulatedMeasurer, Ticks
 from tests.tuning.synthetic import TARGET, Synthetic, measurer
 
 SYNTHETIC = Synthetic("a")
@@ -105,6 +105,7 @@ def test_a_job_goes_on_when_its_server_was_restarted(server: Server) -> None:
         database=store,
         measurer=measuring,
         progress=PlainLines(out),
+        clock=Ticks(),
     ).run()
     assert (report.trials, report.session_trials, len(store.records())) == (40, 40, 40)
     assert len(measuring.measured) == 40

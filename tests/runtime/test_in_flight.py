@@ -31,7 +31,7 @@ from autotune.runtime.hal.queue import Submission
 from autotune.runtime.module import Module
 from autotune.runtime.programs.device_program import DeviceProgram
 from autotune.runtime.programs.program_request import RequestMemory, Submitted
-from tests.patience import wait_until
+from tests.patience import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.skipif(len(core_ids()) < 2, reason="one core is no two devices")
 
@@ -78,7 +78,7 @@ class Gate:
             number = self.count
             self.count += 1
             self.entered.release()
-            assert self.let.acquire(timeout=60)
+            assert self.let.acquire(timeout=PATIENCE_S)
             if number in self.errors:
                 raise self.errors[number]
             return run(*arguments)
@@ -98,7 +98,7 @@ def first_step(submitted: Submitted) -> Submission:
 
 def check(requests: list[Any], inputs: list[np.ndarray]) -> None:
     for request, x in zip(requests, inputs, strict=True):
-        np.testing.assert_allclose(request.result(60)[0], answer(x), 1e-5, 1e-6)
+        np.testing.assert_allclose(request.result(PATIENCE_S)[0], answer(x), 1e-5, 1e-6)
 
 
 def test_a_stage_of_the_next_request_runs_beside_the_next_stage_of_this_one(program, devices, monkeypatch):
@@ -109,9 +109,9 @@ def test_a_stage_of_the_next_request_runs_beside_the_next_stage_of_this_one(prog
         requests = [
             module.loaded._submit([x], None, None, each) for x, each in zip(inputs, made, strict=True)
         ]
-        assert gate.entered.acquire(timeout=60)  # the first one is in its second stage
+        assert gate.entered.acquire(timeout=PATIENCE_S)  # the first one is in its second stage
         for each in made[:3]:
-            first_step(each).wait(60)  # and the first stage of all that are in flight has ended
+            first_step(each).wait(PATIENCE_S)  # and the first stage of all that are in flight has ended
         assert not any(request.done() for request in requests)
         assert [len(each) for each in made] == [3, 3, 3, 0]  # the fourth has not begun
         gate.open()
@@ -159,7 +159,7 @@ def test_requests_can_be_awaited_and_cancelled(program, devices, monkeypatch):
 
     with Module(program, devices=devices, in_flight=1) as module:
         first, second, third = module.submit_all([(X + n,) for n in range(3)])
-        assert gate.entered.acquire(timeout=60)
+        assert gate.entered.acquire(timeout=PATIENCE_S)
         assert second.cancel()
         gate.open()
         check([first, third], [X, X + 2])
@@ -174,10 +174,10 @@ def test_a_request_that_runs_is_cancelled_alone(program, devices, monkeypatch):
     with Module(program, devices=devices) as module:
         made: list[Submitted] = [[], []]
         first, second = (module.loaded._submit([X + n], None, None, each) for n, each in enumerate(made))
-        assert gate.entered.acquire(timeout=60)  # the first is in its second stage
+        assert gate.entered.acquire(timeout=PATIENCE_S)  # the first is in its second stage
         assert second.cancel()
         with pytest.raises(CancelledError):
-            second.result(60)
+            second.result(PATIENCE_S)
         assert second.cancelled()
         gate.open()
         check([first], [X])
@@ -192,12 +192,12 @@ def test_a_request_behind_its_deadline_fails_alone(program, devices, monkeypatch
         made: list[Submitted] = [[], [], [], []]
         first = module.loaded._submit([X], None, None, made[0])
         assert gate.entered.acquire(
-            timeout=60
+            timeout=PATIENCE_S
         )  # the first is in its second stage, for which the second one waits
         second, third, fourth = (
             module.loaded._submit([X + n], None, None, made[n], deadline=600) for n in range(1, 4)
         )
-        first_step(made[1]).wait(60)
+        first_step(made[1]).wait(PATIENCE_S)
         for request, submitted in (
             (second, made[1]),
             (third, made[2]),
@@ -212,7 +212,7 @@ def test_a_request_behind_its_deadline_fails_alone(program, devices, monkeypatch
                 DeviceTimeoutError,
                 match=r"^a request of module 'stages' did not end within 600 s, its deadline$",
             ):
-                late.result(60)
+                late.result(PATIENCE_S)
         assert gate.count == 2  # the second stage of those that were late never began
         assert made[2] == []
         with pytest.raises(UsageError, match="the deadline of a request is in more than 0 seconds, got 0"):
@@ -226,7 +226,7 @@ def test_of_requests_in_flight_the_oldest_comes_first(program, devices, monkeypa
         made = [[] for _ in range(3)]
         requests = [module.loaded._submit([X + n], None, None, each) for n, each in enumerate(made)]
         for _ in range(6):  # a run of cpu:0 at a time, and then cpu:1 hands back what it has
-            assert gate.entered.acquire(timeout=60)
+            assert gate.entered.acquire(timeout=PATIENCE_S)
             _idle(devices["cpu:1"], module)
             gate.let.release()
         check(requests, [X, X + 1, X + 2])
@@ -245,8 +245,8 @@ def _idle(device: Device, module: Module) -> None:
 def test_models_of_one_device_and_of_several_are_used_alike(program, devices):
     def answers(model: autotune.Module) -> list[np.ndarray]:
         with model:
-            requests = model.submit_all([(X,), (X + 1,)], timeout=60, deadline=60)
-            return [request.result(60)[0] for request in requests]
+            requests = model.submit_all([(X,), (X + 1,)], timeout=PATIENCE_S, deadline=PATIENCE_S)
+            return [request.result(PATIENCE_S)[0] for request in requests]
 
     whole = autotune.compile(parse_graph(STAGES.replace(" on cpu:0", "").replace(" on cpu:1", "")), threads=1)
     for model in (whole, Module(program, devices=devices)):
@@ -258,14 +258,14 @@ def test_room_is_bounded(program, devices, monkeypatch):
     gate = Gate(devices["cpu:1"], monkeypatch)
     with Module(program, devices=devices, in_flight=1, room=2) as module:
         requests = [module.submit(X), module.submit(X)]
-        assert gate.entered.acquire(timeout=60)
+        assert gate.entered.acquire(timeout=PATIENCE_S)
         with pytest.raises(DeviceTimeoutError) as caught:
             module.submit_all([(X,)], timeout=0)
         assert str(caught.value) == (
             "module 'stages' had no room for a request within 0 s: 1 run and 1 wait, of 2 at most"
         )
         requests[1].cancel()
-        requests[1] = module.submit(X, timeout=60)
+        requests[1] = module.submit(X, timeout=PATIENCE_S)
         gate.open()
         check(requests, [X, X])
     with pytest.raises(
@@ -280,7 +280,7 @@ def test_an_error_in_the_middle_is_that_of_its_request(program, devices, monkeyp
     gate.open()
     with Module(program, devices=devices) as module:
         requests = module.submit_all([(X + n,) for n in range(6)])
-        failed = [n for n, request in enumerate(requests) if request.exception(60) is not None]
+        failed = [n for n, request in enumerate(requests) if request.exception(PATIENCE_S) is not None]
         assert len(failed) == 1
         with pytest.raises(InputError, match="no"):
             requests[failed[0]].result()
@@ -294,7 +294,7 @@ def test_a_device_that_is_lost_ends_all_that_need_it(program, devices, monkeypat
     gate.open()
     with Module(program, devices=devices) as module:
         requests = module.submit_all([(X + n,) for n in range(8)])
-        errors = [request.exception(60) for request in requests]
+        errors = [request.exception(PATIENCE_S) for request in requests]
         assert sum(error is None for error in errors) == 2
         assert {type(error) for error in errors if error is not None} == {DeviceLostError}
         with pytest.raises(DeviceLostError, match="cpu:1 is gone"):
@@ -305,14 +305,14 @@ def test_closed_with_requests_in_flight_each_of_them_ends(program, devices, monk
     gate = Gate(devices["cpu:1"], monkeypatch)
     module = Module(program, devices=devices, in_flight=2)
     requests = module.submit_all([(X,)] * 5)
-    assert gate.entered.acquire(timeout=60)
+    assert gate.entered.acquire(timeout=PATIENCE_S)
     closing = threading.Thread(target=module.close)
     closing.start()
     with suppress(DeviceError):
-        requests[1].result(60)
+        requests[1].result(PATIENCE_S)
     gate.open()
     closing.join()
-    kinds = [type(request.exception(60)) for request in requests]
+    kinds = [type(request.exception(PATIENCE_S)) for request in requests]
     assert kinds == [DeviceClosedError] * 2 + [UsageError] * 3
     assert [device.allocator.statistics.live for device in devices.values()] == [0, 0]
     with pytest.raises(UsageError, match="module 'stages' is closed"):
@@ -329,7 +329,7 @@ def test_watermarks_hold_requests_back_but_those_that_run(program, devices, monk
             module.submit(X, timeout=0)
         held.free()
         requests = [module.submit(X)]
-        assert gate.entered.acquire(timeout=60)
+        assert gate.entered.acquire(timeout=PATIENCE_S)
         held = devices["cpu:0"].allocate(1 << 20, "somebody else")
         requests += module.submit_all([(X,)] * 5)
         assert module.loaded._requests.memories == 1  # they share the memory that there is

@@ -22,6 +22,7 @@ from autotune.runtime.image import Binding, ModuleImage, TensorSpec
 from autotune.runtime.module import Module
 from autotune.runtime.recording import spent
 from autotune.workers.memory import allowance
+from tests.patience import PATIENCE_S
 from tests.runtime.kernels import binding, chain, image, spec
 
 
@@ -357,9 +358,9 @@ def test_timeline_covers_all_tiles_in_order(threads: int) -> None:
 
 def test_submit_runs_in_the_background_in_order(module: Module) -> None:
     futures = [module.submit(np.full(16, value, np.int64)) for value in range(50)]
-    assert [int(f.result(timeout=20)[0][0]) for f in futures] == [v + 3 for v in range(50)]
+    assert [int(f.result(timeout=PATIENCE_S)[0][0]) for f in futures] == [v + 3 for v in range(50)]
     with pytest.raises(InputError):
-        module.submit(np.zeros(1)).result(timeout=20)
+        module.submit(np.zeros(1)).result(timeout=PATIENCE_S)
 
 
 def test_a_closed_module_refuses() -> None:

@@ -42,4 +42,17 @@ class SimulatedMeasurer:
         """Nothing to stop."""
 
 
-__all__ = ["SimulatedMeasurer", "config_key"]
+class Ticks:
+    """A clock that each look advances: what a job does next does not depend on the machine's load."""
+
+    def __init__(self, step_s: float = 0.01) -> None:
+        self.now = 0.0
+        self.step_s = step_s
+
+    def __call__(self) -> float:
+        """Seconds."""
+        self.now += self.step_s
+        return self.now
+
+
+__all__ = ["SimulatedMeasurer", "Ticks", "config_key"]

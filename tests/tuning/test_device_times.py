@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from autotune.compiler import Compilation, CompileRequest, compile_in_detail
@@ -11,6 +13,7 @@ from autotune.runtime.hal.cpu.driver import open_cores
 from autotune.tuning.placement.device_times import around, expected_of, image_times, whole_seconds
 from tests.compiler.test_placed import info
 from tests.graph.graphs import small_convnet
+from tests.tuning.simulated import Ticks
 
 
 def compiled(rules: dict[str, str]) -> Compilation:
@@ -42,12 +45,17 @@ def test_dispatches_add_up_to_the_whole(devices):
 
 
 def test_a_device_may_be_slowed_for_tests(monkeypatch):
+    rested: list[float] = []
+    clock = SimpleNamespace(perf_counter=Ticks(1.0), sleep=rested.append)
+    monkeypatch.setattr("autotune.runtime.hal.slowdown.time", clock)
     image = compiled({"*": "one"}).program.images[0]
     with open_cores("one", core_ids()[:1]) as device:
-        before = whole_seconds(device, image)
+        assert whole_seconds(device, image) > 0
+    assert rested == []
     monkeypatch.setenv("AUTOTUNE_SLOWDOWN", "other=2,one=100")
     with open_cores("one", core_ids()[:1]) as device:
-        assert whole_seconds(device, image) > 10 * before
+        assert whole_seconds(device, image) > 0
+    assert {*rested} == {99.0}  # each run takes a second of this clock
     for wrong in ("one", "one=0.5", "one=much", "=2"):
         monkeypatch.setenv("AUTOTUNE_SLOWDOWN", wrong)
         with pytest.raises(UsageError) as caught:

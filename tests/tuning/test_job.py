@@ -12,7 +12,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +25,7 @@ from autotune.passes.options import Option
 from autotune.schedule.knob import Config, Knob
 from autotune.tuning.compare.interleaved import PROCESSES
 from autotune.tuning.compare.sites import Site
-from autotune.tuning.jobs.budget import Budget, Meter
+from autotune.tuning.jobs.budget import Budget
 from autotune.tuning.jobs.job import Job, Options, alive, owner
 from autotune.tuning.jobs.loop import TuningLoop, Turn
 from autotune.tuning.jobs.policy import TOP, Action
@@ -39,7 +38,7 @@ from autotune.tuning.measure.whole_model import UNWATCHED, Code, Profile, Versio
 from autotune.tuning.report.progress import JsonLines, PlainLines
 from autotune.tuning.report.result import Report
 from autotune.tuning.report.status import Progress
-from tests.tuning.simulated import SimulatedMeasurer
+from tests.tuning.simulated import SimulatedMeasurer, Ticks
 from tests.tuning.synthetic import TARGET, Synthetic, measurer
 
 A = Synthetic("a")
@@ -108,6 +107,7 @@ def job(path: Path, *tasks: Synthetic, trials: int = 40, **changes: Any) -> Job:
         database=Database(path),
         measurer=measurer(*tasks),
         progress=Progress(),
+        clock=Ticks(),
     )
     return replace(base, **changes)
 
@@ -569,18 +569,8 @@ def test_no_workload_gets_more_trials_than_allowed(path: Path) -> None:
 
 
 def test_a_time_budget_ends_the_job(path: Path) -> None:
-    seconds = iter(range(10_000))
-    work = job(path, A, budget=Budget(seconds=100))
-    measuring = work.measurer
-    import autotune.tuning.jobs.job as module
-
-    real = module.Meter
-    try:
-        module.Meter = lambda *a, **k: real(*a, **k, clock=lambda: float(next(seconds)))  # type: ignore
-        report = work.run()
-    finally:
-        module.Meter = real  # type: ignore[misc]
-    assert isinstance(measuring, SimulatedMeasurer)
+    measuring = measurer(A)
+    report = job(path, A, budget=Budget(seconds=100), measurer=measuring, clock=Ticks(1.0)).run()
     assert 5 < len(measuring.measured) == report.trials < 100
 
 
@@ -589,12 +579,8 @@ class Hours(Model):
 
     def __init__(self, *tasks: Synthetic) -> None:
         super().__init__(*tasks)
-        self.now = 0.0
+        self.clock = Ticks()
         self.looks: dict[str, int] = {"read": 0, "time": 0}
-
-    def clock(self) -> float:
-        self.now += 0.01
-        return self.now
 
     def read(
         self, versions: Sequence[Version], rounds: Rounds, out_of_time: Any, watch: Watch = UNWATCHED
@@ -608,56 +594,53 @@ class Hours(Model):
 
     def _wait(self, what: str, out_of_time: Any) -> None:
         while not out_of_time():
-            self.now += 0.5
+            self.clock.now += 0.5
             self.looks[what] += 1
 
 
 @pytest.mark.parametrize("head_s", [0.0, 20.0])
-def test_comparing_and_the_whole_model_are_part_of_a_time_budget(
-    path: Path, monkeypatch: pytest.MonkeyPatch, head_s: float
-) -> None:
+def test_comparing_and_the_whole_model_are_part_of_a_time_budget(path: Path, head_s: float) -> None:
     model = Hours(A)
 
     class Slow(SimulatedMeasurer):
         def measure(self, built: Built, default_ns: float) -> Measurement:
-            model.now += 1.0
+            model.clock.now += 1.0
             return super().measure(built, default_ns)
 
-    monkeypatch.setattr("autotune.tuning.jobs.job.Meter", partial(Meter, clock=model.clock))
     slow = Slow(measurer(A)._answer)
-    job(path, A, budget=Budget(seconds=100), whole=model, measurer=slow, head_s=head_s).run()
+    budget = Budget(seconds=100)
+    clock = model.clock
+    job(path, A, budget=budget, whole=model, measurer=slow, head_s=head_s, clock=clock).run()
     assert len(slow.measured) > 20
     assert min(model.looks.values()) > 3
-    assert 80 < head_s + model.now < 100
+    assert 80 < head_s + model.clock.now < 100
 
 
-def test_the_whole_model_is_not_timed_where_starting_took_longer_than_is_left(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_whole_model_is_not_timed_where_starting_took_longer_than_is_left(path: Path) -> None:
     model, out = Hours(A), io.StringIO()
-    monkeypatch.setattr("autotune.tuning.jobs.job.Meter", partial(Meter, clock=model.clock))
     budget = Budget(seconds=100)
-    job(path, A, budget=budget, whole=model, head_s=70.0, progress=JsonLines(out)).run()
+    progress = JsonLines(out)
+    job(path, A, budget=budget, whole=model, head_s=70.0, progress=progress, clock=model.clock).run()
     assert model.looks["time"] == 0
     assert "not timed: the budget is over before that" in out.getvalue()
-    assert 70.0 + model.now < 100
+    assert 70.0 + model.clock.now < 100
 
 
-def test_no_more_is_built_than_there_is_time_to_measure(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_is_built_than_there_is_time_to_measure(path: Path) -> None:
     model = Hours(A)
     built: list[int] = []
 
     class Slow(SimulatedMeasurer):
         def build(self, candidates: Sequence[Candidate]) -> list[Built]:
             built.append(len(candidates))
-            model.now += len(candidates)
+            model.clock.now += len(candidates)
             return super().build(candidates)
 
-    monkeypatch.setattr("autotune.tuning.jobs.job.Meter", partial(Meter, clock=model.clock))
-    job(path, A, budget=Budget(seconds=100), measurer=Slow(measurer(A)._answer)).run()
+    slow = Slow(measurer(A)._answer)
+    job(path, A, budget=Budget(seconds=100), measurer=slow, clock=model.clock).run()
     assert max(built) == Options().batch
     assert built[-1] < Options().batch
-    assert model.now < 101
+    assert model.clock.now < 101
 
 
 def test_an_unknown_sampler_is_refused_before_anything_starts(path: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_good_candidate_is_timed_by_the_device(built: tuple[Answer, Answer]) -
     worker.prepare(asked)
     found = measured(asked, answer["payload"])
     assert found["outcome"] == "ok", found
-    assert 0 < found["latency"]["min_ns"] < 1e8
+    assert found["latency"]["min_ns"] > 0
 
 
 def test_what_a_candidate_writes_wrong_or_elsewhere_is_seen(built: tuple[Answer, Answer]) -> None:

@@ -113,6 +113,8 @@ class Job:
     prior: Ranker | None = None
     head_s: float = 0.0
     """Seconds of the time budget that were used before the job: to read the models, to start."""
+    clock: Callable[[], float] = time.monotonic
+    """The clock of the time budget, and of what each action of the search takes."""
 
     def __post_init__(self) -> None:
         self._subjects = subjects_of(self.models)
@@ -300,7 +302,7 @@ class Job:
 
     def _status(self, row: JobRow, sites: Sites, policy: Policy) -> Status:
         done = sum(self.database.outcomes(job=row.id).values())
-        meter = Meter(self.budget, done, row.elapsed_s, head_s=self.head_s)
+        meter = Meter(self.budget, done, row.elapsed_s, self.clock, self.head_s)
         return Status(
             models={model.name: ModelStatus(model.name, sites.of(model.name)) for model in self.models},
             database=self.database.where,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,8 @@ from autotune.hardware import usable_cores
 from autotune.settings import Settings, environment_name
 
 HOME = environment_name("home")
+FOLDER = pytest.StashKey[Path]()
+"""The folder in which the tests of this process have their homes."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -24,21 +28,45 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(name, None)
     os.environ[environment_name("machine")] = "table"
     os.environ[environment_name("defaults")] = "anew"
-    os.environ[HOME] = tempfile.mkdtemp(prefix="autotune-tests-")  # of fixtures that several tests share
+    config.stash[FOLDER] = folder = Path(tempfile.mkdtemp(prefix="autotune-tests-"))
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    shared = folder / "shared"  # of fixtures that several tests share
+    shared.mkdir()
+    os.environ[HOME] = str(shared)
     os.environ[environment_name("locks")] = os.environ[HOME]  # no test waits for jobs beside it
-    config.add_cleanup(lambda folder=os.environ[HOME]: shutil.rmtree(folder, ignore_errors=True))
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Keep Python's collector from the modules and the tests, which all stay: it would look at them again and again."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
-def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give each test a database, cost models and a cache of its own: none are there, and nothing is left."""
-    monkeypatch.setenv(HOME, str(tmp_path_factory.mktemp("home")))
+def own_home(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give each test a database, cost models and a cache of its own: none are there, and nothing is left.
+
+    The numbered folders of pytest are no place for so many: each new one reads the names of all.
+    """
+    home = tempfile.mkdtemp(dir=pytestconfig.stash[FOLDER])
+    monkeypatch.setenv(HOME, home)
+    yield
+    shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One worker more than cores: tests that start processes, kill them and wait leave a core idle."""
     return usable_cores() + 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let tests of a module stay in a process as long as there are others: what they share is made once."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log) if config.getvalue("dist") == "load" else None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -13,16 +13,16 @@ from autotune.settings import current
 ROOT = Path(__file__).parents[1]
 
 
-def test_every_test_has_empty_folders(tmp_path_factory) -> None:
+def test_every_test_has_empty_folders() -> None:
     home = current().home_path()
-    assert home.parent == tmp_path_factory.getbasetemp()
+    assert home.parent.name.startswith("autotune-tests-")
     assert list(home.iterdir()) == []
     default_database().write_text("of this test alone")
     assert current().cache_path().parent == home
 
 
-def test_every_test_has_empty_folders_whatever_another_left(tmp_path_factory) -> None:
-    test_every_test_has_empty_folders(tmp_path_factory)
+def test_every_test_has_empty_folders_whatever_another_left() -> None:
+    test_every_test_has_empty_folders()
 
 
 def test_the_users_database_and_settings_are_not_read(tmp_path: Path) -> None:

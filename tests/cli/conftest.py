@@ -9,19 +9,25 @@ from pathlib import Path
 
 import pytest
 
+from tests.once import made_once
+from tests.patience import PATIENCE_S
+
 MODEL = "zoo:tiny_cnn"
 TRIALS = 20
+DATABASE = "tuning.db"
 
 
 @pytest.fixture(scope="session")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database that a short real job wrote."""
-    path = tmp_path_factory.mktemp("tuned") / "tuning.db"
+    return made_once(tmp_path_factory, "tuned", _tune) / DATABASE
+
+
+def _tune(folder: Path) -> None:
     command = [sys.executable, "-m", "autotune.cli.main", "tune", MODEL]
-    command += ["--trials", str(TRIALS), "--db", str(path), "--threads", "1", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    command += ["--trials", str(TRIALS), "--db", str(folder / DATABASE), "--threads", "1", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert events[-1]["event"] == "finished"
     assert events[-1]["trials"] == TRIALS
     assert events[-1]["models"][0]["gain"]["before"]["min_ns"] > 0
-    return path

@@ -73,17 +73,17 @@ def test_a_job_under_nohup_goes_on(tmp_path: Path) -> None:
     def ignore() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
-    with started(tmp_path / "tuning.db", "--trials", "6", prepare=ignore) as job:
+    with started(tmp_path / "tuning.db", "--trials", "2", prepare=ignore) as job:
         read_until(job, "measured")
         job.send_signal(signal.SIGHUP)
         events = read_until(job, "finished")
         assert job.wait() == 0
-    assert (events[-1]["stopped"], events[-1]["trials"]) == (False, 6)
+    assert (events[-1]["stopped"], events[-1]["trials"]) == (False, 2)
 
 
 def test_a_job_goes_on_when_nobody_reads_its_output(tmp_path: Path) -> None:
     database = tmp_path / "tuning.db"
-    with started(database, "--trials", "6") as job:
+    with started(database, "--trials", "2") as job:
         read_until(job, "started")
         assert job.stdout is not None
         assert job.stderr is not None
@@ -91,7 +91,7 @@ def test_a_job_goes_on_when_nobody_reads_its_output(tmp_path: Path) -> None:
         said = job.stderr.read()
         assert job.wait() == 0, said
     assert "nobody reads the output any more; the job goes on" in said
-    assert runs(database) == 6
+    assert runs(database) == 2
     with closing(sqlite3.connect(database)) as opened:
         assert opened.execute("SELECT state FROM jobs").fetchall() == [("done",)]
 
@@ -124,7 +124,7 @@ def test_two_jobs_of_a_machine_take_turns_and_lose_nothing(
 ) -> None:
     monkeypatch.setenv("AUTOTUNE_LOCKS", str(tmp_path))
     database = tmp_path / "tuning.db"
-    jobs = [started(database, "--trials", "12", "--seed", str(n)) for n in range(2)]
+    jobs = [started(database, "--trials", "4", "--seed", str(n)) for n in range(2)]
     trials, waited = 0, list[bool]()
     for job, other in zip(jobs, reversed(jobs), strict=True):
         out, err = job.communicate(timeout=300)
@@ -134,7 +134,7 @@ def test_two_jobs_of_a_machine_take_turns_and_lose_nothing(
         trials += last["trials"]
         waited.append(f"another job measures on this machine (process {other.pid}: " in out)
     assert any(waited)
-    assert runs(database) == trials >= 12
+    assert runs(database) == trials >= 4
     with closing(sqlite3.connect(database)) as opened:
         assert opened.execute("SELECT state FROM jobs").fetchall() == [("done",)] * 2
     with Database(database) as tuned:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,7 +69,9 @@ def test_noise_is_a_gain_as_rarely_as_is_said(tmp_path: Path) -> None:
         inner, model = Builder(seed), Noisy(A)
         model.rng = np.random.default_rng(seed)
         measurer = SameCode(inner)
-        report = job(tmp_path / f"{seed}.db", A, trials=24, whole=model, measurer=measurer).run()
+        path = tmp_path / f"{seed}.db"
+        work = job(path, A, trials=24, whole=model, measurer=measurer, clock=time.monotonic)
+        report = work.run()
         assert len(set(inner.objects)) == 1
         assert len(inner.objects) > 10
         assert model.asked

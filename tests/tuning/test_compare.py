@@ -39,7 +39,7 @@ from autotune.tuning.measure.turns import WORKER, FreshProcesses, Rounds, Turns
 from autotune.tuning.measure.whole_model import Profile, Version, Watch
 from autotune.tuning.report.status import Progress
 from autotune.workers.process import WorkerProcess
-from tests.tuning.simulated import SimulatedMeasurer, Ticks
+from tests.tuning.simulated import SimulatedMeasurer
 
 TARGET = Target.parse("x86-64-v3", threads=1)
 
@@ -119,7 +119,6 @@ def job_of(
         measurer=Table(wrong),
         progress=Progress(),
         options=Options(sampler="random"),
-        clock=Ticks(),
     )
 
 

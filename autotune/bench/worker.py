@@ -235,7 +235,7 @@ def recipe_constants(folder: Path) -> Arrays:
     }
 
 
-def _aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+def _aligned(shape: tuple[int, ...], dtype: Any) -> Any:
     """Return an array at a multiple of 64 bytes, made here because ``earlier`` may have no such function there."""
     nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
     room = np.empty(nbytes + 64, np.uint8)

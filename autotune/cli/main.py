@@ -34,7 +34,7 @@ COMMANDS: Mapping[str, str] = {
     "explain": "Show passes, dispatches, schedules and memory of a model.",
     "retrain": "Train the cost model on all measured runs.",
     "models": "Manage versions of the cost model: list, show, use, roll back, evaluate.",
-    "replay": "Search recorded spaces again, without measuring.",
+    "replay": "Do recorded jobs and searches again, without measuring.",
     "db": "Inspect, check, combine and export tuning databases.",
     "devices": "List devices, and this machine as measured for the cost model.",
     "bench": "Run benchmarks.",

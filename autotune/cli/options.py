@@ -54,7 +54,7 @@ def runs_options(command: F) -> F:
         multiple=True,
         type=click.Path(exists=True, file_okay=False, path_type=Path),
         metavar="FOLDER",
-        help="Of `autotune replay record`, beside or instead of databases, once or several times.",
+        help="Of `autotune replay candidates`, beside or instead of databases, once or several times.",
     )(command)
     return click.option(
         "--db",

@@ -1,28 +1,56 @@
-"""``autotune replay``: record and compare."""
+"""``autotune replay``: whole jobs and candidates of workloads, recorded and searched again."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from autotune.bench import options
-from autotune.bench.replay.experiment import EXPERIMENT
+from autotune.bench.jobs.compare import EXPERIMENT as JOBS
+from autotune.bench.replay.experiment import EXPERIMENT as SAMPLERS
 from autotune.cli.echo import echo
 from autotune.cli.experiment import command_of, say
 from autotune.cli.groups import SuggestingGroup
 from autotune.cli.options import FLAGS, model_argument, seed_option
 from autotune.suggest import counted
 
-if TYPE_CHECKING:
-    pass
+
+def _output(help: str) -> click.Option:
+    kind = click.Path(file_okay=False, path_type=Path)
+    return click.Option(["-o", "--output"], type=kind, required=True, metavar="FOLDER", help=help)
 
 
-@click.group(cls=SuggestingGroup, epilog="Example: autotune replay compare results/replay --seeds 20")
+@click.group(cls=SuggestingGroup, epilog="Example: autotune replay compare results/replay --jobs 20")
 def command() -> None:
-    """Search recorded spaces again, by any sampler and cost model, without measuring."""
+    """Do recorded tuning jobs again by any policy, and searches by any sampler, without measuring."""
+
+
+@command.command(
+    params=[_output("Gets a JSON file.")],
+    epilog="Example: autotune replay record zoo:squeezenet --db tuning.db -o results/replay",
+)
+@model_argument
+@FLAGS["database"]
+@FLAGS["target"]
+@FLAGS["threads"]
+def record(model: str, database: str | None, output: Path, target: str, threads: int | None) -> None:
+    """Record all that a tuning database knows of MODEL, its sites, options and candidates: jobs are simulated from it.
+
+    For about a minute equal versions of the model are measured: the noise of the machine is part of the recording.
+    """
+    from autotune.bench.jobs.record import record as recorded
+    from autotune.compiler.request import CompileRequest
+    from autotune.database.opening import opened
+    from autotune.tuning.api import runnable
+
+    chosen = runnable(CompileRequest(model, target=target, threads=threads).one_target())
+    with opened(database, read_only=True) as store:
+        found = recorded(model, store, chosen, say)
+    sites = counted(len(found.places), "site")
+    candidates = counted(sum(len(w.candidates) for w in found.workloads), "candidate")
+    echo(f"{found.write(output)}: {sites}, {counted(len(found.workloads), 'workload')}, {candidates}")
 
 
 @command.command(
@@ -30,19 +58,12 @@ def command() -> None:
         options.number("--candidates", 320, "Of each workload.", least=2),
         options.number("--turns", 3, "Of each one."),
         options.number("--processes", 2, "Of the measurements in the model."),
+        _output("Gets a Parquet file a workload."),
     ],
-    epilog="Example: autotune replay record zoo:encoder '00[147]*' --candidates 400 -o results/replay",
+    epilog="Example: autotune replay candidates zoo:encoder '00[147]*' --candidates 400 -o recordings",
 )
 @model_argument
 @click.argument("names", nargs=-1)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    required=True,
-    metavar="FOLDER",
-    help="Gets a Parquet file a workload.",
-)
 @click.option(
     "--workloads",
     type=click.IntRange(1),
@@ -60,7 +81,7 @@ def command() -> None:
 @FLAGS["target"]
 @FLAGS["threads"]
 @seed_option
-def record(
+def candidates(
     model: str,
     names: Sequence[str],
     output: Path,
@@ -92,6 +113,7 @@ def record(
             echo(f"{recording.write(output)}: {counted(len(recording.table), 'candidate')}")
 
 
-command.add_command(command_of(EXPERIMENT, "compare", "autotune replay compare"))
+command.add_command(command_of(JOBS, "compare", "autotune replay compare"))
+command.add_command(command_of(SAMPLERS, "samplers", "autotune replay samplers"))
 
 __all__ = ["command"]

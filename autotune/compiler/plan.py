@@ -421,8 +421,12 @@ def option_key(option: Option, target: Target) -> str:
     """Return SHA-256 (hex) of everything that gives a measured option its meaning: regions and spaces."""
     from search_spaces.spaces import space_for
 
-    parts = [(region.key, space_for(region, target).key) for region in option.regions]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    return key_of_regions((region.key, space_for(region, target).key) for region in option.regions)
+
+
+def key_of_regions(keys: Iterable[tuple[str, str]]) -> str:
+    """Return :func:`option_key` of an option by the keys of its regions, each with that of its space."""
+    return hashlib.sha256(json.dumps([*keys]).encode()).hexdigest()
 
 
 __all__ = [
@@ -431,6 +435,7 @@ __all__ = [
     "Plan",
     "Ranking",
     "comparisons_of",
+    "key_of_regions",
     "option_key",
     "plan_of",
     "rank",

@@ -124,7 +124,7 @@ def measured(
 
 def read(path: Path) -> tuple[list[Sample], list[Foreseen]]:
     """Return the samples and the models in the JSON of an earlier run, or the samples in a folder of recordings of
-    ``autotune replay record``; raises UsageError for anything else."""
+    ``autotune replay candidates``; raises UsageError for anything else."""
     if path.is_dir():
         found = map(_recorded, read_all(path))
         return [sample for sample in found if len(sample.configs) > 2], []

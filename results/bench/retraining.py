@@ -302,7 +302,10 @@ EXPERIMENT = Experiment(
     example="--recordings results/replay --orders 50",
     options=(
         options.folders(
-            "--recordings", "folders", "Of `autotune replay record`, one folder or several.", required=True
+            "--recordings",
+            "folders",
+            "Of `autotune replay candidates`, one folder or several.",
+            required=True,
         ),
         options.number("--runs", 96, "Of each workload at most.", least=8),
         options.number(

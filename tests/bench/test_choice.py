@@ -68,7 +68,7 @@ def test_the_command_records_each_operator(monkeypatch: pytest.MonkeyPatch, tmp_
 
     monkeypatch.setattr(record, "record", nothing)
     more = ["--workloads", "2", "--candidates", "3", "--turns", "1", "--inside", "0", "--processes", "1"]
-    assert run(["replay", "record", "op:SFM", *more, "-o", str(tmp_path)]) == 0
+    assert run(["replay", "candidates", "op:SFM", *more, "-o", str(tmp_path)]) == 0
     effort = Effort(candidates=3, turns=1, share=0, processes=1, workloads=2)
     assert asked == [
         (f"SFM {shape}", effort) for shape in ("(256,256)", "(512,512)", "(1024,1024)", "(2048,2048)")

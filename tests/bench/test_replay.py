@@ -148,10 +148,10 @@ def test_a_cost_model_is_trained_on_recordings_and_exported(
 
 
 def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="has no recordings; make some: autotune replay record MODEL"):
+    with pytest.raises(UsageError, match="has no recordings; make some: autotune replay candidates MODEL"):
         read_all(tmp_path)
     made().table.to_parquet(tmp_path / "table.parquet")
-    with pytest.raises(UsageError, match="is no recording of `autotune replay record`"):
+    with pytest.raises(UsageError, match="is no recording of `autotune replay candidates`"):
         read_all(tmp_path)
     (tmp_path / "table.parquet").write_bytes(b"PAR1")
     with pytest.raises(UsageError, match="cannot read"):
@@ -346,7 +346,7 @@ def test_an_interval_holds_its_mean() -> None:
 
 def test_compare_prints_tables_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made().write(tmp_path)
-    arguments = ["replay", "compare", str(tmp_path), "--trials", "16", "--seeds", "2", "--processes", "1"]
+    arguments = ["replay", "samplers", str(tmp_path), "--trials", "16", "--seeds", "2", "--processes", "1"]
     assert (
         run([*arguments, "--samplers", "guided,random", "--models", "job", "-o", str(tmp_path / "page.md")])
         == 0
@@ -373,7 +373,7 @@ def test_compare_says_what_it_does_not_know(tmp_path: Path, capsys: pytest.Captu
         (["--models", "jobs"], "unknown model 'jobs'; there are: job"),
         (["--trials", "40"], "has more than 40 candidates"),
     ):
-        assert run(["replay", "compare", str(tmp_path), *extra]) == 2
+        assert run(["replay", "samplers", str(tmp_path), *extra]) == 2
         assert message in capsys.readouterr().err
 
 

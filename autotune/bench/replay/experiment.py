@@ -158,7 +158,7 @@ EXPERIMENT = Experiment(
     summary="""Search the recordings in FOLDER by samplers and cost models: how near the best do they end?
 
     Samplers of your own: autotune.bench.replay.compare in Python.""",
-    example="results/replay --samplers guided,tpe -o results/replay.md",
+    example="results/replay --samplers guided,tpe -o samplers.md",
     options=(
         click.Argument(["folder"], type=click.Path(exists=True, file_okay=False, path_type=Path)),
         options.listed(

@@ -85,7 +85,7 @@ class CandidateRecording:
         if sum(legal) < _LEAST * len(legal):
             raise UsageError(
                 f"{self.title}: {sum(legal)} of {len(legal)} recorded candidates are legal in today's space; "
-                "record it again: autotune replay record"
+                "record it again: autotune replay candidates"
             )
         return [config for config in found if config is not None], self.table[legal].reset_index(drop=True)
 
@@ -150,7 +150,7 @@ class CandidateRecording:
             raise UsageError(f"cannot read {path}: {error}") from error
         wanted = {field.name for field in fields(RecordingFacts)}
         if table.attrs.keys() != wanted or not {*COLUMNS} <= {*table.columns}:
-            raise UsageError(f"{path} is no recording of `autotune replay record`")
+            raise UsageError(f"{path} is no recording of `autotune replay candidates`")
         facts, table.attrs = RecordingFacts(**table.attrs), {}
         return CandidateRecording(facts, table)
 
@@ -175,7 +175,9 @@ def read_all(folder: Path) -> list[CandidateRecording]:
     """The recordings of a folder, by name; raises UsageError where there are none."""
     found = [CandidateRecording.read(path) for path in sorted(folder.glob("*.parquet"))]
     if not found:
-        raise UsageError(f"{folder} has no recordings; make some: autotune replay record MODEL -o {folder}")
+        raise UsageError(
+            f"{folder} has no recordings; make some: autotune replay candidates MODEL -o {folder}"
+        )
     return found
 
 

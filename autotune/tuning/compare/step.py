@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from autotune.compiler.plan import OPTION, option_key
+from autotune.compiler.plan import OPTION, key_of_regions
 from autotune.database import Database, Hit, Miss
 from autotune.database.goal import Goal
 from autotune.database.inside import Estimate
@@ -71,7 +71,9 @@ class Comparing(Interleaved):
         candidates, failed = list[Choice](), list[Comparison]()
         seed, target = self._task_at(site).seed, self._task_at(site).space.target
         for option in options:
-            row = Comparison(option.name, option_key(option, target))
+            tasks = [self.sites.task_of[region.key] for region in option.regions]
+            key = key_of_regions((task.key.workload, task.key.space) for task in tasks)
+            row = Comparison(option.name, key)
             if option.steps is not None:
                 named = tuple(code[r.key].trace_key if r.key in code else "" for r in option.regions)
                 if (known := (site.workload.key, option.name, *named)) not in self._checked:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import platform
 import time
@@ -40,7 +41,7 @@ from autotune.tuning.measure.inside import InModelReader
 from autotune.tuning.measure.interface import Measurer
 from autotune.tuning.report.result import Report
 from autotune.tuning.report.status import ModelStatus, Progress, Status
-from autotune.tuning.search.online_model import OnlineModel
+from autotune.tuning.search.online_model import EVERY, OnlineModel
 from autotune.tuning.search.samplers import GUIDED, SamplerLike, factory, name_of
 from autotune.tuning.search.studies import (
     StorageLike,
@@ -115,6 +116,8 @@ class Job:
     """Seconds of the time budget that were used before the job: to read the models, to start."""
     clock: Callable[[], float] = time.monotonic
     """The clock of the time budget, and of what each action of the search takes."""
+    policy: type[Policy] = Policy
+    """The class of the policy that spends the budget."""
 
     def __post_init__(self) -> None:
         self._subjects = subjects_of(self.models)
@@ -131,10 +134,12 @@ class Job:
         turn is not counted. Raises DatabaseError and MeasureError; a failing candidate is a row in the database.
         """
         with Measuring(f"tune {self.name}", self.progress.preparing) as machine:
-            return self._run(machine)
+            return self.run_on(machine)
 
-    def _run(self, machine: Measuring) -> Report:
-        cost_model = OnlineModel(self.prior)
+    def run_on(self, machine: Measuring) -> Report:
+        """:meth:`run` on a machine whose lock the caller has, or that needs none."""
+        learns = self.options.sampler == GUIDED  # no other sampler asks for what the model has learned
+        cost_model = OnlineModel(self.prior, EVERY if learns else math.inf)
         objectives = searched(self.options.objective)
         make = factory(self.options.sampler, cost_model, self.options.batch, len(objectives))
         self._register()
@@ -143,7 +148,7 @@ class Job:
         tasks = [self._task(subject, make, objectives, studies, row.id) for subject in self._subjects]
         self.database.add_layers(row.id, {s.workload.key: s.names for s in self._subjects})
         sites = Sites(tasks, [site for model in self.models for site in model.its_sites])
-        policy = Policy(
+        policy = self.policy(
             sites,
             self.options.seed,
             in_model=self._in_model,

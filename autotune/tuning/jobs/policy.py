@@ -137,11 +137,6 @@ def worth_measuring(
     return dict(sorted(found.items(), key=lambda entry: (-entry[1], entry[0])))
 
 
-def _best(actions: Iterable[Action], seconds_left: float) -> Action | None:
-    found = [action for action in actions if action.seconds <= seconds_left or action.gain == math.inf]
-    return max(found, key=lambda action: (action.rate, action.gain), default=None)
-
-
 @dataclass
 class Policy:
     """The evidence of a job, and what to do next with it.
@@ -182,15 +177,23 @@ class Policy:
         ``waiting`` counts the candidates of workloads that wait to be measured in the model, ``busy`` are those that
         get no more.
         """
-        self.last = _best(self._actions(waiting, busy, trials_left), seconds_left)
+        self.last = self._pick(self._actions(waiting, busy, trials_left), seconds_left)
         return self.last
+
+    def pick(self, actions: Sequence[Action]) -> Action | None:
+        """Return the action to take of those that there is time for; None if none of them is worth it."""
+        return max(actions, key=lambda action: (action.rate, action.gain))
+
+    def _pick(self, actions: Iterable[Action], seconds_left: float) -> Action | None:
+        found = [action for action in actions if action.seconds <= seconds_left or action.gain == math.inf]
+        return self.pick(found) if found else None
 
     def next_to_build(
         self, waiting: Mapping[str, int], busy: Container[str], seconds_left: float, trials_left: float
     ) -> Action | None:
         """Return the same among the actions that build candidates: what builders do while something else is done."""
         actions = self._actions(waiting, busy, trials_left)
-        return _best((action for action in actions if action.work in BUILDING), seconds_left)
+        return self._pick((action for action in actions if action.work in BUILDING), seconds_left)
 
     def took(self, action: Action, seconds: float) -> None:
         """Learn what an action took."""

@@ -46,7 +46,7 @@ class OnlineModel:
     make it worth training again.
     """
 
-    def __init__(self, prior: Ranker | None = None, every: int = EVERY) -> None:
+    def __init__(self, prior: Ranker | None = None, every: float = EVERY) -> None:
         self._prior = prior
         self._every = every
         self._groups: dict[str, _TimedRuns] = {}

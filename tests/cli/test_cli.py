@@ -412,7 +412,7 @@ MISTAKES: Sequence[tuple[int, str, str]] = [
     (2, "run missing.atm --random", "no such file: missing.atm"),
     (1, "run {text.atm} --random", "text.atm"),
     (1, "compile MODEL -o /proc/model.atm", "/proc/model.atm"),
-    (2, "tune", "Missing argument 'MODEL'"),
+    (2, "tune", "Missing argument 'MODEL...'"),
     (2, "tune MODEL --trials many", "'many' is not a valid integer"),
     (2, "nonsense", "No such command 'nonsense'; there are: zoo, tune, place, compile"),
     (2, "tuen MODEL", "No such command 'tuen'; did you mean 'tune'?"),

@@ -36,12 +36,12 @@ def database() -> Iterator[Database]:
         yield store
 
 
-@pytest.mark.parametrize(("target", "fewest"), [(AMD, 40), (INTEL, 40)], ids=["another AMD", "an Intel"])
-def test_it_answers_for_other_machines_with_tier_and_interval(
-    database: Database, target: Target, fewest: int
-) -> None:
+@pytest.mark.parametrize("target", [AMD, INTEL], ids=["another AMD", "an Intel"])
+def test_it_answers_for_other_machines_with_tier_and_interval(database: Database, target: Target) -> None:
+    """It answers all but dispatches that defaults choose since it was made: their workloads were never measured."""
     answers = autotune.query("zoo:squeezenet", database=database, target=target)
-    used = [answer for answer in answers if answer.planned is not None and answer.tier is not Tier.ANALYTIC]
+    planned = [answer for answer in answers if answer.planned is not None]
+    used = [answer for answer in planned if answer.tier is not Tier.ANALYTIC]
     tiers = Counter[Tier]()
     for answer in used:
         assert answer.tier is not None
@@ -51,7 +51,7 @@ def test_it_answers_for_other_machines_with_tier_and_interval(
         assert low < answer.transfer.latency_ns < high
         differing = {difference.field for difference in answer.transfer.source.differences}
         assert ("device" in differing) == (target is INTEL)
-    assert tiers[Tier.TARGET] >= fewest
+    assert tiers[Tier.TARGET] >= 0.85 * sum(len(answer.names) for answer in planned)
     assert tiers.keys() <= {Tier.TARGET, Tier.SHAPE}
 
 

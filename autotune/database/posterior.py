@@ -25,9 +25,6 @@ ROUNDS = 3
 SCHEDULE, TAIL = 0.05, 4.0
 """The spread of the log ratios of the schedules of a workload, over the default's, and the degrees of freedom of their
 Student's t distribution: most are within a few percent, a few take half or twice the time."""
-SLOWER = 0.05
-"""Their centre: of the candidates that jobs measured in a model a tenth took less than 1.01 to 1.19 times the default's
-latency, and one in fifty less than 0.97 to 1.02 times. (results/replay/squeezenet.job.json, mobilenetv2.job.json)"""
 OPTION, KIN = 0.1, 0.2
 """The same of the options of a site, beyond what the option of that name has in common at all sites; and of that."""
 INERTIA = 0.005
@@ -112,16 +109,15 @@ def schedule_posterior(total: float, weight: float) -> Posterior:
     which sum up to ``weight``.
 
     The prior is Student's t as a normal distribution of uncertain variance, which is fitted to the mean in a few steps
-    (Gelman et al., chapter 17): small differences shrink, large ones that are well measured do not. It lies above the
-    default's, so that the luckiest of many slower candidates is not taken for a faster one.
+    (Gelman et al., chapter 17): small differences shrink, large ones that are well measured do not.
 
     >>> [round(math.exp(schedule_posterior(math.log(r) / 0.05**2, 1 / 0.05**2).mean), 3) for r in (0.9, 0.5)]
-    [0.958, 0.509]
+    [0.948, 0.509]
     """
     mean, precision = total / weight if weight else 0.0, 1 / SCHEDULE**2
     for _ in range(_STEPS):
-        precision = (TAIL + 1) / (TAIL + ((mean - SLOWER) / SCHEDULE) ** 2) / SCHEDULE**2
-        mean = (total + precision * SLOWER) / (weight + precision)
+        precision = (TAIL + 1) / (TAIL + (mean / SCHEDULE) ** 2) / SCHEDULE**2
+        mean = total / (weight + precision)
     return Posterior(mean, (weight + precision) ** -0.5)
 
 

@@ -50,7 +50,7 @@ def test_contenders_are_judged_on_what_they_have_not_seen() -> None:
 
 
 def test_evaluate_prints_tables_and_writes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    results = Path(__file__).parent.parent.parent / "results" / "replay"
+    results = Path(__file__).parent.parent.parent / "results" / "runs" / "avx512-zen5"
     few = tmp_path / "few"
     few.mkdir()
     for name in ("encoder-002-attention-separate-attention-000-transpose", "squeezenet-001-conv-add-relu"):

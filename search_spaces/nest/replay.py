@@ -140,7 +140,8 @@ class _Walk:
         elif step.primitive == "reverse_compute_at":
             self._take_over(step.stage, args["producer"][1])
         elif step.primitive == "cache_write":
-            self._shapes[_stage_of(step.results[0])] = self._shapes[args["tensor"][1]]
+            if shape := self._shapes.get(args["tensor"][1]):  # no layout is given to a stage made by padding
+                self._shapes[_stage_of(step.results[0])] = shape
             self._rename(args["tensor"][1], step.results[0], lambda loop: (f"{loop}.c", loop))
         elif step.primitive == "cache_read":
             self._copy(args["tensor"][1], step.results[0])

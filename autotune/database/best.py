@@ -88,9 +88,7 @@ def _contenders(connection: Connection, key: Key, comparisons: Sequence[Comparis
     a measurement below it.
     """
     compared = [row for row in comparisons if row.latency is not None]
-    known = estimates(_readings_of_runs(connection, {row.run for row in compared}))
-    for row in compared:
-        known[row.name] = known.get(row.name, Estimate()) + row
+    known = estimates(_readings_of_runs(connection, {row.run for row in compared}), compared)
     least = min((estimate.posterior.mean for estimate in known.values()), default=0.0)
     values = statements.parameters(key, bound=math.exp(min(least, 0.0) - INERTIA))
     below = [
@@ -170,10 +168,8 @@ def points_of(connection: Connection, key: Key) -> list[FrontPoint]:
 
 def leaders_of(connection: Connection, key: Key, count: int) -> list[tuple[Run, float]]:
     """Return the fastest runs, as :meth:`autotune.Database.leaders` describes."""
-    known = estimates(readings_of(connection, key))
     compared = connection.execute(statements.select_compared(), statements.parameters(key))
-    for row in map(rows.comparison_from_row, compared):
-        known[row.name] = known.get(row.name, Estimate()) + row
+    known = estimates(readings_of(connection, key), map(rows.comparison_from_row, compared))
     ratios = {trace: estimate.ratio for trace, estimate in known.items()}
     found = list[tuple[Run, float]]()
     for trace in sorted((trace for trace, ratio in ratios.items() if ratio < 1), key=ratios.__getitem__):

@@ -55,11 +55,13 @@ class Estimate:
         return math.exp(self.total / self.weight) if self.weight else 1.0
 
 
-def estimates(readings: Iterable[Reading]) -> dict[str, Estimate]:
-    """Return the estimate of each run, by trace key."""
+def estimates(readings: Iterable[Reading], compared: Iterable[Comparison] = ()) -> dict[str, Estimate]:
+    """Return the estimate of each run by its readings and by the comparisons of schedules, by trace key."""
     found: dict[str, Estimate] = {}
     for reading in readings:
         found[reading.trace_key] = found.get(reading.trace_key, Estimate()) + reading
+    for row in compared:
+        found[row.name] = found.get(row.name, Estimate()) + row
     return found
 
 

@@ -396,18 +396,19 @@ def _compared(
     def today(one: Standing | Comparison) -> bool:
         return one.name in named and one.key == option_key(named[one.name], target)
 
-    times = [
-        OptionTime(
-            named[one.name],
-            one.latency_ns,
-            TimeSource.MEASURED,
-            None if one.is_reference else one.posterior.claim(one.looks),
-            one.compared,
-        )
-        for one in compared.order
-        if today(one)
-    ]
+    times = [compared_time(named[one.name], one) for one in compared.order if today(one)]
     return times, [named[row.name] for row in compared.failed if today(row)]
+
+
+def compared_time(option: Option, known: Standing) -> OptionTime:
+    """Return the latency of an option by its comparisons."""
+    return OptionTime(
+        option,
+        known.latency_ns,
+        TimeSource.MEASURED,
+        None if known.is_reference else known.posterior.claim(known.looks),
+        known.compared,
+    )
 
 
 def _rank(time: OptionTime) -> tuple[bool, float]:
@@ -434,6 +435,7 @@ __all__ = [
     "OPTION",
     "Plan",
     "Ranking",
+    "compared_time",
     "comparisons_of",
     "key_of_regions",
     "option_key",

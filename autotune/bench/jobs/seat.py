@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from autotune.bench.jobs.machine import SimulatedMachine
 from autotune.bench.jobs.truth import PlanInUse, Truth, candidate_of
 from autotune.compiler.estimate import OptionTime, TimeSource
-from autotune.compiler.plan import OPTION, Ranking
+from autotune.compiler.plan import OPTION, Ranking, compared_time
 from autotune.database import Database
 from autotune.database.posterior import Standings, standings
 from autotune.database.records import Latency, Outcome
@@ -183,16 +183,7 @@ def plan_of(version: Version) -> PlanInUse:
 
 def _ranking(site: Site, known: Standings) -> Ranking:
     named = {option.name: option for option in site.options}
-    times = [
-        OptionTime(
-            named[one.name],
-            one.latency_ns,
-            TimeSource.MEASURED,
-            None if one.is_reference else one.posterior.claim(one.looks),
-            one.compared,
-        )
-        for one in known.order
-    ]
+    times = [compared_time(named[one.name], one) for one in known.order]
     default = OptionTime(
         site.default, site.expected_ns.get(site.default.name, math.nan), TimeSource.ESTIMATED
     )

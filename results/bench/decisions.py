@@ -6,13 +6,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
-from typing import Any
-
-import click
-import numpy as np
 
 from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView
+from autotune.bench.experiment import Column, Experiment, Record, Say, TableView
+from autotune.bench.jobs.compare import options_of_jobs, share, wrong_claims
 from autotune.bench.jobs.machine import MachineKind
 from autotune.bench.jobs.made import SITES, normal_noise, nothing_to_gain, ten_sites
 from autotune.bench.jobs.policies import POLICIES
@@ -67,20 +64,9 @@ def simulated(asked: tuple[str, float, bool, int], budget_s: float) -> Record:
     }
 
 
-def _share(column: str) -> Any:
-    def share(rows: FrameRows) -> float:
-        return float(np.mean([bool(one) for one in rows.all(column)]))
-
-    return share
-
-
-def _wrong(rows: FrameRows) -> str:
-    return f"{sum(map(len, rows.all('wrong')))} of {sum(rows.all('claims'))}"
-
-
-_WORSE = Column("slower by 1 %", _share("worse"), percent())
-_CLAIMED = Column("change of the model claimed", _share("changed"), percent())
-_WRONG = Column("wrong claims", _wrong)
+_WORSE = Column("slower by 1 %", share("worse"), percent())
+_CLAIMED = Column("change of the model claimed", share("changed"), percent())
+_WRONG = Column("wrong claims", wrong_claims)
 
 EXPERIMENT = Experiment(
     title="Decisions of simulated jobs",
@@ -94,16 +80,7 @@ EXPERIMENT = Experiment(
     example="--jobs 100 -o decisions.md",
     options=(
         options.number("--jobs", 100, "Of each kind, on each machine."),
-        click.Option(
-            ["--minutes"],
-            type=click.FloatRange(0.5),
-            default=5.0,
-            show_default=True,
-            metavar="M",
-            help="The budget of each job, on the simulated clock.",
-        ),
-        options.seed(),
-        options.number("--processes", None, "That simulate. [default: one a core]"),
+        *options_of_jobs(5.0),
     ),
     measure=measure,
     views=(
@@ -112,7 +89,7 @@ EXPERIMENT = Experiment(
             ("what", "machine"),
             (
                 Column("noise", "machine"),
-                Column("used", _share("used"), percent()),
+                Column("used", share("used"), percent()),
                 _WORSE,
                 _CLAIMED,
                 _WRONG,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -119,11 +119,13 @@ def _mean(column: str) -> Any:
     return mean
 
 
-def _worse(rows: FrameRows) -> float:
-    return float(np.mean([bool(worse) for worse in rows.all("worse")]))
+def share(column: str) -> Callable[[FrameRows], float]:
+    """Return the share of jobs in which a column has something."""
+    return lambda rows: float(np.mean([bool(one) for one in rows.all(column)]))
 
 
-def _wrong(rows: FrameRows) -> str:
+def wrong_claims(rows: FrameRows) -> str:
+    """Return how many of the claims do not hold."""
     return f"{sum(map(len, rows.all('wrong')))} of {sum(rows.all('claims'))}"
 
 
@@ -132,8 +134,8 @@ COLUMNS = (
     Column("reached", _reached, percent()),
     Column("half of it", _median_s("half_s"), _minutes),
     Column("regret", _mean("regret"), percent(2)),
-    Column("slower sites", _worse, percent()),
-    Column("wrong claims", _wrong),
+    Column("slower sites", share("worse"), percent()),
+    Column("wrong claims", wrong_claims),
     Column("spent", _mean("spent"), percent()),
     Column("useful", _mean("useful"), percent()),
 )
@@ -143,6 +145,22 @@ def _policies() -> Sequence[str]:
     from autotune.bench.jobs.policies import POLICIES
 
     return tuple(POLICIES)
+
+
+def options_of_jobs(minutes: float) -> tuple[click.Option, ...]:
+    """Return the options of all simulated jobs, with the default of their budget."""
+    return (
+        click.Option(
+            ["--minutes"],
+            type=click.FloatRange(0.5),
+            default=minutes,
+            show_default=True,
+            metavar="M",
+            help="The budget of each job, on the simulated clock.",
+        ),
+        options.seed(),
+        options.number("--processes", None, "That simulate. [default: one a core]"),
+    )
 
 
 EXPERIMENT = Experiment(
@@ -177,16 +195,7 @@ EXPERIMENT = Experiment(
             what="machine",
         ),
         options.number("--jobs", 20, "That each policy does."),
-        click.Option(
-            ["--minutes"],
-            type=click.FloatRange(0.5),
-            default=2.0,
-            show_default=True,
-            metavar="M",
-            help="The budget of each job, on the simulated clock.",
-        ),
-        options.seed(),
-        options.number("--processes", None, "That simulate. [default: one a core]"),
+        *options_of_jobs(2.0),
     ),
     measure=measure,
     views=(
@@ -210,4 +219,15 @@ EXPERIMENT = Experiment(
     notes=lambda rows: [f"models: {counted(len({*rows.all('model')}), 'recording')}"],
 )
 
-__all__ = ["COLUMNS", "EXPERIMENT", "MACHINES", "JobCase", "cases", "machine_of", "simulated"]
+__all__ = [
+    "COLUMNS",
+    "EXPERIMENT",
+    "MACHINES",
+    "JobCase",
+    "cases",
+    "machine_of",
+    "options_of_jobs",
+    "share",
+    "simulated",
+    "wrong_claims",
+]

@@ -25,7 +25,7 @@ from autotune.database import Database
 from autotune.database.inside import ALONE_NOISE, Estimate, estimates
 from autotune.database.posterior import ALONE, ALONE_ERROR, ROUNDS, Posterior, beliefs
 from autotune.database.posterior import OPTION as OPTION_SPREAD
-from autotune.database.records import Comparison, Origin, Run
+from autotune.database.records import Origin, Run
 from autotune.machine_lock import Measuring
 from autotune.passes.preference import TOLERANCE, Preference
 from autotune.target import Target
@@ -223,11 +223,7 @@ def _candidates(database: Database, subject: Subject, usual_ns: float) -> Record
 
 
 def _inside(database: Database, default: Run) -> dict[str, Estimate]:
-    found = estimates(database.readings(default.key))
-    rows: list[Comparison] = database.compared_schedules(default.key)
-    for row in rows:
-        found[row.name] = found.get(row.name, Estimate()) + row
-    return found
+    return estimates(database.readings(default.key), database.compared_schedules(default.key))
 
 
 def _candidate(run: Run, alone_ns: float, inside: Estimate | None) -> tuple[float, float, float]:

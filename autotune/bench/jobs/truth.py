@@ -192,9 +192,8 @@ class Truth:
 
     def _option(self, workload: Workload, choice: RecordedChoice) -> Option:
         parts = tuple(self.workloads[key] for key in choice.workloads)
-        steps: Any = (
-            None if parts == (workload,) else choice.workloads
-        )  # all that is asked of them is if there are any
+        # All that is asked of steps is if there are any.
+        steps: Any = None if parts == (workload,) else choice.workloads
         return StandInOption(workload, choice.name, steps=steps, parts=parts)
 
     def _subject(self, key: str, names: tuple[str, ...]) -> Subject:

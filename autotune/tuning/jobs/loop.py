@@ -166,9 +166,8 @@ class TuningLoop:
             self._compare(action)
         elif batch is not None and not self._is_over:
             built = batch.built.result()
-            with (
-                CORES.measure()
-            ):  # once for all of them: a core is idle while the last build in progress is waited for
+            # Once for all of them: a core is idle while the last build in progress is waited for.
+            with CORES.measure():
                 for turn, one in zip(batch.turns, built, strict=True):
                     if self._is_over:
                         return

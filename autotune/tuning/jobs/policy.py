@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -395,16 +395,8 @@ class Policy:
         if wanted:
             what = names[0] + (f" and at {len(names) - 1} more sites" if len(names) > 1 else "")
             versions = max(map(len, wanted.values())) + 1
-            seconds = self.seconds(ActionKind.OPTIONS, 0, versions, PROCESSES, model)
-            yield Action(
-                ActionKind.OPTIONS,
-                what + self._in(model),
-                gain,
-                math.sqrt(errors),
-                seconds,
-                options=wanted,
-                model=model,
-            )
+            action = self._comparison(ActionKind.OPTIONS, what, gain, errors, versions, model)
+            yield replace(action, options=wanted)
 
     def _compare_schedules(self, model: str) -> Iterator[Action]:
         wanted, gain, errors, names = dict[str, list[str]](), 0.0, 0.0, list[str]()
@@ -419,28 +411,25 @@ class Policy:
             values = worth_measuring(known, used, self._variance, left)
             share = weights[key] * self._latency(task)
             picked = [trace for trace, value in values.items() if share * value >= self.least][:TOP]
-            if not picked:
+            several = dict.fromkeys((used, *picked)) if picked else ()
+            compared = [trace for trace in several if trace != task.default_trace and trace in left][:TOP]
+            if not compared:
                 continue
-            several = dict.fromkeys((used, *picked))
-            wanted[key] = [trace for trace in several if trace != task.default_trace and trace in left][:TOP]
-            if not wanted[key]:
-                del wanted[key]
-                continue
+            wanted[key] = compared
             gain += share * values[picked[0]]
             errors += (share * math.hypot(known[picked[0]].error, known[used].error)) ** 2
             names.append(task.name)
         if wanted:
             what = f"of {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-            seconds = self.seconds(ActionKind.SCHEDULES, 0, TOP + 1, PROCESSES, model)
-            yield Action(
-                ActionKind.SCHEDULES,
-                what + self._in(model),
-                gain,
-                math.sqrt(errors),
-                seconds,
-                schedules=wanted,
-                model=model,
-            )
+            action = self._comparison(ActionKind.SCHEDULES, what, gain, errors, TOP + 1, model)
+            yield replace(action, schedules=wanted)
+
+    def _comparison(
+        self, work: ActionKind, what: str, gain: float, variance: float, versions: int, model: str
+    ) -> Action:
+        """Return a comparison of so many versions of a model, still of nothing."""
+        seconds = self.seconds(work, 0, versions, PROCESSES, model)
+        return Action(work, what + self._in(model), gain, math.sqrt(variance), seconds, model=model)
 
     def _in(self, model: str) -> str:
         """Return where something is measured, if that may be in several models."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from autotune.compiler.plan import OPTION, with_options
@@ -75,7 +76,7 @@ class ModelRows:
             "" if isinstance(answer, Miss) else answer.best.origin.value,
         )
 
-    @property
+    @cached_property
     def _names(self) -> dict[str, tuple[str, ...]]:
         """The names of the model's dispatches, by the keys of their workloads."""
         return {subject.workload.key: subject.names for subject in self.model.subjects}

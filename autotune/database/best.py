@@ -71,7 +71,7 @@ def _used(connection: Connection, key: Key, comparisons: Sequence[Comparison]) -
 def _claim(comparisons: Iterable[Comparison], run: Run) -> Ratio | None:
     """Return the ratio of a run by its comparisons alone, if there are any: what a search measured inside the model is
     the luck of the best of many too."""
-    measured = [row for row in comparisons if row.latency is not None]
+    measured = [row for row in comparisons if row.latency is not None and row.part is None]
     own = Estimate()
     for row in measured:
         if row.name == run.trace_key:
@@ -162,7 +162,8 @@ def points_of(connection: Connection, key: Key) -> list[FrontPoint]:
     """Return the runs of a key with their latencies and footprints, as far as both are known."""
     mine = statements.parameters(key)
     runs = [rows.from_row(row) for row in connection.execute(statements.select_ok(), mine)]
-    newest = {row.run: row for row in comparisons_of(connection, key) if row.run is not None}
+    compared = comparisons_of(connection, key)
+    newest = {row.run: row for row in compared if row.run is not None and row.part is None}
     return points(runs, newest, readings_of(connection, key))
 
 

@@ -24,7 +24,6 @@ def damage_of(connection: Connection) -> list[str]:
         (select(schema.layers), rows.layers_from_row),
         (select(schema.comparisons), rows.comparison_from_row),
         (statements.select_all_readings(), rows.reading_from_row),
-        (select(schema.plans), rows.plan_from_row),
     ]
     for query, read in queries:
         for row in connection.execute(query, execution_options=STREAMED):

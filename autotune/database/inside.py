@@ -6,7 +6,14 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from autotune.database.posterior import ROUNDS, Posterior, schedule_posterior, variance_of, variance_of_row
+from autotune.database.pooled import NOTHING, Pooled
+from autotune.database.posterior import (
+    ROUNDS,
+    Posterior,
+    schedule_posterior,
+    variance_of,
+    with_row,
+)
 from autotune.database.records import Comparison, Reading, Run
 
 ALONE_NOISE, INSIDE_NOISE = 0.1, 0.05
@@ -16,33 +23,31 @@ same code reads 10 to 20 % apart there); and of rounds inside a model interleave
 
 @dataclass(frozen=True)
 class Estimate:
-    """All in-model measurements of a run pooled: ``total`` is the sum of log(ratio) over the variances, ``weight``
-    that of their inverses; of how many ``rounds`` in how many ``processes``."""
+    """All in-model measurements of a run pooled: of how many ``rounds`` in how many ``processes``."""
 
-    total: float = 0.0
-    weight: float = 0.0
+    pool: Pooled = NOTHING
     rounds: int = 0
     processes: int = 0
 
     def __add__(self, seen: Reading | Comparison) -> Estimate:
         if isinstance(seen, Reading):
-            ratio, rounds, processes, variance = seen.ratio, seen.rounds, 1, variance_of(seen.rounds)
-        elif seen.ratio is None or seen.latency is None:
+            pool = self.pool.add(math.log(seen.ratio), variance_of(seen.rounds, load=seen.load), seen.load)
+            return Estimate(pool, self.rounds + seen.rounds, self.processes + 1)
+        if seen.ratio is None or seen.latency is None:
             return self
-        else:
-            ratio, rounds, variance = seen.ratio.median, seen.latency.n, variance_of_row(seen)
-            processes = max(1, round(rounds / ROUNDS))
-        return Estimate(
-            self.total + math.log(ratio) / variance,
-            self.weight + 1 / variance,
-            self.rounds + rounds,
-            self.processes + processes,
-        )
+        pool, rounds = with_row(self.pool, seen), seen.latency.n
+        return Estimate(pool, self.rounds + rounds, self.processes + max(1, round(rounds / ROUNDS)))
+
+    @property
+    def weight(self) -> float:
+        """The inverse of the variance of what was measured; 0 of nothing."""
+        return self.pool.weight
 
     @property
     def posterior(self) -> Posterior:
-        """The log of the latency over the default's, that of an unmeasured schedule being 0 with its spread."""
-        return schedule_posterior(self.total, self.weight)
+        """The log of the latency over the default's, that of an unmeasured schedule being that of most
+        candidates with their spread."""
+        return schedule_posterior(self.pool.mean, self.weight)
 
     @property
     def ratio(self) -> float:
@@ -52,7 +57,7 @@ class Estimate:
     @property
     def mean(self) -> float:
         """The latency over the default's as it was measured, without regard to how often."""
-        return math.exp(self.total / self.weight) if self.weight else 1.0
+        return math.exp(self.pool.mean)
 
 
 def estimates(readings: Iterable[Reading], compared: Iterable[Comparison] = ()) -> dict[str, Estimate]:

@@ -1,4 +1,4 @@
-"""Storing what was measured inside models: comparisons, crashes, readings and whole plans."""
+"""Storing what was measured inside models: comparisons, crashes and readings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 
 from autotune.database import rows, schema, statements
 from autotune.database.columns import storable
-from autotune.database.records import Comparison, Key, PlanReading, Reading, crash_message
+from autotune.database.records import WHOLE, Comparison, Key, Reading, crash_message
 from autotune.database.session import Session, insert_new
 from autotune.errors import DatabaseError
 
@@ -38,6 +38,20 @@ def store_comparison(
         return True
 
     session.write(insert_all, known)
+
+
+def store_parts(
+    session: Session, parts: Mapping[tuple[str, str, str], Comparison], inside: str, job: str
+) -> None:
+    """Store the parts of candidates in a measurement of a whole model."""
+    common = _common(inside, job)
+
+    def insert_all(connection: Connection) -> None:
+        for (workload, target, site), part in parts.items():
+            place = {"workload_key": workload, "target_key": target, "site": site + WHOLE}
+            insert_new(connection, schema.comparisons, rows.comparison_to_row(part) | place | common)
+
+    session.write(insert_all)
 
 
 def store_crashes(session: Session, key: Key, traces: Mapping[str, str], inside: str, job: str) -> None:
@@ -68,19 +82,8 @@ def store_readings(session: Session, key: Key, readings: Sequence[Reading], insi
                 statements.run_number(), statements.parameters(key, trace=reading.trace_key)
             ).scalar()
             if number is not None:
-                figures = {name: getattr(reading, name) for name in ("ratio", "rounds", "default_ns")}
+                figures = {name: getattr(reading, name) for name in ("ratio", "rounds", "default_ns", "load")}
                 insert_new(connection, schema.readings, {"run_id": number, **figures, **common})
-
-    session.write(insert_all)
-
-
-def store_plans(session: Session, plans: Sequence[PlanReading], inside: str, job: str) -> None:
-    """Store the measurements of whole plans."""
-    common = _common(inside, job)
-
-    def insert_all(connection: Connection) -> None:
-        for plan in plans:
-            insert_new(connection, schema.plans, rows.plan_to_row(plan) | common)
 
     session.write(insert_all)
 
@@ -90,4 +93,4 @@ def _common(inside: str, job: str) -> dict[str, Any]:
     return {"inside": storable(inside), "job": job or None, "created": time.time()}
 
 
-__all__ = ["store_comparison", "store_crashes", "store_plans", "store_readings"]
+__all__ = ["store_comparison", "store_crashes", "store_parts", "store_readings"]

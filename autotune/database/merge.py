@@ -64,10 +64,9 @@ TABLES = (
     schema.runs,
     schema.comparisons,
     schema.readings,
-    schema.plans,
 )
 """The tables in order: a table comes after those that it refers to."""
-_NUMBERED = (schema.runs, schema.comparisons, schema.readings, schema.plans)
+_NUMBERED = (schema.runs, schema.comparisons, schema.readings)
 """Those whose rows have numbers of their own."""
 
 

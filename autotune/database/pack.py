@@ -5,7 +5,7 @@ The file is a ZIP archive::
     manifest.json      format, version, schema, versions, models and targets, and of each table the number of rows, the
                        bytes and their SHA-256
     TABLE.jsonl        the rows of a table, a JSON object a line: workloads, targets, spaces, jobs, layers, runs,
-                       comparisons, readings, plans; placements in packs of schemas before 13
+                       comparisons, readings; in packs of older schemas also placements and plans
     signature          of manifest.json, where it was signed: 64 bytes of ed25519
 
 Equal databases make equal bytes. Nothing is extracted: rows go through the checks of their columns into a temporary
@@ -30,10 +30,9 @@ from typing import Any
 from sqlalchemy import Table, insert, select
 from sqlalchemy.engine import Connection
 
-from autotune.database import old_placements, schema, signing
+from autotune.database import old_tables, schema, signing
 from autotune.database.merge import TABLES
 from autotune.database.pack_rows import from_line, to_line
-from autotune.database.records import RUNS
 from autotune.database.session import STREAMED
 from autotune.database.store import Database
 from autotune.errors import DatabaseError, PackError
@@ -47,7 +46,7 @@ VERSION = 1
 
 _MANIFEST, _SIGNATURE = "manifest.json", "signature"
 _MEMBERS: Mapping[str, Table] = {f"{table.name}.jsonl": table for table in TABLES}
-_OLD_MEMBER = f"{old_placements.placements.name}.jsonl"
+_OLD_MEMBERS: Mapping[str, Table] = {f"{table.name}.jsonl": table for table in old_tables.VERSIONS}
 _SCHEMAS = range(10, schema.VERSION + 1)
 """The schemas of packs that can be read."""
 _MOST_MANIFEST, _MOST_LINE, _SIGNATURE_BYTES = 16 << 20, 16 << 20, 64
@@ -169,23 +168,17 @@ def _stage(connection: Connection, archive: zipfile.ZipFile, key: Path | None) -
         if name not in entries:
             raise PackError(f"it has no {name}")
         table = members[name]
-        if table is old_placements.placements:
+        if table in old_tables.VERSIONS:
             table.create(connection)
-        _stage_table(connection, table, archive, entries[name], tables[table.name], _added(table, made_by))
-    old_placements.take_over(connection)
+        added = schema.added(table, made_by)
+        _stage_table(connection, table, archive, entries[name], tables[table.name], added)
+    old_tables.take_over(connection)
 
 
 def _members_of(made_by: int) -> Mapping[str, Table]:
     """Return the tables of a pack of a schema, by its members."""
-    old = {_OLD_MEMBER: old_placements.placements} if made_by in old_placements.VERSIONS else {}
+    old = {n: table for n, table in _OLD_MEMBERS.items() if made_by in old_tables.VERSIONS[table]}
     return {**_MEMBERS, **old}
-
-
-def _added(table: Table, made_by: int) -> Mapping[str, Any]:
-    """Return the columns that a table has got since a schema, with what rows of before have in them."""
-    if table is schema.runs:
-        return RUNS.added_after(made_by)
-    return {"detail": ""} if table is schema.comparisons and made_by < schema.DETAILED else {}
 
 
 def _entries(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
@@ -193,7 +186,7 @@ def _entries(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     found: dict[str, zipfile.ZipInfo] = {}
     for entry in archive.infolist():
         name = entry.filename
-        if name not in {*_MEMBERS, _OLD_MEMBER, _MANIFEST, _SIGNATURE} or name in found:
+        if name not in {*_MEMBERS, *_OLD_MEMBERS, _MANIFEST, _SIGNATURE} or name in found:
             raise PackError(f"unexpected member {name[:80]!r}")
         found[name] = entry
     nbytes, size = sum(entry.file_size for entry in found.values()), os.stat(str(archive.filename)).st_size

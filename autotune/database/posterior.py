@@ -15,6 +15,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.database.pooled import Pooled
 from autotune.database.records import SAME_CODE, Comparison, Ratio
 
 PROCESS, ROUND, SESSION = 0.04, 0.05, 0.01
@@ -22,9 +23,18 @@ PROCESS, ROUND, SESSION = 0.04, 0.05, 0.01
 a process draws once, what a round draws, and what moves between two comparisons. (docs/tuning.md, "Compare")"""
 ROUNDS = 3
 """Rounds of a process in a comparison."""
+LOADED = 4.5
+"""By how much of itself a variance grows for each processor that other processes take. (results/other-work.md)"""
+WHOLE, TOGETHER = 0.005, 0.02
+"""Standard deviations of the log of a model's ratio over what follows from those of its dispatches, as timed one by one
+they take a little more; and of what all choices of a job may have in common, such as the luck by which they were picked
+or what each does to its neighbours."""
 SCHEDULE, TAIL = 0.05, 4.0
 """The spread of the log ratios of the schedules of a workload, over the default's, and the degrees of freedom of their
 Student's t distribution: most are within a few percent, a few take half or twice the time."""
+SLOWER = 0.05
+"""Their centre: of the candidates that jobs measured in a model a tenth took less than 1.01 to 1.19 times the default's
+latency, and one in fifty less than 0.97 to 1.02 times. (results/replay/squeezenet.job.json, mobilenetv2.job.json)"""
 OPTION, KIN = 0.1, 0.2
 """The same of the options of a site, beyond what the option of that name has in common at all sites; and of that."""
 INERTIA = 0.005
@@ -73,9 +83,13 @@ CERTAIN = Posterior(0.0, 0.0)
 """Of what everything is compared with."""
 
 
-def variance_of(rounds: int, processes: float = 1.0, round_variance: float = ROUND**2) -> float:
-    """Return the variance of the log of a ratio measured in so many rounds in all of some fresh processes."""
-    return SESSION**2 + PROCESS**2 / processes + round_variance / max(1, rounds)
+def variance_of(
+    rounds: int, processes: float = 1.0, round_variance: float = ROUND**2, load: float = 0.0
+) -> float:
+    """Return the variance of the log of a ratio measured in so many rounds in all of some fresh processes, beside other
+    ones that took ``load`` processors; without what is added to all ratios there."""
+    own = SESSION**2 + PROCESS**2 / processes + round_variance / max(1, rounds)
+    return own * (1 + LOADED * load)
 
 
 def variance_of_row(row: Comparison) -> float:
@@ -83,16 +97,46 @@ def variance_of_row(row: Comparison) -> float:
     as its own rounds and processes say, which other work may have disturbed."""
     if row.ratio == SAME_CODE:
         return _SAME
+    if row.part is not None:
+        return row.part.error**2
     count, drawn = 1, ROUND**2
     if row.latency is not None:
         spread = row.latency.spread_ns / row.latency.median_ns / _QUARTILES
         count = row.latency.n
-        drawn = max(drawn, _MEDIANS * 2 * spread**2)  # of the candidate, and of what is beside it
-    usual = variance_of(count, max(1.0, count / ROUNDS), drawn)
+        drawn = max(drawn, _MEDIANS * spread**2)
+    processes = max(1.0, count / ROUNDS)
+    usual = max(variance_of(count, processes, load=row.load), variance_of(count, processes, drawn))
     if row.ratio is None or row.ratio.interval is None:
         return usual
-    low, high = row.ratio.interval
-    return max(usual, (math.log(high / low) / (2 * _Z)) ** 2)
+    return max(usual, _error_of(row.ratio.interval) ** 2)
+
+
+def variance_of_whole(ratio: Ratio, load: float) -> float:
+    """Return the variance of the log of a whole model's ratio."""
+    known = 0.0 if ratio.interval is None else _error_of(ratio.interval)
+    return (WHOLE**2 + max(SESSION / 2, known) ** 2) * (1 + LOADED * load)
+
+
+def _error_of(interval: tuple[float, float]) -> float:
+    low, high = interval
+    return math.log(high / low) / (2 * _Z)
+
+
+def _log_of(row: Comparison) -> float:
+    """Return the log of a compared candidate's ratio; where the whole model was measured what follows if all of its
+    choices are as far from what was expected."""
+    assert row.ratio is not None
+    if row.part is None:
+        return math.log(row.ratio.median)
+    return row.part.expected + (math.log(row.ratio.median) - row.part.whole) / row.part.share
+
+
+def with_row(pool: Pooled, row: Comparison) -> Pooled:
+    """Return a pool and what a comparison, or a measurement of the whole model, says of one more ratio."""
+    load = (
+        row.load if row.part is None else 0.0
+    )  # what it adds to the parts of a model is not the same for all
+    return pool.add(_log_of(row), variance_of_row(row), load)
 
 
 def chance_inside(alone: float) -> float:
@@ -104,20 +148,20 @@ def chance_inside(alone: float) -> float:
     return 0.5 * math.erfc(ALONE * math.log(alone) / ALONE_ERROR / math.sqrt(2))
 
 
-def schedule_posterior(total: float, weight: float) -> Posterior:
-    """Return the posterior of a schedule whose measured logs sum up to ``total`` over their variances, the inverses of
-    which sum up to ``weight``.
+def schedule_posterior(measured: float, weight: float) -> Posterior:
+    """Return the posterior of a schedule whose ``measured`` log has the inverse of ``weight`` as its variance.
 
     The prior is Student's t as a normal distribution of uncertain variance, which is fitted to the mean in a few steps
-    (Gelman et al., chapter 17): small differences shrink, large ones that are well measured do not.
+    (Gelman et al., chapter 17): small differences shrink, large ones that are well measured do not. It lies above the
+    default's, so that the luckiest of many slower candidates is not taken for a faster one.
 
-    >>> [round(math.exp(schedule_posterior(math.log(r) / 0.05**2, 1 / 0.05**2).mean), 3) for r in (0.9, 0.5)]
-    [0.948, 0.509]
+    >>> [round(math.exp(schedule_posterior(math.log(r), 1 / 0.05**2).mean), 3) for r in (0.9, 0.5)]
+    [0.958, 0.509]
     """
-    mean, precision = total / weight if weight else 0.0, 1 / SCHEDULE**2
+    mean, precision = measured, 1 / SCHEDULE**2
     for _ in range(_STEPS):
-        precision = (TAIL + 1) / (TAIL + (mean / SCHEDULE) ** 2) / SCHEDULE**2
-        mean = total / (weight + precision)
+        precision = (TAIL + 1) / (TAIL + ((mean - SLOWER) / SCHEDULE) ** 2) / SCHEDULE**2
+        mean = (weight * measured + precision * SLOWER) / (weight + precision)
     return Posterior(mean, (weight + precision) ** -0.5)
 
 
@@ -234,36 +278,33 @@ def _pooled(
     number = {arm: at for at, arm in enumerate(arms)}
     names = np.array([name for _, name in arms])
     covariance = KIN**2 * (names[:, None] == names[None, :]) + OPTION**2 * np.eye(len(arms))
-    sums = _sums(history)
+    every = pools(history)
     noise = scatter(history)
     seen = [
-        LogDifference(number[site, mine], number[site, other], total / weight, noise / weight)
-        for (site, mine, other), (weight, total, _, _) in sums.items()
+        LogDifference(number[site, mine], number[site, other], pool.mean, noise / pool.weight)
+        for (site, mine, other), pool in every.items()
     ]
     means = [_expected_log(expected_ns.get(site, {}), name) for site, name in arms]
     return number, *posterior(means, covariance, seen)
 
 
-def _sums(history: Mapping[str, Sequence[Comparison]]) -> dict[tuple[str, str, str], NDArray[np.float64]]:
-    """Return of each pair of options that were compared the sums of 1, x and x² over the variances of its logs x, and
-    their number."""
-    sums = dict[tuple[str, str, str], NDArray[np.float64]]()
+def pools(history: Mapping[str, Sequence[Comparison]]) -> dict[tuple[str, str, str], Pooled]:
+    """Return of each site, option and incumbent beside which it was compared all that was measured."""
+    found = dict[tuple[str, str, str], Pooled]()
     for site, rows in history.items():
         for beside, row in _pairs(_today(rows)):
-            x, variance = _observed(row, beside)
-            pair = site, row.name, beside.name
-            new = np.array([1.0, x, x * x, variance]) / variance
-            sums[pair] = sums.get(pair, np.zeros(4)) + new
-    return sums
+            pair = site, row.name, beside
+            found[pair] = with_row(found.get(pair, Pooled()), row)
+    return found
 
 
 def scatter(history: Mapping[str, Sequence[Comparison]]) -> float:
-    """Return the variance of repeated comparisons over what is usual (Birge ratio): more where other work, drift or
-    stolen time disturb them, whatever it is."""
-    squares = freedom = 0.0
-    for weight, total, square, count in _sums(history).values():
-        squares += max(0.0, square - total * total / weight)
-        freedom += count - 1.0
+    """Return the variance of repeated comparisons over what is usual (Birge ratio): more where something disturbs them
+    that is not seen as load. A measurement of the whole model repeats none of them."""
+    every = pools(
+        {site: [row for row in rows if row.part is None] for site, rows in history.items()}
+    ).values()
+    squares, freedom = sum(pool.misfit for pool in every), sum(pool.count - 1 for pool in every)
     return (_USUAL + squares) / (_USUAL + freedom)
 
 
@@ -279,23 +320,13 @@ def _today(rows: Sequence[Comparison]) -> list[Comparison]:
     return [row for row in rows if row.key == newest[row.name]]
 
 
-def _pairs(rows: Sequence[Comparison]) -> Iterable[tuple[Comparison, Comparison]]:
-    """Yield each candidate that was measured, beside the incumbent of its comparison."""
-    together: dict[float, list[Comparison]] = {}
+def _pairs(rows: Sequence[Comparison]) -> Iterable[tuple[str, Comparison]]:
+    """Yield each candidate that was measured, with the name of the incumbent of its comparison."""
+    incumbent = {row.created: row.name for row in rows if row.ratio is None and row.latency is not None}
     for row in rows:
-        if row.latency is not None:
-            together.setdefault(row.created, []).append(row)
-    for found in together.values():
-        beside = next((row for row in found if row.ratio is None), None)
-        if beside is not None:
-            yield from ((beside, row) for row in found if row is not beside)
-
-
-def _observed(row: Comparison, beside: Comparison) -> tuple[float, float]:
-    assert row.latency is not None
-    assert beside.latency is not None
-    ratio = row.ratio.median if row.ratio is not None else row.latency.median_ns / beside.latency.median_ns
-    return math.log(ratio), variance_of_row(row)
+        beside = incumbent.get(row.created) if row.part is None else row.part.beside
+        if row.latency is not None and row.ratio is not None and beside is not None:
+            yield beside, row
 
 
 def _standings(
@@ -305,7 +336,8 @@ def _standings(
     mean: NDArray[np.float64],
     spread: NDArray[np.float64],
 ) -> Standings:
-    last = {row.name: row for row in _today(rows)}
+    rows = [row for row in _today(rows) if row.part is None]
+    last = {row.name: row for row in rows}
     worked = {name: row for name, row in last.items() if row.latency is not None}
     failed = tuple(row for row in last.values() if row.latency is None)
     if not worked:
@@ -315,12 +347,12 @@ def _standings(
     base = next((row for row in here if row.ratio is None), here[0])
     at = number[site, base.name]
     known = {name: _over(mean, spread, number[site, name], at) for name in worked}
-    won = next((row.name for row in reversed(_today(rows)) if row.won and row.name in worked), base.name)
+    won = next((row.name for row in reversed(rows) if row.won and row.name in worked), base.name)
     used = decided(known, won)
     order = sorted(known, key=lambda name: (name != used, known[name].mean, name))
     assert base.latency is not None
     base_ns = base.latency.median_ns
-    looks = sum(row.ratio is not None for row in _today(rows))
+    looks = sum(row.ratio is not None for row in rows)
     found = [
         Standing(
             name,
@@ -346,6 +378,7 @@ __all__ = [
     "CERTAIN",
     "INERTIA",
     "ROUNDS",
+    "TOGETHER",
     "UNLIKELY",
     "LogDifference",
     "Posterior",
@@ -354,10 +387,13 @@ __all__ = [
     "beliefs",
     "chance_inside",
     "decided",
+    "pools",
     "posterior",
     "scatter",
     "schedule_posterior",
     "standings",
     "variance_of",
     "variance_of_row",
+    "variance_of_whole",
+    "with_row",
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
@@ -335,6 +334,22 @@ SAME_CODE = Ratio(1.0, (1.0, 1.0))
 
 
 @dataclass(frozen=True)
+class PartOfWhole:
+    """The part of a candidate in a measurement of the whole model, untuned and with all that is used.
+
+    ``share`` is the part of the latency that all such candidates take together. ``expected`` is the log of its ratio by
+    all that was known, over that of ``beside``, ``whole`` the same of the model, and ``error`` the standard deviation
+    of what follows for it.
+    """
+
+    share: float
+    expected: float
+    whole: float
+    error: float
+    beside: str = ""
+
+
+@dataclass(frozen=True)
 class Comparison:
     """One candidate of a site, compared with the others inside a model.
 
@@ -342,8 +357,9 @@ class Comparison:
     schedules ``name`` is the trace's key, ``key`` that of the search space, and ``run`` the row of the run. ``detail``
     says in JSON what an option is whose name does not, such as a placement. ``latency`` is None, and ``message`` says
     why, for one that failed or is less exact than it declares; ``error`` is its largest difference from the exact
-    result over that one's largest magnitude. The incumbent has no ``ratio``. ``inside``
-    names the model; it and ``created`` are set by the database.
+    result over that one's largest magnitude. The incumbent has no ``ratio``. ``load``: the
+    processors that other processes took meanwhile. With a ``part`` latency and ratio are those of the whole model.
+    ``inside`` names the model; it and ``created`` are set by the database.
     """
 
     name: str
@@ -357,6 +373,8 @@ class Comparison:
     inside: str = ""
     created: float = 0.0
     detail: str = ""
+    load: float = 0.0
+    part: PartOfWhole | None = None
 
 
 @dataclass(frozen=True)
@@ -364,7 +382,8 @@ class Reading:
     """The latency of a run inside a model, in one process with an interleaved measurement of whole versions.
 
     ``ratio``: the median over ``rounds`` of its latency over that of the default schedule, whose median was
-    ``default_ns``. ``inside`` names the model; it and ``created`` are set by the database.
+    ``default_ns``. ``load``: the processors that other processes took meanwhile. ``inside`` names the model; it and
+    ``created`` are set by the database.
     """
 
     trace_key: str
@@ -373,33 +392,13 @@ class Reading:
     default_ns: float
     inside: str = ""
     created: float = 0.0
-
-
-@dataclass(frozen=True)
-class PlanReading:
-    """The latency of a whole plan inside a model.
-
-    ``options`` has the names of options by workload key, ``schedules`` trace keys: what is in neither is as in the
-    untuned model. ``ratio`` is the latency of all dispatches over that of the untuned ones, of so many ``rounds``;
-    ``won``: it was confirmed to be faster.
-    """
-
-    options: Mapping[str, str]
-    schedules: Mapping[str, str]
-    ratio: Ratio
-    rounds: int
-    won: bool = False
-    inside: str = ""
-    created: float = 0.0
-
-    @property
-    def text(self) -> str:
-        """The plan as canonical JSON."""
-        return json.dumps({"options": dict(self.options), "schedules": dict(self.schedules)}, sort_keys=True)
+    load: float = 0.0
 
 
 MODEL = "model"
 """The kind of the workload that stands for a whole model."""
+WHOLE = ", whole"
+"""The end of the kind of site by which parts of measurements of a whole model are stored."""
 DEVICES = "devices"
 """The kind of site by which comparisons of placements are stored, of a model on some devices."""
 
@@ -483,6 +482,7 @@ __all__ = [
     "RUNS",
     "SAME_CODE",
     "TIMED_OUT_INSIDE",
+    "WHOLE",
     "Comparison",
     "Footprint",
     "JobRow",
@@ -490,7 +490,7 @@ __all__ = [
     "Latency",
     "Origin",
     "Outcome",
-    "PlanReading",
+    "PartOfWhole",
     "Ratio",
     "Reading",
     "Run",

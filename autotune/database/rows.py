@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,12 +13,13 @@ from sqlalchemy.engine import Row
 from autotune.database.columns import moment, number, positive, storable, text, whole
 from autotune.database.records import (
     RUNS,
+    WHOLE,
     Comparison,
     JobRow,
     Key,
     Latency,
     Outcome,
-    PlanReading,
+    PartOfWhole,
     Ratio,
     Reading,
     Run,
@@ -149,7 +151,8 @@ def comparison_to_row(found: Comparison) -> dict[str, Any]:
         "ratio_high": high,
         "error": found.error,
         "message": storable(found.message),
-        "detail": storable(found.detail),
+        "detail": storable(found.detail) if found.part is None else json.dumps(vars(found.part)),
+        "load": found.load,
     }
 
 
@@ -168,7 +171,27 @@ def comparison_from_row(row: Row[Any]) -> Comparison:
             text(row.inside, "inside"),
             moment(row.created, "created"),
             text(row.detail, "detail"),
+            number(row.load, "load"),
+            _part(row),
         )
+
+
+def _part(row: Row[Any]) -> PartOfWhole | None:
+    """Return the part of a candidate in a measurement of the whole model, where the row is one of that."""
+    if not text(row.site, "site").endswith(WHOLE):
+        return None
+    made = parse_json(row.detail)
+    if not isinstance(made, dict) or made.keys() != {"share", "expected", "whole", "error", "beside"}:
+        raise ValueError("its detail is no part of a model")
+    expected, all_of_it = (_finite(made[name], name) for name in ("expected", "whole"))
+    share, error = positive(made["share"], "share"), positive(made["error"], "error")
+    return PartOfWhole(share, expected, all_of_it, error, text(made["beside"], "beside"))
+
+
+def _finite(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"its {name} is {value!r:.40}")
+    return float(value)
 
 
 def _ratio(row: Row[Any]) -> Ratio | None:
@@ -177,40 +200,6 @@ def _ratio(row: Row[Any]) -> Ratio | None:
     bounds = (row.ratio_low, row.ratio_high)
     interval = None if None in bounds else tuple(number(bound, "ratio") for bound in bounds)
     return Ratio(number(row.ratio, "ratio"), interval)  # type: ignore[arg-type]
-
-
-def _ratio_columns(ratio: Ratio | None) -> dict[str, float | None]:
-    low, high = (ratio and ratio.interval) or (None, None)
-    return {"ratio": None if ratio is None else ratio.median, "ratio_low": low, "ratio_high": high}
-
-
-def plan_to_row(plan: PlanReading) -> dict[str, Any]:
-    """Return the columns of a plan that is about to be stored."""
-    return {
-        "key": hashlib.sha256(plan.text.encode()).hexdigest(),
-        "json": plan.text,
-        **_ratio_columns(plan.ratio),
-        "rounds": plan.rounds,
-        "won": plan.won,
-    }
-
-
-def plan_from_row(row: Row[Any]) -> PlanReading:
-    """Return a plan that was read; raises DatabaseError for a damaged row."""
-    with _sound(f"row {row.id} of plans"):
-        ratio = _ratio(row)
-        made = parse_json(text(row.json, "json"))
-        if ratio is None or not isinstance(made, dict):
-            raise ValueError("it has no plan or no ratio")
-        return PlanReading(
-            dict(made["options"]),
-            dict(made["schedules"]),
-            ratio,
-            whole(row.rounds, "rounds"),
-            bool(row.won),
-            text(row.inside, "inside"),
-            moment(row.created, "created"),
-        )
 
 
 def reading_from_row(row: Row[Any]) -> Reading:
@@ -225,4 +214,5 @@ def reading_from_row(row: Row[Any]) -> Reading:
             row.default_ns,
             text(row.inside, "inside"),
             moment(row.created, "created"),
+            number(row.load, "load"),
         )

@@ -5,6 +5,7 @@ Changing a column means raising VERSION, and OLDEST unless older databases can b
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import (
@@ -27,7 +28,7 @@ from sqlalchemy.types import TypeEngine
 from autotune.database.columns import StoredColumn
 from autotune.database.records import RUNS
 
-_TABLES = 13
+_TABLES = 14
 """The version that changed a table last, other than by a column of runs."""
 VERSION = max(_TABLES, *(column.since for column in RUNS.columns))
 """Version of the schema that this code writes.
@@ -36,11 +37,9 @@ Version 2 added contests, version 3 verdicts, version 4 layers; version 5 has co
 verdicts; version 6 added readings, versions 7 and 9 the footprints of runs, version 8 plans, version
 10 the keys of readings and the indexes by which a database of a million runs answers, version 11 placements, version 12
 the code of runs: a schedule that gives other code is measured again, and both runs stay; since version 13 comparisons
-have placements, too. An older database is brought
-up to date when it is opened to write.
+have placements, too; since version 14 they and readings have the load beside which they were measured, and there are no
+plans. An older database is brought up to date when it is opened to write.
 """
-DETAILED = 13
-"""The version since which comparisons have details, and placements are among them."""
 OLDEST = 1
 """The oldest version that this code can bring up to date."""
 
@@ -156,6 +155,7 @@ comparisons = Table(
     Column("error", Float),
     Column("message", Text, nullable=False),
     Column("detail", Text, nullable=False, server_default=""),
+    Column("load", Float, nullable=False, server_default="0"),
     Column("inside", Text, nullable=False),
     Column("job", ForeignKey("jobs.id")),
     Column("created", Float, nullable=False),
@@ -178,6 +178,7 @@ readings = Table(
     Column("ratio", Float, nullable=False),
     Column("rounds", Integer, nullable=False),
     Column("default_ns", Float, nullable=False),
+    Column("load", Float, nullable=False, server_default="0"),
     Column("inside", Text, nullable=False),
     Column("job", ForeignKey("jobs.id")),
     Column("created", Float, nullable=False),
@@ -186,24 +187,6 @@ readings = Table(
 )
 """Latencies of runs inside a model while a job searched: a row for each process in which a run was measured, with
 the run's keys."""
-
-plans = Table(
-    "plans",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("key", String(64), nullable=False),
-    Column("json", Text, nullable=False),
-    Column("ratio", Float, nullable=False),
-    Column("ratio_low", Float),
-    Column("ratio_high", Float),
-    Column("rounds", Integer, nullable=False),
-    Column("won", Boolean, nullable=False),
-    Column("inside", Text, nullable=False),
-    Column("job", ForeignKey("jobs.id"), index=True),
-    Column("created", Float, nullable=False),
-    UniqueConstraint("key", "created", name="one_plan_each"),
-)
-"""Whole plans that were read while a job searched or compared: a row for each time; those that ``won`` are used."""
 
 layers = Table(
     "layers",
@@ -214,16 +197,31 @@ layers = Table(
 )
 """The places of a workload in the model of a job: the names of its dispatches, a JSON list."""
 
+_ADDED: Mapping[str, Mapping[str, tuple[int, Any]]] = {
+    comparisons.name: {"detail": (13, ""), "load": (14, 0.0)},
+    readings.name: {"load": (14, 0.0)},
+}
+"""Columns that tables beside runs have got since a version, with what rows of before have in them."""
+
+
+def added(table: Table, version: int) -> dict[str, Any]:
+    """Return the columns that a table lacks in a version of the schema, with what its rows have in them."""
+    if table is runs:
+        return RUNS.added_after(version)
+    since = _ADDED.get(table.name, {}).items()
+    return {name: before for name, (first, before) in since if first > version}
+
+
 __all__ = [
     "OLDEST",
     "VERSION",
+    "added",
     "column_of",
     "comparisons",
     "jobs",
     "layers",
     "meta",
     "metadata",
-    "plans",
     "readings",
     "runs",
     "spaces",

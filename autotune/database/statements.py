@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 
 from autotune.database import schema
-from autotune.database.records import TIMED_OUT_INSIDE, Key, Origin, Outcome
+from autotune.database.records import TIMED_OUT_INSIDE, WHOLE, Key, Origin, Outcome
 
 _WORKLOAD: BindParameter[str] = bindparam("workload")
 _TARGET: BindParameter[str] = bindparam("target")
@@ -61,6 +61,13 @@ _OF_SCHEDULES = and_(
     _COMPARED.key == _SPACE,
 )
 """The condition that a row is of a comparison of a key's schedules."""
+_OF_SCHEDULES_AND_WHOLE = and_(
+    _COMPARED.workload_key == _WORKLOAD,
+    _COMPARED.target_key == _TARGET,
+    _COMPARED.site.in_(["schedule", f"schedule{WHOLE}"]),
+    _COMPARED.key == _SPACE,
+)
+"""The same with their parts in measurements of whole models."""
 _CRASHES = schema.comparisons.alias("crashes")
 HUNG = _CRASHES.c.message.startswith(TIMED_OUT_INSIDE)
 """Of those the ones that were ended because they hung."""
@@ -91,7 +98,7 @@ def select_runs() -> Select[Any]:
     compared = schema.comparisons.c
 
     def newest(column: ColumnElement[Any]) -> ColumnElement[Any]:
-        mine = select(column).where(compared.run_id == schema.runs.c.id)
+        mine = select(column).where(compared.run_id == schema.runs.c.id, compared.site == "schedule")
         return mine.order_by(compared.created.desc(), compared.id.desc()).limit(1).scalar_subquery()
 
     confirmed_ns = newest(compared.latency_median_ns).label("confirmed_ns")
@@ -220,17 +227,20 @@ def select_comparison(*, of_key: bool) -> Select[Any]:
 
 @cache
 def select_comparisons() -> Select[Any]:
-    """Select the candidates of all comparisons of a kind of ``site`` of a workload on a target, the oldest first."""
+    """Select the candidates of all comparisons of a kind of ``site`` of a workload on a target, the oldest first, and
+    their parts in measurements of whole models."""
     place = (_COMPARED.workload_key == _WORKLOAD, _COMPARED.target_key == _TARGET)
-    found = select(schema.comparisons).where(*place, _COMPARED.site == bindparam("site"))
+    kinds = _COMPARED.site.in_([bindparam("site"), bindparam("whole")])
+    found = select(schema.comparisons).where(*place, kinds)
     return found.order_by(_COMPARED.created, _COMPARED.id)
 
 
 @cache
 def select_compared() -> Select[Any]:
-    """Select the results of all comparisons of a key's schedules for each run, the oldest first."""
+    """Select the results of all comparisons of a key's schedules for each run, the oldest first, and their parts in
+    measurements of whole models."""
     joined = schema.comparisons.join(schema.runs, _COMPARED.run_id == _RUNS.id)
-    found = select(schema.comparisons).select_from(joined).where(_OF_SCHEDULES, ~_replaced())
+    found = select(schema.comparisons).select_from(joined).where(_OF_SCHEDULES_AND_WHOLE, ~_replaced())
     return found.order_by(_COMPARED.created, _COMPARED.id)
 
 

@@ -24,10 +24,10 @@ from autotune.database.query import Hit, Miss
 from autotune.database.records import (
     MODEL,
     RUNS,
+    WHOLE,
     Comparison,
     JobRow,
     Key,
-    PlanReading,
     Reading,
     Run,
     WorkloadRow,
@@ -167,8 +167,8 @@ class Database:
 
     def comparison_history(self, workload_key: str, target_key: str, site: str) -> list[Comparison]:
         """Return the candidates of all comparisons of a workload's options or schedules, the oldest first: those that
-        were compared with each other have the same time."""
-        values = {"workload": workload_key, "target": target_key, "site": site}
+        were compared with each other have the same time; and their parts in measurements of whole models."""
+        values = {"workload": workload_key, "target": target_key, "site": site, "whole": site + WHOLE}
         return self._all(statements.select_comparisons(), rows.comparison_from_row, values)
 
     def compared_at(
@@ -188,6 +188,13 @@ class Database:
         """
         measured.store_crashes(self.session, key, traces, inside, job)
 
+    def measured_whole(
+        self, parts: Mapping[tuple[str, str, str], Comparison], inside: str, job: str = ""
+    ) -> None:
+        """Store the parts of candidates in one measurement of a whole model, by their workloads, targets and kinds of
+        site."""
+        measured.store_parts(self.session, parts, inside, job)
+
     def read_inside(self, key: Key, readings: Sequence[Reading], inside: str, job: str = "") -> None:
         """Store in-model measurements of runs of a key; runs that are not in the database are left out."""
         measured.store_readings(self.session, key, readings, inside, job)
@@ -199,16 +206,6 @@ class Database:
     def compared_schedules(self, key: Key) -> list[Comparison]:
         """Return the candidates of all comparisons of a key's schedules, the oldest first."""
         return self.session.read(lambda connection: best.comparisons_of(connection, key))
-
-    def read_plans(self, plans: Sequence[PlanReading], inside: str, job: str) -> None:
-        """Store measurements of whole plans."""
-        measured.store_plans(self.session, plans, inside, job)
-
-    def plans(self, job: str) -> list[PlanReading]:
-        """Return the plans that a job has read, the oldest first."""
-        columns = schema.plans.c
-        query = select(schema.plans).where(columns.job == job).order_by(columns.id)
-        return self._all(query, rows.plan_from_row)
 
     def best(self, workload_key: str, target_key: str, space_key: str) -> Run | Miss:
         """Return the schedule to use for exactly this key, or why there is none.

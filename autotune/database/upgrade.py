@@ -8,12 +8,14 @@ Alembic leaves to its caller. A stored database of each version holds this to it
 from __future__ import annotations
 
 import time
+from collections.abc import Container
 
 import sqlalchemy
+from sqlalchemy import Table
 from sqlalchemy.engine import Connection
 from sqlalchemy.schema import AddConstraint, CreateTable
 
-from autotune.database import old_placements, schema
+from autotune.database import old_tables, schema
 from autotune.database.columns import StoredColumn
 from autotune.database.records import RUNS
 from autotune.database.session import Session
@@ -128,9 +130,9 @@ def _take_over(connection: Connection) -> None:
         connection.exec_driver_sql(
             f"INSERT INTO readings ({columns}) SELECT {columns} FROM readings_before ORDER BY id"
         )
-    if "detail" not in {column["name"] for column in inspector.get_columns(schema.comparisons.name)}:
-        connection.exec_driver_sql("ALTER TABLE comparisons ADD COLUMN detail TEXT DEFAULT '' NOT NULL")
-    old_placements.take_over(connection)
+    for longer in (schema.comparisons, schema.readings):
+        _add_columns(connection, longer, {column["name"] for column in inspector.get_columns(longer.name)})
+    old_tables.take_over(connection)
     for index in (*schema.runs.indexes, *schema.spaces.indexes):
         index.create(connection, checkfirst=True)
     for table in ("verdicts", "contests", "confirmations", "readings_before"):
@@ -150,6 +152,16 @@ def _tell_runs_by_code(connection: Connection) -> None:
     connection.exec_driver_sql(f"INSERT INTO runs_by_code ({columns}) SELECT {columns} FROM runs ORDER BY id")
     connection.exec_driver_sql("DROP TABLE runs")
     connection.exec_driver_sql("ALTER TABLE runs_by_code RENAME TO runs")
+
+
+def _add_columns(connection: Connection, table: Table, present: Container[str]) -> None:
+    """Add the columns that a table of an older version lacks."""
+    for name, before in schema.added(table, schema.OLDEST).items():
+        if name not in present:
+            kind = table.c[name].type.compile(connection.dialect)
+            connection.exec_driver_sql(
+                f"ALTER TABLE {table.name} ADD COLUMN {name} {kind} DEFAULT '{before}' NOT NULL"
+            )
 
 
 def _defined(connection: Connection, column: StoredColumn) -> str:

@@ -22,6 +22,7 @@ EXPERIMENTS: Mapping[str, str] = {
     "lowering": "results.bench.lowering",
     "math": "results.bench.functions",
     "memory": "results.bench.memory",
+    "other-work": "results.bench.other_work",
     "overhead": "results.bench.overhead",
     "overlap": "results.bench.overlap",
     "pipeline": "results.bench.pipelines",

@@ -18,7 +18,7 @@ from autotune.database import Database
 from autotune.database.merge import TABLES, merge
 from autotune.database.pack import opened_pack, write
 from autotune.database.pack_rows import to_line
-from autotune.database.records import DEVICES, PlanReading, Ratio, Reading
+from autotune.database.records import DEVICES, Reading
 from autotune.errors import MissingExtraError, PackError, UsageError
 from tests.database.examples import HOST, KEY, compare, job, prepare, run, schedules
 
@@ -37,7 +37,6 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
         first, second, _ = database.records()
         compare(database, schedules((first, 76.0), (second, 70.0), won="b"))
         database.read_inside(KEY, [Reading("b", 0.9, 3, 100.0)], "net", "j1")
-        database.read_plans([PlanReading({}, {"w": "t"}, Ratio(0.9), 3)], "net", "j1")
         yield database
 
 
@@ -77,7 +76,6 @@ def test_the_manifest_says_what_is_inside(pack: Path) -> None:
     assert manifest["targets"][HOST.key]["threads"] == 2
     assert {name: said["rows"] for name, said in manifest["tables"].items()} == {
         "workloads": 1, "targets": 2, "spaces": 2, "jobs": 1, "layers": 1, "runs": 3, "comparisons": 2, "readings": 1,
-        "plans": 1,
     }  # fmt: skip
 
 
@@ -87,30 +85,36 @@ PLACEMENT = {
     "won": True, "inside": "net", "job": "j1", "created": 2.0,
 }  # fmt: skip
 """A row of the table that schemas 11 and 12 had."""
+PLAN = {
+    "id": 1, "key": "p" * 64, "json": "{}", "ratio": 0.9, "ratio_low": None, "ratio_high": None, "rounds": 3,
+    "won": True, "inside": "net", "job": "j1", "created": 2.0,
+}  # fmt: skip
+"""A row of the table that schemas before 14 had."""
 
 
-@pytest.mark.parametrize("version", [10, 11, 12])
+@pytest.mark.parametrize("version", [10, 11, 12, 13])
 def test_a_pack_of_an_older_schema_is_read(filled: Database, pack: Path, version: int) -> None:
     def older(members: Members) -> Members:
         said, made = json.loads(members["manifest.json"]), dict(members)
         said["schema"] = version
-        lacks = {"comparisons": ["detail"], **({"runs": ["code"]} if version < 12 else {})}
+        lacks = {"comparisons": ["load"] if version == 13 else ["detail", "load"], "readings": ["load"]}
+        lacks |= {"runs": ["code"]} if version < 12 else {}
         for table, names in lacks.items():
             lines = map(json.loads, members[f"{table}.jsonl"].splitlines())
             made[f"{table}.jsonl"] = b"".join(
                 to_line({name: line[name] for name in line if name not in names}) for line in lines
             )
-        made["placements.jsonl"] = to_line(PLACEMENT)
-        for table in (*lacks, "placements"):
+        made |= {"placements.jsonl": to_line(PLACEMENT), "plans.jsonl": to_line(PLAN)}
+        for table in (*lacks, "placements", "plans"):
             data = made[f"{table}.jsonl"]
             known = {"nbytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
             said["tables"][table] = {"rows": data.count(b"\n"), **known}
-        if version == 10:
+        if version in (10, 13):
             del said["tables"]["placements"]
         return {**made, "manifest.json": json.dumps(said).encode()}
 
     rewritten(pack, older)
-    if version == 10:
+    if version in (10, 13):
         with pytest.raises(PackError, match=r"unexpected member 'placements\.jsonl'"), opened_pack(pack):
             pass
         rewritten(pack, lambda members: {n: data for n, data in members.items() if n != "placements.jsonl"})
@@ -119,7 +123,7 @@ def test_a_pack_of_an_older_schema_is_read(filled: Database, pack: Path, version
         placed = found.compared_at(DEVICES, workload="k" * 64)
         assert [(row.name, row.key, row.won, row.detail) for row in placed] == (
             [("n", "c", True, '{"devices": ["cpu"], "expected_ns": 90.0, "placement": {"*": "cpu"}}')]
-            if version > 10
+            if version in (11, 12)
             else []
         )
         assert len(found.records()) == len(filled.records())
@@ -171,7 +175,7 @@ HOSTILE: dict[str, tuple[Callable[[Members], Members], str]] = {
     "shortened": (lambda m: {**m, "runs.jsonl": b""}, "runs.jsonl was altered: it is not what manifest.json says"),
     "escaping": (lambda m: {**m, "../../etc/passwd": b"x"}, "unexpected member '../../etc/passwd'"),
     "absolute": (lambda m: {**m, "/etc/passwd": b"x"}, "unexpected member '/etc/passwd'"),
-    "without a table": (lambda m: {n: d for n, d in m.items() if n != "plans.jsonl"}, "it has no plans.jsonl"),
+    "without a table": (lambda m: {n: d for n, d in m.items() if n != "readings.jsonl"}, "it has no readings.jsonl"),
     "without a manifest": (lambda m: {n: d for n, d in m.items() if n != "manifest.json"}, "it has no manifest.json"),
     "a bomb": (
         lambda m: {**m, "signature": bytes(50 << 20)},
@@ -185,7 +189,7 @@ HOSTILE: dict[str, tuple[Callable[[Members], Members], str]] = {
     "nested": (lambda m: {**m, "manifest.json": b"[" * 10**6}, "manifest.json is not JSON: "),
     "another format": (manifest(format="zip"), "it is no pack: its format is not 'autotune-pack'"),
     "a newer version": (manifest(version=2), "its version is 2, this autotune reads 1; export it again by this "),
-    "another schema": (manifest(schema=8), "its schema is 8, this autotune reads 13; export it again by this "),
+    "another schema": (manifest(schema=8), "its schema is 8, this autotune reads 14; export it again by this "),
     "other tables": (manifest(tables={}), "manifest.json has not the tables comparisons, jobs, "),
     "tables that are none": (manifest(tables=3), "manifest.json has not the tables comparisons, jobs, "),
     "no number": (

@@ -70,12 +70,11 @@ def _after(count: int, reading: str) -> Callable[[Event], bool]:
 
 @dataclass(frozen=True)
 class Stored:
-    """Return the content of a database: runs and readings by their keys, sites with a winner, plans."""
+    """Return the content of a database: runs and readings by their keys, sites with a winner."""
 
     runs: Counter[tuple[str, str]]
     readings: frozenset[tuple[int, float]]
     compared: frozenset[tuple[str, str, float]]
-    plans: frozenset[tuple[str, float]]
     jobs: tuple[tuple[str, str], ...]
     damage: tuple[str, ...]
 
@@ -102,14 +101,13 @@ class Stored:
                 Counter(rows("SELECT workload_key, trace_key FROM runs")),
                 frozenset(rows("SELECT run_id, created FROM readings")),
                 frozenset(rows("SELECT workload_key, site, created FROM comparisons WHERE won")),
-                frozenset(rows("SELECT key, created FROM plans")),
                 tuple(rows("SELECT id, state FROM jobs")),
                 tuple(damage),
             )
 
 
 def _nothing(damage: Iterable[str] = ()) -> Stored:
-    return Stored(Counter(), frozenset(), frozenset(), frozenset(), (), tuple(damage))
+    return Stored(Counter(), frozenset(), frozenset(), (), tuple(damage))
 
 
 @dataclass
@@ -203,7 +201,6 @@ def kill_often(job: KilledJob, kills: int, seed: int, say: Callable[[str], None]
     """Kill a job so many times, then let it end; raises AssertionError where something was lost, doubled or left."""
     rng = random.Random(seed)
     before, first, most = Stored.read(job.database), frozenset[tuple[str, str, float]](), 0
-    plans = frozenset[tuple[str, float]]()
     for number in range(1, kills + 1):
         when = moment(rng)
         status = job.session(1_000_000, when)
@@ -213,9 +210,9 @@ def kill_often(job: KilledJob, kills: int, seed: int, say: Callable[[str], None]
         folders = job.left()
         say(
             f"| {number} | {when.name} | {sum(job.reported.values())} | {after.runs.total()} | {len(after.readings)} | "
-            f"{len(after.sites)} | {len(after.compared)} | {len(after.plans)} | {len(folders)} |"
+            f"{len(after.sites)} | {len(after.compared)} | {len(folders)} |"
         )
-        first, plans = first or after.compared, plans or after.plans
+        first = first or after.compared
         before, most = after, max(most, len(folders))
         assert most <= 4, folders  # no more than a session has at once
     trials = before.runs.total() + _LAST
@@ -224,11 +221,10 @@ def kill_often(job: KilledJob, kills: int, seed: int, say: Callable[[str], None]
     _check(job, before, after)
     say(
         f"| end | | {sum(job.reported.values())} | {after.runs.total()} | {len(after.readings)} | {len(after.sites)} | "
-        f"{len(after.compared)} | {len(after.plans)} | {len(job.left())} |"
+        f"{len(after.compared)} | {len(job.left())} |"
     )
     assert after.runs.total() == trials
     assert after.compared > first
-    assert not plans or after.plans > plans, "the search of plans did not go on"
     assert {state for _, state in after.jobs} == {"done"}
 
 
@@ -240,7 +236,6 @@ def _check(job: KilledJob, before: Stored, after: Stored) -> None:
     assert before.runs.keys() <= after.runs.keys()
     assert before.readings <= after.readings
     assert before.compared <= after.compared
-    assert before.plans <= after.plans
     assert len(job.names) <= len(after.jobs) <= 1
     assert job.orphans() == []
 
@@ -250,10 +245,10 @@ def main() -> None:
     kills = int(sys.argv[1]) if len(sys.argv) > 1 else 30
     models = tuple(sys.argv[2:]) or ("zoo:squeezenet",)
     print(
-        "| kill | while | reported | runs | readings | sites compared | comparisons | plans | folders left |",
+        "| kill | while | reported | runs | readings | sites compared | comparisons | folders left |",
         flush=True,
     )
-    print("| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
+    print("| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         job = KilledJob(Path(folder), models)
         kill_often(job, kills, 0, lambda line: print(line, flush=True))

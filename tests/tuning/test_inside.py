@@ -156,7 +156,7 @@ def test_what_crashes_inside_the_model_is_not_used_and_not_tried_again(tmp_path:
 def test_few_readings_count_for_less() -> None:
     (once,) = estimates([Reading("a", 0.5, 2, 1.0)]).values()
     (small,) = estimates([Reading("a", 0.95, 2, 1.0)]).values()
-    assert 0.97 < small.ratio < 0.98  # half of it is luck
+    assert 1.0 < small.ratio < 1.01  # among many candidates one is as lucky
     assert 0.5 < once.ratio < 0.52  # nobody is so lucky
     assert small.posterior.error < SCHEDULE
     (often,) = estimates([Reading("a", 0.5, 3, 1.0)] * 10).values()

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import autotune
-from autotune.database import Latency
-from autotune.database.records import SAME_CODE
+from autotune.database import Database, Latency
+from autotune.database.records import SAME_CODE, Key, Ratio
 from autotune.errors import ModelImportError, UsageError
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
@@ -26,9 +26,10 @@ from autotune.tuning.jobs.policy import Policy
 from autotune.tuning.jobs.subject import subjects_of
 from autotune.tuning.measure.gain import Gain
 from autotune.tuning.report.progress import JsonLines, PlainLines
+from autotune.tuning.report.result import Report
 from tests.tuning.simulated import SimulatedMeasurer
 from tests.tuning.synthetic import Synthetic, measurer
-from tests.tuning.test_job import A, B, Model, Stopping, hit, job, tuned
+from tests.tuning.test_job import TARGET, A, B, Model, Stopping, hit, job, tuned
 from tests.tuning.test_sites import Other, W, task
 
 C = Synthetic("c", scale=3.0)
@@ -139,6 +140,54 @@ def test_each_model_is_measured_and_has_its_own_line_at_the_end(tmp_path: Path) 
     two(tmp_path / "again.db", progress=PlainLines(said)).run()
     assert "one: " in said.getvalue()
     assert "; two: " in said.getvalue()
+
+
+class Judged(Model):
+    """A model whose whole takes ``over`` times what follows from its dispatches with any code but the default's."""
+
+    def __init__(self, *tasks: Synthetic, over: float) -> None:
+        super().__init__(*tasks)
+        self.over = over
+        self.timed: list[dict[str, str]] = []
+        """The schedules of each timing of the whole, by their workloads."""
+
+    def gain(self, untuned: Any, tuned: Any, out_of_time: Any) -> Gain | None:
+        self.timed.append({key: built.trace_key for key, built in tuned.items()})
+        took = [
+            sum(self._takes(t, code.get(t.workload.key)) for t in self.tasks) for code in (untuned, tuned)
+        ]
+        ratio, latency = self.over * took[1] / took[0], Latency(9, 100.0, 100.0, 0.0)
+        found = Ratio(ratio, (0.999 * ratio, 1.001 * ratio)) if took[0] != took[1] else SAME_CODE
+        return Gain(latency, latency, found, 9)
+
+
+def judged(path: Path, over: float) -> tuple[list[Judged], Report]:
+    """The models of a job whose wholes take ``over`` times what follows from their dispatches."""
+    wholes = [Judged(A, B, over=over), Judged(A, C, over=over)]
+    models = [
+        tuned(name, *whole.tasks, whole=cast(Any, whole))
+        for name, whole in zip(("one", "two"), wholes, strict=True)
+    ]
+    return wholes, two(path, models=models).run()
+
+
+def test_models_are_timed_again_if_what_wholes_take_changes_what_is_used(tmp_path: Path) -> None:
+    wholes, report = judged(tmp_path / "t.db", 3.0)
+    assert [len(whole.timed) for whole in wholes] == [2, 2]
+    assert all(whole.timed[0] != whole.timed[1] for whole in wholes)
+    now = {t.workload.key: hit(tmp_path / "t.db", t).best.trace_key for t in (A, B, C)}
+    assert not any(now.items() & whole.timed[0].items() for whole in wholes)
+    with Database(tmp_path / "t.db") as database:
+        rows = database.compared_schedules(Key(A.workload.key, TARGET.key, A.space.key))
+    assert sum(row.part is not None for row in rows) == 4  # twice in each model
+    for each, whole in zip(report.models, wholes, strict=True):
+        assert (each.gain is not None) == (whole.timed[1].items() <= now.items())  # that of what is used now
+
+
+def test_models_are_timed_once_where_wholes_take_what_follows_from_their_dispatches(tmp_path: Path) -> None:
+    wholes, report = judged(tmp_path / "t.db", 1.0)
+    assert [len(whole.timed) for whole in wholes] == [1, 1]
+    assert all(each.gain is not None for each in report.models)
 
 
 def test_ctrl_c_keeps_the_best_of_all_models_and_the_same_call_continues(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from autotune.database.inside import Estimate
 from autotune.database.posterior import CERTAIN, ROUNDS, decided, standings
 from autotune.database.records import SAME_CODE, Comparison, crash_message
 from autotune.suggest import counted
-from autotune.tuning.compare.paired import ratio
+from autotune.tuning.compare.paired import at_the_speed_of, ratio
 from autotune.tuning.compare.questions import (
     SCHEDULE,
     Choice,
@@ -68,8 +68,9 @@ class Interleaved:
         if profiles[0] is None:
             self.say("not compared: time is up, or the untuned model itself fails")
             return None
+        now = time.time()
         rows = [
-            self._rows(question, profiles, [reasons.get((n, c), "") for c in range(len(question.candidates))])
+            [replace(row, created=now) for row in self._rows(question, profiles, n, reasons)]
             for n, question in enumerate(questions)
         ]
         winners = self._winners(questions, rows)
@@ -161,24 +162,31 @@ class Interleaved:
         return {}
 
     def _rows(
-        self, question: Question, profiles: Sequence[Profile | None], reasons: Sequence[str]
+        self,
+        question: Question,
+        profiles: Sequence[Profile | None],
+        own: int,
+        reasons: Mapping[Position, str],
     ) -> list[Comparison]:
-        """Return the rows of a question's candidates; ``reasons`` says of each why it ended its process, if it did."""
+        """Return the rows of the candidates of a question with this number; ``reasons`` says why some ended their
+        process."""
         series = [
             None if profile is None else question.series(profile)
             for profile in profiles[: len(question.candidates)]
         ]
-        rows, now = list(question.failed), time.time()
+        load = max((profile.load for profile in profiles if profile is not None), default=0.0)
+        rows = list(question.failed)
         for number, (candidate, mine) in enumerate(zip(question.candidates, series, strict=True)):
             if mine is None:
-                message = crash_message(reasons[number])
+                message = crash_message(reasons.get((own, number), ""))
                 rows += [replace(candidate.row, message=message)] if question.kind != SCHEDULE else []
             else:
                 beside = ratio(mine, series[0], ROUNDS) if number and series[0] is not None else None
-                rows.append(replace(candidate.row, latency=statistics(mine), ratio=beside))
+                level = mine if series[0] is None else at_the_speed_of(mine, series[0])
+                rows.append(replace(candidate.row, latency=statistics(level), ratio=beside))
         if series[0] is not None:
             rows += [replace(row, latency=statistics(series[0]), ratio=SAME_CODE) for row in question.same]
-        return [replace(row, created=now) for row in rows]
+        return [replace(row, load=load) for row in rows]
 
     def _winners(self, questions: Sequence[Question], rows: Sequence[Sequence[Comparison]]) -> list[str]:
         """Return the name of what is used of each question: by these measurements and all earlier ones."""

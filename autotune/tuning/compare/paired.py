@@ -43,6 +43,13 @@ def _by_process(candidate: Series, incumbent: Series, each: int) -> Series:
     return np.array([np.median(ratios[first : first + each]) for first in range(0, len(ratios), each)])
 
 
+def at_the_speed_of(candidate: Series, incumbent: Series) -> Series:
+    """Return what a candidate would have taken in each round if the machine had been as fast as it was in the median:
+    its spread is that of the ratios."""
+    beside = incumbent[: len(candidate)]
+    return np.asarray(candidate / beside * np.median(beside))
+
+
 def across_processes(pairs: Sequence[tuple[Readings, Readings]]) -> Ratio:
     """Return :func:`ratio` of two versions as a whole; ``pairs`` are [rounds, runs] of each process, the
     incumbent's first."""
@@ -129,6 +136,7 @@ __all__ = [
     "Readings",
     "Series",
     "across_processes",
+    "at_the_speed_of",
     "geometric_mean",
     "least_processes",
     "ratio",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from autotune.compiler.plan import key_of_regions
 from autotune.graph.program import AnyWorkload
 from autotune.passes.options import Option
 from autotune.tuning.jobs.task import Task
@@ -114,6 +115,11 @@ class Sites:
     def latency(self, option: Option) -> float:
         """Return the sum of the best latencies known of its regions, in ns; infinite while one is unknown."""
         return self._sum(option, lambda task: task.best_ns)
+
+    def key_of(self, option: Option) -> str:
+        """Return the key of an option: of the workloads of its dispatches and their search spaces."""
+        tasks = [self.task_of[region.key] for region in option.regions]
+        return key_of_regions((task.key.workload, task.key.space) for task in tasks)
 
     def uses(self, options: Mapping[str, Option]) -> dict[str, int]:
         """Return the number of executions of a workload, by key, with ``options`` (by workload key; else

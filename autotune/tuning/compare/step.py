@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from autotune.compiler.plan import OPTION, key_of_regions
+from autotune.compiler.plan import OPTION
 from autotune.database import Database, Hit, Miss
 from autotune.database.goal import Goal
 from autotune.database.inside import Estimate
@@ -43,6 +43,8 @@ class Comparing(Interleaved):
     """Whose schedules are compared beside the fastest."""
     history: dict[str, list[Comparison]] = field(default_factory=dict)
     """All comparisons of options, by the keys of their sites."""
+    recent: list[Comparison] = field(default_factory=list)
+    """The rows of the last comparison."""
     _checked: dict[tuple[str, ...], Comparison] = field(default_factory=dict)
     """Options that were checked against the reference, with the code that they had."""
 
@@ -71,9 +73,7 @@ class Comparing(Interleaved):
         candidates, failed = list[Choice](), list[Comparison]()
         seed, target = self._task_at(site).seed, self._task_at(site).space.target
         for option in options:
-            tasks = [self.sites.task_of[region.key] for region in option.regions]
-            key = key_of_regions((task.key.workload, task.key.space) for task in tasks)
-            row = Comparison(option.name, key)
+            row = Comparison(option.name, self.sites.key_of(option))
             if option.steps is not None:
                 named = tuple(code[r.key].trace_key if r.key in code else "" for r in option.regions)
                 if (known := (site.workload.key, option.name, *named)) not in self._checked:
@@ -167,10 +167,19 @@ class Comparing(Interleaved):
 
     def compared(self, question: Question, rows: Sequence[Comparison]) -> None:
         """Take a comparison into account."""
+        self.recent[:] = [row for row in self.recent if row.created == rows[0].created] + [*rows]
         if question.kind == SCHEDULE:
             self.sites.task_of[question.workload].compare(rows)
         else:
             self.history.setdefault(question.workload, []).extend(rows)
+
+    def learn_of_whole(self, parts: Mapping[tuple[str, str, str], Comparison]) -> None:
+        """Take a measurement of the whole model into account, by the parts of all that was used."""
+        for (workload, _, kind), part in parts.items():
+            if kind == SCHEDULE:
+                self.sites.task_of[workload].compare([part])
+            else:
+                self.history.setdefault(workload, []).append(part)
 
     def _options(self) -> Options:
         return {key: ranking.chosen for key, ranking in self.model.rankings().items()}

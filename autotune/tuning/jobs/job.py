@@ -29,6 +29,7 @@ from autotune.target import Target
 from autotune.tuning.compare.interleaved import PROCESSES as COMPARED_IN
 from autotune.tuning.compare.sites import Sites
 from autotune.tuning.compare.step import Comparing, code_in_use
+from autotune.tuning.compare.whole import InUse, parts_of
 from autotune.tuning.jobs.budget import Budget, Meter
 from autotune.tuning.jobs.events import StopTuning
 from autotune.tuning.jobs.loop import Seat, TuningLoop
@@ -73,6 +74,8 @@ _METRICS = {
 """Names of the objectives in the studies."""
 _ALL = 0.95
 """The part of the time left after the search for all but the report."""
+_TIMED = 2
+"""The most times that a whole model is timed, where each time another plan is used by that."""
 _MOST_KEPT = 0.4
 """The most of the time that is left at the start that is kept back from the search."""
 
@@ -198,7 +201,7 @@ class Job:
             loop.before_turn = self._before_turn(status, machine, studies, least_s)
             loop.run()
             self._confirm(loop, status, least_s if self.options.time_model else 0.0)
-            self._time_models(status, least_s, gains)
+            self._time_models(status, loop, least_s, gains)
             stopped = False
         except (KeyboardInterrupt, StopTuning):
             pass  # the best so far is in the database; what follows only reads it
@@ -394,6 +397,7 @@ class Job:
                     sites=sites,
                     measurer=self.measurer,
                     history=history,
+                    recent=status.policy.recent,
                 )
                 seats[model.name] = Seat(InModelReader(sites, model.whole), comparing)
         return seats
@@ -420,7 +424,7 @@ class Job:
             return status.meter.left_s <= kept_s
 
         if loop.seats and status.meter.left_s > 0:
-            loop.check(status.policy.weights())
+            loop.check(status.policy.in_use)
         for seat in loop.seats.values():
             seat.comparing.say("what is used and was never compared in the model")
             seat.comparing.compare_schedules(seat.comparing.unconfirmed(), late)
@@ -444,12 +448,58 @@ class Job:
         self._say(status, status.phase, text)
         status.note = before
 
-    def _time_models(self, status: Status, least_s: float, gains: dict[str, Gain | None]) -> None:
-        """Time the models untuned and tuned, one after another; ``gains`` gets what each gains."""
-        models = [model for model in self.models if model.whole is not None and self.options.time_model]
-        if models and status.meter.left_s < least_s:
-            self._say(status, "whole model", "not timed: the budget is over before that")
+    def _time_models(
+        self, status: Status, loop: TuningLoop, least_s: float, gains: dict[str, Gain | None]
+    ) -> None:
+        """Time the models, and those again of which another plan is used by that; ``gains`` gets what each gains, None
+        where the plan in use was not timed."""
+        timed = dict[str, InUse]()
+        for _ in range(_TIMED):
+            models = self._untimed(status, timed)
+            if models and status.meter.left_s < least_s:
+                self._say(status, "whole model", "not timed: the budget is over before that")
+                break
+            timed |= {model.name: self._in_use(status, model) for model in models}
+            self._time(status, models, gains)
+            for model in models:
+                if (gain := gains[model.name]) is not None:
+                    self._learn_of_whole(status, loop, model, timed[model.name], gain)
+            self._use(status)
+        for model in self._untimed(status, timed):
+            if (gain := gains.get(model.name)) is not None:
+                self._say(
+                    status,
+                    "whole model",
+                    f"{model.name}: {gain} is of the plan before; by that another is used",
+                )
+                gains[model.name] = None
+
+    def _untimed(self, status: Status, timed: Mapping[str, InUse]) -> list[TunedModel]:
+        """Return the models to time of which another plan is used than was ``timed``."""
+        return [
+            model
+            for model in self.models
+            if model.whole is not None
+            and self.options.time_model
+            and (model.name not in timed or timed[model.name].names != self._in_use(status, model).names)
+        ]
+
+    def _in_use(self, status: Status, model: TunedModel) -> InUse:
+        return InUse.of(status.sites.of(model.name), self.database)
+
+    def _learn_of_whole(
+        self, status: Status, loop: TuningLoop, model: TunedModel, used: InUse, gain: Gain
+    ) -> None:
+        """Take what a whole model takes as evidence about all that is used in it."""
+        parts = parts_of(gain, used, status.sites.of(model.name), status.policy.known)
+        self.database.measured_whole(parts, model.name, status.job)
+        loop.seats[model.name].comparing.learn_of_whole(parts)
+
+    def _time(self, status: Status, models: Sequence[TunedModel], gains: dict[str, Gain | None]) -> None:
+        """Time models untuned and tuned, one after another; ``gains`` gets what each gains, None without time."""
+        if not models:
             return
+        gains |= dict.fromkeys(model.name for model in models)
         tasks = {model.name: status.sites.of(model.name).tasks for model in models}
         tuned = {name: code_in_use(mine, self.database, self.measurer) for name, mine in tasks.items()}
         self.measurer.close()  # nothing else may run while models are timed

@@ -223,7 +223,9 @@ class TuningLoop:
     def _compare(self, action: Action) -> None:
         """Compare options or schedules; what could not be measured is not compared again in this job."""
         comparing = self.seats[action.model].comparing
-        self.check(self.policy.weights())
+        self.check(
+            action.workloads
+        )  # the rest of the model is what a compilation makes of it, whatever its code
         before = self.policy.measured(action)
         late = self.meter.past()
         if action.work is ActionKind.OPTIONS:
@@ -271,7 +273,6 @@ class TuningLoop:
         self.waiting = [entry for entry in self.waiting if entry[0].task.workload.key not in here]
         if not waiting:
             return
-        self.check(reader.sites.uses(reader.options()[0]))  # the model is made of their code
         entries: dict[str, list[Built]] = {}
         for turn, built in waiting:
             entries.setdefault(turn.task.workload.key, []).append(built)

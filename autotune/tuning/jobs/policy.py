@@ -9,13 +9,16 @@ probability 1 ÷ (n + 1), and by about the spread over what is left of its tail.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from functools import partial
+from statistics import median
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from autotune.database.pooled import NOTHING, Pooled
 from autotune.database.posterior import (
     CERTAIN,
     INERTIA,
@@ -23,10 +26,12 @@ from autotune.database.posterior import (
     SCHEDULE,
     Posterior,
     beliefs,
+    pools,
     scatter,
     variance_of,
+    variance_of_row,
 )
-from autotune.database.records import Comparison
+from autotune.database.records import SAME_CODE, Comparison
 from autotune.passes.options import Option
 from autotune.tuning.compare.interleaved import PROCESSES
 from autotune.tuning.compare.sites import Site, Sites
@@ -34,8 +39,12 @@ from autotune.tuning.jobs.task import Task
 
 WORTH = 2e-4
 """The least expected gain, as a part of the model's latency, for which something is measured again."""
-SPENT = 1e-5
+SPENT = 1e-9
 """The same where a time budget is to be spent anyway."""
+BESIDE = 0.01
+"""The part of the largest promise that what is compared beside it must promise: each takes code to be built."""
+REPEATED = (1, 2, 4, 8, 16, 32, 64)
+"""Measurements of the same that are thought of together."""
 TRIAL_S, VERSION_S, PROCESS_S = 0.15, 0.12, 0.9
 """Seconds to build and time a candidate, to make a version of the model, and of a process that measures a few: first
 guesses, corrected by what each kind of action has taken."""
@@ -49,6 +58,9 @@ _DRAWS = 256
 """Draws by which the probability that an option is the fastest is worked out."""
 _LEARNT = 0.3
 """The weight of what an action took against what was expected of its kind."""
+
+
+S = TypeVar("S")
 
 
 class ActionKind(StrEnum):
@@ -89,6 +101,12 @@ class Action:
     model: str = ""
 
     @property
+    def workloads(self) -> set[str]:
+        """Return the keys of the workloads that are compared."""
+        of_options = {r.key for options in self.options.values() for o in options for r in o.regions}
+        return {*of_options, *self.schedules}
+
+    @property
     def rate(self) -> float:
         """Return the gain for each second."""
         return self.gain / self.seconds
@@ -108,6 +126,15 @@ class Action:
         return {**named, "gain": gain, "error": self.error, "seconds": self.seconds}
 
 
+def worth_repeating(behind: float, spread: float, variance: Callable[[int], float]) -> float:
+    """Return the expected gain for each of as many measurements as are worth most; ``variance`` is that of so many.
+
+    One alone may never change what is used where several would (Frazier, Powell, Paradoxes in learning and the marginal
+    value of information, Decision Analysis 7, 2010).
+    """
+    return max(knowledge_gradient(behind, spread, variance(many)) / many for many in REPEATED)
+
+
 def knowledge_gradient(behind: float, spread: float, variance: float) -> float:
     """Return the expected gain of a measurement with this variance of something that is ``behind`` what is used, in
     logs of the ratio, the difference being known with a standard deviation of ``spread``."""
@@ -125,16 +152,35 @@ def records(known: int, more: int) -> float:
 
 
 def worth_measuring(
-    known: Mapping[str, Posterior], used: str, variance: float, names: Collection[str] | None = None
+    known: Mapping[str, Posterior],
+    used: str,
+    variance: Callable[[str, int], float],
+    names: Collection[str] | None = None,
 ) -> dict[str, float]:
-    """Return the knowledge gradients of alternatives to what is used, the largest first."""
+    """Return what a measurement of alternatives to what is used promises, the largest first; ``variance`` is that of
+    so many more measurements of an alternative, as far as they tell something new."""
     mine = known[used]
     found = {
-        name: knowledge_gradient(other.mean - mine.mean, math.hypot(other.error, mine.error), variance)
+        name: worth_repeating(
+            other.mean - mine.mean, math.hypot(other.error, mine.error), partial(variance, name)
+        )
         for name, other in known.items()
         if name != used and (names is None or name in names)
     }
     return dict(sorted(found.items(), key=lambda entry: (-entry[1], entry[0])))
+
+
+@dataclass(frozen=True)
+class _Others(Generic[S]):
+    """Alternatives to what is used at a site or of a workload, which is the subject: what comparing each promises, as a
+    part of the models' latency, the most promising first, and the standard deviations."""
+
+    subject: S
+    used: str
+    promises: Mapping[str, float]
+    errors: Mapping[str, float]
+    left: Collection[str] = ()
+    """Those that can be compared."""
 
 
 @dataclass
@@ -152,16 +198,22 @@ class Policy:
     thrifty: bool = False
     least: float = WORTH
     history: dict[str, list[Comparison]] = field(default_factory=dict)
+    recent: list[Comparison] = field(default_factory=list)
+    """The rows of the last comparison: how well the next one will measure."""
     actions: dict[str, int] = field(default_factory=dict)
     """The number of actions of each kind so far."""
     last: Action | None = None
-    """The action that was chosen last."""
+    """The action that was chosen last, or for which no time is left."""
     _pace: dict[tuple[ActionKind, str], float] = field(default_factory=dict)
     """The time that actions took over that which was expected, by their kinds and models."""
     _given_up: set[tuple[str, str]] = field(default_factory=set)
     """Options and schedules by workload key that could not be measured."""
+    _measures: tuple[float, float] = (variance_of(ROUNDS * PROCESSES, PROCESSES), 0.0)
+    """The variance of the next comparison, and the load beside it."""
     _noise: float = 1.0
     """The variance of comparisons over what is usual."""
+    _pools: dict[tuple[str, str, str], Pooled] = field(default_factory=dict)
+    """All measurements of options, by site, option and default."""
     _beliefs: tuple[object, dict[str, dict[str, Posterior]]] = field(default=(None, {}))
     """The posteriors of options by the keys of their sites, after so many comparisons and trials."""
 
@@ -177,8 +229,11 @@ class Policy:
         ``waiting`` counts the candidates of workloads that wait to be measured in the model, ``busy`` are those that
         get no more.
         """
-        self.last = self._pick(self._actions(waiting, busy, trials_left), seconds_left)
-        return self.last
+        self._measures = self._as_the_last()
+        actions = list(self._actions(waiting, busy, trials_left))
+        chosen = self._pick(actions, seconds_left)
+        self.last = chosen or self._pick(actions, math.inf)
+        return chosen
 
     def pick(self, actions: Sequence[Action]) -> Action | None:
         """Return the action to take of those that there is time for; None if none of them is worth it."""
@@ -251,7 +306,7 @@ class Policy:
     @property
     def _needed(self) -> list[Task]:
         """The tasks of options in use whose default was not measured yet."""
-        in_use = self.sites.uses(self._options)
+        in_use = self.in_use
         return [task for task in self.sites.tasks if task.untried and task.workload.key in in_use]
 
     def weights(self) -> dict[str, float]:
@@ -328,7 +383,7 @@ class Policy:
         found, shares = [], self._shares
         for site in {site.workload.key: site for site in self.sites.several}.values():
             share = shares[site.workload.key]
-            values = worth_measuring(self._known(site), self._used(site).name, self._variance)
+            values = worth_measuring(self.known(site), self._used(site).name, self._of_option(site))
             for option in site.options:
                 tasks = [self.sites.task_of[region.key] for region in option.regions]
                 untried = list({task.workload.key: task for task in tasks if task.untried}.values())
@@ -373,24 +428,16 @@ class Policy:
     def _compare_options(self, model: str) -> Iterator[Action]:
         wanted, gain, errors, names = dict[str, list[Option]](), 0.0, 0.0, list[str]()
         shares = self._shares
-        for site in self.sites.of(model).several:
-            used, share = self._used(site), shares[site.workload.key]
-            known = self._known(site)
-            ready = {
-                option.name: option
-                for option in site.options
-                if option.name in known
-                and (site.workload.key, option.name) not in self._given_up
-                and self.sites.latency(option) < math.inf
-            }
-            values = worth_measuring(known, used.name, self._variance, ready)
-            picked = [name for name, value in values.items() if share * value >= self.least][:CHALLENGERS]
-            if not picked or used.name not in ready:
-                continue
-            several = dict.fromkeys([site.default.name, used.name, *picked])
+        others = [
+            self._other_options(site, shares[site.workload.key]) for site in self.sites.of(model).several
+        ]
+        for one, picked in self._promising(others, CHALLENGERS):
+            site = one.subject
+            ready = self._ready(site)
+            several = dict.fromkeys([site.default.name, one.used, *picked])
             wanted[site.workload.key] = [ready[name] for name in several if name in ready]
-            gain += share * values[picked[0]]
-            errors += (share * known[picked[0]].error) ** 2
+            gain += one.promises[picked[0]]
+            errors += one.errors[picked[0]] ** 2
             names.append(f"{picked[0]} at {site.names[0]}")
         if wanted:
             what = names[0] + (f" and at {len(names) - 1} more sites" if len(names) > 1 else "")
@@ -401,23 +448,20 @@ class Policy:
     def _compare_schedules(self, model: str) -> Iterator[Action]:
         wanted, gain, errors, names = dict[str, list[str]](), 0.0, 0.0, list[str]()
         weights = self._weights_in_use
-        for key in self.sites.of(model).uses(self._options):
-            task = self.sites.task_of.get(key)
-            if task is None or not task.default_ns or task.untried:
+        tasks = [
+            (self.sites.task_of.get(key), weights[key]) for key in self.sites.of(model).uses(self._options)
+        ]
+        others = [self._other_schedules(task, weight) for task, weight in tasks if task is not None]
+        for one, picked in self._promising(others, TOP):
+            task = one.subject
+            several = [
+                t for t in dict.fromkeys((one.used, *picked)) if t in {*one.left} - {task.default_trace}
+            ]
+            if not several:
                 continue
-            known = self.schedules_known(task)
-            used = min(known, key=lambda trace: known[trace].mean)
-            left = {trace for trace in known if (key, trace) not in self._given_up}
-            values = worth_measuring(known, used, self._variance, left)
-            share = weights[key] * self._latency(task)
-            picked = [trace for trace, value in values.items() if share * value >= self.least][:TOP]
-            several = dict.fromkeys((used, *picked)) if picked else ()
-            compared = [trace for trace in several if trace != task.default_trace and trace in left][:TOP]
-            if not compared:
-                continue
-            wanted[key] = compared
-            gain += share * values[picked[0]]
-            errors += (share * math.hypot(known[picked[0]].error, known[used].error)) ** 2
+            wanted[task.workload.key] = several[:TOP]
+            gain += one.promises[picked[0]]
+            errors += one.errors[picked[0]] ** 2
             names.append(task.name)
         if wanted:
             what = f"of {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
@@ -435,6 +479,45 @@ class Policy:
         """Return where something is measured, if that may be in several models."""
         return f" in {model}" if len(self.sites.models) > 1 else ""
 
+    def _promising(self, several: Iterable[_Others[S]], most: int) -> list[tuple[_Others[S], list[str]]]:
+        """Return what is compared together: alternatives that promise enough, also beside the one that promises most;
+        those that promise most first."""
+        every = [one for one in several if one.promises]
+        floor = max(self.least, BESIDE * max((max(one.promises.values()) for one in every), default=0.0))
+        found = [
+            (one, [name for name, gain in one.promises.items() if gain >= floor][:most]) for one in every
+        ]
+        picked = [(one, names) for one, names in found if names]
+        return sorted(picked, key=lambda entry: -entry[0].promises[entry[1][0]])
+
+    def _other_options(self, site: Site, share: float) -> _Others[Site]:
+        used, ready, known = self._used(site).name, self._ready(site), self.known(site)
+        left = ready if used in ready else {}
+        values = worth_measuring(known, used, self._of_option(site), left)
+        errors = {name: share * known[name].error for name in values}
+        return _Others(site, used, {name: share * value for name, value in values.items()}, errors)
+
+    def _ready(self, site: Site) -> dict[str, Option]:
+        """Return the options that can be compared."""
+        known, key = self.known(site), site.workload.key
+        return {
+            option.name: option
+            for option in site.options
+            if option.name in known
+            and (key, option.name) not in self._given_up
+            and self.sites.latency(option) < math.inf
+        }
+
+    def _other_schedules(self, task: Task, weight: float) -> _Others[Task]:
+        if not task.default_ns or task.untried:
+            return _Others(task, "", {}, {})
+        known, share = self.schedules_known(task), weight * self._latency(task)
+        left = {trace for trace in known if (task.workload.key, trace) not in self._given_up}
+        used = min(known, key=lambda trace: known[trace].mean)
+        values = worth_measuring(known, used, self._of_schedule(task, used), left)
+        errors = {trace: share * math.hypot(known[trace].error, known[used].error) for trace in values}
+        return _Others(task, used, {trace: share * value for trace, value in values.items()}, errors, left)
+
     @staticmethod
     def schedules_known(task: Task) -> dict[str, Posterior]:
         """Return what is known of the default and of the schedules that were measured in the model."""
@@ -442,14 +525,47 @@ class Policy:
         found = {trace: one.posterior for trace, one in task.inside.items() if trace in works}
         return {**found, task.default_trace: CERTAIN}
 
-    @property
-    def _variance(self) -> float:
-        return self._noise * variance_of(ROUNDS * PROCESSES, PROCESSES)
+    def _of_option(self, site: Site) -> Callable[[str, int], float]:
+        """Return the variance of so many more comparisons of an option, as far as they tell something new; those of the
+        default are of what is used."""
+        key, default, used = site.workload.key, site.default.name, self._used(site).name
+
+        def variance(name: str, many: int) -> float:
+            pair = key, used if name == default else name, default
+            return self._noise * self._added(self._pools.get(pair, NOTHING), many)
+
+        return variance
+
+    def _of_schedule(self, task: Task, used: str) -> Callable[[str, int], float]:
+        """Return the same of a schedule."""
+
+        def variance(trace: str, many: int) -> float:
+            found = task.inside.get(used if trace == task.default_trace else trace)
+            return self._added(NOTHING if found is None else found.pool, many)
+
+        return variance
+
+    def _added(self, pool: Pooled, many: int) -> float:
+        """Return the variance of so many more measurements beside those of a pool."""
+        variance, load = self._measures
+        return pool.added(variance / many, load)
+
+    def _as_the_last(self) -> tuple[float, float]:
+        """Return the variance of a comparison that is like the last one, and the load beside it."""
+        load = max((row.load for row in self.recent), default=0.0)
+        usual = variance_of(ROUNDS * PROCESSES, PROCESSES, load=load)
+        found = [variance_of_row(row) for row in self.recent if row.ratio not in (None, SAME_CODE)]
+        return max(usual, median(found) if found else 0.0), load
 
     @property
     def _options(self) -> dict[str, Option]:
         """The options in use, by workload key."""
         return {site.workload.key: self._used(site) for site in self.sites.several}
+
+    @property
+    def in_use(self) -> dict[str, int]:
+        """Return how often the models execute each workload with the options in use."""
+        return self.sites.uses(self._options)
 
     @property
     def _worth(self) -> dict[str, float]:
@@ -490,11 +606,12 @@ class Policy:
             return base * estimate / other
         return estimate or sum(self._latency(self.sites.task_of[region.key]) for region in option.regions)
 
-    def _known(self, site: Site) -> dict[str, Posterior]:
+    def known(self, site: Site) -> dict[str, Posterior]:
         """Return what is known of the options of a site, over its default."""
         version = sum(map(len, self.history.values())), sum(len(task.curve) for task in self.sites.tasks)
         if self._beliefs[0] != version:
             self._beliefs = version, self._believe()
+            self._pools = pools(self.history)
             self._noise = scatter(self.history)
         return self._beliefs[1][site.workload.key]
 
@@ -513,7 +630,7 @@ class Policy:
         """Return the probabilities of the options of a site that each is the fastest."""
         if len(site.options) == 1:
             return {site.default.name: 1.0}
-        known = self._known(site)
+        known = self.known(site)
         names = [option.name for option in site.options if option.name in known]
         rng = np.random.default_rng(self.seed)
         draws = rng.standard_normal((_DRAWS, len(names)))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +36,8 @@ _ROUNDS = Rounds(most=5, least=5, processes=1)
 class Gain:
     """Latencies of a model before and after a change, over all processes, and their ratio with its interval.
 
-    ``error`` is that of the changed model from end to end, where it was asked for.
+    ``error`` is that of the changed model from end to end, where it was asked for. ``load``: the processors that other
+    processes took meanwhile, in the mean.
     """
 
     before: Latency
@@ -43,6 +45,7 @@ class Gain:
     ratio: Ratio
     processes: int
     error: float | None = None
+    load: float = 0.0
 
     def __str__(self) -> str:
         """Return a line such as ``4.84 ms untuned, 4.55 ms tuned (medians of 9 processes): 1.06× (1.04× to 1.08×)``."""
@@ -62,6 +65,7 @@ class Gain:
             "after": asdict(self.after),
             "processes": self.processes,
             "error": self.error,
+            "load": self.load,
         }
 
 
@@ -83,6 +87,7 @@ def gain_of(
     same = before.same_code(after)
     most = 1 if same else processes
     pairs: list[Sequence[Readings]] = []
+    loads = list[float]()
     with Turns(seed) as turns:
         turns.start(min(most, LEAST))
         for image in [before] if same else [before, after]:
@@ -95,12 +100,13 @@ def gain_of(
             read = turns.time(_ROUNDS, out_of_time)
             if any(readings is None for readings in read):
                 break
+            loads.append(turns.load)
             pairs.append([readings for readings in read if readings is not None])
     if not pairs:
         return None
     first, last = (statistics(np.concatenate([pair[side].ravel() for pair in pairs])) for side in (0, -1))
     ratio = SAME_CODE if same else across_processes([(pair[0], pair[1]) for pair in pairs])
-    return Gain(first, last, ratio, len(pairs))
+    return Gain(first, last, ratio, len(pairs), load=fmean(loads))
 
 
 __all__ = ["LEAST", "PROCESSES", "Gain", "gain_of"]

@@ -180,7 +180,7 @@ def _transposed(candidates: Candidates) -> list[Code]:
 def _reading(workload: str, built: Built, default: Profile, profile: Profile) -> Reading:
     mine, others = profile.series(workload), default.series(workload)
     ratio = float(np.median(mine / others))
-    return Reading(built.trace_key, ratio, len(mine), float(np.median(others)))
+    return Reading(built.trace_key, ratio, len(mine), float(np.median(others)), load=profile.load)
 
 
 __all__ = ["ROUNDS", "Candidates", "Found", "InModelReader"]

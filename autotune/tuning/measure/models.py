@@ -12,13 +12,16 @@ Each measuring process is a fresh one, so that it loads the runtime and nothing 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
+from time import monotonic, process_time
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import MeasureError
+from autotune.hardware import busy_s
 from autotune.runtime.artifacts.folder import FolderReader
 from autotune.runtime.cpu import native
 from autotune.runtime.cpu.device import Memory
@@ -134,12 +137,26 @@ def _placed(path: Path, depth: int | None = None) -> Module:
 
 def profile(request: dict[str, Any]) -> dict[str, Any]:
     """Return nanoseconds of each dispatch, the least of ``runs`` runs of one version."""
-    return {"ns": _VERSIONS[request["version"]].profiles(request["runs"]).min(axis=0).tolist()}
+    version, runs = _VERSIONS[request["version"]], request["runs"]
+    return _turn(lambda: version.profiles(runs).min(axis=0))
 
 
 def time(request: dict[str, Any]) -> dict[str, Any]:
     """Return nanoseconds of each of ``runs`` runs of one version."""
-    return {"ns": _VERSIONS[request["version"]].time(request["runs"]).tolist()}
+    version, runs = _VERSIONS[request["version"]], request["runs"]
+    return _turn(lambda: version.time(runs))
+
+
+def _turn(read: Callable[[], NDArray[Any]]) -> dict[str, Any]:
+    """Return what was read, the seconds that it took, and those that other processes took of the processors
+    meanwhile."""
+    begin = monotonic(), busy_s() - process_time()
+    ns = read()
+    return {
+        "ns": ns.tolist(),
+        "seconds": monotonic() - begin[0],
+        "others_s": busy_s() - process_time() - begin[1],
+    }
 
 
 HANDLERS: dict[str, Handler] = {"warm_up": warm_up, "load": load, "profile": profile, "time": time}

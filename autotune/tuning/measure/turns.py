@@ -155,6 +155,8 @@ class Turns:
         """The versions that have not ended a process."""
         self._run_ns: dict[int, float] = {}
         self._readings = 0
+        self._took_s = np.zeros(2)
+        """Of the turns of the last measurement: seconds, and those that other processes took of all processors."""
         self.failures: dict[int, str] = {}
         """Why a version takes no further turns, by its number."""
 
@@ -211,7 +213,7 @@ class Turns:
 
         def named(read: Sequence[Readings | None]) -> list[Profile | None]:
             both = zip(dispatches, read, strict=True)
-            return [None if ns is None else Profile(mine, ns) for mine, ns in both]
+            return [None if ns is None else Profile(mine, ns, self.load) for mine, ns in both]
 
         return self._watched("profile", rounds, out_of_time, named, watch)
 
@@ -222,7 +224,7 @@ class Turns:
         follows it."""
 
         def of_runs(read: Sequence[Readings | None]) -> list[Profile | None]:
-            return [None if ns is None else Profile.of_whole(np.median(ns, axis=1)) for ns in read]
+            return [None if ns is None else Profile.of_whole(np.median(ns, axis=1), self.load) for ns in read]
 
         return self._watched("time", rounds, out_of_time, of_runs, watch)
 
@@ -250,6 +252,7 @@ class Turns:
         out_of_time: Callable[[], bool],
         settled: Settled = lambda read: (),
     ) -> list[Readings | None]:
+        self._took_s = np.zeros(2)
         taken: dict[int, list[NDArray[np.float64]]] = {}
         resting: set[int] = set()
         done, again = 0, -(-rounds.most // rounds.processes)
@@ -297,11 +300,18 @@ class Turns:
             if answer is None:
                 return False
             found[version].append(answer["ns"])
+            self._took_s += [answer["seconds"], answer["others_s"]]
             if do == "profile":  # builders may have disturbed the run that loading has timed
                 self._run_ns[version] = max(1.0, min(self._run_ns[version], float(np.sum(answer["ns"]))))
         for version, turns in found.items():
             taken[version].append(np.median(turns, axis=0))
         return True
+
+    @property
+    def load(self) -> float:
+        """Return the processors that other processes took during the last measurement, in the mean."""
+        seconds, others_s = self._took_s
+        return max(0.0, float(others_s / seconds)) if seconds else 0.0
 
     def _load(self, rounds: Rounds, out_of_time: Callable[[], bool], resting: Container[int]) -> list[int]:
         """Load the versions in a fresh process, every other time in the opposite order, without those that are

@@ -34,10 +34,14 @@ class Version:
 
 @dataclass(frozen=True)
 class Profile:
-    """The times of a version: ``ns`` [rounds, dispatches], and the name and workload key of each dispatch."""
+    """The times of a version: ``ns`` [rounds, dispatches], and the name and workload key of each dispatch.
+
+    ``load``: the processors that other processes took meanwhile, in the mean.
+    """
 
     dispatches: Sequence[tuple[str, str]]
     ns: Readings
+    load: float = 0.0
 
     def series(self, workload: str, names: Sequence[str] = ()) -> Series:
         """Return nanoseconds a round of a dispatch: the mean over those called ``names``, each with all of its
@@ -50,9 +54,9 @@ class Profile:
         return np.asarray(self.ns[:, mine].sum(axis=1) / (len(names) or len(mine)))
 
     @classmethod
-    def of_whole(cls, ns: Series) -> Profile:
+    def of_whole(cls, ns: Series, load: float = 0.0) -> Profile:
         """Return the times of a version that was measured as a whole."""
-        return cls((("", ""),), ns[:, None])
+        return cls((("", ""),), ns[:, None], load)
 
     @property
     def whole(self) -> Series:

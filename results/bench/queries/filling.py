@@ -181,7 +181,13 @@ def _readings(everything: Sequence[Tuned], rng: np.random.Generator, database: D
                 continue
             for process in range(2):
                 ratio = float(rng.lognormal(0.1, 0.05))
-                values = {"run_id": number, "ratio": ratio, "rounds": 3, "default_ns": _base_ns(one)}
+                values = {
+                    "run_id": number,
+                    "ratio": ratio,
+                    "rounds": 3,
+                    "default_ns": _base_ns(one),
+                    "load": 0.0,
+                }
                 yield {**values, **rows.key_columns(key), "inside": "bench", "created": now + process}
 
 

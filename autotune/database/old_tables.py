@@ -1,4 +1,4 @@
-"""Placements of schema versions 11 and 12, which had a table of their own: comparisons since version 13."""
+"""Tables of older schemas: placements, which are comparisons since version 13, and plans, which nothing read."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from autotune.database.session import insert_new
 from autotune.foreign import parse_json
 from autotune.target import Target
 
-VERSIONS = (11, 12)
-"""Those that had the table."""
+_metadata = MetaData()
 
 placements = Table(
     "placements",
-    MetaData(),
+    _metadata,
     Column("id", Integer, primary_key=True),
     Column("key", String(64), nullable=False),
     Column("name", String(64), nullable=False),
@@ -38,9 +37,29 @@ placements = Table(
     Column("created", Float, nullable=False),
 )
 
+plans = Table(
+    "plans",
+    _metadata,
+    Column("id", Integer, primary_key=True),
+    Column("key", String(64), nullable=False),
+    Column("json", Text, nullable=False),
+    Column("ratio", Float, nullable=False),
+    Column("ratio_low", Float),
+    Column("ratio_high", Float),
+    Column("rounds", Integer, nullable=False),
+    Column("won", Boolean, nullable=False),
+    Column("inside", Text, nullable=False),
+    Column("job", String(32)),
+    Column("created", Float, nullable=False),
+)
+
+VERSIONS = {placements: range(11, 13), plans: range(8, 14)}
+"""The schemas that had each table."""
+
 
 def take_over(connection: Connection) -> None:
-    """Make comparisons of the placements in the table, if it is there, and drop it."""
+    """Make comparisons of the placements in their table, if it is there, and drop both tables."""
+    plans.drop(connection, checkfirst=True)
     if not sqlalchemy.inspect(connection).has_table(placements.name):
         return
     for row in connection.execute(select(placements).order_by(placements.c.id)).all():
@@ -86,4 +105,4 @@ def _target_of(connection: Connection, job: str | None) -> str:
     return str(found)
 
 
-__all__ = ["VERSIONS", "placements", "take_over"]
+__all__ = ["VERSIONS", "placements", "plans", "take_over"]

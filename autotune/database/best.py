@@ -13,7 +13,7 @@ from autotune.database import rows, schema, statements
 from autotune.database.front import FrontPoint, points
 from autotune.database.goal import Goal, Saving, smallest
 from autotune.database.inside import Estimate, estimates, latencies
-from autotune.database.posterior import CERTAIN, INERTIA, decided
+from autotune.database.posterior import CERTAIN, INERTIA, SCHEDULE, Posterior, decided
 from autotune.database.query import Hit, Miss, miss
 from autotune.database.records import CRASHED_INSIDE, Comparison, Key, Outcome, Ratio, Reading, Run
 
@@ -58,7 +58,7 @@ def _used(connection: Connection, key: Key, comparisons: Sequence[Comparison]) -
     known = _contenders(connection, key, comparisons)
     traces = {trace: estimate.posterior for trace, estimate in known.items()} | {default.trace_key: CERTAIN}
     runs = {run.trace_key: run for run in (default, incumbent)}
-    traces.setdefault(incumbent.trace_key, Estimate().posterior)
+    traces.setdefault(incumbent.trace_key, Posterior(0.0, SCHEDULE))
     while (trace := decided(traces, incumbent.trace_key)) not in runs:
         run = one(connection, statements.select_run(), key, trace=trace)
         if run is not None and run.outcome is Outcome.OK and not run.crashed:
@@ -84,7 +84,7 @@ def _contenders(connection: Connection, key: Key, comparisons: Sequence[Comparis
     """Return the estimates of the runs that were compared, and of all others that may have a smaller mean: of thousands
     of candidates few.
 
-    A posterior mean lies between 0 and the smallest of the logs that were measured. So one that is below a bound has
+    A posterior mean is not less than the smallest of the logs that were measured. So one that is below a bound has
     a measurement below it.
     """
     compared = [row for row in comparisons if row.latency is not None]

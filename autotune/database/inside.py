@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from autotune.database.pooled import NOTHING, Pooled
 from autotune.database.posterior import (
     ROUNDS,
     Posterior,
+    Seen,
+    pairs,
     schedule_posterior,
-    variance_of,
     with_row,
 )
 from autotune.database.records import Comparison, Reading, Run
@@ -28,26 +30,38 @@ class Estimate:
     pool: Pooled = NOTHING
     rounds: int = 0
     processes: int = 0
+    seen: tuple[Seen, ...] = ()
 
-    def __add__(self, seen: Reading | Comparison) -> Estimate:
-        if isinstance(seen, Reading):
-            pool = self.pool.add(math.log(seen.ratio), variance_of(seen.rounds, load=seen.load), seen.load)
-            return Estimate(pool, self.rounds + seen.rounds, self.processes + 1)
-        if seen.ratio is None or seen.latency is None:
+    def __add__(self, measured: Reading | Comparison) -> Estimate:
+        seen = Seen.of(measured)
+        if seen is None:
             return self
-        pool, rounds = with_row(self.pool, seen), seen.latency.n
-        return Estimate(pool, self.rounds + rounds, self.processes + max(1, round(rounds / ROUNDS)))
+        if isinstance(measured, Reading):
+            pool, rounds, processes = (
+                self.pool.add(seen.log, seen.variance, measured.load),
+                measured.rounds,
+                1,
+            )
+        else:
+            assert measured.latency is not None
+            pool, rounds = with_row(self.pool, measured), measured.latency.n
+            processes = max(1, round(rounds / ROUNDS))
+        return Estimate(pool, self.rounds + rounds, self.processes + processes, (*self.seen, seen))
 
     @property
     def weight(self) -> float:
         """The inverse of the variance of what was measured; 0 of nothing."""
         return self.pool.weight
 
-    @property
+    @cached_property
     def posterior(self) -> Posterior:
-        """The log of the latency over the default's, that of an unmeasured schedule being that of most
-        candidates with their spread."""
-        return schedule_posterior(self.pool.mean, self.weight)
+        """The log of the latency over the default's, that of an unmeasured schedule being that of most candidates with
+        their spread. What other work adds to all measurements beside it is not averaged out."""
+        found = schedule_posterior(self.seen)
+        if not self.weight:
+            return found
+        shared = 1 / self.weight - 1 / self.pool.ones
+        return Posterior(found.mean, math.sqrt(found.error**2 + shared))
 
     @property
     def ratio(self) -> float:
@@ -65,7 +79,7 @@ def estimates(readings: Iterable[Reading], compared: Iterable[Comparison] = ()) 
     found: dict[str, Estimate] = {}
     for reading in readings:
         found[reading.trace_key] = found.get(reading.trace_key, Estimate()) + reading
-    for row in compared:
+    for _, row in pairs([*compared]):
         found[row.name] = found.get(row.name, Estimate()) + row
     return found
 

@@ -62,7 +62,8 @@ class Pooled:
 
     def added(self, variance: float, load: float) -> float:
         """Return the variance of one more such value as far as it tells something new: beside a load little is."""
-        return 1 / max(1e-12, self.add(0.0, variance, load).weight - self.weight)
+        loads, shifts = self.loads + load / variance, self._shifts + load * load / variance
+        return 1 / max(1e-12, self.ones + 1 / variance - loads * loads / shifts - self.weight)
 
     @property
     def _shifts(self) -> float:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.database.pooled import Pooled
-from autotune.database.records import SAME_CODE, Comparison, Ratio
+from autotune.database.records import SAME_CODE, Comparison, Ratio, Reading
 
 PROCESS, ROUND, SESSION = 0.04, 0.05, 0.01
 """Standard deviations of the log of what the same code takes inside a model, over that of the same code beside it: what
@@ -35,6 +35,9 @@ Student's t distribution: most are within a few percent, a few take half or twic
 SLOWER = 0.05
 """Their centre: of the candidates that jobs measured in a model a tenth took less than 1.01 to 1.19 times the default's
 latency, and one in fifty less than 0.97 to 1.02 times. (results/replay/squeezenet.job.json, mobilenetv2.job.json)"""
+OUTLIERS = 3.0
+"""Degrees of freedom of what a process draws: one in forty draws more than five times what most do.
+(results/replay/squeezenet.job.json, mobilenetv2.job.json)"""
 OPTION, KIN = 0.1, 0.2
 """The same of the options of a site, beyond what the option of that name has in common at all sites; and of that."""
 INERTIA = 0.005
@@ -51,8 +54,8 @@ _QUARTILES = 1.349
 """Standard deviations between the quartiles of a normal distribution."""
 _MEDIANS = 1.8
 """The variance of a median of medians of three over that of the mean."""
-_STEPS = 8
-"""Within 0.1 % of where the fit of a variance ends."""
+_POINTS, _MARGIN = 401, 0.4
+"""The grid of a schedule's posterior, and how far it goes beyond the logs that were measured."""
 _SAME = 1e-12
 """The variance of the ratio of machine code to itself, which nobody has to measure."""
 
@@ -148,21 +151,49 @@ def chance_inside(alone: float) -> float:
     return 0.5 * math.erfc(ALONE * math.log(alone) / ALONE_ERROR / math.sqrt(2))
 
 
-def schedule_posterior(measured: float, weight: float) -> Posterior:
-    """Return the posterior of a schedule whose ``measured`` log has the inverse of ``weight`` as its variance.
+@dataclass(frozen=True)
+class Seen:
+    """A measured log of a ratio, with its variance and the degrees of freedom of its error."""
 
-    The prior is Student's t as a normal distribution of uncertain variance, which is fitted to the mean in a few steps
-    (Gelman et al., chapter 17): small differences shrink, large ones that are well measured do not. It lies above the
-    default's, so that the luckiest of many slower candidates is not taken for a faster one.
+    log: float
+    variance: float
+    freedom: float
 
-    >>> [round(math.exp(schedule_posterior(math.log(r), 1 / 0.05**2).mean), 3) for r in (0.9, 0.5)]
-    [0.958, 0.509]
+    @staticmethod
+    def of(seen: Reading | Comparison) -> Seen | None:
+        """Return what a measurement says; None of an incumbent and of what failed."""
+        if isinstance(seen, Reading):
+            return Seen(math.log(seen.ratio), variance_of(seen.rounds, load=seen.load), OUTLIERS)
+        if seen.ratio is None or seen.latency is None:
+            return None
+        return Seen(_log_of(seen), variance_of_row(seen), OUTLIERS * max(1.0, seen.latency.n / ROUNDS))
+
+
+def schedule_posterior(seen: Sequence[Seen]) -> Posterior:
+    """Return the posterior of the log of a schedule's latency over the default's.
+
+    Prior and errors are Student's t, by which small differences shrink and one measurement that is far from all others
+    of its kind counts as disturbed until it is repeated (Gelman et al., chapter 17). The prior lies above the
+    default's, so that the luckiest of many slower candidates is not taken for a faster one. It is worked out on a grid.
+
+    >>> one = Seen(math.log(0.8), 0.05**2, OUTLIERS)
+    >>> [round(math.exp(schedule_posterior([one] * n).mean), 2) for n in (0, 1, 2, 4)]
+    [1.05, 0.94, 0.83, 0.81]
     """
-    mean, precision = measured, 1 / SCHEDULE**2
-    for _ in range(_STEPS):
-        precision = (TAIL + 1) / (TAIL + ((mean - SLOWER) / SCHEDULE) ** 2) / SCHEDULE**2
-        mean = (weight * measured + precision * SLOWER) / (weight + precision)
-    return Posterior(mean, (weight + precision) ** -0.5)
+    logs = [one.log for one in seen]
+    grid = np.linspace(min([*logs, SLOWER]) - _MARGIN, max([*logs, SLOWER]) + _MARGIN, _POINTS)
+    density = _log_density(grid - SLOWER, SCHEDULE**2, TAIL)
+    for one in seen:
+        density = density + _log_density(grid - one.log, one.variance, one.freedom)
+    weights = np.exp(density - density.max())
+    weights /= weights.sum()
+    mean = float(weights @ grid)
+    return Posterior(mean, math.sqrt(float(weights @ (grid - mean) ** 2)))
+
+
+def _log_density(off: NDArray[np.float64], variance: float, freedom: float) -> NDArray[np.float64]:
+    """Return the log of the density of Student's t distribution, up to a constant."""
+    return -0.5 * (freedom + 1) * np.log1p(off * off / (variance * freedom))
 
 
 def decided(known: Mapping[str, Posterior], incumbent: str) -> str:
@@ -292,7 +323,7 @@ def pools(history: Mapping[str, Sequence[Comparison]]) -> dict[tuple[str, str, s
     """Return of each site, option and incumbent beside which it was compared all that was measured."""
     found = dict[tuple[str, str, str], Pooled]()
     for site, rows in history.items():
-        for beside, row in _pairs(_today(rows)):
+        for beside, row in pairs(_today(rows)):
             pair = site, row.name, beside
             found[pair] = with_row(found.get(pair, Pooled()), row)
     return found
@@ -320,13 +351,25 @@ def _today(rows: Sequence[Comparison]) -> list[Comparison]:
     return [row for row in rows if row.key == newest[row.name]]
 
 
-def _pairs(rows: Sequence[Comparison]) -> Iterable[tuple[str, Comparison]]:
-    """Yield each candidate that was measured, with the name of the incumbent of its comparison."""
-    incumbent = {row.created: row.name for row in rows if row.ratio is None and row.latency is not None}
+def pairs(rows: Sequence[Comparison]) -> Iterable[tuple[str, Comparison]]:
+    """Yield each candidate that was measured, with the name of the incumbent of its comparison: the first without a
+    ratio. Where older versions stored no ratios they are those of the latencies."""
+    incumbents = dict[float, Comparison]()
     for row in rows:
-        beside = incumbent.get(row.created) if row.part is None else row.part.beside
-        if row.latency is not None and row.ratio is not None and beside is not None:
-            yield beside, row
+        if row.ratio is None and row.latency is not None:
+            incumbents.setdefault(row.created, row)
+    for row in rows:
+        incumbent = incumbents.get(row.created)
+        beside = (incumbent.name if incumbent else None) if row.part is None else row.part.beside
+        if row.latency is not None and beside is not None and row is not incumbent:
+            yield beside, row if row.ratio is not None else _with_ratio(row, incumbent)
+
+
+def _with_ratio(row: Comparison, incumbent: Comparison | None) -> Comparison:
+    assert row.latency is not None
+    assert incumbent is not None
+    assert incumbent.latency is not None
+    return replace(row, ratio=Ratio(row.latency.median_ns / incumbent.latency.median_ns))
 
 
 def _standings(
@@ -382,11 +425,13 @@ __all__ = [
     "UNLIKELY",
     "LogDifference",
     "Posterior",
+    "Seen",
     "Standing",
     "Standings",
     "beliefs",
     "chance_inside",
     "decided",
+    "pairs",
     "pools",
     "posterior",
     "scatter",

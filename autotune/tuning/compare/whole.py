@@ -124,7 +124,11 @@ def _choices(
             yield _Choice(place, row, believed[option.name], ns, site.default.name)
     for key, count in plain.items():
         task, run = sites.task_of.get(key), used.runs.get(key)
-        if task is not None and run is not None and run.trace_key in task.inside:
+        if (
+            task is not None
+            and run is not None
+            and run.trace_key in task.inside.keys() - {task.default_trace}
+        ):
             row = Comparison(run.trace_key, task.key.space, run=run.id)
             place = task.key.workload, task.key.target, SCHEDULE
             yield _Choice(place, row, task.inside[run.trace_key].posterior, count * _default_ns(task))

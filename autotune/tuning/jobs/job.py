@@ -76,6 +76,8 @@ _ALL = 0.95
 """The part of the time left after the search for all but the report."""
 _TIMED = 2
 """The most times that a whole model is timed, where each time another plan is used by that."""
+_FEWER = 1 / 3
+"""The part of what that took, in which it can be done again in fewer processes."""
 _MOST_KEPT = 0.4
 """The most of the time that is left at the start that is kept back from the search."""
 
@@ -460,7 +462,9 @@ class Job:
                 self._say(status, "whole model", "not timed: the budget is over before that")
                 break
             timed |= {model.name: self._in_use(status, model) for model in models}
+            begin = status.meter.session_s
             self._time(status, models, gains)
+            least_s = _FEWER * (status.meter.session_s - begin)
             for model in models:
                 if (gain := gains[model.name]) is not None:
                     self._learn_of_whole(status, loop, model, timed[model.name], gain)

@@ -30,7 +30,8 @@ class Settings:
     """``table`` for what the cost model's table says of this machine's processor; empty for what is measured of it."""
 
     defaults: str = ""
-    """``anew`` to choose every default schedule by a search; empty to use what was chosen before on this machine."""
+    """``anew`` to choose every default schedule by a search; the absolute path of a folder to keep those that were
+    chosen in it; empty to keep them in the cache folder."""
     opencl_memory: str = ""
     """``own`` for OpenCL devices that are processors to have memory of their own, as GPUs have; empty to share this
     process's where their driver can."""

@@ -91,12 +91,14 @@ def forget() -> None:
 def _path(space: Space) -> Path | None:
     """Return the file of a space's target; None where nothing is kept."""
     chosen = settings.current().defaults
-    if chosen not in ("", ANEW):
+    if chosen not in ("", ANEW) and not os.path.isabs(chosen):
         variable = settings.environment_name("defaults")
-        raise UsageError(f"{variable}={chosen}: allowed are {ANEW!r}, and nothing for those chosen before")
+        raise UsageError(
+            f"{variable}={chosen}: allowed are {ANEW!r}, a folder's absolute path, and nothing for the cache's folder"
+        )
     if chosen == ANEW or space.sketch is not None:
         return None
-    folder = settings.current().cache_path() / "defaults"
+    folder = Path(chosen) if chosen else settings.current().cache_path() / "defaults"
     return folder / _name(space.target, Machine.of(space.target))
 
 

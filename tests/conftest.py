@@ -15,20 +15,24 @@ import pytest
 
 from autotune.hardware import usable_cores
 from autotune.settings import Settings, environment_name
+from cost_models import kept_defaults
 
 HOME = environment_name("home")
+DEFAULTS = environment_name("defaults")
 FOLDER = pytest.StashKey[Path]()
 """The folder in which the tests of this process have their homes."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep what the user has out of the tests: settings of the environment, the database and cost models in their
-    folders, what was measured of this machine and chosen on it. Only the level that it counts as is left."""
+    folders, what was measured of this machine and chosen on it. Only the level that it counts as is left, and where
+    the tests of this session keep default schedules: all their processes share those, as each follows from its key."""
+    shared_defaults = os.environ.get(DEFAULTS) if hasattr(config, "workerinput") else None
     for name in {environment_name(field.name) for field in fields(Settings)} - {environment_name("host")}:
         os.environ.pop(name, None)
     os.environ[environment_name("machine")] = "table"
-    os.environ[environment_name("defaults")] = "anew"
     config.stash[FOLDER] = folder = Path(tempfile.mkdtemp(prefix="autotune-tests-"))
+    os.environ[DEFAULTS] = shared_defaults or str(folder / "defaults")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     shared = folder / "shared"  # of fixtures that several tests share
     shared.mkdir()
@@ -53,6 +57,12 @@ def own_home(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> It
     monkeypatch.setenv(HOME, home)
     yield
     shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def defaults_of_others() -> None:
+    """Read what the processes beside this one have kept by now."""
+    kept_defaults.forget()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -30,7 +30,7 @@ from autotune.target import Target
 from cost_models import analytic
 from search_spaces.spaces import space_for
 from tests.database.examples import record, schedules
-from tests.database.stale_mutants import campaign
+from tests.database.stale_mutants import ROOT, Mutant, judged, stored
 from tests.search_spaces import workloads as make
 
 TARGETS = ("x86-64-v3", "opencl-generic", "cuda:sm_90")
@@ -210,9 +210,18 @@ def test_a_comparison_of_algorithms_is_stale_with_a_schedule_of_its_winner(tmp_p
         assert first().source is TimeSource.STALE
 
 
-def test_mutants_of_what_generates_code_are_stale(tmp_path: Path) -> None:
-    """A sample; `python -m tests.database.stale_mutants 40` judges more."""
-    assert campaign(tmp_path / "tuning.db", count=1, seed=1) == []
+def test_what_a_mutant_generates_otherwise_is_stale_and_nothing_else(tmp_path: Path) -> None:
+    """Another bound of erf, which Gelu alone has, by LLVM and PTX.
+
+    `python -m tests.database.stale_mutants 40` judges mutants that it draws.
+    """
+    file, database = "autotune/codegen/llvm/vector_math/functions.py", tmp_path / "tuning.db"
+    source = (ROOT / file).read_text(encoding="utf-8")
+    mutant = Mutant(file, 0, "4.0 → 5.0", source.replace("4.0", "5.0"))
+    before = stored(database)
+    unchanged, changed = judged(None, database, before), judged(mutant, database, before)
+    assert (unchanged.changed, unchanged.failed) == (0, "")
+    assert (changed.changed, changed.missed, changed.failed) == (3, (), "")
 
 
 def test_a_job_measures_what_is_stale_first_and_forgets_nothing(tmp_path: Path) -> None:

@@ -123,9 +123,21 @@ def test_none_is_kept_where_all_are_to_be_chosen_anew(
     monkeypatch.setenv("AUTOTUNE_DEFAULTS", "never")
     with pytest.raises(UsageError) as error:
         again(space)
-    assert (
-        str(error.value) == "AUTOTUNE_DEFAULTS=never: allowed are 'anew', and nothing for those chosen before"
+    assert str(error.value) == (
+        "AUTOTUNE_DEFAULTS=never: allowed are 'anew', a folder's absolute path, and nothing for the cache's folder"
     )
+
+
+def test_homes_may_share_a_folder(
+    searched: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTOTUNE_DEFAULTS", str(tmp_path / "shared"))
+    space = space_for(matmul(8, 8, 8), host())
+    for home in ("one", "another"):
+        monkeypatch.setenv("AUTOTUNE_HOME", str(tmp_path / home))
+        again(space)
+    assert len(searched) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["shared"]
 
 
 def test_files_do_not_grow_for_ever(

@@ -30,7 +30,7 @@ _PATIENCE_S = 20.0
 _MOST = 80
 """So many runs of a session that waits for something to be read inside the model."""
 _LAST = 40
-"""So many more runs end the job, after the last kill."""
+"""So many more runs end the job, after the last kill, unless the caller says how many."""
 
 Event = Mapping[str, Any]
 
@@ -44,26 +44,52 @@ class Moment:
     of: Callable[[Event], bool] | None = None
 
 
+def random_moments(count: int) -> Iterator[Moment]:
+    """Yield so many moments, the same ones each time."""
+    rng = random.Random(0)
+    return (moment(rng) for _ in range(count))
+
+
 def moment(rng: random.Random) -> Moment:
     """While it starts, while it stores a run, while candidates are read inside the model, or while it compares."""
     kind = rng.choice(["start", "store", "store", "read", "compare", "compare"])
     if kind == "start":
         return Moment(kind, rng.uniform(0.0, 8.0))
     if kind == "store":  # the next run is stored some milliseconds after the last one was reported
-        return Moment(kind, rng.uniform(0.0, 0.5), _after(rng.randrange(1, 9), "nothing"))
-    if kind == "read":
-        return Moment(kind, rng.uniform(0.0, 6.0), _after(_MOST, "candidates of"))
-    return Moment(kind, rng.uniform(0.0, 20.0), _after(_MOST, "interleaved"))
+        return stores(rng.randrange(1, 9), rng.uniform(0.0, 0.5))
+    return reads(rng.uniform(0.0, 6.0)) if kind == "read" else compares(rng.uniform(0.0, 20.0))
 
 
-def _after(count: int, reading: str) -> Callable[[Event], bool]:
-    """Return whether something is measured in the model, or so many runs were reported."""
+def stores(runs: int, delay_s: float) -> Moment:
+    """Return a moment after so many runs were reported."""
+    return Moment("store", delay_s, _after(runs, lambda event: False))
+
+
+def reads(delay_s: float) -> Moment:
+    """Return a moment after candidates are begun to be measured inside the model."""
+    return Moment(
+        "read",
+        delay_s,
+        _after(_MOST, lambda event: event["event"] == "next" and event["action"] == "measure"),
+    )
+
+
+def compares(delay_s: float) -> Moment:
+    """Return a moment after versions of the model are begun to be compared."""
+    return Moment(
+        "compare",
+        delay_s,
+        _after(_MOST, lambda event: event["event"] == "phase" and "interleaved" in event.get("note", "")),
+    )
+
+
+def _after(count: int, wanted: Callable[[Event], bool]) -> Callable[[Event], bool]:
+    """Return whether an event is what is waited for, or so many runs were reported."""
     left = [count]
 
     def enough(event: Event) -> bool:
         left[0] -= event["event"] == "measured"
-        note = event.get("note", "") if event["event"] == "phase" else ""
-        return left[0] <= 0 or (note.startswith("measuring") and reading in note)
+        return left[0] <= 0 or wanted(event)
 
     return enough
 
@@ -197,12 +223,13 @@ def _events(process: subprocess.Popen[str]) -> Iterator[Event]:
             yield json.loads(line)
 
 
-def kill_often(job: KilledJob, kills: int, seed: int, say: Callable[[str], None]) -> None:
-    """Kill a job so many times, then let it end; raises AssertionError where something was lost, doubled or left."""
-    rng = random.Random(seed)
+def kill_often(
+    job: KilledJob, moments: Iterable[Moment], say: Callable[[str], None], last: int = _LAST
+) -> None:
+    """Kill a job at moments, then let it end after ``last`` more runs; raises AssertionError where something was lost,
+    doubled or left."""
     before, first, most = Stored.read(job.database), frozenset[tuple[str, str, float]](), 0
-    for number in range(1, kills + 1):
-        when = moment(rng)
+    for number, when in enumerate(moments, 1):
         status = job.session(1_000_000, when)
         assert status == -9, f"{when.name}: the session was not killed but ended with {status}"
         after = Stored.read(job.database)
@@ -215,7 +242,7 @@ def kill_often(job: KilledJob, kills: int, seed: int, say: Callable[[str], None]
         first = first or after.compared
         before, most = after, max(most, len(folders))
         assert most <= 4, folders  # no more than a session has at once
-    trials = before.runs.total() + _LAST
+    trials = before.runs.total() + last
     assert job.session(trials) == 0
     after = Stored.read(job.database)
     _check(job, before, after)
@@ -251,7 +278,7 @@ def main() -> None:
     print("| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         job = KilledJob(Path(folder), models)
-        kill_often(job, kills, 0, lambda line: print(line, flush=True))
+        kill_often(job, random_moments(kills), lambda line: print(line, flush=True))
         print(f"{len(job.names)} job", flush=True)
 
 

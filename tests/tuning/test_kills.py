@@ -6,18 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.tuning.kills import KilledJob, kill_often
+from tests.tuning.kills import KilledJob, Moment, compares, kill_often, random_moments, stores
+
+SEVERAL = "zoo:tiny_cnn", "zoo:mlp"
 
 
+def test_a_job_of_several_models_that_is_killed_as_it_starts_compares_and_stores_loses_nothing_and_ends(
+    tmp_path: Path,
+) -> None:
+    moments = [Moment("start", 2.0), compares(0.5), stores(3, 0.0)]
+    kill_often(KilledJob(tmp_path, SEVERAL), moments, print, last=16)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("models", "kills"),
-    [
-        (("zoo:tiny_cnn",), 2),
-        (("zoo:tiny_cnn", "zoo:mlp"), 2),
-        pytest.param(("zoo:squeezenet",), 30, marks=pytest.mark.slow),
-    ],
+    ("models", "kills"), [(("zoo:tiny_cnn",), 4), (SEVERAL, 4), (("zoo:squeezenet",), 30)]
 )
-def test_a_job_that_is_killed_again_and_again_loses_nothing_and_ends(
+def test_a_job_that_is_killed_again_and_again_at_any_moment_loses_nothing_and_ends(
     tmp_path: Path, models: tuple[str, ...], kills: int
 ) -> None:
-    kill_often(KilledJob(tmp_path, models), kills, 0, print)
+    kill_often(KilledJob(tmp_path, models), random_moments(kills), print)

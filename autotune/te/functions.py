@@ -33,6 +33,14 @@ def exp(x: ExprLike) -> Expr:
     return _float_call("exp", x)
 
 
+def exp_nonpositive(x: ExprLike) -> Expr:
+    """Return e to the power of x, which is not above 0; a result below the smallest normal number may be 0.
+
+    A third of the instructions of :func:`exp` scale results to all exponents, and keep large arguments in range.
+    """
+    return _float_call("exp_nonpositive", x)
+
+
 def exp2(x: ExprLike) -> Expr:
     """Return 2 to the power of x."""
     return _power_of(2, x)

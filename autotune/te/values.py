@@ -42,6 +42,7 @@ def _reinterpreted(dtype: str, x: Array) -> Array:
 
 FUNCTIONS: dict[str, Any] = {
     "exp": np.exp,
+    "exp_nonpositive": np.exp,
     "log": np.log,
     "log1p": np.log1p,
     "log2": np.log2,

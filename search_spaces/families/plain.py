@@ -19,11 +19,13 @@ _PARALLEL_ELEMENTS = 1 << 14
 _PARALLEL_TILES = 48
 
 
-def schedule_plain(stage: Stage, lanes: int, *, inline: bool, parallel: Any = True) -> None:
+def schedule_plain(
+    stage: Stage, lanes: int, *, inline: bool, parallel: Any = True, across: bool = False
+) -> None:
     """Schedule ``stage`` at the root (or where it is attached), or inline it where it may be.
 
     A reduction keeps its reduce loops inside all data loops but the vector one. Whether it runs ``parallel`` where that
-    is worth it may be a knob value.
+    is worth it may be a knob value. Vectors go ``across`` lines that are shorter than they are, if wanted.
     """
     op = stage.op
     if not isinstance(op, ComputeOp):
@@ -34,6 +36,8 @@ def schedule_plain(stage: Stage, lanes: int, *, inline: bool, parallel: Any = Tr
     if not op.axis or 0 in op.shape:
         return
     *outer, last = op.axis
+    if across and outer and last.extent < lanes:
+        last = stage.fuse(outer.pop(), last)
     width = min(lanes, last.extent)
     many = parallel is not False and worth_sharing(op)
     if width > 1:

@@ -61,7 +61,7 @@ def schedule_tile(schedule: Schedule, shape: TileShape, config: Choices) -> None
     place_lhs(panels, shape, stored, block, config)
     _place_producers(schedule, shape, stored, block, config)
     for op in plan.rest:
-        schedule_plain(schedule[op.name], shape.lanes, inline=True)
+        schedule_plain(schedule[op.name], shape.lanes, inline=True, across=True)
 
 
 def schedule_products(schedule: Schedule, shape: TileShape, config: Choices) -> Stage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -59,3 +60,19 @@ def test_places_beyond_a_load_are_gathered() -> None:
     x, y = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
     autotune.build(s, [a, b], target="host")(x, y)
     np.testing.assert_array_equal(y, x.reshape(8, 8).T.reshape(-1))
+
+
+@pytest.mark.parametrize("lanes", [4, 6, 8])
+def test_lanes_that_go_on_in_the_next_line_are_neighbours(lanes: int) -> None:
+    """Lines of three are a stretch of lines of six, which starts in the middle of one."""
+    a = te.placeholder((4, 9, 6), name="A")
+    b = te.compute((4, 16, 3), lambda i, j, c: a[i, (j * 3 + c + 3) // 6, (j * 3 + c + 3) % 6], name="B")
+    s = te.create_schedule(b.op)
+    _, j, c = s[b].op.axis
+    _, lane = s[b].split(s[b].fuse(j, c), factor=lanes)
+    s[b].vectorize(lane)
+    x, y = np.arange(4 * 54, dtype=np.float32).reshape(4, 9, 6), np.zeros((4, 16, 3), np.float32)
+    autotune.build(s, [a, b], target="host")(x, y)
+    np.testing.assert_array_equal(y.reshape(4, 48), x.reshape(4, 54)[:, 3:51])
+    text = compile_schedule(s, [a, b], V3).ir
+    assert not re.search(r"call .*(gather|scatter)", text)

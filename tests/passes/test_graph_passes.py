@@ -351,6 +351,33 @@ def test_gemm_of_two_variables_keeps_its_transposition():
     assert ops_of(apply(b.graph("y"), ExplicitBias())) == ["Gemm"]
 
 
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("biased", [False, True])
+def test_a_convolution_of_one_tap_and_one_channel_a_group_is_a_product(layout, biased):
+    b = GraphBuilder()
+    x = b.input("x", (2, 3, 4, 5) if layout == "NCHW" else (2, 4, 5, 3))
+    weights = normal(3, 1, 1, 1) if layout == "NCHW" else normal(1, 1, 1, 3)
+    operands = [b.constant("w", weights), *([b.constant("b", normal(3))] if biased else [])]
+    b.node("Conv", x, *operands, group=3, layout=layout, name="y")
+    assert ops_of(apply(b.graph("y"), ExplicitBias())) == ["Mul", "Add"][: 1 + biased]
+
+
+def test_such_a_convolution_vanishes_into_the_one_before_it():
+    b = GraphBuilder()
+    x = b.node("Conv", b.input("x", (1, 2, 5, 5)), b.constant("w", normal(3, 2, 3, 3)))
+    b.node("Conv", x, b.constant("v", normal(3, 1, 1, 1)), group=3, name="y")
+    assert ops_of(apply(b.graph("y"), *AFFINE)) == ["Conv"]
+
+
+@pytest.mark.parametrize("attrs", [{"strides": (2, 1)}, {"pads": (0, 0, 1, 0)}])
+def test_strides_and_padding_are_no_products(attrs):
+    b = GraphBuilder()
+    b.node(
+        "Conv", b.input("x", (1, 3, 4, 4)), b.constant("w", normal(3, 1, 1, 1)), group=3, name="y", **attrs
+    )
+    assert ops_of(apply(b.graph("y"), ExplicitBias())) == ["Conv"]
+
+
 def batch_norm(b, x, channels, name="norm"):
     scale, shift, mean = (b.constant(f"{name}.{i}", normal(channels)) for i in range(3))
     var = b.constant(f"{name}.var", rng.uniform(0.5, 2, channels).astype(np.float32))

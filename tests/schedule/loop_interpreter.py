@@ -106,6 +106,7 @@ OPERATIONS = {"//": _floordiv, "%": _mod, "/": _quotient}
 
 FUNCTIONS: dict[str, Any] = {
     "exp": math.exp,
+    "exp_nonpositive": math.exp,
     "log": math.log,
     "sqrt": math.sqrt,
     "rsqrt": lambda x: 1 / math.sqrt(x),

@@ -41,6 +41,19 @@ def test_elementary_functions(name: str, dtype: str) -> None:
     np.testing.assert_allclose(evaluated.astype(np.float64), exact, rtol=tolerance, atol=tolerance / 8)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_exponentials_of_what_is_not_positive(dtype: str) -> None:
+    x = -np.abs(values("exp", dtype))
+    x = np.concatenate([x, np.asarray([-np.inf, -1e4, -0.0, np.nan], dtype)])
+    a = te.placeholder(x.shape, dtype, name="A")
+    c = te.compute(x.shape, lambda i: te.exp_nonpositive(a[i]), name="C")
+    s = te.create_schedule(c)
+    s[c].vectorize(s[c].split(c.op.axis[0], 8)[1])
+    exact, tolerance = np.exp(x.astype(np.float64)), 2 * float(ml_dtypes.finfo(dtype).eps)
+    for found in (run_machine_code(s, [a, c], {"A": x})["C"], te.evaluate([c], {a: x})[0]):
+        np.testing.assert_allclose(found.astype(np.float64), exact, rtol=tolerance, atol=0)
+
+
 INVERSE = ("asin", "acos", "atan", "asinh", "acosh", "atanh")
 
 

@@ -66,6 +66,7 @@ class Addresses:
         self._value = value
         self._forms: dict[int, Lin] = {}
         self._divisors: dict[Var, int] = {}
+        self._names: dict[Expr, Lin] = {}
 
     def form(self, key: object, buffer: Buffer, indices: tuple[Expr, ...]) -> Lin:
         """Return the element offset of an access, as a linear form; computed once a node."""
@@ -75,7 +76,25 @@ class Addresses:
             for index, stride in zip(indices, buffer.strides, strict=True):
                 done = done + self.linear.form(index).scaled(stride)
             done = self._forms[id(key)] = self.linear.joined(done)
-        return done
+        return self._along_lanes(done)
+
+    def _along_lanes(self, form: Lin) -> Lin:
+        """Return the form without names that differ over lanes, where quotients and remainders join when written out.
+
+        So lanes of a fused loop that go on in the next line of a tensor are neighbours. Copies of a loop may share an
+        access whose names mean something else in each.
+        """
+        names = [atom for atom in form.terms if self._spread(atom)]
+        if not names:
+            return form
+        kept = Lin({atom: c for atom, c in form.terms.items() if atom not in names}, form.constant)
+        written = sum((self._names[name].scaled(form.terms[name]) for name in names), kept)
+        joined = self.linear.joined(written)
+        return form if any(isinstance(atom, Binary) for atom in joined.terms) else joined
+
+    def _spread(self, atom: Expr) -> bool:
+        known = self.env.get(atom) if isinstance(atom, Var) and atom in self._names else None
+        return isinstance(known, Value) and known.lanes > 1
 
     def address(self, form: Lin) -> Address:
         """Return the offset with the environment put in."""
@@ -156,9 +175,10 @@ class Addresses:
         return Value(total, "int64", lanes)
 
     def named(self, name: Var, value: Expr) -> None:
-        """Remember what divides an index that has got a name."""
+        """Remember an index that has got a name, and what divides it."""
         if value.dtype == INDEX_DTYPE:
-            self._divisors[name] = self.divisor(self.linear.form(value))
+            form = self._names[name] = self.linear.form(value)
+            self._divisors[name] = self.divisor(form)
 
     def divisor(self, form: Lin) -> int:
         """Return a number that divides the offset of the first lane."""

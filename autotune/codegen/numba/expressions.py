@@ -46,6 +46,7 @@ FUNCTIONS = {
         for name in ("exp", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh")
     },
     **{name: f"np.{name}" for name in ("sqrt", "tanh", "fmod", "trunc", "floor", "ceil")},
+    "exp_nonpositive": "np.exp",
     "atan": "np.arctan",
     "pow": "np.power",
     "round": "np.rint",

@@ -54,6 +54,7 @@ FUNCTIONS = {
             "ceil",
         )
     },
+    "exp_nonpositive": "exp",
     "round": "rint",
     "abs": "fabs",
 }

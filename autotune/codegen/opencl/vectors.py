@@ -35,7 +35,20 @@ if TYPE_CHECKING:
 
 _TYPES = ("float32", "float64")
 _SIGNS = {"+", "-", "*", "/"}
-_CALLS = ("exp", "log", "sqrt", "floor", "ceil", "abs", "tanh", "sigmoid", "erf", "trunc", "round")
+_CALLS = (
+    "exp",
+    "exp_nonpositive",
+    "log",
+    "sqrt",
+    "floor",
+    "ceil",
+    "abs",
+    "tanh",
+    "sigmoid",
+    "erf",
+    "trunc",
+    "round",
+)
 """Functions that are the same on vectors."""
 _WIDTHS = (16, 8, 4, 2)
 

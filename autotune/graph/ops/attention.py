@@ -186,7 +186,7 @@ class _AttentionProgram:
             lowest = _lowest(dtype)
             top = self.stage("base", (sizes.m,), "i", lambda *row: te.maximum(top(*row), lowest))
         shape = (sizes.m, width)
-        return top, self.stage("exp", shape, "ij", lambda *x: te.exp(masked(*x) - top(*x[:-1])))
+        return top, self.stage("exp", shape, "ij", lambda *x: te.exp_nonpositive(masked(*x) - top(*x[:-1])))
 
     def masked(self, index: Index, score: Expr) -> Expr:
         """Return a score with scale and masks."""
@@ -244,7 +244,7 @@ class _AttentionProgram:
 
         def combine(a: Sequence[Expr], b: Sequence[Expr]) -> tuple[Expr, ...]:
             peak, one = te.maximum(a[0], b[0]), te.const(1.0, dtype)
-            smaller = te.exp(te.minimum(a[0], b[0]) - peak)
+            smaller = te.exp_nonpositive(te.minimum(a[0], b[0]) - peak)
             old = te.if_then_else(a[0] >= b[0], one, smaller)
             new = te.if_then_else(a[0] >= b[0], smaller, one)
             return peak, a[1] * old + b[1] * new, a[2] * old + b[2] * new

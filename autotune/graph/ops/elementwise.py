@@ -183,7 +183,7 @@ _simple("Reciprocal", np.reciprocal, lambda x: 1.0 / x, positive_inputs=(0,))
 _simple(  # log(1 + e^x), written so that large x does not overflow
     "Softplus",
     lambda x: np.logaddexp(x, 0),
-    lambda x: te.maximum(x, 0.0) + te.log(te.exp(-te.abs(x)) + 1.0),
+    lambda x: te.maximum(x, 0.0) + te.log(te.exp_nonpositive(-te.abs(x)) + 1.0),
     wide=True,
 )
 _simple(

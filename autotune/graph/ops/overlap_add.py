@@ -134,10 +134,11 @@ def _compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Te
 
     def renamed(*index: Expr) -> Expr:
         cell: list[Expr] = [index[0]]
-        for o, p, s, f in zip(index[1:-1], geo.pads, geo.strides, geo.first, strict=True):
+        for o, p, s, f in zip(index[1:-2], geo.pads, geo.strides, geo.first, strict=False):
             cell += [(o + p) // s - f, (o + p) % s]
-        cell[-1] = cell[-1] * geo.channels + index[-1]
-        return total(*cell)
+        # A line of results is a stretch of a line of sums: elements of both are counted.
+        element, inner = (index[-2] + geo.pads[-1]) * geo.channels + index[-1], geo.strides[-1] * geo.channels
+        return total(*cell, element // inner - geo.first[-1], element % inner)
 
     return [stage((x.shape[0], *geo.size, geo.channels), renamed, names[0])]
 

@@ -46,7 +46,7 @@ def _softmax(name: str, log: bool) -> OpDef:
             return stage(outer, element, f"{out}.{suffix}")
 
         top = fold(x, te.max_number, "max")
-        exps = stage(x.shape, lambda *i: te.exp(x(*i) - top(*without(i))), f"{out}.exp")
+        exps = stage(x.shape, lambda *i: te.exp_nonpositive(x(*i) - top(*without(i))), f"{out}.exp")
         total = fold(exps, te.sum, "sum")
         inverse = total if log else stage(outer, lambda *row: 1.0 / total(*row), f"{out}.rcp")
 

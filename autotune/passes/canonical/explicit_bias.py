@@ -1,7 +1,8 @@
 """Make convolutions and matrix products pure: their bias becomes an Add after them.
 
 The product is then the anchor of a dispatch region and the bias one of its epilogue operations, so
-that one rule fuses both. Gemm becomes MatMul where its right operand is a constant.
+that one rule fuses both. Gemm becomes MatMul where its right operand is a constant, and a convolution of one tap and
+one channel a group an elementwise product, which what is before it or after it takes in.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ import numpy as np
 
 from autotune.graph import ops
 from autotune.graph.ir import ABSENT, Attr, Graph, Node
-from autotune.passes.attributes import is_channels_last
+from autotune.passes.attributes import integer, ints, is_channels_last
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter, rewrite
 
 
 @dataclass(frozen=True)
 class ExplicitBias(GraphPass):
-    """Conv(x, w, b) -> Add(Conv(x, w), b'); Gemm(a, b, c) -> Add(Mul(MatMul(a, b'), alpha), c').
+    """Conv(x, w, b) -> Add(Conv(x, w), b'), Add(Mul(x, w'), b') of one tap and one channel a group;
+    Gemm(a, b, c) -> Add(Mul(MatMul(a, b'), alpha), c').
 
     ConvTranspose is treated like Conv.
     """
@@ -39,24 +41,44 @@ def _split(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _split_bias(rewriter: Rewriter, node: Node, position: int) -> bool:
-    if len(node.inputs) <= position or node.inputs[position] == ABSENT:
+    bias = node.inputs[position] if len(node.inputs) > position else ABSENT
+    elementwise = _is_elementwise(rewriter, node)
+    if bias == ABSENT and not elementwise:
         return False
-    *operands, bias = (rewriter.current(v) for v in node.inputs[: position + 1])
+    operands, op, attrs = [rewriter.current(v) for v in node.inputs[:position]], node.op, node.attrs
     (output,) = node.outputs
-    product = rewriter.emit(node.op, operands, node.attrs, name=f"{output}.conv")
-    if not is_channels_last(node):
-        bias = _column(rewriter, bias, rewriter.type_of(product).rank - 2, output)
-    rewriter.become(output, "Add", (product, bias))
+    spatial = 0 if is_channels_last(node) else rewriter.type_of(operands[0]).rank - 2
+    if elementwise:
+        op, attrs = "Mul", {}
+        operands[1] = _column(rewriter, operands[1], spatial, f"{output}.scale_column")
+    if bias == ABSENT:
+        rewriter.become(output, op, operands, attrs)
+        return True
+    product = rewriter.emit(op, operands, attrs, name=f"{output}.conv")
+    column = _column(rewriter, rewriter.current(bias), spatial, f"{output}.bias_column")
+    rewriter.become(output, "Add", (product, column))
     return True
 
 
-def _column(rewriter: Rewriter, bias: str, spatial: int, output: str) -> str:
-    """Return the bias [c] as [c, 1, 1, ...], so that it broadcasts over the spatial axes."""
-    shape = (*rewriter.type_of(bias).shape, *(1,) * spatial)
-    array = rewriter.constant_of(bias)
+def _is_elementwise(rewriter: Rewriter, node: Node) -> bool:
+    """Return whether a convolution multiplies each channel by a number."""
+    if node.op != "Conv":
+        return False
+    x, weights = (rewriter.type_of(rewriter.current(v)) for v in node.inputs[:2])
+    channels = x.shape[-1 if is_channels_last(node) else 1]
+    single = weights.size == channels == integer(node, "group") and weights.dtype == x.dtype
+    return single and set(ints(node, "strides")) == {1} and not any(ints(node, "pads"))
+
+
+def _column(rewriter: Rewriter, vector: str, spatial: int, name: str) -> str:
+    """Return the numbers of channels as [c, 1, 1, ...], so that they broadcast over the spatial axes behind them."""
+    shape = (rewriter.type_of(vector).size, *(1,) * spatial)
+    if shape == rewriter.type_of(vector).shape:
+        return vector
+    array = rewriter.constant_of(vector)
     if array is not None:
-        return rewriter.constant(f"{output}.bias_column", array.reshape(shape))
-    return rewriter.emit("Reshape", (bias,), {"shape": shape}, name=f"{output}.bias_column")
+        return rewriter.constant(name, array.reshape(shape))
+    return rewriter.emit("Reshape", (vector,), {"shape": shape}, name=name)
 
 
 def _split_gemm(rewriter: Rewriter, node: Node) -> bool:

@@ -8,6 +8,7 @@ from math import inf
 from autotune.codegen.llvm.vector_math.instructions import VectorWriter
 
 __all__ = [
+    "at_least",
     "clamp",
     "horner",
     "polynomial",
@@ -39,9 +40,13 @@ def _unsigned_from(w: VectorWriter, a: str, least: int) -> str:
 def clamp(w: VectorWriter, a: str, low: float, high: float) -> str:
     """Return `a` limited to [low, high]; NaN stays NaN. Each comparison and its choice are one instruction on x86."""
     top = w.const(high)
-    capped = w.select(w.compare("ogt", a, top), top, a)
+    return at_least(w, w.select(w.compare("ogt", a, top), top, a), low)
+
+
+def at_least(w: VectorWriter, a: str, low: float) -> str:
+    """Return `a` where it is not below `low`; NaN stays NaN."""
     bottom = w.const(low)
-    return w.select(w.compare("olt", capped, bottom), bottom, capped)
+    return w.select(w.compare("olt", a, bottom), bottom, a)
 
 
 def polynomial(w: VectorWriter, x: str, coefficients: Sequence[float]) -> str:

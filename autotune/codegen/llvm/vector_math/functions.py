@@ -19,6 +19,7 @@ from functools import cache
 from typing import Final
 
 from autotune.codegen.llvm.vector_math.compositions import (
+    at_least,
     clamp,
     horner,
     polynomial,
@@ -53,6 +54,7 @@ from autotune.codegen.llvm.vector_math.parts import (
     exp_kernel,
     exp_range,
     fast_two_sum,
+    reduce_below,
     reduce_by_ln2,
 )
 from autotune.codegen.llvm.vector_math.pow import power
@@ -103,6 +105,19 @@ def _exp_by_table(w: VectorWriter, x: str) -> str:
     return w.native_instruction("scalef", w.fma(root, excess, root), n)  # which rounds n down
 
 
+def _exp_nonpositive(w: VectorWriter, x: str) -> str:
+    """Return exp(x) for x <= 0; at the lower limit the power of two is 0."""
+    if w.native:
+        return _exp_of_clamped(w, at_least(w, x, exp_range(w)[0]))
+    return _exp_below(w, at_least(w, x, -w.fmt.bias * LN2))
+
+
+def _exp_below(w: VectorWriter, x: str) -> str:
+    """Return exp(x) for x from the logarithm of the smallest normal number to 0, by one power of two instead of two."""
+    power, r = reduce_below(w, x)
+    return w.fma(exp_kernel(w, r), power, power)
+
+
 def _exp(w: VectorWriter, x: str) -> str:
     return _exp_of_clamped(w, clamp(w, x, *exp_range(w)))
 
@@ -121,7 +136,7 @@ def _sigmoid(w: VectorWriter, x: str) -> str:
     An error of z just above a power of two counts twice in z/(1+z) below it, which is too much for the table's.
     """
     low, _ = exp_range(w)
-    z = _exp_by_polynomial(w, clamp(w, w.neg(w.fabs(x)), low, 0.0))
+    z = _exp_by_polynomial(w, at_least(w, w.neg(w.fabs(x)), low))
     inverse = _inverse(w, *fast_two_sum(w, w.const(1.0), z))
     return w.select(w.compare("olt", x, w.const(0.0)), w.mul(z, inverse), inverse)
 
@@ -215,8 +230,11 @@ def _erf_parts(w: VectorWriter, x: str) -> str:
     bound = {"float32": 4.0, "float64": 6.0}[w.fmt.dtype]
     size = w.fabs(x)
     small = w.fma(x, polynomial(w, w.mul(x, x), ERF_SMALL[w.fmt.dtype]), x)
-    log_erfc = w.neg(polynomial(w, clamp(w, size, 0.0, bound), ERF_LARGE[w.fmt.dtype]))
-    large = w.copysign(w.sub(w.const(1.0), _exp_of_clamped(w, log_erfc)), x)
+    most = w.const(bound)
+    capped = w.select(w.compare("ogt", size, most), most, size)
+    log_erfc = w.neg(polynomial(w, capped, ERF_LARGE[w.fmt.dtype]))
+    erfc = _exp_of_clamped(w, log_erfc) if w.native else _exp_below(w, log_erfc)
+    large = w.copysign(w.sub(w.const(1.0), erfc), x)
     return w.select(w.compare("ole", size, w.const(1.0)), small, large)
 
 
@@ -226,6 +244,7 @@ def _rsqrt(w: VectorWriter, x: str) -> str:
 
 _UNARY: Final[Mapping[str, Callable[[VectorWriter, str], str]]] = {
     "exp": _exp,
+    "exp_nonpositive": _exp_nonpositive,
     "log": log,
     "log1p": log1p,
     "log2": log2,

@@ -15,6 +15,7 @@ __all__ = [
     "exp_kernel",
     "exp_range",
     "fast_two_sum",
+    "reduce_below",
     "reduce_by_ln2",
     "two_product",
     "two_sum",
@@ -69,7 +70,22 @@ def exp_kernel(w: VectorWriter, r: str) -> str:
 
 def reduce_by_ln2(w: VectorWriter, x: str) -> tuple[str, str, str]:
     """Return (n, k, r) with x = n*ln2 + r, |r| <= ln2/2; n and k are the same integer."""
-    high, low = LN2_PARTS[w.fmt.dtype]
     n, k = round_with_bits(w, x, LOG2_E)
-    r = w.fma(n, w.const(-low), w.fma(n, w.const(-high), x))
-    return n, k, r
+    return n, k, _without_ln2(w, x, n)
+
+
+def reduce_below(w: VectorWriter, x: str) -> tuple[str, str]:
+    """Return (2**n, r) for x = n*ln2 + r, |r| <= ln2/2 and -bias <= n <= 0; the power is 0 for n = -bias.
+
+    What is added to round n leaves the biased exponent in the low bits, which one shift brings to its place.
+    """
+    magic = w.const(1.5 * 2.0**w.fmt.mantissa + w.fmt.bias)
+    shifted = w.fma(x, w.const(LOG2_E), magic)
+    power = w.from_bits(w.integer("shl", w.bits(shifted), w.int_const(w.fmt.mantissa)))
+    return power, _without_ln2(w, x, w.sub(shifted, magic))
+
+
+def _without_ln2(w: VectorWriter, x: str, n: str) -> str:
+    """Return x - n*ln2."""
+    high, low = LN2_PARTS[w.fmt.dtype]
+    return w.fma(n, w.const(-low), w.fma(n, w.const(-high), x))

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from autotune.cli.main import run
@@ -16,11 +17,23 @@ from autotune.compiler.planned import schedule_for
 from autotune.compiler.proof import prove_all
 from autotune.compiler.request import CompileRequest
 from autotune.errors import LoweringError
+from autotune.frontends.model_builder import ModelBuilder
 from autotune.lower.verify_isl import Verified
 from autotune.target import Target
 
 pytest.importorskip("islpy")
 HOST = Target.detect(threads=2)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A product of matrices and a softmax."""
+    b = ModelBuilder("small")
+    weights = b.constant("w", np.ones((16, 8), np.float32))
+    b.node("MatMul", [b.input("x", (8, 16)), weights], "product")
+    b.node("Softmax", ["product"], "y", axis=1)
+    (tmp_path / "small.onnx").write_bytes(b.finish(["y"]).SerializeToString())
+    return tmp_path / "small.onnx"
 
 
 def test_every_schedule_of_a_model_is_proved() -> None:
@@ -43,23 +56,23 @@ def test_default_schedules_are_proved(model: str) -> None:
 
 
 def test_a_wrong_schedule_stops_the_compilation(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def wrong(*_: Any, **__: Any) -> Verified:
         raise LoweringError("verify: a value is read that nothing stored before: { END0[] }")
 
     monkeypatch.setattr(proof, "verify", wrong)
     output = tmp_path / "model.atm"
-    assert run(["compile", "zoo:tiny_cnn", "-o", str(output), "--verify"]) == 1
+    assert run(["compile", str(small), "-o", str(output), "--verify"]) == 1
     wanted = r"the schedule of 000_\w+ is wrong; verify: a value is read that nothing stored before"
     assert re.search(wanted, capsys.readouterr().err.replace("\n", " "))
     assert not output.exists()
 
 
-def test_the_command_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_so(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "model.atm"
     target = ["--target", "x86-64-v3", "--threads", "2"]
-    assert run(["compile", "zoo:tiny_cnn", "-o", str(output), "--verify", *target]) == 0
+    assert run(["compile", str(small), "-o", str(output), "--verify", *target]) == 0
     said = capsys.readouterr().out.replace("\n", " ")
     assert re.search(r"schedules of (\d+) dispatches: \1 proven", said), said
 

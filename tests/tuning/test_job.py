@@ -683,7 +683,7 @@ def test_an_owner_is_alive_until_it_is_not() -> None:
 
 
 KILLED = """
-import sys, time
+import os, sys, time
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from tests.tuning.test_job import *
@@ -695,8 +695,15 @@ class Slow(SimulatedMeasurer):
             log.write(built.trace_key + "\\n")
         return super().measure(built, default_ns)
 
-slow = Slow(measurer(A, B)._answer)
-report = job(Path(sys.argv[1]), A, B, trials=60, measurer=slow, progress=JsonLines(sys.stdout)).run()
+for _ in sys.stdin:  # what is imported serves all processes of the job
+    if not os.fork():
+        print(json.dumps({"event": "process", "id": os.getpid()}), flush=True)
+        slow = Slow(measurer(A, B)._answer)
+        job(Path(sys.argv[1]), A, B, trials=60, measurer=slow, progress=JsonLines(sys.stdout)).run()
+        sys.stdout.flush()
+        os._exit(0)
+    status = os.waitstatus_to_exitcode(os.wait()[1])
+    print(json.dumps({"event": "end", "status": status}), flush=True)
 """
 
 
@@ -706,20 +713,26 @@ def test_kill_9_five_times_loses_and_repeats_nothing(path: Path, tmp_path: Path)
     command = [sys.executable, "-c", KILLED, str(path), root, str(log)]
     reported: list[str] = []
     jobs = set()
-    for kill_after in (1, 4, 7, 3, 9, None):
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        seen = 0
-        for line in process.stdout:
-            event = json.loads(line)
-            if event["event"] == "started":
-                jobs.add(event["job"])
-            if event["event"] == "measured":
-                reported.append(event["workload"] + event["trace"])
-                seen += 1
-            if seen == kill_after:
-                os.kill(process.pid, signal.SIGKILL)
-        assert process.wait() == (0 if kill_after is None else -signal.SIGKILL)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        for kill_after in (1, 4, 7, 3, 9, None):
+            print("go", file=parent.stdin, flush=True)
+            process = json.loads(parent.stdout.readline())["id"]
+            seen = 0
+            for line in parent.stdout:
+                event = json.loads(line)
+                if event["event"] == "end":
+                    break
+                if event["event"] == "started":
+                    jobs.add(event["job"])
+                if event["event"] == "measured":
+                    reported.append(event["workload"] + event["trace"])
+                    seen += 1
+                    if seen == kill_after:
+                        os.kill(process, signal.SIGKILL)
+            assert event["status"] == (0 if kill_after is None else -signal.SIGKILL)
+        parent.stdin.close()
     with Database(path) as database:
         stored = [run.key.workload + run.trace_key for run in database.records()]
         (state,) = {row.state for row in job_rows(database)}

@@ -83,7 +83,7 @@ def test_a_kernel_that_ends_the_measuring_process_takes_no_other_reading_with_it
 
 
 def test_a_version_has_the_options_that_it_names_whatever_another_job_decides(tmp_path: Path) -> None:
-    target, parts = Target.detect(1), divide("zoo:squeezenet")
+    target, parts = Target.detect(1), divide("zoo:tiny_cnn")
     _, sites = work_of(parts, target, Preference())
     site, other = next((s, o) for s in sites for o in s.options if len(o.regions) != len(s.default.regions))
     with Database(tmp_path / "tuning.db") as database:
@@ -103,7 +103,7 @@ def test_a_version_has_the_options_that_it_names_whatever_another_job_decides(tm
 
 
 def test_the_default_of_a_site_is_what_an_untuned_model_uses_whatever_speculative_options_promise() -> None:
-    target, parts = Target.parse("x86-64-v4", threads=1), divide("zoo:mobilenetv2")
+    target, parts = Target.parse("x86-64-v4", threads=1), divide("zoo:tiny_cnn")
     _, sites = work_of(parts, target, Preference())
     untuned = rank(distinct_workloads(parts), target, None, Preference())
     several = [site for site in sites if site.workload.key in untuned]

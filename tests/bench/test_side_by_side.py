@@ -169,7 +169,7 @@ def test_tuned_code_is_entered_where_it_is_other_code(
     with Database(path) as store:
         record(store, workload, target, default, 100.0, "d", Origin.DEFAULT)
         record(store, workload, target, Trace().to_json(), 90.0)
-        inside = (100.0, 90.0 if winner == "t" else 110.0)
+        inside = (100.0, 80.0 if winner == "t" else 110.0)
         both = schedules(*zip(store.records(), inside, strict=True), won=64 * winner)
         store.compared(workload.key, target.key, "schedule", both, "net")
     own = enter(problem, tmp_path, 1, str(path))

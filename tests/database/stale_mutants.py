@@ -26,6 +26,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -113,17 +114,16 @@ def files() -> list[str]:
     return [str(path.relative_to(ROOT)) for path in found if path.name not in LEFT_OUT]
 
 
-def mutants(file: str) -> list[Mutant]:
-    """Return all mutants of a file."""
-    source = (ROOT / file).read_text(encoding="utf-8")
-    count = sum(1 for _ in _places(ast.parse(source)))
-    found = []
-    for number in range(count):
-        tree = ast.parse(source)
-        line, what, change = next(place for n, place in enumerate(_places(tree)) if n == number)
-        change()
-        found.append(Mutant(file, line, what, ast.unparse(tree)))
-    return found
+def mutant(file: str, number: int) -> Mutant:
+    """Return one of a file's mutants."""
+    tree = _parsed(file)
+    line, what, change = next(islice(_places(tree), number, None))
+    change()
+    return Mutant(file, line, what, ast.unparse(tree))
+
+
+def _parsed(file: str) -> ast.Module:
+    return ast.parse((ROOT / file).read_text(encoding="utf-8"))
 
 
 def _places(tree: ast.Module) -> Iterator[tuple[int, str, Callable[[], None]]]:
@@ -178,15 +178,15 @@ def _other_values(value: object) -> list[object]:
 
 
 def drawn(count: int, seed: int) -> Iterator[Mutant]:
-    """Yield mutants in random order, from each file about as many."""
+    """Yield mutants in random order, from each file about as many; only those that are asked for are made."""
     chosen = random.Random(seed)
-    every = {file: mutants(file) for file in files()}
+    every = {file: list(range(sum(1 for _ in _places(_parsed(file))))) for file in files()}
     for one in every.values():
         chosen.shuffle(one)
     while any(every.values()):
         for file in chosen.sample(sorted(every), len(every)):
             if every[file]:
-                yield every[file].pop()
+                yield mutant(file, every[file].pop())
 
 
 def judged(mutant: Mutant | None, database: Path, before: Sequence[dict[str, Any]]) -> Result:

@@ -35,7 +35,9 @@ _TIMED_ELEMENTS = 32_768
 """Elements of a timed call: input and output stay in the second-level cache."""
 UNROLLED = 2
 """Vectors of a step of the timed loop."""
-_REACH = {"exp": 0.97, "sigmoid": 100.0, "tanh": 10.0}
+_NONPOSITIVE = ("exp_nonpositive",)
+"""Functions that are defined up to zero."""
+_REACH = {"exp": 0.97, "exp_nonpositive": 0.97, "sigmoid": 100.0, "tanh": 10.0}
 _EDGES: tuple[float, ...] = (
     88.0,
     88.72283,
@@ -186,7 +188,8 @@ def exact(name: str, x: Floats, y: Floats) -> Floats:
 
 
 def _ufunc(name: str) -> Any:
-    return np.power if name == "pow" else getattr(np, name)
+    named = {"pow": np.power, "exp_nonpositive": np.exp}
+    return named.get(name) or getattr(np, name)
 
 
 def ulp_errors(got: Floats, wide: Floats) -> tuple[float, int]:
@@ -209,14 +212,16 @@ def random_values(name: str, dtype: str, count: int, rng: np.random.Generator) -
     code, width = {"float32": (np.uint32, 32), "float64": (np.uint64, 64)}[dtype]
     anything = rng.integers(0, 2**width, quarter, dtype=code).view(dtype)
     if name not in BINARY_FUNCTIONS:
-        reach = _REACH.get(name, 6.0) * (np.log(float(np.finfo(dtype).max)) if name == "exp" else 1.0)
+        reach = _REACH.get(name, 6.0) * (
+            np.log(float(np.finfo(dtype).max)) if name.startswith("exp") else 1.0
+        )
         parts = [
             rng.uniform(-reach, reach, quarter),
             rng.uniform(0.4, 2.5, quarter),
             rng.normal(0, 0.3, quarter),
         ]
         x = np.concatenate([anything, *(part.astype(dtype) for part in parts)])
-        return x, np.zeros_like(x)
+        return _in_domain(name, x), np.zeros_like(x)
     bases = [np.exp(rng.normal(0, 1, quarter)), 1 + rng.normal(0, 1e-3, quarter)]
     exponents = [rng.normal(0, 1, quarter), rng.integers(-9, 10, quarter), rng.normal(0, 30, quarter)]
     exponents.append(rng.normal(0, 1e4, quarter))
@@ -232,9 +237,19 @@ def special_values(name: str, dtype: str) -> tuple[Floats, Floats]:
         both = np.concatenate([np.array([0.0, np.inf, *_EDGES]).astype(dtype), ends])
     x = np.concatenate([both, -both, np.array([np.nan], dtype)])
     if name not in BINARY_FUNCTIONS:
-        return x, np.zeros_like(x)
+        return _in_domain(name, x), np.zeros_like(x)
     first, second = np.meshgrid(x, x)
     return first.ravel(), second.ravel()
+
+
+def _in_domain(name: str, x: Floats) -> Floats:
+    """Return values that a function takes; of those up to zero with a result that is normal, or surely 0."""
+    if name not in _NONPOSITIVE:
+        return x
+    info, below = np.finfo(x.dtype), -np.abs(x)
+    least = np.log(info.tiny)
+    between = (below < least) & (below > 1.01 * np.log(info.smallest_subnormal))
+    return np.where(between, least / 2, below).astype(x.dtype)
 
 
 def accuracy(name: str, dtype: str, count: int, lanes: int, seed: int = 0) -> Accuracy:
@@ -265,6 +280,7 @@ def numpy_form(name: str) -> tuple[str, Function]:
     forms: dict[str, tuple[str, Function]] = {
         "sigmoid": ("1 / (1 + exp(-x))", lambda x, y, out: np.divide(one, one + np.exp(-x), out=out)),
         "rsqrt": ("1 / sqrt(x)", lambda x, y, out: np.divide(one, np.sqrt(x), out=out)),
+        "exp_nonpositive": ("exp(x)", lambda x, y, out: np.exp(x, out=out)),
         "pow": ("power(x, y)", lambda x, y, out: np.power(x, y, out=out)),
         "fmod": ("fmod(x, y)", lambda x, y, out: np.fmod(x, y, out=out)),
     }
@@ -272,9 +288,9 @@ def numpy_form(name: str) -> tuple[str, Function]:
 
 
 def speed(name: str, dtype: str, lanes: int, rounds: int) -> Speed:
-    """Time both interleaved over positive values of the working interval; the fastest round of each."""
+    """Time both interleaved over values of one sign of the working interval; the fastest round of each."""
     rng = np.random.default_rng(0)
-    x = rng.uniform(0.1, 5.0, _TIMED_ELEMENTS).astype(dtype)
+    x = _in_domain(name, rng.uniform(0.1, 5.0, _TIMED_ELEMENTS).astype(dtype))
     y = rng.uniform(-2.0, 2.0, _TIMED_ELEMENTS).astype(dtype)
     out = np.empty_like(x)
     expression, theirs = numpy_form(name)

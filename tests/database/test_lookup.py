@@ -136,6 +136,6 @@ def test_leaders_are_what_was_faster_inside_models(tmp_path: Path) -> None:
         database.compared(KEY.workload, KEY.target, "schedule", compared, "net")
         found = database.leaders(KEY, 9)
         assert database.leaders(KEY, 1) == found[:1]
-    assert [one.trace_key for one, _ in found] == ["faster", "fast", "lost", "fair"]
+    assert [one.trace_key for one, _ in found] == ["faster", "fast", "fair"]  # three processes against one
     assert [ratio for _, ratio in found] == sorted(ratio for _, ratio in found)
     assert all(ratios[one.trace_key] < ratio < 1 for one, ratio in found)

@@ -54,6 +54,8 @@ _QUARTILES = 1.349
 """Standard deviations between the quartiles of a normal distribution."""
 _MEDIANS = 1.8
 """The variance of a median of medians of three over that of the mean."""
+_NORMAL = 1e3
+"""Degrees of freedom of what follows from the whole model by a linear model, whose errors are normal."""
 _POINTS, _MARGIN = 401, 0.4
 """The grid of a schedule's posterior, and how far it goes beyond the logs that were measured."""
 _SAME = 1e-12
@@ -166,7 +168,9 @@ class Seen:
             return Seen(math.log(seen.ratio), variance_of(seen.rounds, load=seen.load), OUTLIERS)
         if seen.ratio is None or seen.latency is None:
             return None
-        return Seen(_log_of(seen), variance_of_row(seen), OUTLIERS * max(1.0, seen.latency.n / ROUNDS))
+        processes = max(1.0, seen.latency.n / ROUNDS)
+        freedom = OUTLIERS * processes if seen.part is None else _NORMAL
+        return Seen(_log_of(seen), variance_of_row(seen), freedom)
 
 
 def schedule_posterior(seen: Sequence[Seen]) -> Posterior:

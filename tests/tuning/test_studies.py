@@ -44,7 +44,7 @@ def studies_in(journal: Path) -> dict[str, optuna.Study]:
 
 
 def test_every_run_of_a_job_is_a_trial_of_its_study(path: Path) -> None:
-    job(path, A, B, trials=40).run()
+    job(path, A, B, trials=120).run()
     with Database(path) as database:
         (row,), runs = database.jobs(), database.runs()
     (journal,) = journals(path)

@@ -39,6 +39,13 @@ def positive(value: Any, name: str) -> float:
     return float(value)
 
 
+def finite(value: Any, name: str) -> float:
+    """Return a finite number, which may be below 0; raises ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"its {name} is {value!r:.40}")
+    return float(value)
+
+
 def whole(value: Any, name: str) -> int:
     """Return a whole number of at least 0; raises ValueError."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -194,6 +201,7 @@ __all__ = [
     "RecordLayout",
     "StoredColumn",
     "StoredField",
+    "finite",
     "moment",
     "number",
     "positive",

@@ -14,7 +14,6 @@ from autotune.database.posterior import (
     Seen,
     pairs,
     schedule_posterior,
-    with_row,
 )
 from autotune.database.records import Comparison, Reading, Run
 
@@ -36,17 +35,13 @@ class Estimate:
         seen = Seen.of(measured)
         if seen is None:
             return self
-        if isinstance(measured, Reading):
-            pool, rounds, processes = (
-                self.pool.add(seen.log, seen.variance, measured.load),
-                measured.rounds,
-                1,
-            )
-        else:
-            assert measured.latency is not None
-            pool, rounds = with_row(self.pool, measured), measured.latency.n
-            processes = max(1, round(rounds / ROUNDS))
-        return Estimate(pool, self.rounds + rounds, self.processes + processes, (*self.seen, seen))
+        rounds, processes = _counted(measured)
+        return Estimate(
+            seen.pooled_with(self.pool),
+            self.rounds + rounds,
+            self.processes + processes,
+            (*self.seen, seen),
+        )
 
     @property
     def weight(self) -> float:
@@ -72,6 +67,14 @@ class Estimate:
     def mean(self) -> float:
         """The latency over the default's as it was measured, without regard to how often."""
         return math.exp(self.pool.mean)
+
+
+def _counted(measured: Reading | Comparison) -> tuple[int, int]:
+    """Return the rounds and the processes of a measurement."""
+    if isinstance(measured, Reading):
+        return measured.rounds, 1
+    assert measured.latency is not None
+    return measured.latency.n, max(1, round(measured.latency.n / ROUNDS))
 
 
 def estimates(readings: Iterable[Reading], compared: Iterable[Comparison] = ()) -> dict[str, Estimate]:

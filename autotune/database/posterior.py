@@ -15,7 +15,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.database.pooled import Pooled
+from autotune.database.pooled import NOTHING, Pooled
 from autotune.database.records import SAME_CODE, Comparison, Ratio, Reading
 
 PROCESS, ROUND, SESSION = 0.04, 0.05, 0.01
@@ -136,14 +136,6 @@ def _log_of(row: Comparison) -> float:
     return row.part.expected + (math.log(row.ratio.median) - row.part.whole) / row.part.share
 
 
-def with_row(pool: Pooled, row: Comparison) -> Pooled:
-    """Return a pool and what a comparison, or a measurement of the whole model, says of one more ratio."""
-    load = (
-        row.load if row.part is None else 0.0
-    )  # what it adds to the parts of a model is not the same for all
-    return pool.add(_log_of(row), variance_of_row(row), load)
-
-
 def chance_inside(alone: float) -> float:
     """Return the probability that what takes this multiple of the default's latency alone is faster in a model.
 
@@ -155,22 +147,30 @@ def chance_inside(alone: float) -> float:
 
 @dataclass(frozen=True)
 class Seen:
-    """A measured log of a ratio, with its variance and the degrees of freedom of its error."""
+    """A measured log of a ratio, with its variance, the degrees of freedom of its error, and the load that shifts it:
+    none where the whole model was measured, as that is not the same for all of its parts."""
 
     log: float
     variance: float
     freedom: float
+    load: float = 0.0
 
     @staticmethod
     def of(seen: Reading | Comparison) -> Seen | None:
         """Return what a measurement says; None of an incumbent and of what failed."""
         if isinstance(seen, Reading):
-            return Seen(math.log(seen.ratio), variance_of(seen.rounds, load=seen.load), OUTLIERS)
+            variance = variance_of(seen.rounds, load=seen.load)
+            return Seen(math.log(seen.ratio), variance, OUTLIERS, seen.load)
         if seen.ratio is None or seen.latency is None:
             return None
+        if seen.part is not None:
+            return Seen(_log_of(seen), variance_of_row(seen), _NORMAL)
         processes = max(1.0, seen.latency.n / ROUNDS)
-        freedom = OUTLIERS * processes if seen.part is None else _NORMAL
-        return Seen(_log_of(seen), variance_of_row(seen), freedom)
+        return Seen(_log_of(seen), variance_of_row(seen), OUTLIERS * processes, seen.load)
+
+    def pooled_with(self, pool: Pooled) -> Pooled:
+        """Return a pool and this measurement."""
+        return pool.add(self.log, self.variance, self.load)
 
 
 def schedule_posterior(seen: Sequence[Seen]) -> Posterior:
@@ -328,8 +328,9 @@ def pools(history: Mapping[str, Sequence[Comparison]]) -> dict[tuple[str, str, s
     found = dict[tuple[str, str, str], Pooled]()
     for site, rows in history.items():
         for beside, row in pairs(_today(rows)):
-            pair = site, row.name, beside
-            found[pair] = with_row(found.get(pair, Pooled()), row)
+            pair, seen = (site, row.name, beside), Seen.of(row)
+            if seen is not None:
+                found[pair] = seen.pooled_with(found.get(pair, NOTHING))
     return found
 
 
@@ -444,5 +445,4 @@ __all__ = [
     "variance_of",
     "variance_of_row",
     "variance_of_whole",
-    "with_row",
 ]

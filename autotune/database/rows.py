@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy.engine import Row
 
-from autotune.database.columns import moment, number, positive, storable, text, whole
+from autotune.database.columns import finite, moment, number, positive, storable, text, whole
 from autotune.database.records import (
     RUNS,
     WHOLE,
@@ -183,15 +182,9 @@ def _part(row: Row[Any]) -> PartOfWhole | None:
     made = parse_json(row.detail)
     if not isinstance(made, dict) or made.keys() != {"share", "expected", "whole", "error", "beside"}:
         raise ValueError("its detail is no part of a model")
-    expected, all_of_it = (_finite(made[name], name) for name in ("expected", "whole"))
+    expected, all_of_it = (finite(made[name], name) for name in ("expected", "whole"))
     share, error = positive(made["share"], "share"), positive(made["error"], "error")
     return PartOfWhole(share, expected, all_of_it, error, text(made["beside"], "beside"))
-
-
-def _finite(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"its {name} is {value!r:.40}")
-    return float(value)
 
 
 def _ratio(row: Row[Any]) -> Ratio | None:

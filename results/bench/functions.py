@@ -6,6 +6,7 @@ The reference is the function in a wider type: float64 for float32, the 80-bit l
 from __future__ import annotations
 
 import ctypes
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -221,7 +222,7 @@ def random_values(name: str, dtype: str, count: int, rng: np.random.Generator) -
             rng.normal(0, 0.3, quarter),
         ]
         x = np.concatenate([anything, *(part.astype(dtype) for part in parts)])
-        return _in_domain(name, x), np.zeros_like(x)
+        return in_domain(name, x), np.zeros_like(x)
     bases = [np.exp(rng.normal(0, 1, quarter)), 1 + rng.normal(0, 1e-3, quarter)]
     exponents = [rng.normal(0, 1, quarter), rng.integers(-9, 10, quarter), rng.normal(0, 30, quarter)]
     exponents.append(rng.normal(0, 1e4, quarter))
@@ -237,18 +238,18 @@ def special_values(name: str, dtype: str) -> tuple[Floats, Floats]:
         both = np.concatenate([np.array([0.0, np.inf, *_EDGES]).astype(dtype), ends])
     x = np.concatenate([both, -both, np.array([np.nan], dtype)])
     if name not in BINARY_FUNCTIONS:
-        return _in_domain(name, x), np.zeros_like(x)
+        return in_domain(name, x), np.zeros_like(x)
     first, second = np.meshgrid(x, x)
     return first.ravel(), second.ravel()
 
 
-def _in_domain(name: str, x: Floats) -> Floats:
+def in_domain(name: str, x: Floats) -> Floats:
     """Return values that a function takes; of those up to zero with a result that is normal, or surely 0."""
     if name not in _NONPOSITIVE:
         return x
     info, below = np.finfo(x.dtype), -np.abs(x)
-    least = np.log(info.tiny)
-    between = (below < least) & (below > 1.01 * np.log(info.smallest_subnormal))
+    least, smallest = (math.log(value) for value in (info.tiny, info.smallest_subnormal))
+    between = (below < least) & (below > 1.01 * smallest)
     return np.where(between, least / 2, below).astype(x.dtype)
 
 
@@ -290,7 +291,7 @@ def numpy_form(name: str) -> tuple[str, Function]:
 def speed(name: str, dtype: str, lanes: int, rounds: int) -> Speed:
     """Time both interleaved over values of one sign of the working interval; the fastest round of each."""
     rng = np.random.default_rng(0)
-    x = _in_domain(name, rng.uniform(0.1, 5.0, _TIMED_ELEMENTS).astype(dtype))
+    x = in_domain(name, rng.uniform(0.1, 5.0, _TIMED_ELEMENTS).astype(dtype))
     y = rng.uniform(-2.0, 2.0, _TIMED_ELEMENTS).astype(dtype)
     out = np.empty_like(x)
     expression, theirs = numpy_form(name)
@@ -370,6 +371,7 @@ __all__ = [
     "compiled",
     "evaluate",
     "exact",
+    "in_domain",
     "loop_module",
     "random_values",
     "special_values",

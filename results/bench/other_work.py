@@ -107,8 +107,8 @@ def _compared(images: Sequence[ModuleImage], seed: int) -> tuple[float, list[Rea
         for image in images:
             turns.add(image)
         rounds = Rounds(ROUNDS * PROCESSES, ROUNDS, PROCESSES, every=EVERY)
-        read = [ns for ns in turns.profile(rounds, lambda: False) if ns is not None]
-        return turns.load, read
+        latencies = [ns for ns in turns.profile(rounds, lambda: False) if ns is not None]
+        return turns.load, latencies
 
 
 def _logs(read: Sequence[Readings], sites: Sequence[int]) -> NDArray[np.float64]:

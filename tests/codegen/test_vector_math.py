@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Any
 
@@ -13,6 +12,7 @@ import scipy.special
 from autotune.codegen.llvm.vector_math import BINARY_FUNCTIONS, FUNCTIONS, has_avx512, math_function
 from autotune.codegen.llvm.vector_math.fits import ERF_STEP
 from autotune.target import Target
+from results.bench.functions import in_domain
 from tests.codegen.vector_math_harness import assembly, run, ulp_error
 
 pytestmark = pytest.mark.registers
@@ -80,16 +80,6 @@ def special_values(dtype: str) -> Any:
     return np.concatenate([both, -both, np.array([np.nan], dtype)])
 
 
-def _in_domain(name: str, x: Any) -> Any:
-    """Return values that a function takes, with a result that is a normal number or 0 where others may be either."""
-    if name != "exp_nonpositive":
-        return x
-    info = np.finfo(x.dtype)
-    least, below = math.log(info.tiny), -np.abs(x)
-    between = (below < least) & (below > 1.01 * math.log(info.smallest_subnormal))
-    return np.where(between, x.dtype.type(least / 2), below)
-
-
 def random_values(name: str, dtype: str, count: int, rng: np.random.Generator) -> tuple[Any, Any]:
     """Every exponent (random bits), the working interval, and around one; for two arguments also the second."""
     code = {"float32": np.uint32, "float64": np.uint64}[dtype]
@@ -102,7 +92,7 @@ def random_values(name: str, dtype: str, count: int, rng: np.random.Generator) -
         near_one = rng.uniform(0.4, 2.5, count // 4).astype(dtype)
         near_zero = rng.normal(0, 0.3, count // 4).astype(dtype)
         values = np.concatenate([anything, interval, near_one, near_zero])
-        return _in_domain(name, values), None
+        return in_domain(name, values), None
     quarter = count // 4
     positive = np.exp(rng.normal(0, 1, quarter))
     near_one = 1 + rng.normal(0, 1e-3, quarter)
@@ -155,7 +145,7 @@ def test_registers_of_every_width_use_the_instructions_of_avx512(name: str, dtyp
 @pytest.mark.parametrize("avx512", CHOICES)
 @pytest.mark.parametrize("lanes", [8, 16])
 def test_special_values(name: str, dtype: str, avx512: bool, lanes: int) -> None:
-    x, y = _in_domain(name, special_values(dtype)), None
+    x, y = in_domain(name, special_values(dtype)), None
     if name in BINARY_FUNCTIONS:
         x, y = (grid.ravel() for grid in np.meshgrid(x, x))
     got, exact = run(name, lanes, x, y, avx512), reference(name, x, y)

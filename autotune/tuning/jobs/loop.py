@@ -223,9 +223,7 @@ class TuningLoop:
     def _compare(self, action: Action) -> None:
         """Compare options or schedules; what could not be measured is not compared again in this job."""
         comparing = self.seats[action.model].comparing
-        self.check(
-            action.workloads
-        )  # the rest of the model is what a compilation makes of it, whatever its code
+        self.check(action.workloads)  # the rest is what a compilation makes of it, whatever its code
         before = self.policy.measured(action)
         late = self.meter.past()
         if action.work is ActionKind.OPTIONS:

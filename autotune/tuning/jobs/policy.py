@@ -442,9 +442,9 @@ class Policy:
         ]
         for one, picked in self._promising(others, CHALLENGERS):
             site = one.subject
-            ready = self._ready(site)
+            named = {option.name: option for option in site.options}
             several = dict.fromkeys([site.default.name, one.used, *picked])
-            wanted[site.workload.key] = [ready[name] for name in several if name in ready]
+            wanted[site.workload.key] = [named[name] for name in several if name in one.left]
             gain += one.promises[picked[0]]
             errors += one.errors[picked[0]] ** 2
             names.append(f"{picked[0]} at {site.names[0]}")
@@ -501,16 +501,16 @@ class Policy:
 
     def _other_options(self, site: Site, share: float) -> _Others[Site]:
         used, ready, known = self._used(site).name, self._ready(site), self.known(site)
-        left = ready if used in ready else {}
+        left = ready if used in ready else set[str]()
         values = worth_measuring(known, used, self._of_option(site), left)
         errors = {name: share * known[name].error for name in values}
-        return _Others(site, used, {name: share * value for name, value in values.items()}, errors)
+        return _Others(site, used, {name: share * value for name, value in values.items()}, errors, left)
 
-    def _ready(self, site: Site) -> dict[str, Option]:
+    def _ready(self, site: Site) -> set[str]:
         """Return the options that can be compared."""
         known, key = self.known(site), site.workload.key
         return {
-            option.name: option
+            option.name
             for option in site.options
             if option.name in known
             and (key, option.name) not in self._given_up

@@ -267,12 +267,15 @@ class Standings:
     failed: tuple[Comparison, ...] = ()
 
 
-def standings(history: Mapping[str, Sequence[Comparison]]) -> dict[str, Standings]:
+def standings(
+    history: Mapping[str, Sequence[Comparison]], expected_ns: Mapping[str, Mapping[str, float]] | None = None
+) -> dict[str, Standings]:
     """Return the standings of the options of several sites by all of their comparisons, each site's the oldest first.
 
+    ``expected_ns``: estimates of the latencies, as of :func:`beliefs`; without them all may be as fast.
     An option of the same name at several sites tells about itself: their log latencies have a part in common.
     """
-    number, mean, spread = _pooled(history, {})
+    number, mean, spread = _pooled(history, expected_ns or {})
     return {site: _standings(site, rows, number, mean, spread) for site, rows in history.items()}
 
 

@@ -150,7 +150,7 @@ def test_a_placement_is_read_from_a_file(tmp_path):
 
 @two_devices
 def test_a_slowed_device_is_left_from_the_command_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("AUTOTUNE_SLOWDOWN", "cpu:0=20")
+    monkeypatch.setenv("AUTOTUNE_SLOWDOWN", "cpu:0=100")  # beyond the noise of a machine with other work
     from autotune.runtime.hal import driver
 
     monkeypatch.setattr(driver, "_opened", {})

@@ -195,7 +195,8 @@ class Interleaved:
             for n, q in enumerate(questions)
             if q.kind != SCHEDULE
         }
-        found = standings({str(n): earlier for n, earlier in history.items()})
+        expected = {str(n): questions[n].expected_ns for n in history}
+        found = standings({str(n): earlier for n, earlier in history.items()}, expected)
         winners = list[str]()
         for n, question in enumerate(questions):
             names = [choice.row.name for choice in question.candidates]

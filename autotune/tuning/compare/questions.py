@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from autotune.compiler.plan import OPTION
 from autotune.database.records import Comparison, Run, crash_message
@@ -36,6 +36,7 @@ class Question:
 
     ``workload`` and ``target`` are keys; ``kind`` is that of the site, ``names`` are its dispatches, or empty for
     all that have the workload. ``same`` are candidates whose machine code is the incumbent's: they take no turns.
+    ``expected_ns``: the latencies by an estimate, by names, for the prior; nothing where all may be as fast.
 
     Of another kind than options and schedules of a workload it is a site of the whole model, and ``workload`` the key
     of that.
@@ -48,6 +49,7 @@ class Question:
     candidates: tuple[Choice, ...]
     failed: tuple[Comparison, ...] = ()
     same: tuple[Comparison, ...] = ()
+    expected_ns: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def whole(self) -> bool:

@@ -341,7 +341,8 @@ class _Job:
         self.store.add_target(target)
         self.store.add_workload(replace(model_row(self.graph), key=self.key))
         candidates = tuple(Choice(reading.candidate()) for reading in readings)
-        question = Question(DEVICES, self.key, target.key, (), candidates)
+        expected = {reading.name: reading.expected_ns for reading in readings}
+        question = Question(DEVICES, self.key, target.key, (), candidates, expected_ns=expected)
         model = CompiledVersions(
             self.graph.name, lambda version: named[version.whole[DEVICES]], self.seed, self.aim.in_flight
         )

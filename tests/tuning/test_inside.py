@@ -156,7 +156,7 @@ def test_what_crashes_inside_the_model_is_not_used_and_not_tried_again(tmp_path:
 def test_few_readings_count_for_less() -> None:
     (once,) = estimates([Reading("a", 0.5, 2, 1.0)]).values()
     (small,) = estimates([Reading("a", 0.95, 2, 1.0)]).values()
-    assert 1.0 < small.ratio < 1.01  # among many candidates one is as lucky
+    assert 1.0 < small.ratio < 1.03  # among many candidates one is as lucky
     assert 0.8 < once.ratio < 0.95  # one process may be disturbed: it is measured again
     assert once.posterior.error > 4 * small.posterior.error
     (twice,) = estimates([Reading("a", 0.5, 2, 1.0)] * 2).values()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from autotune.database.pooled import NOTHING, Pooled
@@ -56,7 +56,7 @@ class Estimate:
         if not self.weight:
             return found
         shared = 1 / self.weight - 1 / self.pool.ones
-        return Posterior(found.mean, math.sqrt(found.error**2 + shared))
+        return replace(found, error=math.sqrt(found.error**2 + shared))
 
     @property
     def ratio(self) -> float:

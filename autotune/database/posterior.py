@@ -64,10 +64,11 @@ _SAME = 1e-12
 
 @dataclass(frozen=True)
 class Posterior:
-    """The expected log of a ratio, and its standard deviation."""
+    """The expected log of a ratio, and its standard deviation, with the degrees of freedom of what was measured."""
 
     mean: float
     error: float
+    freedom: float = math.inf
 
     @property
     def ratio(self) -> Ratio:
@@ -76,12 +77,24 @@ class Posterior:
 
     def claim(self, looks: int = 1) -> Ratio:
         """Return the ratio and a 95 % interval that holds for all of so many ``looks`` that it was picked from
-        (Bonferroni): candidates, and the times that each was measured and looked at again."""
-        wide = self.error * NormalDist().inv_cdf(1 - 0.025 / max(1, looks))
+        (Bonferroni): candidates, and the times that each was measured and looked at again. What moves between sessions
+        is not averaged out by the comparisons of one."""
+        error = math.hypot(self.error, math.sqrt(2) * SESSION) if self.error else 0.0
+        wide = error * _quantile(1 - 0.025 / max(1, looks), self.freedom)
         return Ratio(math.exp(self.mean), (math.exp(self.mean - wide), math.exp(self.mean + wide)))
 
     def __str__(self) -> str:
         return str(self.ratio)
+
+
+def _quantile(chance: float, freedom: float) -> float:
+    """Return the quantile of Student's t distribution, which is the normal one for infinitely many degrees of
+    freedom."""
+    if freedom == math.inf:
+        return NormalDist().inv_cdf(chance)
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, chance))
 
 
 CERTAIN = Posterior(0.0, 0.0)
@@ -114,6 +127,11 @@ def variance_of_row(row: Comparison) -> float:
     if row.ratio is None or row.ratio.interval is None:
         return usual
     return max(usual, _error_of(row.ratio.interval) ** 2)
+
+
+def freedom_of(row: Comparison) -> float:
+    """Return the degrees of freedom of the error of a compared candidate's ratio: those of each of its processes."""
+    return 0.0 if row.latency is None else OUTLIERS * max(1.0, row.latency.n / ROUNDS)
 
 
 def variance_of_whole(ratio: Ratio, load: float) -> float:
@@ -165,8 +183,7 @@ class Seen:
             return None
         if seen.part is not None:
             return Seen(_log_of(seen), variance_of_row(seen), _NORMAL)
-        processes = max(1.0, seen.latency.n / ROUNDS)
-        return Seen(_log_of(seen), variance_of_row(seen), OUTLIERS * processes, seen.load)
+        return Seen(_log_of(seen), variance_of_row(seen), freedom_of(seen), seen.load)
 
     def pooled_with(self, pool: Pooled) -> Pooled:
         """Return a pool and this measurement."""
@@ -193,7 +210,8 @@ def schedule_posterior(seen: Sequence[Seen]) -> Posterior:
     weights = np.exp(density - density.max())
     weights /= weights.sum()
     mean = float(weights @ grid)
-    return Posterior(mean, math.sqrt(float(weights @ (grid - mean) ** 2)))
+    error = math.sqrt(float(weights @ (grid - mean) ** 2))
+    return Posterior(mean, error, sum(one.freedom for one in seen) or math.inf)
 
 
 def _log_density(
@@ -400,7 +418,11 @@ def _standings(
     here = [row for row in worked.values() if row.created == newest]
     base = next((row for row in here if row.ratio is None), here[0])
     at = number[site, base.name]
-    known = {name: _over(mean, spread, number[site, name], at) for name in worked}
+    known = {base.name: CERTAIN} | {
+        name: replace(_over(mean, spread, number[site, name], at), freedom=_freedom(rows, name))
+        for name in worked
+        if name != base.name
+    }
     won = next((row.name for row in reversed(rows) if row.won and row.name in worked), base.name)
     used = decided(known, won)
     order = sorted(known, key=lambda name: (name != used, known[name].mean, name))
@@ -420,6 +442,11 @@ def _standings(
         for name in order
     ]
     return Standings(tuple(found), failed)
+
+
+def _freedom(rows: Sequence[Comparison], name: str) -> float:
+    """Return the degrees of freedom of all comparisons of an option."""
+    return sum(freedom_of(row) for row in rows if row.name == name)
 
 
 def _over(mean: NDArray[np.float64], spread: NDArray[np.float64], mine: int, base: int) -> Posterior:

@@ -12,6 +12,7 @@ from autotune.database.posterior import (
     INERTIA,
     KIN,
     OPTION,
+    SESSION,
     LogDifference,
     Posterior,
     decided,
@@ -92,12 +93,13 @@ def test_an_interval_holds_the_true_ratio_as_often_as_it_says() -> None:
     held = []
     for _ in range(400):
         true = rng.normal(0, math.sqrt(2 * (KIN**2 + OPTION**2)))
+        moved = rng.normal(0, math.sqrt(2) * SESSION)  # in all comparisons of a session
         rows = list[Comparison]()
         for at in range(3):
-            seen = math.exp(true + rng.normal(0, math.sqrt(variance_of(9, 3))))
+            seen = math.exp(true + moved + rng.normal(0, math.sqrt(variance_of(9, 3))))
             rows += [row("a", None, at), row("b", seen, at)]
         known = {one.name: one.posterior for one in standings({"s": rows})["s"].order}
-        over = Posterior(known["b"].mean - known["a"].mean, known["b"].error + known["a"].error)
-        low, high = over.ratio.interval or (0.0, 0.0)
+        over = known["b"].mean - known["a"].mean, known["b"].error + known["a"].error, known["b"].freedom
+        low, high = Posterior(*over).ratio.interval or (0.0, 0.0)
         held.append(low <= math.exp(true) <= high)
     assert 0.92 <= np.mean(held) <= 0.98

@@ -260,7 +260,10 @@ def _claims(watching: _Watching, report: Report) -> Iterator[tuple[str, bool]]:
         default = next((one for one in order if one.is_reference), None)
         if order and default is not None and not order[0].is_reference:
             ratio = order[0].posterior.claim(order[0].looks)
-            if ratio.changed:
+            searched = {key for choice in place.place.choices for key in choice.workloads} & {
+                *plan.candidates
+            }
+            if ratio.changed and not searched:  # what was compared is in use still
                 base = truth.option_ns(place, default.name, plan.candidates)
                 ns = truth.option_ns(place, order[0].name, plan.candidates)
                 yield _claim(f"{place.place.names[0]} {order[0].name}", ratio, ns / base)

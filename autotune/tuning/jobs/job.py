@@ -77,7 +77,7 @@ _ALL = 0.95
 _TIMED = 2
 """The most times that a whole model is timed, where each time another plan is used by that."""
 _FEWER = 1 / 3
-"""The part of what that took, in which it can be done again in fewer processes."""
+"""The part of what that takes, in which it can be done in fewer processes."""
 _MOST_KEPT = 0.4
 """The most of the time that is left at the start that is kept back from the search."""
 
@@ -314,7 +314,7 @@ class Job:
         done = sum(self.database.outcomes(job=row.id).values())
         meter = Meter(self.budget, done, row.elapsed_s, self.clock, self.head_s)
         return Status(
-            models={model.name: ModelStatus(model.name, sites.of(model.name)) for model in self.models},
+            models={model.name: self._model_status(model, sites.of(model.name)) for model in self.models},
             database=self.database.where,
             job=row.id,
             target=self.target.name,
@@ -323,6 +323,10 @@ class Job:
             policy=policy,
             continued=done > 0,
         )
+
+    def _model_status(self, model: TunedModel, sites: Sites) -> ModelStatus:
+        rows = ModelRows(model, sites, self.database, self.target)
+        return ModelStatus(model.name, sites, lambda: rows.rows(rows.rankings()))
 
     @property
     def _in_model(self) -> bool:
@@ -417,7 +421,7 @@ class Job:
                     ranking = rankings.get(site.workload.key)
                     used = site.default if ranking is None else ranking.chosen
                     status.sites.used[site.workload.key] = used if used in site.options else site.default
-                status.models[model.name].confirm(rows.rows(rankings))
+                status.models[model.name].compared()
 
     def _confirm(self, loop: TuningLoop, status: Status, kept_s: float) -> None:
         """Compare what is used and never was, as long as more than so many seconds are left."""
@@ -458,13 +462,13 @@ class Job:
         timed = dict[str, InUse]()
         for _ in range(_TIMED):
             models = self._untimed(status, timed)
-            if models and status.meter.left_s < least_s:
+            if models and status.meter.left_s < _FEWER * least_s:
                 self._say(status, "whole model", "not timed: the budget is over before that")
                 break
             timed |= {model.name: self._in_use(status, model) for model in models}
             begin = status.meter.session_s
             self._time(status, models, gains)
-            least_s = _FEWER * (status.meter.session_s - begin)
+            least_s = status.meter.session_s - begin
             for model in models:
                 if (gain := gains[model.name]) is not None:
                     self._learn_of_whole(status, loop, model, timed[model.name], gain)

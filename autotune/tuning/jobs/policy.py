@@ -58,6 +58,8 @@ CHALLENGERS = 4
 """The most options of a site in a comparison beside those in use."""
 TOP = 2
 """The same of schedules."""
+_CLEAR = 5.0
+"""Standard deviations beyond which even certainty promises less than a millionth of one."""
 _DRAWS = 256
 """Draws by which the probability that an option is the fastest is worked out."""
 _LEARNT = 0.3
@@ -136,6 +138,8 @@ def worth_repeating(behind: float, spread: float, variance: Callable[[int], floa
     One alone may never change what is used where several would (Frazier, Powell, Paradoxes in learning and the marginal
     value of information, Decision Analysis 7, 2010).
     """
+    if abs(behind) + INERTIA > _CLEAR * spread:
+        return 0.0
     return max(knowledge_gradient(behind, spread, variance(many)) / many for many in REPEATED)
 
 

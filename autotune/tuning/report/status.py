@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,17 +22,31 @@ class ModelStatus:
 
     name: str
     sites: Sites
-    gains: Mapping[str, str] = field(default_factory=dict)
-    """The confirmed speed-ups inside the model, by workload key."""
-    confirmed: Ratio | None = None
-    """Their effect on the sum over the dispatches; None while there are none."""
+    rows: Callable[[], Sequence[DispatchRow]] = tuple
+    """Looks up what a compilation would use now."""
+    _known: tuple[Mapping[str, str], Ratio | None] | None = ({}, None)
 
-    def confirm(self, rows: Sequence[DispatchRow]) -> None:
-        """Take the newest comparisons into account; ``rows`` are what a compilation would use now."""
-        known = [row for row in rows if row.before_ns is not None]
-        self.gains = {r.workload: r.evidence.gain for r in known if r.evidence.state.tuned}
-        parts = [(row.count * (row.before_ns or 0.0), row.evidence.ratio) for row in known]
-        self.confirmed = total(parts) if self.gains else None
+    def compared(self) -> None:
+        """Have what is confirmed looked up again by whoever asks for it next."""
+        self._known = None
+
+    @property
+    def gains(self) -> Mapping[str, str]:
+        """The confirmed speed-ups inside the model, by workload key."""
+        return self._confirmed()[0]
+
+    @property
+    def confirmed(self) -> Ratio | None:
+        """Their effect on the sum over the dispatches; None while there are none."""
+        return self._confirmed()[1]
+
+    def _confirmed(self) -> tuple[Mapping[str, str], Ratio | None]:
+        if self._known is None:
+            known = [row for row in self.rows() if row.before_ns is not None]
+            gains = {r.workload: r.evidence.gain for r in known if r.evidence.state.tuned}
+            parts = [(row.count * (row.before_ns or 0.0), row.evidence.ratio) for row in known]
+            self._known = gains, total(parts) if gains else None
+        return self._known
 
     @property
     def default_ns(self) -> float | None:

@@ -157,7 +157,7 @@ def test_few_readings_count_for_less() -> None:
     (once,) = estimates([Reading("a", 0.5, 2, 1.0)]).values()
     (small,) = estimates([Reading("a", 0.95, 2, 1.0)]).values()
     assert 1.0 < small.ratio < 1.03  # among many candidates one is as lucky
-    assert 0.8 < once.ratio < 1.1  # one process may be disturbed: it is measured again
+    assert 0.6 < once.ratio < 0.9  # one process may be disturbed: it is measured again
     assert once.posterior.error > 3 * small.posterior.error
     (twice,) = estimates([Reading("a", 0.5, 2, 1.0)] * 2).values()
     assert 0.5 < twice.ratio < 0.52  # nobody is so lucky

@@ -58,14 +58,29 @@ _PACKAGES = ("errors", "lower", "te", "tir")
 
 def __getattr__(name: str) -> Any:
     """Load a public name; called once for each."""
-    if name in _PACKAGES:
-        return importlib.import_module(f"autotune.{name}")
-    if name not in _WHERE:
+    if name not in _WHERE and name not in _PACKAGES:
         raise AttributeError(f"module 'autotune' has no attribute {name!r}")
-    with collector_paused():  # modules stay
-        value = getattr(importlib.import_module(_WHERE[name]), name)
+    try:
+        if name in _PACKAGES:
+            return importlib.import_module(f"autotune.{name}")
+        with collector_paused():  # modules stay
+            value = getattr(importlib.import_module(_WHERE[name]), name)
+    except ModuleNotFoundError as error:
+        raise _not_installed(name, error) from error
     globals()[name] = value
     return value
+
+
+def _not_installed(name: str, error: ModuleNotFoundError) -> Exception:
+    """Return the error of a part that only the whole package has; what another package lacks is as it is."""
+    from autotune.distribution import RUNTIME, install
+    from autotune.errors import MissingExtraError
+
+    if not (error.name or "").startswith("autotune."):
+        return error
+    return MissingExtraError(
+        f"autotune.{name} is not in {RUNTIME}, which loads and runs artifacts: {install()}"
+    )
 
 
 def __dir__() -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from autotune.distribution import install
 from autotune.errors import DeviceError, DeviceLostError, MissingExtraError, TargetError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def driver() -> Any:
         from cuda.bindings import driver as found
     except ImportError as error:
         raise MissingExtraError(
-            "NVIDIA's devices need cuda-bindings: pip install 'autotune[cuda]', and a driver of NVIDIA"
+            f"NVIDIA's devices need cuda-bindings: {install('cuda')}, and a driver of NVIDIA"
         ) from error
     try:
         (result,) = found.cuInit(0)

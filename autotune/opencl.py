@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from autotune.distribution import install
 from autotune.errors import MissingExtraError, TargetError
 from autotune.hardware import instruction_sets
 from autotune.pocl import PROCESSORS, name_processor
@@ -25,7 +26,7 @@ def pyopencl() -> Any:
         import pyopencl
     except ImportError as error:
         raise MissingExtraError(
-            "OpenCL devices need pyopencl and a driver: pip install 'autotune[opencl]', which brings PoCL, a driver "
+            f"OpenCL devices need pyopencl and a driver: {install('opencl')}, which brings PoCL, a driver "
             "that runs on the CPU"
         ) from error
     return pyopencl

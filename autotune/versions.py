@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
+
+from autotune.distribution import version as own_version
 
 
 def versions_of(distributions: Iterable[str]) -> dict[str, str]:
@@ -12,16 +13,10 @@ def versions_of(distributions: Iterable[str]) -> dict[str, str]:
     known = {}
     for name in distributions:
         try:
-            known[name] = _ours() if name == "autotune" else version(name)
+            known[name] = own_version() if name == "autotune" else version(name)
         except PackageNotFoundError:
             continue
     return known
-
-
-def _ours() -> str:
-    """Return our versions: to import that package would be to depend on all that it shows."""
-    found: str = sys.modules[__name__.rpartition(".")[0]].__version__
-    return found
 
 
 __all__ = ["versions_of"]

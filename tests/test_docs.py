@@ -74,8 +74,13 @@ def files_of_replay() -> None:
         shutil.copy(path, "results/replay")
 
 
+def artifact() -> None:
+    autotune.compile("zoo:mlp", threads=2, allow_oversubscription=True).save("model.atm")
+
+
 FILES: Mapping[str, Callable[[], Any]] = {
-    "artifacts.md": lambda: autotune.compile("zoo:mlp", threads=2, allow_oversubscription=True).save("model.atm"),
+    "artifacts.md": artifact,
+    "deploy.md": artifact,
     "indexing.md": lambda: onnx.save(nonzero(), "nonzero.onnx"),
     "python.md": lambda: onnx.save(zoo.load("tiny_cnn"), "model.onnx"),
     "pytorch.md": lambda: autotune.Database("tuning.db").close(),

@@ -27,6 +27,8 @@ MOST_PARAMETERS = 8
 CALLED_BY_USERS = {"autotune.te.extern.extern", "autotune.runtime.module.__init__"}
 """Functions of more parameters, which users call with keywords, beside those that the package exports."""
 HEAVY = ("numba", "llvmlite", "optuna", "xgboost", "pandas", "pyarrow", "sqlalchemy", "onnx", "scipy")
+ADVISED = re.compile(r"""\b(?:autotune-compiler\[|install\((?=name|["']))([\w,"'-]+)[\])]""")
+"""Extras that documents name, and those whose command a message has (:func:`autotune.distribution.install`)."""
 
 
 def modules() -> list[str]:
@@ -136,8 +138,8 @@ def test_every_extra_that_is_advised_exists() -> None:
     advised = {
         extra
         for path in sources
-        for found in re.findall(r"autotune\[([\w,-]+|\{name\})\]", path.read_text(encoding="utf-8"))
-        for extra in (("cmaes", "gp") if found == "{name}" else found.split(","))
+        for found in ADVISED.findall(path.read_text(encoding="utf-8"))
+        for extra in (("cmaes", "gp") if found == "name" else found.strip("'\"").split(","))
     }
     assert (
         {"postgres", "cmaes", "gp", "verify", "peers", "sign", "opencl", "torch", "held-out"}

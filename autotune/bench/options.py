@@ -137,7 +137,7 @@ def seed() -> click.Option:
     """Return the option of a seed."""
 
     def check(_context: click.Context, _option: click.Parameter, value: int) -> int:
-        from autotune.tuning.measure.random_inputs import checked_seed
+        from autotune.runtime.random_inputs import checked_seed
 
         return checked_seed(value)
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from autotune.distribution import install
 from autotune.errors import MissingExtraError, UsageError
 from autotune.suggest import did_you_mean
 from autotune.workers.process import python_module
@@ -58,8 +59,8 @@ class _Peer:
 
 
 PEERS: Mapping[str, _Peer] = {
-    "onnxruntime": _Peer("ONNX Runtime", "onnx", "pip install 'autotune[peers]'"),
-    "openvino": _Peer("OpenVINO", "onnx", "pip install 'autotune[peers]'"),
+    "onnxruntime": _Peer("ONNX Runtime", "onnx", install("peers")),
+    "openvino": _Peer("OpenVINO", "onnx", install("peers")),
     "torch": _Peer("PyTorch eager", "recipe", "pip install torch"),
     "metaschedule": _Peer(
         "MetaSchedule",

@@ -52,7 +52,7 @@ def command(
 
     def show(done: Compilation) -> None:
         if done.affinities is None:
-            print_compilation(done, where, details=details)
+            print_compilation(done, where, request, details=details)
         else:
             echo("\n".join(placed_lines(done, where, details=details)))
 

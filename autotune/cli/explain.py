@@ -165,7 +165,7 @@ def command(
     echo(str(done.partition))
     for name, others in beside(done.image).items():
         echo(f"{name} may run beside {', '.join(others)}")
-    print_compilation(done, where)
+    print_compilation(done, where, request)
     echo(done.memory_plan.render())
 
 

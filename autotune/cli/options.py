@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from autotune.cli.advice import advising, asked_models, pasted
 from autotune.cli.echo import echo
 from autotune.compiler.request import CompileRequest
 from autotune.errors import UsageError
@@ -19,7 +20,6 @@ from autotune.suggest import counted
 
 if TYPE_CHECKING:
     from autotune.compiler.explain import Compilation
-    from autotune.frontends.sizes import Given
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,7 +31,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 
 
 def _checked_seed(_context: click.Context, _option: click.Parameter, seed: int) -> int:
-    from autotune.tuning.measure.random_inputs import checked_seed
+    from autotune.runtime.random_inputs import checked_seed
 
     return checked_seed(seed)
 
@@ -205,9 +205,10 @@ FLAGS: dict[str, Callable[[Any], Any]] = {
 
 
 def request_flags(options: type, without: Collection[str] = ()) -> Callable[[F], F]:
-    """Give a command the flags of the options that a typed dictionary names."""
+    """Give a command the flags of the options that a typed dictionary names; what its errors advise has them, too."""
 
     def decorate(command: F) -> F:
+        command = advising(command)
         for name in reversed(FLAGS):
             if name in options.__annotations__ and name not in without:
                 command = FLAGS[name](command)
@@ -251,17 +252,6 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, Any] | None:
     return shapes or None
 
 
-def shape_options(shapes: Given | None) -> str:
-    """Return the same as options of a command that is advised, each with a space before it.
-
-    >>> shape_options({"batch": (1,), "past + 1": (4,), "x": (1, 3)})
-    " --shape batch=1 --shape 'past + 1=4' --shape x=1x3"
-    """
-    from autotune.frontends.sizes import as_shape, option
-
-    return "".join(f" {option(name, 'x'.join(map(str, as_shape(s))))}" for name, s in (shapes or {}).items())
-
-
 def announce(text: str) -> None:
     """Say on a terminal what is going on, before imports and the work itself keep silent for seconds."""
     if sys.stderr.isatty():
@@ -289,9 +279,15 @@ def compilation_json(done: Compilation, where: str | None) -> dict[str, Any]:
     }
 
 
-def print_compilation(done: Compilation, where: str | None, *, details: bool = True) -> None:
+def print_compilation(
+    done: Compilation, where: str | None, request: CompileRequest, *, details: bool = True
+) -> None:
     """Print the choices of a compilation: a line a dispatch or, without ``details``, one line."""
-    echo(done.coverage.details() if details else str(done.coverage))
+    echo(
+        pasted(done.coverage.details(), asked_models(vars(request)), vars(request))
+        if details
+        else str(done.coverage)
+    )
     for line in proofs_lines(done, details=details):
         echo(line)
     echo(memory_line(done))
@@ -369,5 +365,4 @@ __all__ = [
     "request_flags",
     "runs_options",
     "seed_option",
-    "shape_options",
 ]

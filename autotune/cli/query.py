@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from autotune.cli.advice import asked_models, tune_options
 from autotune.cli.echo import echo
 from autotune.cli.options import (
     EPILOG_DATABASE,
@@ -17,7 +17,6 @@ from autotune.cli.options import (
     json_option,
     print_json,
     request_flags,
-    shape_options,
 )
 from autotune.compiler.request import ChoiceOptions, CompileRequest
 
@@ -131,29 +130,24 @@ def _missing(answers: Sequence[Answer], request: CompileRequest, *, details: boo
     missing = [(a, a.answer) for a in answers if isinstance(a.answer, Miss) and not a.divided]
     if not missing:
         return []
-    command = f"`autotune tune {shlex.quote(str(request.model))}"
-    if request.database is not None:
-        command += f" --db {shlex.quote(str(request.database))}"
-    advice = missing[0][1].advice.replace("`autotune tune", command, 1)
-    advice = advice.replace(" with this model and this --db", "")
+    advice = missing[0][1].advice
     number = sum(len(answer.names) for answer, _ in missing)
     more = "" if details else f"; --explain has the {NEAREST} nearest of each"
     return [f"{counted(number, 'dispatch')} not measured for this target: {advice}{more}"]
 
 
 def _advised(answer: Answer, chosen: Target, request: CompileRequest) -> Answer:
-    """Advise of a miss to tune for the target that was asked for, not for the default one."""
+    """Advise of a miss the command that tunes this model as it was asked for; of a workload no model is known."""
     from autotune.database import Miss
     from autotune.errors import UsageError
-    from autotune.tuning.api import runnable
+    from autotune.tuning.api import is_key, runnable
 
     miss = answer.answer
     if not isinstance(miss, Miss):
         return answer
-    options = "" if request.target == "host" else f" --target {request.target}"
-    options += "" if request.threads is None else f" --threads {request.threads}"
-    options += shape_options(request.shapes)
-    advice = miss.advice.replace("`autotune tune`", f"`autotune tune{options}`")
+    model = "MODEL" if is_key(str(request.model)) else asked_models(vars(request))
+    advice = miss.advice.replace(" with this model and this --db", "")
+    advice = advice.replace("`autotune tune`", f"`autotune tune {model}{tune_options(vars(request))}`")
     try:
         runnable(chosen)
     except UsageError:

@@ -100,9 +100,7 @@ class CoverageReport:
         lines += [f"  {r.workload.kind}  {r.workload.key[:12]}  {r}" for r in several]
         if self.missed:
             number = counted(len(self.missed), "dispatch")
-            lines.append(
-                f"  {number} not searched for this target: `autotune tune` with the same options does that"
-            )
+            lines.append(f"  {number} not searched for this target: `autotune tune MODEL` does that")
         return "\n".join(lines)
 
     def to_json(self) -> str:

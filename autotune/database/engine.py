@@ -24,6 +24,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from autotune.database.address import DatabaseAddress
 from autotune.database.same_file import note_file
+from autotune.distribution import install
 from autotune.errors import MissingExtraError
 
 _ALIVE = {
@@ -160,8 +161,7 @@ def _server(address: DatabaseAddress, timeout: float) -> Engine:
         engine = sqlalchemy.create_engine(address.server, pool_pre_ping=True, connect_args=given)
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            f"the database driver {error.name!r} is not installed; "
-            "for PostgreSQL: pip install 'autotune[postgres]'"
+            f"the database driver {error.name!r} is not installed; for PostgreSQL: {install('postgres')}"
         ) from error
 
     def prepare(connection: Any, _record: object) -> None:

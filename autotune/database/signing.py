@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from autotune.distribution import install
 from autotune.errors import MissingExtraError, PackError, UsageError
 
 MAKE_KEYS = (
@@ -52,7 +53,7 @@ def _library() -> tuple[Any, Any]:
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            "signatures take the package cryptography, which is not installed: pip install 'autotune[sign]'"
+            f"signatures take the package cryptography, which is not installed: {install('sign')}"
         ) from error
     return ed25519, serialization
 

@@ -20,6 +20,8 @@ Given: TypeAlias = Mapping[str, str | Sequence[int] | int]
 """Sizes by the name of a dimension, shapes by the name of an input; a text is a range, which one graph cannot have."""
 
 _BATCH_NAMES = ("n", "b", "bs", "batch", "batch_size", "batchsize")
+_LENGTH, _PIXELS = 128, 224
+"""Advised extents of an axis that is no batch, and of one of an image: a model of length 1 is seldom what is meant."""
 
 
 def sum_terms(name: str) -> tuple[list[str], int]:
@@ -150,7 +152,34 @@ def unknown_name_message(origin: str, name: str, declared: Declared) -> str:
     return (
         f"{origin} has no input {name!r}, and no open dimension of that name\n"
         f"  inputs: {listing(name, inputs)}\n  open dimensions: {listing(name, dimensions) or 'none'}"
+        f"{_instead(declared)}"
     )
+
+
+def _instead(declared: Declared) -> str:
+    """Return a further line of a message with the options that give all open dimensions; nothing without any."""
+    sizes = advised_sizes(declared)
+    return f"\n  give {' '.join(option(*each) for each in sizes.items())}" if sizes else ""
+
+
+def advised_sizes(declared: Declared) -> dict[str, int]:
+    """Return a size for each open dimension: 1 for a batch, what models are usually run with for others.
+
+    >>> advised_sizes({"ids": ["batch", "seq"], "image": ["batch", 3, "h", "image.3"]})
+    {'batch': 1, 'seq': 128, 'h': 224, 'image.3': 224}
+    """
+    found = dict[str, int]()
+    for shape in declared.values():
+        for axis, extent in enumerate(shape or ()):
+            for name in sum_terms(extent)[0] if isinstance(extent, str) else ():
+                found.setdefault(name, _advised_size(name, axis, len(shape or ())))
+    return found
+
+
+def _advised_size(name: str, axis: int, rank: int) -> int:
+    if name.lower() in _BATCH_NAMES or (axis == 0 and rank > 1):
+        return 1
+    return _PIXELS if rank == 4 and axis >= 2 else _LENGTH
 
 
 def _fits(shape: Sequence[int], declared: Sequence[int | str] | None) -> bool:
@@ -171,13 +200,15 @@ def open_shapes_message(origin: str, inputs: Declared) -> str:
     if names and all(_only_batch(name, shape) for name, shape in inputs.items()):
         lines.append("  only the batch size is open: 1 gives the lowest latency")
     unranked = [name for name, shape in inputs.items() if shape is None]
-    options = [option(name, "1x3x224x224") for name in unranked] + [option(name, 1) for name in names]
-    example = dict.fromkeys(unranked, "(1, 3, 224, 224)") | dict.fromkeys(names, "1")
+    advised = advised_sizes(inputs)
+    options = [option(name, "1x3x224x224") for name in unranked]
+    options += [option(name, advised[name]) for name in names]
+    example = dict.fromkeys(unranked, "(1, 3, 224, 224)") | {name: str(advised[name]) for name in names}
     python = ", ".join(f"{name!r}: {value}" for name, value in example.items())
     lines.append(f"  give the sizes, e.g. {' '.join(options)} (in Python: shapes={{{python}}})")
     if names and not unranked:
         lines[-1] += ","
-        ranges = [*options[:-1], option(names[-1], "1..64")]
+        ranges = [*options[:-1], option(names[-1], f"1..{max(64, 4 * advised[names[-1]])}")]
         lines.append(f"  or compile it for many shapes: {' '.join(ranges)} (compile, run, tune)")
     return "\n".join(lines)
 
@@ -207,6 +238,7 @@ __all__ = [
     "Declared",
     "Given",
     "InputSizes",
+    "advised_sizes",
     "as_shape",
     "is_dimension",
     "open_names",

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from autotune.distribution import install
 from autotune.errors import MissingExtraError, ModelImportError
 
 EXPORTED = "exported program"
@@ -37,7 +38,7 @@ def to_onnx(program: Any, *, names: list[str] | None = None) -> Any:
         import onnxscript  # noqa: F401 - torch.onnx needs it
     except ImportError as error:
         raise MissingExtraError(
-            f"PyTorch exports programs by onnxscript ({error}): pip install 'autotune[torch]'"
+            f"PyTorch exports programs by onnxscript ({error}): {install('torch')}"
         ) from error
     import torch
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from autotune.distribution import install
 from autotune.errors import LoweringError, MissingExtraError
 from autotune.lower.accumulations import Accumulations
 from autotune.lower.cells import Cells
@@ -86,7 +87,7 @@ def load_isl() -> Any:
     try:
         import islpy
     except ImportError as error:
-        raise MissingExtraError("verifying schedules needs islpy: pip install 'autotune[verify]'") from error
+        raise MissingExtraError(f"verifying schedules needs islpy: {install('verify')}") from error
     return islpy
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.errors import UsageError
+from autotune.errors import InputError, UsageError
 from autotune.runtime.arguments import signature_text, wrong_names
 from autotune.runtime.compiled import Case, Compiled, SizedTensor, with_images
 from autotune.runtime.cpu import layout
@@ -187,13 +187,18 @@ class Module:
         largest = {symbol: found[-1] for symbol, found in self._model.sizes.items()}
         return tuple(tensor.spec({**largest, **(sizes or {})}) for tensor in self._model.inputs)
 
-    def __call__(self, *arrays: Any, out: Sequence[NDArray[Any]] | None = None) -> Results:
+    def __call__(self, *arrays: Any, out: Sequence[NDArray[Any]] | None = None, **named: Any) -> Results:
         """Run the model; returns its outputs in order, freshly allocated unless ``out`` is given.
+
+        Arrays come in the order of the inputs, or by name: as keywords or in one dictionary, which an input called
+        ``out`` needs.
 
         Tensors of other libraries in CPU memory (with ``__dlpack__``) are read and, in ``out``, written without a copy.
         Raises InputError for arrays of the wrong number, shape or dtype, BuildError without memory for the outputs, and
         what a device failed with.
         """
+        if named or (arrays and type(arrays[0]) is not np.ndarray):
+            arrays = self._positional(arrays, named)  # costs arrays of NumPy nothing
         return self._loaded.call(arrays, None if out is None else [*out])
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
@@ -206,13 +211,15 @@ class Module:
     ) -> Request[Results]:
         """Run the model in the background; requests of a module begin in the order of submission.
 
-        The arrays must not change until the request is done. Its ``result()`` is what a call returns or raises; in
-        a coroutine, ``await`` gives the same. Cancelled while it runs, it ends behind the commands that devices are at.
-        Where too many requests are on their way it waits for room, and, before the first one, for devices above their
-        watermarks; at most ``timeout`` seconds. A request that has not ended ``deadline`` seconds after this call fails
-        with DeviceTimeoutError. Raises InputError, UsageError when closed or for a deadline that is not in the future,
-        DeviceTimeoutError.
+        Arrays come in order or in one dictionary, and must not change until the request is done. Its ``result()`` is
+        what a call returns or raises; in a coroutine, ``await`` gives the same. Cancelled while it runs, it ends behind
+        the commands that devices are at. Where too many requests are on their way it waits for room, and, before the
+        first one, for devices above their watermarks; at most ``timeout`` seconds. A request that has not ended
+        ``deadline`` seconds after this call fails with DeviceTimeoutError. Raises InputError, UsageError when closed or
+        for a deadline that is not in the future, DeviceTimeoutError.
         """
+        if arrays and type(arrays[0]) is not np.ndarray:
+            arrays = self._positional(arrays, {})
         return self._loaded.submit_all([arrays], timeout, deadline)[0]
 
     def submit_all(
@@ -336,6 +343,16 @@ class Module:
             "a Module cannot be pickled or copied: it holds machine code and memory of this process\n"
             "  write it by module.save(path), and autotune.load(path) where it is needed"
         )
+
+    def _positional(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the arrays of a call in the order of the inputs; raises InputError for some by place, some by name."""
+        if not named and not isinstance(arrays[0], Mapping):
+            return arrays
+        if len(arrays) + bool(named) != 1:
+            raise InputError(
+                f"{self._model.name!r} takes its inputs in order, as keywords, or in one dictionary, got a mix of them"
+            )
+        return tuple(self._in_order(named or arrays[0]))
 
     def _in_order(self, inputs: Inputs) -> Sequence[Any]:
         """Return the arrays of inputs in order or by name; raises InputError for missing or unknown names."""

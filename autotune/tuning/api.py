@@ -27,7 +27,7 @@ from autotune.files import scratch_folder
 from autotune.garbage import collector_paused
 from autotune.hardware import check_threads, usable_cores
 from autotune.target import Target
-from autotune.tuning.jobs.budget import Budget
+from autotune.tuning.jobs.budget import Budget, BudgetLike
 from autotune.tuning.report.answer import Answer
 from autotune.tuning.report.asked import Asked, entries
 from autotune.tuning.report.result import Report
@@ -70,6 +70,7 @@ def model_folder() -> Path:
 def cost_model_registry() -> Registry:
     """Return the models in that folder, and those that come with the package."""
     from cost_models.builtin import SHIPPED
+    from cost_models.ranker import Ranker
     from cost_models.registry import Registry
 
     return Registry(model_folder(), SHIPPED)
@@ -79,7 +80,7 @@ def cost_model_registry() -> Registry:
 def tune(
     model: Model | Sequence[Model],
     *,
-    budget: Budget | str,
+    budget: BudgetLike,
     seed: int = 0,
     sampler: SamplerLike = "guided",
     objective: str = "latency",
@@ -102,9 +103,9 @@ def tune(
     geometric mean of their latencies smaller, so that a part of a model's latency counts the same in each of them. The
     report has the result of each. All of them get the same ``options``.
 
-    ``budget`` is a Budget or a time such as ``"8h"``. ``sampler`` is a name (``guided`` or one of Optuna's), an
-    Optuna sampler, a function that makes one from a ``seed``, or a study, whose sampler and pruner are used and which
-    gets the trials.
+    ``budget`` is a Budget, a time such as ``"8h"``, or seconds. ``sampler`` is a name (``guided`` or one of Optuna's),
+    an Optuna sampler, a function that makes one from a ``seed``, or a study, whose sampler and pruner are used and
+    which gets the trials.
     ``objective`` is latency, or what is searched beside it: memory, size (of the artifact), or front for all three.
     With ``transfer`` each search begins with schedules of near workloads (other shapes, other threads). With
     ``time_model`` the report has the whole model's latency. A time budget covers everything from ``begun`` (by
@@ -132,12 +133,12 @@ def tune(
     and MeasureError.
     """
     from autotune.calibration.host import ensure
+    from autotune.runtime.random_inputs import checked_seed
     from autotune.tuning.compare.decide import decide_for
     from autotune.tuning.jobs.job import Job, Options
     from autotune.tuning.jobs.model import tuned_model
     from autotune.tuning.jobs.models import common_target, read_models, sources_of
     from autotune.tuning.measure.pool import ProcessPool
-    from autotune.tuning.measure.random_inputs import checked_seed
     from autotune.tuning.search.online_model import OnlineModel
     from autotune.tuning.search.samplers import factory
 
@@ -519,6 +520,7 @@ def retrain(
     """
     from autotune.database.table import training_table
     from cost_models.feature_cache import FeatureCache
+    from cost_models.ranker import Ranker
     from cost_models.registry import Registry
     from cost_models.retrain import retrain as train
 

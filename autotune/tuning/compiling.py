@@ -68,7 +68,7 @@ def compile_request(
     if request.lock is not None:
         return replace(_compiled(request, say, graph, open_sizes), where=request.lock_name)
     if request.require_hit and not exists(request.database):
-        raise MissError(f"there is no database {default_database()}; run `autotune tune` first")
+        raise MissError(f"there is no database {default_database()}; run `autotune tune MODEL` first")
     made, where = with_database(request, lambda own: _compiled(own, say, graph, open_sizes))
     return replace(made, where=where)
 

@@ -24,8 +24,8 @@ from autotune.compiler.dividing import imported
 from autotune.errors import MeasureError
 from autotune.graph import evaluate
 from autotune.graph.ir import Graph
+from autotune.runtime.random_inputs import random_inputs
 from autotune.settings import environment_name
-from autotune.tuning.measure.random_inputs import random_inputs
 from autotune.tuning.placement.answer import checked_devices
 from autotune.tuning.placement.placing import known_devices
 

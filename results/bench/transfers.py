@@ -23,9 +23,9 @@ from autotune.runtime.hal.opencl.driver import open_number
 from autotune.runtime.hal.opencl.shared import shares_memory
 from autotune.runtime.module import Module
 from autotune.runtime.programs.device_program import DeviceProgram
+from autotune.runtime.random_inputs import random_inputs
 from autotune.runtime.recording import Recording
 from autotune.tuning.measure.in_flight import keep_in_flight
-from autotune.tuning.measure.random_inputs import random_inputs
 
 SIZES = (64 << 10, 1 << 20, 16 << 20)
 _TURNS = 30

@@ -606,6 +606,10 @@ def test_every_command_takes_sizes_by_the_names_of_dimensions(
     assert f"{model} --db {database} --shape batch=3 --shape seq=6" in advised[1]
     code, _, err = run(capsys, *shlex.split(advised[1])[1:], "--trials", 1)
     assert code == 0, err
+    _, out, _ = run(capsys, "explain", model, "--db", database, "--shape", "batch=4", "--shape", "seq=6")
+    assert f"`autotune tune {model} --db {database} --shape batch=4 --shape seq=6` does that" in out
+    _, _, err = run(capsys, "query", model, "--db", tmp_path / "none.db", *sizes)
+    assert f"`autotune tune {model} {' '.join(sizes)} --db {tmp_path / 'none.db'}` makes one" in err
     code, _, err = run(capsys, "lock", model, "-o", "a.lock", "--shape", "batch=1..8", "--shape", "seq=1")
     assert code == 2
     assert "ranges of sizes are for `autotune compile`" in err

@@ -114,11 +114,11 @@ def test_a_miss_advises_to_tune_for_the_target_asked_for(
 ) -> None:
     asked = ("--db", database, "--target", "x86-64-v3", "--threads", 2)
     out = query(capsys, workload.key, *asked)
-    assert "run `autotune tune --target x86-64-v3 --threads 2` with this model" in out
+    assert f"run `autotune tune MODEL --db {database} --target x86-64-v3 --threads 2` on" in out
     (answer,) = json.loads(query(capsys, workload.key, *asked, "--json"))
     assert "--target x86-64-v3 --threads 2" in answer["message"]
     plain = query(capsys, workload.key, "--db", database)
-    assert "run `autotune tune` with this model and this --db on this machine" in plain
+    assert f"run `autotune tune MODEL --db {database}` on this machine" in plain
     foreign = query(capsys, workload.key, "--db", database, "--target", "aarch64")
     assert "on this machine" not in foreign
     assert "on a machine that runs code for" in foreign

@@ -31,7 +31,7 @@ def installed() -> bool:
 
 
 needs_opencl = pytest.mark.skipif(
-    not installed(), reason="pyopencl is not installed: pip install 'autotune[opencl]'"
+    not installed(), reason="pyopencl is not installed: pip install 'autotune-compiler[opencl]'"
 )
 
 

@@ -22,7 +22,8 @@ from tests.schedule.three_ways import random_case
 
 TARGET = Target.parse("cuda:sm_80")
 needs_assembler = pytest.mark.skipif(
-    find_assembler() is None, reason="needs ptxas (pip install 'autotune[cuda]', a download of 125 MB)"
+    find_assembler() is None,
+    reason="needs ptxas (pip install 'autotune-compiler[cuda]', a download of 125 MB)",
 )
 x, y = te.thread_axis("threadIdx.x"), te.thread_axis("threadIdx.y")
 block_x, block_y = te.thread_axis("blockIdx.x"), te.thread_axis("blockIdx.y")

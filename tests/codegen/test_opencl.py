@@ -155,6 +155,6 @@ def test_the_package_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setitem(sys.modules, "pyopencl", None)
     opencl.devices.cache_clear()
-    with pytest.raises(MissingExtraError, match=r"pip install 'autotune\[opencl\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'autotune-compiler\[opencl\]'"):
         opencl.devices()
     opencl.devices.cache_clear()

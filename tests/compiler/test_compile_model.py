@@ -174,7 +174,7 @@ def test_the_database_is_looked_up(tmp_path):
         pytest.approx(2.0, rel=0.02),
     )
     assert report.details().splitlines()[3:] == [
-        "  1 dispatch not searched for this target: `autotune tune` with the same options does that"
+        "  1 dispatch not searched for this target: `autotune tune MODEL` does that"
     ]
 
 

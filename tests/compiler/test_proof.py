@@ -82,4 +82,4 @@ def test_without_islpy_nothing_is_tuned(
 ) -> None:
     monkeypatch.setitem(sys.modules, "islpy", None)
     assert run(["tune", "zoo:tiny_cnn", "--trials", "1", "--verify"]) == 2
-    assert "pip install 'autotune[verify]'" in capsys.readouterr().err
+    assert "pip install 'autotune-compiler[verify]'" in capsys.readouterr().err

@@ -48,7 +48,7 @@ def test_memory_is_where_kernels_take_it(image: ModuleImage) -> None:
     assert all(binding.offset % 16 == 0 for command in image.commands for binding in command.bindings)
 
 
-@pytest.mark.skipif(find_assembler() is None, reason="needs ptxas (pip install 'autotune[cuda]')")
+@pytest.mark.skipif(find_assembler() is None, reason="needs ptxas (pip install 'autotune-compiler[cuda]')")
 def test_the_assembler_takes_a_model(image: ModuleImage) -> None:
     costs = [cost for each in image.objects for cost in assembled(each, "sm_90")]
     assert {cost.symbol for cost in costs} >= {command.symbol for command in image.commands}

@@ -302,7 +302,10 @@ def test_a_signed_pack_is_taken_from_its_owner_only(
 
 def test_a_missing_extra_is_named(pack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'autotune\[sign\]'"), opened_pack(pack, pack):
+    with (
+        pytest.raises(MissingExtraError, match=r"pip install 'autotune-compiler\[sign\]'"),
+        opened_pack(pack, pack),
+    ):
         pass
 
 

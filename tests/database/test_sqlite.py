@@ -58,7 +58,7 @@ def test_files_that_are_no_tuning_database(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(UsageError, match=r"no such database: .*; `autotune tune MODEL --db"):
         Database(tmp_path / "none.db", read_only=True)
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'autotune\[postgres\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'autotune-compiler\[postgres\]'"):
         Database("postgresql://server/db")
     with pytest.raises(UsageError, match="not a database URL"):
         Database("nosuch://server/db")

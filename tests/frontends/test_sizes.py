@@ -12,7 +12,8 @@ from autotune.cli.options import parse_shapes
 from autotune.compiler.dynamic.declared import by_dimension
 from autotune.errors import ModelImportError, UsageError
 from autotune.frontends.model_builder import ModelBuilder
-from autotune.frontends.models import load, read_model
+from autotune.frontends.models import declared_shapes, load, read_model
+from autotune.frontends.sizes import advised_sizes
 
 
 def two_inputs(*declared: Any) -> bytes:
@@ -77,6 +78,7 @@ def test_what_does_not_fit_is_one_clear_error(given: Any, said: str) -> None:
     "declared",
     [
         [("batch", "seq", 4), ("batch", 2)],
+        [("batch", 3, "height", "width")],
         [(None, 3, None)],
         [("past", 3), ("past + 1", 2)],
         [("2*heads (each)", 3), ("it's", 2)],
@@ -101,8 +103,15 @@ def test_the_advice_works_as_it_is_printed(declared: list[Any]) -> None:
     }
 
 
+def test_the_advice_is_of_sizes_that_models_are_run_with() -> None:
+    declared = declared_shapes(read_model(two_inputs(("N", "sequence_length"), (None, 3, "h", None))))
+    assert advised_sizes(declared) == {"N": 1, "sequence_length": 128, "y.0": 1, "h": 224, "y.3": 224}
+    with pytest.raises(UsageError, match=r"\n  give --shape batch=1 --shape seq=128$"):
+        load(BOTH, shapes={"btach": 1})
+
+
 def test_what_was_given_is_not_advised_again() -> None:
-    with pytest.raises(ModelImportError, match=r"e\.g\. --shape seq=1 ") as caught:
+    with pytest.raises(ModelImportError, match=r"e\.g\. --shape seq=128 ") as caught:
         load(BOTH, shapes={"batch": 3})
     assert "input 'x': [3, seq, 4]" in str(caught.value)
     assert "input 'y'" not in str(caught.value)

@@ -40,7 +40,7 @@ def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(MissingExtraError) as caught:
         to_onnx(program({}, {}))
-    assert str(caught.value).endswith("pip install 'autotune[torch]'")
+    assert str(caught.value).endswith("pip install 'autotune-compiler[torch]'")
 
 
 def test_the_innermost_reason_is_told() -> None:

@@ -234,7 +234,7 @@ def test_a_proof_that_is_too_long_says_so() -> None:
 def test_without_islpy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "islpy", None)
     s: Any = chain(8)[0]
-    with pytest.raises(MissingExtraError, match=r"pip install 'autotune\[verify\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'autotune-compiler\[verify\]'"):
         verify(s, arguments(s))
 
 

@@ -138,7 +138,7 @@ def test_without_pytorch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(MissingExtraError) as caught:
         measure.chosen([])
     assert str(caught.value) == (
-        "architectures are exported by no_such_package: pip install 'autotune[held-out]'"
+        "architectures are exported by no_such_package: pip install 'autotune-compiler[held-out]'"
     )
 
 

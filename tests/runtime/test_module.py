@@ -105,6 +105,25 @@ def test_run_by_name() -> None:
     assert got["z"].tolist() == [11, 21]
 
 
+def test_a_call_takes_names_as_keywords_or_in_a_dictionary() -> None:
+    a, b = np.zeros(4, np.int64), np.array([10, 20])
+    with Module(two_inputs(), 1) as module:
+        called = [module(b=b, a=a), module({"b": b, "a": a}), module.submit({"b": b, "a": a}).result()]
+        for found in called:
+            assert [array.tolist() for array in found] == [[1, 1, 1, 1], [11, 21]]
+        for arrays, named in (
+            ((a,), {"b": b}),
+            (({"a": a},), {"b": b}),
+            (({"a": a}, b), {}),
+        ):
+            with pytest.raises(InputError, match="as keywords, or in one dictionary, got a mix of them"):
+                module(*arrays, **named)
+        with pytest.raises(InputError, match="missing b; unknown c"):
+            module(a=a, c=b)
+        out = [np.zeros(4, np.int64), np.zeros(2, np.int64)]
+        assert module(a=a, b=b, out=out)[1] is out[1]
+
+
 def test_outputs_go_where_the_caller_says(module: Module) -> None:
     out = np.zeros(16, np.int64)
     (y,) = module(np.ones(16, np.int64), out=[out])

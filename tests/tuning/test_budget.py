@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from autotune.errors import UsageError
@@ -20,13 +21,18 @@ def test_time_budgets(text: str, seconds: float) -> None:
     assert Budget.of(text) == Budget(text)
 
 
+@pytest.mark.parametrize("seconds", [60, 1.5, np.float32(60.0), np.int64(7)])
+def test_a_number_is_seconds(seconds: Any) -> None:
+    assert Budget.of(seconds).limit_s == Budget(seconds=float(seconds)).limit_s
+
+
 @pytest.mark.parametrize("text", ["", "10", "m", "10x", "-5m", "10m 5s", "0s"])
 def test_what_is_no_time_budget(text: str) -> None:
     with pytest.raises(UsageError):
         Budget(text)
 
 
-@pytest.mark.parametrize("value", [200, 1.5, {"trials": 3}, b"2m"])
+@pytest.mark.parametrize("value", [True, {"trials": 3}, b"2m", 1j])
 def test_other_values_are_no_budget(value: Any) -> None:
     with pytest.raises(UsageError, match=r"not a time budget: .*; write 90s, 10m, 8h or 1h30m"):
         Budget.of(value)
@@ -52,6 +58,9 @@ def test_a_budget_needs_a_positive_limit() -> None:
         Budget()
     with pytest.raises(UsageError, match="got trials=0"):
         Budget(trials=0)
+    for seconds in (0, -1.0, float("nan")):
+        with pytest.raises(UsageError, match="a budget must be positive"):
+            Budget.of(seconds)
     assert Budget(hours=1, minutes=2, seconds=3).limit_s == 3723
     assert str(Budget(trials=5, minutes=1)) == "5 trials or 60 s"
 

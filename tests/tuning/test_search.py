@@ -178,9 +178,11 @@ def test_unknown_and_missing_samplers_are_usage_errors(monkeypatch: pytest.Monke
         "unknown sampler 'annealing'; known samplers: guided, tpe, random, cmaes, gp, nsga2, qmc, grid"
     )
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"'cmaes' needs cmaes: pip install 'autotune\[cmaes\]'"):
+    with pytest.raises(
+        MissingExtraError, match=r"'cmaes' needs cmaes: pip install 'autotune-compiler\[cmaes\]'"
+    ):
         factory("cmaes", OnlineModel(), 8)
-    with pytest.raises(MissingExtraError, match=r"'gp' needs torch: pip install 'autotune\[gp\]'"):
+    with pytest.raises(MissingExtraError, match=r"'gp' needs torch: pip install 'autotune-compiler\[gp\]'"):
         factory("gp", OnlineModel(), 8)
 
 

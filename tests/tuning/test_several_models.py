@@ -16,12 +16,13 @@ import autotune
 from autotune.database import Database, Latency
 from autotune.database.records import SAME_CODE, Key, Ratio
 from autotune.errors import ModelImportError, UsageError
+from autotune.frontends.model_builder import ModelBuilder
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 from autotune.passes.options import Option
 from autotune.tuning.compare.sites import Site, Sites
 from autotune.tuning.jobs.budget import Budget
-from autotune.tuning.jobs.models import sources_of
+from autotune.tuning.jobs.models import read_models, sources_of
 from autotune.tuning.jobs.policy import Policy
 from autotune.tuning.jobs.subject import subjects_of
 from autotune.tuning.measure.gain import Gain
@@ -276,3 +277,17 @@ def test_models_of_one_name_are_told_apart(tmp_path: Path) -> None:
     )
     assert [each.model for each in report.models] == ["net", "net (2)"]
     assert report.trials == 6
+
+
+def test_each_of_several_models_takes_the_sizes_that_it_leaves_open(tmp_path: Path) -> None:
+    for name, shape in {"a": ("batch", 3), "b": ("batch", "seq"), "c": (2, 3)}.items():
+        b = ModelBuilder(name)
+        b.node("Relu", [b.input("x", shape)], "y")
+        (tmp_path / f"{name}.onnx").write_bytes(b.finish(["y"]).SerializeToString())
+    sources = sources_of(str(tmp_path))
+    read = read_models(sources, shapes={"batch": 4, "seq": 5})
+    assert [model.graph.type_of("x").shape for model in read] == [(4, 3), (4, 5), (2, 3)]
+    with pytest.raises(UsageError, match=r"none of 3 models has .* dimension 'sea'\n.*did you mean 'seq'"):
+        read_models(sources, shapes={"batch": 4, "sea": 5})
+    with pytest.raises(ModelImportError, match="--shape seq=128"):
+        read_models(sources, shapes={"batch": 4})

@@ -10,7 +10,7 @@ from autotune.bench.problem import BenchmarkCase, Problem
 from autotune.errors import UsageError
 from autotune.frontends import zoo
 from autotune.runtime.image import TensorSpec
-from autotune.tuning.measure.random_inputs import random_inputs
+from autotune.runtime.random_inputs import random_inputs
 
 DEFAULT = (
     "mlp",

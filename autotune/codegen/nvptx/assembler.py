@@ -14,6 +14,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from autotune.distribution import install
 from autotune.errors import BuildError, MissingExtraError
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
@@ -54,7 +55,7 @@ def assembled(ptx: bytes, cpu: str) -> list[KernelCost]:
     program = find_assembler()
     if program is None:
         raise MissingExtraError(
-            "ptxas, which checks PTX, is not installed; pip install 'autotune[cuda]', or put it on the PATH"
+            f"ptxas, which checks PTX, is not installed; {install('cuda')}, or put it on the PATH"
         )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "code.ptx"

@@ -13,6 +13,8 @@ from functools import cache
 from typing import Any
 
 from autotune.codegen.jit import LoadedCode
+from autotune.distribution import install, version
+from autotune.errors import BuildError
 from autotune.hardware import architecture
 from autotune.runtime.cpu import calls, indices
 from autotune.runtime.cpu import executor as source
@@ -97,7 +99,13 @@ def machine_code() -> bytes:
 
 @cache
 def _compiled() -> bytes:
-    from autotune.codegen.llvm import compile_ir
+    try:
+        from autotune.codegen.llvm import compile_ir
+    except ModuleNotFoundError as error:
+        raise BuildError(
+            f"the executor that this artifact brought is not that of autotune {version()}, and no compiler is here\n"
+            f"  compile the model again with the release that runs it, or {install()}"
+        ) from error
     from autotune.runtime.cpu.translate.module import llvm_ir
 
     target = Target.parse(_BASELINES.get(architecture(), "host"))

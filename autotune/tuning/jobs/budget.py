@@ -6,6 +6,8 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
+from numbers import Real
+from typing import TypeAlias
 
 from autotune.errors import UsageError
 
@@ -17,24 +19,24 @@ class Budget:
     """A limit on time, on measured trials, on those of each workload, or on several (the first one reached
     ends the job).
 
-    ``time`` is a text such as ``90s``, ``10m``, ``8h`` or ``1h30m``; ``seconds``, ``minutes`` and ``hours`` are
-    added to it. ``per_workload`` counts what the database knows already. Raises UsageError unless there is a
-    positive limit.
+    ``time`` is a text such as ``90s``, ``10m``, ``8h`` or ``1h30m``, or a number of seconds; ``seconds``, ``minutes``
+    and ``hours`` are added to it. ``per_workload`` counts what the database knows already. Raises UsageError unless
+    there is a positive limit.
 
     >>> Budget("1h30m", trials=2000)
     Budget('1h30m', trials=2000)
-    >>> Budget(hours=8).limit_s
-    28800.0
+    >>> Budget(hours=8).limit_s, Budget(60)
+    (28800.0, Budget('1m'))
     """
 
-    time: InitVar[str | None] = None
+    time: InitVar[str | float | None] = None
     trials: int | None = None
     seconds: float | None = None
     minutes: float | None = None
     hours: float | None = None
     per_workload: int | None = None
 
-    def __post_init__(self, time: str | None) -> None:
+    def __post_init__(self, time: str | float | None) -> None:
         if time is not None:
             object.__setattr__(self, "seconds", _seconds(time) + (self.seconds or 0.0))
         if self.trials is None and self.limit_s is None and self.per_workload is None:
@@ -52,8 +54,8 @@ class Budget:
         return float(sum(given)) if given else None
 
     @staticmethod
-    def of(value: Budget | str) -> Budget:
-        """Return a budget, or the time budget of a text; raises UsageError for anything else."""
+    def of(value: BudgetLike) -> Budget:
+        """Return a budget, or the time budget of a text or of seconds; raises UsageError for anything else."""
         return value if isinstance(value, Budget) else Budget(value)
 
     def __repr__(self) -> str:
@@ -69,12 +71,19 @@ class Budget:
         return " or ".join(trials + each + time_limit)
 
 
-def _seconds(text: str) -> float:
-    """Return seconds of a text such as ``90s``; raises UsageError."""
+BudgetLike: TypeAlias = Budget | str | float
+"""A budget, the text of a time, or seconds."""
+
+
+def _seconds(text: str | float) -> float:
+    """Return seconds of a text such as ``90s``, or of a number; raises UsageError."""
+    if isinstance(text, Real) and not isinstance(text, bool):
+        return float(text)
     parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text) if isinstance(text, str) else []
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise UsageError(
-            f"not a time budget: {text!r}; write 90s, 10m, 8h or 1h30m (Budget(trials=200) counts candidates)"
+            f"not a time budget: {text!r}; write 90s, 10m, 8h or 1h30m, in Python also a number of seconds "
+            "(Budget(trials=200) counts candidates)"
         )
     return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
@@ -158,4 +167,4 @@ class Meter:
         return self.trials_left < 1 or self.seconds_left <= 0
 
 
-__all__ = ["Budget", "Meter", "process_age"]
+__all__ = ["Budget", "BudgetLike", "Meter", "process_age"]

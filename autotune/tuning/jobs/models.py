@@ -12,11 +12,14 @@ from autotune.compiler import divide
 from autotune.compiler.dividing import imported, on_one_device
 from autotune.compiler.request import CompileRequest, MachineOptions
 from autotune.errors import ModelImportError, UsageError
+from autotune.frontends.models import declared_shapes, read_model
+from autotune.frontends.sizes import Declared, open_names
+from autotune.graph.ir import Graph
+from autotune.suggest import listing
 from autotune.target import Target
 
 if TYPE_CHECKING:
     from autotune.compiler.dividing import Model
-    from autotune.graph.ir import Graph
     from autotune.passes.partition import Partition
 
 SUFFIX = ".onnx"
@@ -63,12 +66,36 @@ def _files(source: Model) -> list[Model]:
 
 def read_models(sources: Sequence[Model], **options: Unpack[MachineOptions]) -> list[AskedModel]:
     """Read models, and divide each into its dispatches; raises what is wrong with the first that is not as it should
-    be."""
-    return named([_read(source, CompileRequest(source, **options).checked()) for source in sources])
+    be. Of several models each takes those of the sizes that it leaves open."""
+    requests = [CompileRequest(source, **options).checked() for source in sources]
+    if len(sources) > 1 and requests[0].shapes:
+        requests = _own_sizes(requests)
+    return named([_read(source, request) for source, request in zip(sources, requests, strict=True)])
+
+
+def _own_sizes(requests: Sequence[CompileRequest]) -> list[CompileRequest]:
+    """Return the requests, each with the sizes of its model; raises UsageError for one that is no model's."""
+    names = [{*declared, *open_names(declared)} for declared in map(_declared, requests)]
+    for name in requests[0].shapes or {}:
+        if not any(name in own for own in names):
+            known = sorted(set[str]().union(*names))
+            raise UsageError(
+                f"none of {len(requests)} models has an input or an open dimension {name!r}\n"
+                f"  they have: {listing(name, known) or 'none'}"
+            )
+    return [
+        replace(request, shapes={name: size for name, size in (request.shapes or {}).items() if name in own})
+        for request, own in zip(requests, names, strict=True)
+    ]
+
+
+def _declared(request: CompileRequest) -> Declared:
+    """Return the shapes that a model declares; none of a graph, whose sizes are fixed."""
+    return {} if isinstance(request.model, Graph) else declared_shapes(read_model(request.model))
 
 
 def _read(source: Model, request: CompileRequest) -> AskedModel:
-    graph = on_one_device(imported(source, request.shapes))
+    graph = on_one_device(imported(request.model, request.shapes))
     parts = _divided(graph, request)
     name = str(source) if isinstance(source, str | Path) else parts.name
     if not parts.dispatches:

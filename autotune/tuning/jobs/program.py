@@ -18,7 +18,7 @@ from autotune.graph.program import ProgramWorkload
 from autotune.schedule.trace import Trace
 from autotune.target import Target
 from autotune.tuning.api import builders_for, runnable, shown_to
-from autotune.tuning.jobs.budget import Budget
+from autotune.tuning.jobs.budget import Budget, BudgetLike
 from autotune.tuning.measure.gain import Gain, gain_of
 from autotune.tuning.measure.turns import Rounds, Turns
 from autotune.tuning.measure.whole_model import UNWATCHED, Code, Profile, Version, Watch
@@ -91,7 +91,7 @@ def tune_schedule(
     function: ScheduleFunction | Sketch | None,
     args: Sequence[Tensor],
     *,
-    budget: Budget | str,
+    budget: BudgetLike,
     database: DatabaseLike | None = None,
     target: Target | str = "host",
     threads: int | None = None,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 from autotune.compiler.request import CompileRequest, MachineOptions, keywords_of
 from autotune.database.records import DEVICES, JobRow
 from autotune.target import Target
-from autotune.tuning.jobs.budget import Budget
+from autotune.tuning.jobs.budget import Budget, BudgetLike
 from autotune.tuning.jobs.job import alive, owner
 from autotune.tuning.placement.answer import PlacementReading, checked_devices, placement_key, used_of
 from autotune.tuning.placement.place import PlacementReport, place
@@ -56,7 +56,7 @@ def tune_on_devices(
     model: Model,
     devices: Sequence[str],
     *,
-    budget: Budget | str,
+    budget: BudgetLike,
     seed: int = 0,
     sampler: SamplerLike = GUIDED,
     study_storage: StorageLike | None = None,

@@ -15,7 +15,7 @@ from autotune.frontends.models import ReadModel, read_model
 from autotune.frontends.onnx.read import ModelSource
 from autotune.tuning.api import predicted, tune
 from autotune.tuning.compiling import buckets_of, traffic_of
-from autotune.tuning.jobs.budget import Budget
+from autotune.tuning.jobs.budget import Budget, BudgetLike
 from autotune.tuning.jobs.tune_devices import DevicesReport, tune_on_devices
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def tune_for_sizes(
     model: ModelSource | ReadModel,
     sizes: Given,
     *,
-    budget: Budget | str,
+    budget: BudgetLike,
     devices: Sequence[str] = (),
     progress: Callable[[], Progress | None] = lambda: None,
     say: Callable[[str], None] = lambda _: None,

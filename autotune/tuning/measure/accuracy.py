@@ -9,9 +9,9 @@ from autotune.compiler.dividing import imported
 from autotune.graph import evaluate
 from autotune.passes.preference import TOLERANCE
 from autotune.runtime.cpu.device import Host
+from autotune.runtime.random_inputs import random_inputs
 from autotune.te.dtypes import is_float
 from autotune.tuning.measure.check import relative_error
-from autotune.tuning.measure.random_inputs import random_inputs
 
 if TYPE_CHECKING:
     from autotune.compiler.dividing import Model

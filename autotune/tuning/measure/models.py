@@ -26,8 +26,8 @@ from autotune.runtime.artifacts.folder import FolderReader
 from autotune.runtime.cpu import native
 from autotune.runtime.cpu.device import Memory
 from autotune.runtime.module import Module
+from autotune.runtime.random_inputs import random_inputs
 from autotune.tuning.measure.in_flight import keep_in_flight
-from autotune.tuning.measure.random_inputs import random_inputs
 from autotune.workers.serve import Handler, serve
 
 

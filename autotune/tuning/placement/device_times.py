@@ -17,7 +17,7 @@ from autotune.runtime.hal.rates import DeviceRates, measure_rates
 from autotune.runtime.hal.recording import LoadedImage, load_image
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.programs.device_program import DeviceProgram
-from autotune.tuning.measure.random_inputs import random_inputs
+from autotune.runtime.random_inputs import random_inputs
 from autotune.tuning.measure.request_rates import request_rates
 
 _TIMES = 15

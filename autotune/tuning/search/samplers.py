@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from optuna.samplers import BaseSampler
 from optuna.study import Study, StudyDirection
 
+from autotune.distribution import install
 from autotune.errors import MissingExtraError, UsageError
 from autotune.suggest import did_you_mean
 from autotune.tuning.search.legal import UniformSampler
@@ -97,7 +98,7 @@ def _require(name: str) -> None:
 
     package = NEEDS.get(name)
     if package is not None and importlib.util.find_spec(package) is None:
-        raise MissingExtraError(f"the sampler {name!r} needs {package}: pip install 'autotune[{name}]'")
+        raise MissingExtraError(f"the sampler {name!r} needs {package}: {install(name)}")
 
 
 def _optuna(name: str, **options: Any) -> SamplerFactory:

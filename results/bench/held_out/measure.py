@@ -14,6 +14,7 @@ import numpy as np
 from autotune.bench.options import check_known
 from autotune.bench.side_by_side import Competitor, CompetitorResult, Pace, SideBySide, difference
 from autotune.bench.systems import OURS, System
+from autotune.distribution import install
 from autotune.errors import MeasureError, MissingExtraError
 from autotune.graph.ir import Array
 from autotune.passes.preference import TOLERANCE as DEFAULT
@@ -74,9 +75,7 @@ def chosen(names: Sequence[str]) -> list[Architecture]:
 
     missing = [module for module in _MODULES if importlib.util.find_spec(module) is None]
     if missing:
-        raise MissingExtraError(
-            f"architectures are exported by {', '.join(missing)}: pip install 'autotune[held-out]'"
-        )
+        raise MissingExtraError(f"architectures are exported by {', '.join(missing)}: {install('held-out')}")
     return [each for each in ARCHITECTURES if not names or each.name in names]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from autotune.distribution import install
 from autotune.errors import MissingExtraError
 from autotune.frontends.model_builder import ModelBuilder
 from autotune.graph.ir import Array
@@ -32,7 +33,7 @@ def digits() -> Source:
         from sklearn.neural_network import MLPClassifier
     except ImportError as error:
         raise MissingExtraError(
-            "the network of handwritten digits is trained by scikit-learn: pip install 'autotune[digits]'"
+            f"the network of handwritten digits is trained by scikit-learn: {install('digits')}"
         ) from error
     found = load_digits()
     pixels = (found.images / 16).astype(np.float32)[:, None]

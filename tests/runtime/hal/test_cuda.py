@@ -229,7 +229,7 @@ def test_without_the_package_or_a_driver_the_reason_is_said(monkeypatch: pytest.
     except (MissingExtraError, DeviceError) as error:
         assert any(  # noqa: PT017  # which of them depends on what is installed
             part in str(error)
-            for part in ("pip install 'autotune[cuda]'", "no driver of NVIDIA", "does not start")
+            for part in ("pip install 'autotune-compiler[cuda]'", "no driver of NVIDIA", "does not start")
         )
 
 

@@ -7,6 +7,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -65,7 +66,12 @@ class WorkerPool:
         return bool(self._workers.get(role))
 
     def submit(self, role: str, job: Job[Result]) -> Future[Result]:
-        """Have a job done; it can be cancelled as long as no worker has taken it."""
+        """Have a job done; it can be cancelled as long as no worker has taken it.
+
+        Raises RuntimeError after :meth:`close`, where nobody would.
+        """
+        if self._closed:
+            raise RuntimeError(f"the {role} workers were ended")
         future: Future[Result] = Future()
         self._waiting[role].put((job, future))
         return future
@@ -91,10 +97,16 @@ class WorkerPool:
             for future in futures:
                 future.cancel()
 
+    def drop(self, role: str) -> None:
+        """Cancel the jobs of a role that no worker has taken."""
+        with suppress(queue.Empty):
+            while (taken := self._waiting[role].get_nowait()) is not None:
+                taken[1].cancel()
+
     def kill(self, role: str) -> None:
-        """End the processes of a role at once; its next job starts another."""
+        """End the processes of a role at once, and their jobs in progress; its next job starts another."""
         for worker in self._workers.get(role, ()):
-            worker.kill()
+            worker.interrupt()
 
     def close(self) -> None:
         """End all processes; jobs that wait are cancelled, and those in progress end with their worker."""

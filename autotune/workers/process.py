@@ -276,14 +276,18 @@ class WorkerProcess:
         if live is not None:
             live.kill()
 
-    def close(self) -> None:
-        """End the process and refuse to start another; a call that waits in another thread ends too."""
-        self._closed.set()
+    def interrupt(self) -> None:
+        """End the process, and a call that waits for it in another thread; the next call starts another."""
         live = self._live
         if live is not None:
             live.process.kill()  # its caller reads the end of its answers: closing the pipe would wake nobody
         with self._calling:
             self.kill()
+
+    def close(self) -> None:
+        """End the process as :meth:`interrupt` does, and refuse to start another."""
+        self._closed.set()
+        self.interrupt()
 
 
 __all__ = ["Died", "WorkerProcess", "python_module"]

@@ -38,6 +38,9 @@ class SimulatedMeasurer:
         """Whole options have no answer."""
         return Measurement(Outcome.ILLEGAL, message="no answer")
 
+    def rest(self) -> None:
+        """Nothing to stop."""
+
     def close(self) -> None:
         """Nothing to stop."""
 

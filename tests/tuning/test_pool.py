@@ -49,6 +49,11 @@ def test_results_come_back_in_order(pool: ProcessPool) -> None:
     assert [pool.measure(b, float("inf")).latency_ns for b in built] == [0, 1, 2, 3, 4]
 
 
+def test_a_pool_that_rested_goes_on(pool: ProcessPool) -> None:
+    pool.rest()
+    assert end_of(pool, ns=7).latency_ns == 7
+
+
 @pytest.mark.parametrize(
     ("config", "outcome", "words"),
     [

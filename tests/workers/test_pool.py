@@ -1,5 +1,6 @@
 import os
 import sys
+import time
 from concurrent.futures import CancelledError
 from functools import partial
 from pathlib import Path
@@ -60,6 +61,8 @@ def test_a_worker_that_is_not_ready_takes_nothing() -> None:
         pool.add("broken", fake_worker())
         assert waiting[1].result()
         assert waiting[0].cancel()
+        for _ in range(1000):  # its thread may hear of it after the other one has done its job
+            time.sleep(0.01 * (pool.broken is None))
         assert isinstance(pool.broken, BuildError)
 
 
@@ -90,3 +93,20 @@ def test_closing_ends_jobs_in_progress_and_cancels_those_that_wait() -> None:
     assert isinstance(running.exception(), Died)
     with pytest.raises(CancelledError):
         waiting.result()
+    with pytest.raises(RuntimeError, match="the one workers were ended"):
+        pool.submit("one", work)  # nobody would do it, and whoever waited for it would wait for ever
+
+
+def test_dropping_cancels_those_that_wait_alone() -> None:
+    with WorkerPool() as pool:
+        pool.add("one", fake_worker())
+        pool.submit("one", work).result()
+        running = pool.submit("one", partial(work, seconds=60.0))
+        waiting = [pool.submit("one", work) for _ in range(3)]
+        while not running.running():
+            pass
+        pool.drop("one")
+        assert all(future.cancelled() for future in waiting)
+        pool.kill("one")
+        assert isinstance(running.exception(), Died)
+        assert pool.submit("one", work).result()

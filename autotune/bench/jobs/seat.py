@@ -69,6 +69,9 @@ class SimulatedPool:
         self.machine.work(self.truth.recording.seconds.check)
         return Measurement(Outcome.OK, error=1e-7)
 
+    def rest(self) -> None:
+        """Nothing runs."""
+
     def close(self) -> None:
         """Nothing runs."""
 

@@ -119,6 +119,9 @@ class RecordedMeasurer:
         """Whole options are not recorded."""
         raise InternalError("options are not recorded")
 
+    def rest(self) -> None:
+        """Nothing runs."""
+
     def close(self) -> None:
         """Nothing runs."""
 

@@ -334,7 +334,8 @@ class Job:
         return any(model.whole is not None for model in self.models)
 
     def _reserve_s(self, status: Status, least_s: float) -> float:
-        """Return the time to keep for what follows the search: to compare what is used, and to time the models."""
+        """Return the time to keep for what follows the search: to compare what is used, and to time the models, again
+        in fewer processes where another plan is used by that."""
         if self.budget.limit_s is None:
             return 0.0
         processes = PROCESSES if self.options.time_model else 0
@@ -345,7 +346,7 @@ class Job:
                 seconds = partial(status.policy.seconds, ActionKind.SCHEDULES, model=model.name)
                 comparing += seconds(0, TOP + 1, COMPARED_IN) + loading
                 timing += seconds(0, 2, processes) + 0.2 * loading * processes
-        return comparing + max(timing, least_s) if comparing else 0.0
+        return comparing + (1 + _FEWER) * max(timing, least_s) if comparing else 0.0
 
     def _describer(self, row: JobRow) -> Callable[[Run], Run]:
         host, known = platform.node(), versions(self.target)
@@ -510,7 +511,7 @@ class Job:
         gains |= dict.fromkeys(model.name for model in models)
         tasks = {model.name: status.sites.of(model.name).tasks for model in models}
         tuned = {name: code_in_use(mine, self.database, self.measurer) for name, mine in tasks.items()}
-        self.measurer.close()  # nothing else may run while models are timed
+        self.measurer.rest()  # nothing else may run while models are timed
         for number, model in enumerate(models):
             out_of_time = status.meter.over(_ALL / (len(models) - number))
             which = f"{model.name}, " if len(models) > 1 else ""

@@ -56,8 +56,8 @@ DEFAULT_AS = 8
 the mean, and half of the workloads not at all. (results/replay/squeezenet.job.json, mobilenetv2.job.json)"""
 CHALLENGERS = 4
 """The most options of a site in a comparison beside those in use."""
-TOP = 2
-"""The same of schedules."""
+TOP = 4
+"""The same of schedules: most of the time of a comparison goes to its processes, not to one more version."""
 _CLEAR = 5.0
 """Standard deviations beyond which even certainty promises less than a millionth of one."""
 _DRAWS = 256
@@ -478,7 +478,8 @@ class Policy:
             names.append(task.name)
         if wanted:
             what = f"of {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-            action = self._comparison(ActionKind.SCHEDULES, what, gain, errors, TOP + 1, model)
+            versions = max(map(len, wanted.values())) + 1
+            action = self._comparison(ActionKind.SCHEDULES, what, gain, errors, versions, model)
             yield replace(action, schedules=wanted)
 
     def _comparison(

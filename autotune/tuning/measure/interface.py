@@ -110,6 +110,9 @@ class Measurer(Protocol):
         Raises NoReferenceError as :meth:`measure` does.
         """
 
+    def rest(self) -> None:
+        """Have nothing run, and drop what waits, until the next candidate."""
+
     def close(self) -> None:
         """Stop everything; safe to call twice, and from an interrupt."""
 

@@ -167,6 +167,12 @@ class ProcessPool:
         self._replace_if_harmed(checked)
         return checked
 
+    def rest(self) -> None:
+        """Kill all workers and drop waiting builds; the next candidate starts workers again."""
+        for role in self._roles:
+            self._workers.drop(role)
+            self._workers.kill(role)
+
     def close(self) -> None:
         """Kill all workers; waiting builds end with them."""
         self._workers.close()

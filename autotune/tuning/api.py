@@ -70,7 +70,6 @@ def model_folder() -> Path:
 def cost_model_registry() -> Registry:
     """Return the models in that folder, and those that come with the package."""
     from cost_models.builtin import SHIPPED
-    from cost_models.ranker import Ranker
     from cost_models.registry import Registry
 
     return Registry(model_folder(), SHIPPED)
@@ -520,7 +519,6 @@ def retrain(
     """
     from autotune.database.table import training_table
     from cost_models.feature_cache import FeatureCache
-    from cost_models.ranker import Ranker
     from cost_models.registry import Registry
     from cost_models.retrain import retrain as train
 

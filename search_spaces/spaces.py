@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autotune import library
-from autotune.errors import InternalError
+from autotune.errors import InternalError, UsageError
+from autotune.extensions import SEARCH_SPACES, extension
 from search_spaces.analysis import structure
 from search_spaces.device.spaces import device_space_for, runs_groups
 from search_spaces.families import elementwise
@@ -58,6 +60,8 @@ def _space(workload: Workload, target: Target, _kernels: tuple[tuple[str, str], 
     if runs_groups(target):
         return device_space_for(workload, target)
     kind = workload.kind
+    if (own := extension(SEARCH_SPACES, kind)) is not None:
+        return _own_space(own, workload, target)
     if kind in PLAIN:
         found: Space = importlib.import_module(PLAIN[kind]).space(workload, target)
         return found
@@ -69,6 +73,16 @@ def _space(workload: Workload, target: Target, _kernels: tuple[tuple[str, str], 
         return elementwise.space(workload, target, kind)
     tiled: Space = importlib.import_module(TILED[kind]).space(workload, target, shape)
     return tiled
+
+
+def _own_space(make: Callable[[Workload, Target], Any], workload: Workload, target: Target) -> Space:
+    """Return the space that an installed package makes; raises UsageError for anything else."""
+    found = make(workload, target)
+    if not isinstance(found, Space):
+        raise UsageError(
+            f"the search space that a package has for {workload.kind} is a {type(found).__name__}, and no Space"
+        )
+    return found
 
 
 __all__ = ["PLAIN", "TILED", "space_for"]

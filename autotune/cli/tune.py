@@ -48,6 +48,14 @@ DEFAULT_BUDGET = "10m"
     help="guided by the cost model, or one of Optuna's: tpe, random, cmaes, gp, nsga2, qmc, grid.",
 )
 @click.option(
+    "--cost-model",
+    default="current",
+    show_default=True,
+    metavar="NAME",
+    help="What ranks candidates before they are measured: current, analytic, builtin, a version of `autotune models`, "
+    "or one of an installed package.",
+)
+@click.option(
     "--study-storage",
     metavar="URL",
     help="Where the studies are kept: a database of Optuna's or a journal file. [default: in DATABASE.studies]",
@@ -86,6 +94,7 @@ def command(
     trials: int | None,
     seed: int,
     sampler: str,
+    cost_model: str,
     study_storage: str | None,
     objective: str,
     no_transfer: bool,
@@ -121,9 +130,11 @@ def command(
     if devices:
         refuse_beside_devices(
             {"--objective": objective != "latency", "--no-transfer": no_transfer, "--sites": bool(sites)}
+            | {"--cost-model": cost_model != "current"}
         )
     else:
         search |= {"objective": objective, "transfer": not no_transfer, "sites": sites or None}
+        search["cost_model"] = cost_model
     if len(sources) > 1 and (devices or requests[0].has_ranges):
         raise UsageError("--devices, and ranges of --shape, are for one model: tune the models one by one")
     if requests[0].has_ranges:

@@ -13,6 +13,8 @@ from typing import Protocol
 
 from autotune.codegen.code import DispatchCode
 from autotune.errors import TargetError
+from autotune.extensions import BACKENDS as EXTENSIONS
+from autotune.extensions import extension, installed
 from autotune.lower.ir import LoopProgram
 from autotune.lower.program import lower_schedule
 from autotune.schedule.schedule import Schedule
@@ -68,7 +70,12 @@ BACKENDS: Mapping[str, str] = {
 def backend_for(arch: str) -> Backend:
     """Return the backend of an architecture; raises TargetError where there is none."""
     if arch not in BACKENDS:
-        raise TargetError(f"no code generator for {arch}; known: {', '.join(BACKENDS)}")
+        if (own := extension(EXTENSIONS, arch)) is not None:
+            made: Backend = own()
+            return made
+        raise TargetError(
+            f"no code generator for {arch}; known: {', '.join([*BACKENDS, *installed(EXTENSIONS)])}"
+        )
     module, name = BACKENDS[arch].split(":")
     backend: Backend = getattr(import_module(module), name)()
     return backend

@@ -14,6 +14,8 @@ from functools import lru_cache
 import numpy as np
 
 from autotune.errors import UsageError
+from autotune.extensions import RULES as EXTENSIONS
+from autotune.extensions import extensions
 from autotune.graph import evaluate
 from autotune.graph.ir import Array, Graph, Node
 from autotune.graph.ops.common import STORED
@@ -67,8 +69,9 @@ RULES: tuple[Algorithm, ...] = (
 
 
 def rules() -> tuple[Algorithm, ...]:
-    """Return the rules that there are in this process: ours, and one for each library kernel of an operator."""
-    return (*RULES, *library_kernels())
+    """Return the rules that there are in this process: ours, those of installed packages, and one for each library
+    kernel of an operator."""
+    return (*RULES, *extensions(EXTENSIONS), *library_kernels())
 
 
 DIRECT = "direct"

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from autotune.tuning.jobs.events import Callback
     from autotune.tuning.measure.interface import Measurer
     from autotune.tuning.report.status import Progress
+    from autotune.tuning.search.prior import CostModelLike
     from autotune.tuning.search.samplers import SamplerLike
     from autotune.tuning.search.studies import StorageLike, TrialCallback
-    from cost_models.ranker import Ranker
     from cost_models.registry import Registry
     from cost_models.retrain import RetrainReport
 
@@ -82,6 +82,7 @@ def tune(
     budget: BudgetLike,
     seed: int = 0,
     sampler: SamplerLike = "guided",
+    cost_model: CostModelLike = "current",
     objective: str = "latency",
     transfer: bool = True,
     study_storage: StorageLike | None = None,
@@ -105,6 +106,8 @@ def tune(
     ``budget`` is a Budget, a time such as ``"8h"``, or seconds. ``sampler`` is a name (``guided`` or one of Optuna's),
     an Optuna sampler, a function that makes one from a ``seed``, or a study, whose sampler and pruner are used and
     which gets the trials.
+    ``cost_model`` ranks candidates before they are measured: ``current`` (`autotune models` shows which), ``analytic``,
+    ``builtin``, a version, the name that an installed package gives its own, or an object with a method ``predict``.
     ``objective`` is latency, or what is searched beside it: memory, size (of the artifact), or front for all three.
     With ``transfer`` each search begins with schedules of near workloads (other shapes, other threads). With
     ``time_model`` the report has the whole model's latency. A time budget covers everything from ``begun`` (by
@@ -139,6 +142,7 @@ def tune(
     from autotune.tuning.jobs.models import common_target, read_models, sources_of
     from autotune.tuning.measure.pool import ProcessPool
     from autotune.tuning.search.online_model import OnlineModel
+    from autotune.tuning.search.prior import prior_for
     from autotune.tuning.search.samplers import factory
 
     begun = time.monotonic() if begun is None else begun
@@ -188,7 +192,7 @@ def tune(
             measurer=pool,
             progress=shown,
             options=search,
-            prior=_prior(chosen),
+            prior=prior_for(cost_model, chosen, cost_model_registry()),
             head_s=time.monotonic() - begun,
         )
         return job.run()
@@ -236,12 +240,6 @@ def _on_device(target: Target) -> Target:
     raise UsageError(
         f"tuning measures on devices of this machine, and none is {target.name}; `autotune devices` lists them"
     )
-
-
-def _prior(target: Target) -> Ranker | None:
-    """Return the cost model that serves the target: the one in use that reads today's features, or the one built in."""
-    found = cost_model_registry().serving(target)
-    return found.ranker if found else None
 
 
 @keywords_of(CompileOptions)

@@ -59,7 +59,7 @@ from cost_models import calibrated
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
 
-    from cost_models.ranker import Ranker
+    from autotune.tuning.search.prior import PriorModel
 
 _HEARTBEAT_S = 2.0
 _LOADED_BYTES_PER_S = 60e6
@@ -116,7 +116,7 @@ class Job:
     measurer: Measurer
     progress: Progress
     options: Options = Options()
-    prior: Ranker | None = None
+    prior: PriorModel | None = None
     head_s: float = 0.0
     """Seconds of the time budget that were used before the job: to read the models, to start."""
     clock: Callable[[], float] = time.monotonic

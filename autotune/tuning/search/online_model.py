@@ -15,7 +15,7 @@ from search_spaces.population import Population
 Matrix = NDArray[np.float32]
 
 if TYPE_CHECKING:
-    from cost_models.ranker import Ranker
+    from autotune.tuning.search.prior import PriorModel
     from search_spaces.space import Space
 
 EVERY = 8
@@ -46,7 +46,7 @@ class OnlineModel:
     make it worth training again.
     """
 
-    def __init__(self, prior: Ranker | None = None, every: float = EVERY) -> None:
+    def __init__(self, prior: PriorModel | None = None, every: float = EVERY) -> None:
         self._prior = prior
         self._every = every
         self._groups: dict[str, _TimedRuns] = {}

@@ -13,6 +13,8 @@ from optuna.study import Study, StudyDirection
 
 from autotune.distribution import install
 from autotune.errors import MissingExtraError, UsageError
+from autotune.extensions import SAMPLERS as EXTENSIONS
+from autotune.extensions import extension, installed
 from autotune.suggest import did_you_mean
 from autotune.tuning.search.legal import UniformSampler
 from autotune.tuning.search.sampler import GUIDED, GuidedSampler, Scorer
@@ -46,7 +48,13 @@ def factory(sampler: SamplerLike, scorer: Scorer, batch: int, objectives: int = 
         return lambda space, seed: _made(sampler, seed)
     if sampler == GUIDED:
         return lambda space, seed: GuidedSampler(space, scorer, seed, batch)
-    names = [GUIDED, *SAMPLERS]
+    if (
+        isinstance(sampler, str)
+        and sampler not in SAMPLERS
+        and (own := extension(EXTENSIONS, sampler)) is not None
+    ):
+        return lambda space, seed: _made(own, seed)
+    names = [GUIDED, *SAMPLERS, *installed(EXTENSIONS)]
     if not isinstance(sampler, str) or sampler not in names:
         near = did_you_mean(sampler, names) if isinstance(sampler, str) else ", or one of Optuna's objects"
         raise UsageError(f"unknown sampler {sampler!r}; known samplers: {', '.join(names)}{near}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import doctest
 import re
 import runpy
+import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -20,8 +21,11 @@ import pytest
 
 import autotune
 from autotune import library
+from autotune.cli import main as cli
+from autotune.errors import ModelImportError
 from autotune.frontends import zoo
 from autotune.frontends.model_builder import ModelBuilder
+from autotune.runtime import run_command
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
@@ -127,6 +131,42 @@ def test_the_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pyte
             run_examples(block, names, where)
         else:
             exec(compile(block, where, "exec"), names)
+
+
+@pytest.mark.usefixtures("shortly", "forgotten")
+@pytest.mark.parametrize(
+    "script", sorted((ROOT / "docs" / "examples").glob("*.py")), ids=lambda path: path.name
+)
+def test_an_example_runs(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    runpy.run_path(str(script), run_name="__main__")
+
+
+def commands(page: Path) -> list[str]:
+    """Return the commands of ours in the shell blocks of a page, with a smaller model and a budget of two trials."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S)
+    lines = [line for block in blocks for line in block.splitlines() if line.startswith("autotune")]
+    return [
+        line.replace("zoo:squeezenet", "zoo:tiny_cnn").replace("--budget 2m", "--trials 2") for line in lines
+    ]
+
+
+def test_the_first_page_runs_in_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = commands(ROOT / "docs" / "start.md")
+    assert [line.split()[1] for line in found[:-1]] == ["tune", "query", "explain", "compile", "run"]
+    for line in found:
+        program, *arguments = shlex.split(line)
+        assert {"autotune": cli.run, "autotune-run": run_command.run}[program](arguments) == 0, line
+
+
+def test_the_first_page_quotes_the_advice_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(sized_model(), "words.onnx")
+    with pytest.raises(ModelImportError) as caught:
+        autotune.compile("words.onnx")
+    assert f"error: {caught.value}\n" in (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
 
 
 def run_examples(block: str, names: dict[str, Any], where: str) -> None:

@@ -51,6 +51,10 @@ class SameCode:
         """Check a whole option."""
         return self._inner.check(option)
 
+    def rest(self) -> None:
+        """Have the other one rest."""
+        self._inner.rest()
+
     def close(self) -> None:
         """Close the other one."""
         self._inner.close()

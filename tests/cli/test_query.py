@@ -64,7 +64,7 @@ def test_confirmed_readings_are_shown_and_come_first(
         ("9.0", "in a model", "a"),
         ("3.0", "isolated", "c"),
     ]
-    assert "  tuned, 2.23× (2.09× to 2.39×); 4.0 µs inside net (default 9.0 µs)" in out
+    assert "  tuned, 2.24× (2.06× to 2.44×); 4.0 µs inside net (default 9.0 µs)" in out
     (answer,) = json.loads(query(capsys, workload.key, "--db", database, "--top", 2, "--json", *ASKED))
     assert [run["trace_key"] for run in answer["top"]] == ["b", "a"]
 
@@ -92,7 +92,7 @@ def test_what_crashed_inside_a_model_is_said_to_have(
         (c,) = [run for run in found.records() if run.config == {"is": "c"}]
         found.crashed_inside(c.key, {c.trace_key: "the worker died (SIGSEGV)"}, "net")
     out = query(capsys, workload.key, "--db", database, "--top", 3, *ASKED)
-    assert "  tuned, 2.23× (2.09× to 2.39×); 1 crashed inside a model; 4.0 µs inside net" in out
+    assert "  tuned, 2.24× (2.06× to 2.44×); 1 crashed inside a model; 4.0 µs inside net" in out
     line = '3.0 µs isolated, crashed inside the model: the worker died (SIGSEGV)  {"is": "c"}\n'
     assert out.endswith(line)
     explained = query(capsys, workload.key, "--db", database, "--explain", *ASKED)
@@ -134,7 +134,7 @@ def test_a_model_gets_a_line_a_dispatch(
     assert len(lines) == len(used)
     nodes = ", ".join(used[0].origins)
     assert re.match(
-        rf" +4.0 µs +9.0 µs +[\d.]+ .s  {used[0].name} \({nodes}\)  exact: tuned, 2.23× ", lines[0]
+        rf" +4.0 µs +9.0 µs +[\d.]+ .s  {used[0].name} \({nodes}\)  exact: tuned, 2.24× ", lines[0]
     )
     assert re.match(r" +~.+ +~.+analytic: default, not searched$", lines[1])
     assert last.startswith("2 dispatches not measured for this target: run `autotune tune zoo:mlp --db ")

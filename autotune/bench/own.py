@@ -13,7 +13,6 @@ from autotune.bench.side_by_side import Competitor
 from autotune.bench.systems import OURS
 from autotune.compiler import compile_in_detail, divide
 from autotune.compiler.request import CompileRequest
-from autotune.database import State
 from autotune.database.opening import opened
 from autotune.errors import UsageError
 from autotune.passes.preference import TOLERANCE, Preference
@@ -64,7 +63,7 @@ def enter(problem: Problem, folder: Path, threads: int, database: str | None) ->
         done = compile_in_detail(
             CompileRequest(problem.graph, target="host", threads=threads, database=database)
         )
-        hits = sum(State(dispatch.schedule_source).tuned for dispatch in done.image.dispatches)
+        hits = sum(dispatch.is_tuned for dispatch in done.image.dispatches)
         if not done.image.same_code(plain.image):
             tuned = folder / "tuned.atm"
             artifact.save(done.image, tuned)

@@ -23,11 +23,13 @@ def table(answers: Sequence[Answer], target: Target) -> list[str]:
     """Return a line for each workload that is dispatched: its latency, that of the default, the least that is
     possible, its dispatches and ONNX nodes, and how sure it is. What was not measured here has a ``~``."""
     from autotune.compiler.tiers import listed_tiers
-    from autotune.tuning.report.result import listed
+    from autotune.database.evidence import tally
+    from autotune.tuning.report.units import listed
 
     used = [answer for answer in answers if not answer.divided]
     tiers = listed_tiers(answer.tier for answer in used for _ in answer.names)
-    lines = [f"{target.name}; dispatches by where their schedules come from: {tiers}"]
+    count = tally(answer.evidence.state for answer in used for _ in answer.names)
+    lines = [f"{target.name}; {count}; schedules: {tiers}"]
     lines.append(f"{'latency':>10} {'default':>10} {'roofline':>10}  dispatch (nodes)  evidence")
     for answer in used:
         figures = " ".join(_figure(answer, ns) for ns in (answer.latency_ns, answer.default_ns))
@@ -46,7 +48,7 @@ def _figure(answer: Answer | None, value: float | None) -> str:
 def lines_of(answer: Answer, top: int) -> list[str]:
     """Return the lines about one workload."""
     from autotune.database import Miss
-    from autotune.tuning.report.result import listed
+    from autotune.tuning.report.units import listed
 
     found = answer.answer
     lines = [f"{answer.workload.key[:12]}  {answer.title}"]

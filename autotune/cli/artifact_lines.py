@@ -3,8 +3,7 @@ runs here."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +70,7 @@ def artifact_lines(path: str, held: ArtifactFile) -> list[str]:
         shared = f", {size(image['shared_bytes'])} of them shared" if image["shared_bytes"] else ""
         lines.append(
             f"{what}{image['target']}{threads}: "
-            f"{counted(image['dispatches'], 'dispatch')} ({image['schedules']}), "
+            f"{image['schedules']}; "
             f"{size(image['code_bytes'])} of code, {size(image['constant_bytes'])} of constants{shared}, "
             f"{size(image['arena_bytes'])} between dispatches{_range_text(image['growth'])}; {runs}"
         )
@@ -86,15 +85,29 @@ def examined(path: str) -> ArtifactFile:
     return examine(path)
 
 
+def _schedules(sources: Iterable[str]) -> str:
+    """Return how many dispatches are tuned; an artifact of another version may have states that this one lacks."""
+    from autotune.database.evidence import State, tally
+
+    states = {state.value: state for state in State}
+    every = list(sources)
+    unknown = sum(source not in states for source in every)
+    known = tally(states[source] for source in every if source in states)
+    return known + (f"; {unknown} in a state of another version" if unknown else "")
+
+
 def _image_json(image: Manifest, shared: int) -> dict[str, Any]:
-    sources = Counter(dispatch.schedule_source for dispatch in image.dispatches)
     return {
         "target": label(image.target),
         "machine": image.target.name,
         "features": list(image.target.features),
         "threads": 0 if image.target.group_items else image.target.threads,
         "dispatches": len(image.dispatches),
-        "schedules": ", ".join(f"{count} {source}" for source, count in sources.most_common()),
+        "schedules": _schedules(dispatch.schedule_source for dispatch in image.dispatches),
+        "states": [
+            {"name": d.name, "workload_key": d.workload_key, "state": d.schedule_source}
+            for d in image.dispatches
+        ],
         "code_bytes": sum(blob.nbytes for blob in image.objects),
         "constant_bytes": sum({each.blob.path: each.blob.nbytes for each in image.constants}.values()),
         "shared_bytes": shared,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from autotune.compiler.plan import Plan, Ranking
 from autotune.compiler.sites.decision import ShownDecision
 from autotune.compiler.tiers import Tier, listed_tiers
-from autotune.database.evidence import Evidence, State
+from autotune.database.evidence import Evidence, tally
 from autotune.passes.partition import Partition
 from autotune.suggest import counted
 
@@ -75,13 +74,8 @@ class CoverageReport:
     def __str__(self) -> str:
         """Return one line, e.g. ``12 of 43 dispatches tuned, 61 % of FLOPs; 30 default confirmed, 1 unconfirmed``;
         after one for each decision of the whole model."""
-        share = f"{100 * self.flops_fraction:.0f} % of FLOPs"
-        line = f"{len(self.tuned)} of {len(self.dispatches)} dispatches tuned, {share}"
-        count = Counter(d.evidence.state for d in self.dispatches)
-        rest = [
-            f"{count[state]} {state.counted}" for state in State if count[state] and state is not State.TUNED
-        ]
-        line = "; ".join([line, *([", ".join(rest)] if rest else []), f"schedules: {self.tiers}"])
+        share = f", {100 * self.flops_fraction:.0f} % of FLOPs"
+        line = f"{tally((d.evidence.state for d in self.dispatches), share)}; schedules: {self.tiers}"
         return "\n".join([*map(str, self.decisions), line])
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotune.compiler.assemble import assemble
+from autotune.compiler.assemble import BuiltWorkload, assemble
 from autotune.compiler.build.workers import BuildWorkers
 from autotune.compiler.coverage import CoverageReport, coverage
 from autotune.compiler.devices.segments import DeviceSegment, part_of, segments_of
@@ -122,7 +122,7 @@ def _assembled(
     """Return one segment by the plan and the code of all segments of its target."""
     plan = current.plan
     used = {region.key for d in segment.parts.dispatches for region in plan.regions(d.workload)}
-    built = {key: code for key, code in current.built.items() if key in used}
+    built = {key: _with_evidence(code, plan) for key, code in current.built.items() if key in used}
     proofs = prove_all(parts, (plan.schedules[key] for key in built)) if request.verify else None
     metadata = {
         **_metadata(request),
@@ -136,6 +136,12 @@ def _assembled(
     made = CompiledSegment(segment.device, image, report, parts, memory_plan, plan, keys, proofs, memory)
     dump(made, built)
     return made
+
+
+def _with_evidence(code: BuiltWorkload, plan: Plan) -> BuiltWorkload:
+    """Return code of a plan with all that is known of it, options included: what an image says is what is reported."""
+    evidence, _ = plan.evidence(code.planned.workload.key)
+    return replace(code, planned=replace(code.planned, evidence=evidence))
 
 
 def _metadata(request: CompileRequest) -> dict[str, str]:

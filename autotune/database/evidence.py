@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -126,4 +128,19 @@ class Evidence:
         return self.state not in (State.FAILED, State.DEFAULT, State.TRANSFERRED)
 
 
-__all__ = ["Evidence", "State"]
+def tally(states: Iterable[State], share: str = "") -> str:
+    """Return how many dispatches are tuned, and how many there are in each other state.
+
+    The only count of what is tuned: of a job, a compilation, a query and an artifact. ``share`` stands behind it.
+
+    >>> tally([State.TUNED, State.DEFAULT, State.TUNED, State.UNCONFIRMED])
+    '2 of 4 dispatches tuned; 1 unconfirmed, 1 default not searched'
+    """
+    count = Counter(states)
+    rest = [f"{count[each]} {each.counted}" for each in State if count[each] and not each.tuned]
+    tuned = sum(number for each, number in count.items() if each.tuned)
+    line = f"{tuned} of {count.total()} dispatches tuned{share}"
+    return "; ".join([line, ", ".join(rest)] if rest else [line])
+
+
+__all__ = ["Evidence", "State", "tally"]

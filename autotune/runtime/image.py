@@ -138,6 +138,11 @@ class DispatchInfo:
     flops: int = 0
     dtype: str = ""
 
+    @property
+    def is_tuned(self) -> bool:
+        """Return whether its schedule, or its algorithm, was confirmed faster than the default."""
+        return self.schedule_source == "tuned"
+
 
 @dataclass(frozen=True, eq=False)
 class ModuleImage:

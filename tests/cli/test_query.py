@@ -129,7 +129,9 @@ def test_a_model_gets_a_line_a_dispatch(
 ) -> None:
     title, header, *lines, last, unchecked = query(capsys, "zoo:mlp", "--db", database, *ASKED).splitlines()
     used = divide("zoo:mlp").dispatches
-    assert title.startswith("x86-64-v2, 1 threads; dispatches by where their schedules come from: 1 exact, ")
+    assert title.startswith(
+        "x86-64-v2, 1 threads; 1 of 3 dispatches tuned; 2 default not searched; schedules: 1 exact, "
+    )
     assert header.split()[:3] == ["latency", "default", "roofline"]
     assert len(lines) == len(used)
     nodes = ", ".join(used[0].origins)

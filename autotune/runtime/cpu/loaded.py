@@ -164,7 +164,7 @@ class LoadedHere:
     def describe(self) -> str:
         """Return the number of its tuned dispatches and its workers."""
         dispatches = self._image.dispatches
-        tuned = sum(dispatch.schedule_source.startswith("tuned") for dispatch in dispatches)
+        tuned = sum(dispatch.is_tuned for dispatch in dispatches)
         state = ", closed" if self._closed else ""
         return f"{tuned} of {len(dispatches)} dispatches tuned, threads={self._threads}{state}"
 

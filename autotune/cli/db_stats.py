@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 def stats_of(store: Database) -> dict[str, Any]:
     """Return everything that is shown, as JSON values; ``workloads`` has a row for each target that measured it."""
     from autotune.database.overview import overview
+    from autotune.tuning.jobs.owner import states_of
 
     targets = {key: target.name for key, target in store.targets().items()}
     outcomes, rows = store.outcomes(), list(overview(store))
+    jobs = store.jobs()
+    trials = store.job_trials([job.id for job in jobs])
     return {
         "database": store.where,
         "runs": sum(outcomes.values()),
@@ -24,15 +27,15 @@ def stats_of(store: Database) -> dict[str, Any]:
         "targets": list(targets.values()),
         "jobs": [
             {
-                "id": job.id,
-                "model": job.model,
-                "target": targets.get(job.target_key, job.target_key),
-                "state": job.state,
-                "runs": sum(store.outcomes(job=job.id).values()),
-                "seconds": job.elapsed_s,
-                "created": job.created,
+                "id": state.job.id,
+                "model": state.job.model,
+                "target": targets.get(state.job.target_key, state.job.target_key),
+                "state": state.life.value,
+                "runs": trials[state.job.id],
+                "seconds": state.job.elapsed_s,
+                "created": state.job.created,
             }
-            for job in store.jobs()
+            for state in states_of(jobs)
         ],
         "by": {by: _groups(rows, by) for by in BY},
         "workloads": sorted(map(_shown, rows), key=lambda row: -(row["best_ns"] or 0.0)),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from typing import TextIO
+
 import click
 
 from autotune.foreign import printable
@@ -12,4 +15,14 @@ def echo(text: object = "", *, err: bool = False) -> None:
     click.echo(printable(str(text)), err=err)
 
 
-__all__ = ["echo"]
+def columns_of(out: TextIO) -> int | None:
+    """Return the width of a terminal; None for a file or a pipe, where nothing is cut."""
+    if not out.isatty():
+        return None
+    try:
+        return os.get_terminal_size(out.fileno()).columns or None
+    except OSError:
+        return None
+
+
+__all__ = ["columns_of", "echo"]

@@ -47,7 +47,7 @@ class _Interrupt:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         begin, self._last = self._last, time.monotonic()
         if self._last - begin >= _AGAIN_S:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(signal.Signals(number).name)
 
 
 @contextmanager

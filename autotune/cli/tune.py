@@ -85,6 +85,11 @@ DEFAULT_BUDGET = "10m"
     help="Compare again what is decided of the whole model: threads, layout, order. [default: what never was, where "
     "the budget is five minutes or more]",
 )
+@click.option(
+    "--again",
+    is_flag=True,
+    help="Begin a new job where the same one has come to its end, from what is known. [default: show its report]",
+)
 @FLAGS["verify"]
 @json_option
 @long_job
@@ -100,6 +105,7 @@ def command(
     no_transfer: bool,
     devices: tuple[str, ...],
     sites: tuple[str, ...],
+    again: bool,
     verify: bool,
     as_json: bool,
     **options: Unpack[MachineOptions],
@@ -108,7 +114,8 @@ def command(
 
     Several models are one job: what they share is searched once, and a part of a model's time counts the same in each.
     Every measured run is stored. Ctrl-C, SIGTERM and SIGHUP end the search and keep the best so far; the same
-    command continues a job that was stopped or killed. With --json each event is one JSON line.
+    command continues a job that was stopped or killed, and shows the report of one that has ended. With --json each
+    event is one JSON line.
     """
     what = f"{models[0]}: reading the model" if len(models) == 1 else f"{len(models)} models: reading them"
     echo(f"tuning {what}", err=True)  # before what follows is imported
@@ -144,6 +151,7 @@ def command(
         stopped = _tune_on_devices(sources[0], devices, limit, as_json, search, options)
     else:
         shown = display(sys.stdout, as_json=as_json)
+        search["again"] = again
         stopped = tune(sources, budget=limit, progress=shown, begun=begun, **search, **options).stopped
     if verify:
         for request in requests:

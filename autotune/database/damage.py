@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Select, select
 from sqlalchemy.engine import Connection, Row
 
-from autotune.database import rows, schema, statements
+from autotune.database import jobs, rows, schema, statements
 from autotune.database.session import STREAMED
 from autotune.errors import DatabaseError
 
@@ -19,7 +19,7 @@ def damage_of(connection: Connection) -> list[str]:
     queries: list[tuple[Select[Any], Callable[[Row[Any]], object]]] = [
         (select(schema.workloads), rows.workload_from_row),
         (select(schema.targets), rows.target_from_row),
-        (select(schema.jobs), rows.job_from_row),
+        (select(*jobs.COLUMNS), rows.job_from_row),
         (statements.select_runs(), lambda row: rows.from_row(row).config),
         (select(schema.layers), rows.layers_from_row),
         (select(schema.comparisons), rows.comparison_from_row),

@@ -1,24 +1,27 @@
-"""Tuning jobs: claiming one that its process left, so that no two processes work on the same."""
+"""Tuning jobs: claiming one that its process left, so that no two processes work on the same; lists, reports."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 from sqlalchemy.engine import Connection
 
 from autotune.database import rows, schema
 from autotune.database.records import JobRow
 from autotune.database.session import Session
 
+COLUMNS = tuple(column for column in schema.jobs.c if column.name != "report")
+"""The columns of :class:`JobRow`: all but the report, which is large."""
+
 
 def claim(session: Session, fresh: JobRow, alive: Callable[[str], bool]) -> JobRow:
     """See :meth:`autotune.Database.claim_job`."""
     now, columns = time.time(), schema.jobs.c
     unfinished = (
-        select(schema.jobs)
+        select(*COLUMNS)
         .where(columns.fingerprint == fresh.fingerprint, columns.state != JobRow.DONE)
         .order_by(columns.created.desc())
         .with_for_update()  # on a server; SQLite has one writer at a time
@@ -44,11 +47,18 @@ def claim(session: Session, fresh: JobRow, alive: Callable[[str], bool]) -> JobR
     return session.write(take, taken_before)
 
 
-def store(connection: Connection, job: JobRow) -> None:
-    """Store what may change of a job: its state, owner, elapsed and last time."""
-    names = ("state", "owner", "elapsed_s", "updated")
-    changed = {name: getattr(job, name) for name in names}
+def store(connection: Connection, job: JobRow, report: str | None = None) -> None:
+    """Store what may change of a job: its state, owner, elapsed and last time, and what it says; with its report."""
+    names = ("state", "owner", "elapsed_s", "updated", "status")
+    changed = {name: getattr(job, name) for name in names} | ({} if report is None else {"report": report})
     connection.execute(update(schema.jobs).where(schema.jobs.c.id == job.id).values(changed))
 
 
-__all__ = ["claim", "store"]
+def trials(connection: Connection, jobs: Sequence[str]) -> dict[str, int]:
+    """Return the number of runs of each of these jobs, out of the index of runs by job."""
+    job = schema.runs.c.job
+    query = select(job, func.count()).where(job.in_(jobs)).group_by(job)
+    return {**dict.fromkeys(jobs, 0), **rows.counts(connection.execute(query))}
+
+
+__all__ = ["COLUMNS", "claim", "store", "trials"]

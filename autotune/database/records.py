@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
@@ -291,6 +292,17 @@ class Ratio:
             return Ratio(median)
         return Ratio(median, (self.interval[0] / other.interval[1], self.interval[1] / other.interval[0]))
 
+    @staticmethod
+    def from_json(made: Mapping[str, Any]) -> Ratio:
+        """Return what :meth:`to_json` has described; raises KeyError, TypeError and ValueError for anything else.
+
+        >>> Ratio.from_json(Ratio(0.8, (0.78, 0.82)).to_json())
+        Ratio(median=0.8, interval=(0.78, 0.82))
+        """
+        bounds = made["interval"]
+        interval = None if bounds is None else (float(bounds[0]), float(bounds[1]))
+        return Ratio(float(made["ratio"]), interval)
+
     def to_json(self) -> dict[str, Any]:
         """Return the speed-up, null where there is none, and what it follows from."""
         return {"speedup": self.speedup, "ratio": self.median, "interval": self.interval, "text": str(self)}
@@ -455,7 +467,8 @@ class JobRow:
     """One tuning job, which may have been stopped and continued.
 
     ``fingerprint`` is equal for jobs that may continue each other; ``options`` is JSON text;
-    ``owner`` names the process that works on it; ``elapsed_s`` counts only the time it worked.
+    ``owner`` names the process that works on it; ``elapsed_s`` counts only the time it worked. ``status`` is JSON text:
+    what the job last said of itself, at the time ``updated``; empty of jobs of versions that said nothing.
     """
 
     id: str
@@ -468,6 +481,7 @@ class JobRow:
     elapsed_s: float
     created: float
     updated: float
+    status: str = ""
 
     RUNNING = "running"
     STOPPED = "stopped"

@@ -121,7 +121,7 @@ def job_from_row(row: Row[Any]) -> JobRow:
     with _sound(f"job {row.id}"):
         for name in ("elapsed_s", "created", "updated"):
             moment(getattr(row, name), name)
-        for name in ("id", "target_key", "fingerprint", "model", "options", "state", "owner"):
+        for name in ("id", "target_key", "fingerprint", "model", "options", "state", "owner", "status"):
             text(getattr(row, name), name)
         return JobRow(**row._mapping)
 

@@ -28,7 +28,7 @@ from sqlalchemy.types import TypeEngine
 from autotune.database.columns import StoredColumn
 from autotune.database.records import RUNS
 
-_TABLES = 14
+_TABLES = 15
 """The version that changed a table last, other than by a column of runs."""
 VERSION = max(_TABLES, *(column.since for column in RUNS.columns))
 """Version of the schema that this code writes.
@@ -38,7 +38,8 @@ verdicts; version 6 added readings, versions 7 and 9 the footprints of runs, ver
 10 the keys of readings and the indexes by which a database of a million runs answers, version 11 placements, version 12
 the code of runs: a schedule that gives other code is measured again, and both runs stay; since version 13 comparisons
 have placements, too; since version 14 they and readings have the load beside which they were measured, and there are no
-plans. An older database is brought up to date when it is opened to write.
+plans; since version 15 jobs have what they say of themselves and their report. An older database is brought up to date
+when it is opened to write.
 """
 OLDEST = 1
 """The oldest version that this code can bring up to date."""
@@ -90,7 +91,13 @@ jobs = Table(
     Column("elapsed_s", Float, nullable=False),
     Column("created", Float, nullable=False),
     Column("updated", Float, nullable=False),
+    Column("status", Text, nullable=False, server_default=""),
+    Column("report", Text, nullable=False, server_default=""),
 )
+"""``status`` is what a job last said of itself, ``report`` its result so far: both JSON, empty before the first.
+
+The report stands last: lists do without it, and SQLite reads a row only as far as it must.
+"""
 
 
 def _type_of(sql: str) -> TypeEngine[Any]:
@@ -198,6 +205,7 @@ layers = Table(
 """The places of a workload in the model of a job: the names of its dispatches, a JSON list."""
 
 _ADDED: Mapping[str, Mapping[str, tuple[int, Any]]] = {
+    jobs.name: {"status": (15, ""), "report": (15, "")},
     comparisons.name: {"detail": (13, ""), "load": (14, 0.0)},
     readings.name: {"load": (14, 0.0)},
 }

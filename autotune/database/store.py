@@ -137,10 +137,10 @@ class Database:
         """
         return jobs.claim(self.session, fresh, alive)
 
-    def update_job(self, job: JobRow) -> None:
-        """Store a job's state, owner and elapsed time."""
+    def update_job(self, job: JobRow, report: str | None = None) -> None:
+        """Store a job's state, owner, elapsed time and what it says; and its report, if one is given."""
         changed = replace(job, updated=time.time())
-        self.session.write(lambda connection: jobs.store(connection, changed))
+        self.session.write(lambda connection: jobs.store(connection, changed, report))
 
     def compared(
         self,
@@ -312,10 +312,11 @@ class Database:
 
         return comparisons_table(self)
 
-    def all_comparisons(self) -> list[tuple[str, str, str, Comparison]]:
-        """Return every candidate that was compared, the oldest first, with its workload's key, its
-        target's, and its site."""
+    def all_comparisons(self, job: str | None = None) -> list[tuple[str, str, str, Comparison]]:
+        """Return every candidate that was compared, or that a job has compared, the oldest first, with its workload's
+        key, its target's, and its site."""
         query = select(schema.comparisons).order_by(schema.comparisons.c.id)
+        query = query if job is None else query.where(schema.comparisons.c.job == job)
         return self._all(
             query, lambda row: (row.workload_key, row.target_key, row.site, rows.comparison_from_row(row))
         )
@@ -371,11 +372,21 @@ class Database:
 
     def jobs(self) -> list[JobRow]:
         """Return all tuning jobs, the oldest first."""
-        return self._all(select(schema.jobs).order_by(schema.jobs.c.created), rows.job_from_row)
+        return self._all(select(*jobs.COLUMNS).order_by(schema.jobs.c.created), rows.job_from_row)
 
-    def layers(self) -> dict[tuple[str, str], tuple[str, ...]]:
-        """Return names of dispatches, by job and workload key."""
+    def job_report(self, job: str) -> str:
+        """Return the report that a job has stored last, as JSON text; empty if it stored none."""
+        query = select(schema.jobs.c.report).where(schema.jobs.c.id == job)
+        return next(iter(self._all(query, lambda row: str(row.report))), "")
+
+    def job_trials(self, jobs_: Sequence[str]) -> dict[str, int]:
+        """Return the number of measured runs of each of these jobs."""
+        return self.session.read(lambda connection: jobs.trials(connection, jobs_))
+
+    def layers(self, job: str | None = None) -> dict[tuple[str, str], tuple[str, ...]]:
+        """Return names of dispatches, of one job or of all, by job and workload key."""
         query = select(schema.layers)
+        query = query if job is None else query.where(schema.layers.c.job == job)
         return dict(self._all(query, lambda row: ((row.job, row.workload_key), rows.layers_from_row(row))))
 
     def outcomes(self, *, job: str | None = None) -> dict[str, int]:

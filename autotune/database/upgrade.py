@@ -130,7 +130,7 @@ def _take_over(connection: Connection) -> None:
         connection.exec_driver_sql(
             f"INSERT INTO readings ({columns}) SELECT {columns} FROM readings_before ORDER BY id"
         )
-    for longer in (schema.comparisons, schema.readings):
+    for longer in (schema.jobs, schema.comparisons, schema.readings):
         _add_columns(connection, longer, {column["name"] for column in inspector.get_columns(longer.name)})
     old_tables.take_over(connection)
     for index in (*schema.runs.indexes, *schema.spaces.indexes):

@@ -95,6 +95,7 @@ def tune(
     begun: float | None = None,
     measurer: Callable[[int], Measurer] | None = None,
     sites: Sequence[str] | None = None,
+    again: bool = True,
     **options: Unpack[MachineOptions],
 ) -> Report:
     """Search faster schedules for all workloads of a model, and store every measured run in the database.
@@ -129,7 +130,8 @@ def tune(
     threads, layout, order. By default they are all that never were, if the budget is a time of five minutes or more.
     Schedules are searched for what was decided; with no sites, ``()``, for an untuned model.
 
-    A job that was stopped or killed is continued when the same call is made again. Ctrl-C ends the
+    A job that was stopped or killed is continued when the same call is made again; one that came to its end is followed
+    by a new one, or, unless ``again``, its report is shown and returned, if the budget is the same. Ctrl-C ends the
     search early: the report says ``stopped`` and the best so far is kept. Raises UsageError, also for
     more threads than usable cores without ``allow_oversubscription``, ModelImportError, DatabaseError
     and MeasureError.
@@ -194,6 +196,7 @@ def tune(
             options=search,
             prior=prior_for(cost_model, chosen, cost_model_registry()),
             head_s=time.monotonic() - begun,
+            again=again,
         )
         return job.run()
 

@@ -1,15 +1,23 @@
-"""The report of a job on a narrow terminal."""
+"""The report of a job on a narrow terminal, and as a page."""
 
 from __future__ import annotations
 
 import io
 from dataclasses import replace
+from html.parser import HTMLParser
 
 import pytest
 
-from autotune.database import Evidence, Ratio, State
+from autotune.database import Comparison, Evidence, JobRow, Ratio, State
+from autotune.database.evidence import tally
+from autotune.tuning.jobs.owner import states_of
 from autotune.tuning.report.live import Live
-from autotune.tuning.report.result import DispatchRow, ModelReport, Report, lines_of
+from autotune.tuning.report.page import Compared, page
+from autotune.tuning.report.result import DispatchRow, ModelReport, OptionRow, Report, lines_of
+from autotune.tuning.report.table import entries
+from autotune.tuning.report.table import lines as table_lines
+from autotune.tuning.report.units import nanoseconds
+from tests.database.examples import job, latency
 
 NAME = "features.10.expand3x3.convolution"
 TUNED = Evidence(State.TUNED, 19, Ratio(0.5, (0.49, 0.51)))
@@ -24,11 +32,11 @@ def report_of(*rows: DispatchRow, models: tuple[str, ...] = ("m",)) -> Report:
 REPORT = report_of(ROW)
 
 
-def test_names_are_cut_so_that_rows_fit() -> None:
+def test_names_are_cut_in_their_middle_so_that_rows_fit() -> None:
     assert NAME in lines_of(REPORT)[1]
     header, row = lines_of(REPORT, 80)[:2]
-    assert len(header) == len(row) == 80
-    assert row.startswith(NAME[:8] + "…  convolution")
+    assert (len(header), len(row)) == (66, 80)
+    assert row.startswith("features.10…onvolution  ")
     assert row.endswith(" 20  2.00× (1.96× to 2.04×)")
     assert lines_of(REPORT, 200) == lines_of(REPORT)
 
@@ -36,7 +44,7 @@ def test_names_are_cut_so_that_rows_fit() -> None:
 def test_the_nodes_of_the_model_stand_at_the_end_where_there_is_room() -> None:
     report = report_of(replace(ROW, nodes=("conv1", "norm1", "relu1")))
     assert lines_of(report)[1].endswith("×)  conv1, norm1, relu1")
-    assert lines_of(report, 123)[1].endswith("×)  conv1, norm1, re…")
+    assert lines_of(report, 109)[1].endswith("×)  conv1, n…, relu1")
     assert lines_of(report, 80) == lines_of(REPORT, 80)
     assert report.to_json()["models"][0]["dispatches"][0]["nodes"] == ("conv1", "norm1", "relu1")
 
@@ -45,4 +53,131 @@ def test_a_terminal_shows_one_line_a_dispatch(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("COLUMNS", "80")
     out = io.StringIO()
     Live(out).finished(REPORT)
-    assert [len(line) for line in out.getvalue().splitlines()[:2]] == [80, 80]
+    lines = out.getvalue().splitlines()
+    assert len(lines[1]) == 80
+    assert max(map(len, lines)) == 80
+
+
+ANY = Evidence(State.TRIED, 8)
+PLAIN = DispatchRow("001_pool", "pool", "p", 4, 80.0, 60.0, 1, ANY, names=("001_pool",), alone=False)
+SHARED = DispatchRow(
+    "002_conv/000_in", "winograd", "i", 3, 40.0, 40.0, 9, TUNED, schedule="default, 8 trials",
+    names=("002_conv/000_in", "003_conv/000_in", "004_in"),
+)  # fmt: skip
+PRODUCT = DispatchRow(
+    "002_conv/001_matmul", "contraction", "m", 2, 160.0, 120.0, 9, TUNED, schedule="unconfirmed, 8 trials",
+    names=("002_conv/001_matmul", "003_conv/001_matmul"), alone=False,
+)  # fmt: skip
+BY_OPTIONS = ModelReport(
+    "m", (PLAIN, SHARED, PRODUCT),
+    options=(
+        OptionRow("002_conv", "winograd", 1, ("i", "m"), 0.8, "1.25× (1.20× to 1.30×)"),
+        OptionRow("003_conv", "winograd", 1, ("i", "m"), None, "default"),
+    ),
+)  # fmt: skip
+
+
+TABLE = """\
+dispatch                  before     after         runs  speed-up
+001_pool ×4                80 ns     60 ns            1  default, 8 trials
+002_conv by winograd      200 ns    160 ns partly    18  1.25× (1.20× to 1.30×)
+  000_in                   40 ns     40 ns alone      9  default, 8 trials
+  001_matmul              160 ns    120 ns            9  unconfirmed, 8 trials
+003_conv by winograd      200 ns    160 ns partly    18  default
+  000_in                   40 ns     40 ns alone      9  default, 8 trials
+  001_matmul              160 ns    120 ns            9  unconfirmed, 8 trials
+004_in                     40 ns     40 ns alone      9  2.00× (1.96× to 2.04×)
+sum of the dispatches     760 ns    600 ns partly    19"""
+
+
+def test_an_option_is_a_row_with_its_parts_below() -> None:
+    assert table_lines(BY_OPTIONS, 90) == TABLE.splitlines()
+
+
+def test_the_sum_is_that_of_the_rows_and_of_all_dispatches() -> None:
+    found = entries(BY_OPTIONS)
+    assert sum(each.count * (each.after_ns or 0.0) for each in found) == sum(
+        row.count * (row.after_ns or 0.0) for row in BY_OPTIONS.dispatches
+    )
+    for each in found:
+        parts = [part.after_ns or 0.0 for part in each.parts]
+        assert not parts or sum(parts) == each.after_ns
+
+
+def test_a_sum_is_unknown_where_a_part_of_it_is() -> None:
+    unknown = replace(BY_OPTIONS, dispatches=(replace(PLAIN, before_ns=None), SHARED))
+    assert table_lines(unknown, None)[-1].split()[4:6] == ["-", "360"]
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_no_line_is_wider_than_the_terminal_and_no_two_names_are_equal(columns: int) -> None:
+    rows = [
+        replace(ROW, name=name, names=(name,), workload=name)
+        for name in (f"{number:03}_{NAME}_with_a_tail/{part}" for number in range(12) for part in "ab")
+    ]
+    lines = lines_of(report_of(*rows), columns)
+    assert max(map(len, lines)) <= columns
+    assert len({line.split()[0] for line in lines[1:25]}) == 24
+
+
+class Outline(HTMLParser):
+    """The elements of a page, which must be closed in their order, its texts, and what it would load."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.loaded: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.open += [] if tag == "meta" else [tag]
+        self.loaded += [f"{tag} {name}" for name, _ in attrs if name in ("src", "href", "srcset", "action")]
+        self.loaded += [tag] if tag in ("script", "link", "iframe", "img") else []
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+HOSTILE = "<script src='//x'>a & b</script>\x1b[31m"
+
+
+def page_of(report: Report, *lost: Comparison) -> Outline:
+    state = states_of([replace(job(owner="h:1:2.00"), state=JobRow.DONE, model=HOSTILE)])[0]
+    return Outline(page(state, report, "a CPU", [Compared("002_conv", "schedule", each) for each in lost]))
+
+
+def test_the_page_has_the_figures_of_the_report_and_loads_nothing() -> None:
+    report = replace(
+        REPORT, models=(BY_OPTIONS,), outcomes={"ok": 3, "crashed": 2}, failures={"crashed": HOSTILE}
+    )
+    lost = Comparison("t" * 64, "s", latency(9.0), ratio=Ratio(1.1, (1.05, 1.2)), load=0.3)
+    made = page_of(report, lost)
+    assert (made.open, made.loaded) == ([], [])
+    texts = [text.strip() for text in made.texts]
+    assert HOSTILE.replace("\x1b", r"\x1b") in texts
+    for entry in entries(BY_OPTIONS):
+        assert nanoseconds(entry.after_ns) in texts
+        assert entry.gain in texts
+    assert {"1.100 (1.050 to 1.200)", "crashed", "Whole model: not timed:", "002_conv by winograd"} <= {
+        *texts
+    }
+    assert "9 of 9 dispatches tuned" not in texts
+    assert tally(row.evidence.state for row in BY_OPTIONS.dispatches for _ in range(row.count)) in texts
+
+
+def test_each_part_of_the_page_that_is_empty_says_why() -> None:
+    texts = page_of(replace(REPORT, models=(replace(BY_OPTIONS, dispatches=(), options=()),))).texts
+    for reason in (
+        "No dispatch was timed before the job ended.",
+        "Nothing was confirmed faster than the default.",
+        "Candidates were measured for every dispatch that has a choice.",
+        "No candidate of this job was compared in the model and was slower.",
+        "None of 20 candidates failed.",
+        "Nothing was measured in the model by this job.",
+    ):
+        assert reason in texts

@@ -92,20 +92,23 @@ PLAN = {
 """A row of the table that schemas before 14 had."""
 
 
-@pytest.mark.parametrize("version", [10, 11, 12, 13])
+@pytest.mark.parametrize("version", [10, 11, 12, 13, 14])
 def test_a_pack_of_an_older_schema_is_read(filled: Database, pack: Path, version: int) -> None:
     def older(members: Members) -> Members:
         said, made = json.loads(members["manifest.json"]), dict(members)
         said["schema"] = version
-        lacks = {"comparisons": ["load"] if version == 13 else ["detail", "load"], "readings": ["load"]}
+        lacks = {"jobs": ["status", "report"]}
+        if version < 14:
+            lacks |= {"comparisons": ["load"] if version == 13 else ["detail", "load"], "readings": ["load"]}
         lacks |= {"runs": ["code"]} if version < 12 else {}
         for table, names in lacks.items():
             lines = map(json.loads, members[f"{table}.jsonl"].splitlines())
             made[f"{table}.jsonl"] = b"".join(
                 to_line({name: line[name] for name in line if name not in names}) for line in lines
             )
-        made |= {"placements.jsonl": to_line(PLACEMENT), "plans.jsonl": to_line(PLAN)}
-        for table in (*lacks, "placements", "plans"):
+        rows = {"placements": PLACEMENT, "plans": PLAN} if version < 14 else {}
+        made |= {f"{table}.jsonl": to_line(row) for table, row in rows.items()}
+        for table in (*lacks, *rows):
             data = made[f"{table}.jsonl"]
             known = {"nbytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
             said["tables"][table] = {"rows": data.count(b"\n"), **known}
@@ -189,7 +192,7 @@ HOSTILE: dict[str, tuple[Callable[[Members], Members], str]] = {
     "nested": (lambda m: {**m, "manifest.json": b"[" * 10**6}, "manifest.json is not JSON: "),
     "another format": (manifest(format="zip"), "it is no pack: its format is not 'autotune-pack'"),
     "a newer version": (manifest(version=2), "its version is 2, this autotune reads 1; export it again by this "),
-    "another schema": (manifest(schema=8), "its schema is 8, this autotune reads 14; export it again by this "),
+    "another schema": (manifest(schema=8), "its schema is 8, this autotune reads 15; export it again by this "),
     "other tables": (manifest(tables={}), "manifest.json has not the tables comparisons, jobs, "),
     "tables that are none": (manifest(tables=3), "manifest.json has not the tables comparisons, jobs, "),
     "no number": (

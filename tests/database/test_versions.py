@@ -149,6 +149,9 @@ def check_contents(database: Database, version: int) -> None:
         ["d" * 64, "c" * 64, ""] if version >= 12 else ["", "", ""]
     )
     assert len(database.runs()) == 3
+    said = (database.jobs()[0].status, database.job_report("j1"))
+    assert said == (('{"phase": "search"}', "{}") if version >= 15 else ("", ""))
+    assert database.job_trials(["j1", "none"]) == {"j1": 3, "none": 0}
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -26,7 +26,7 @@ from autotune.schedule.knob import Config, Knob
 from autotune.tuning.compare.interleaved import PROCESSES
 from autotune.tuning.compare.sites import Site
 from autotune.tuning.jobs.budget import Budget
-from autotune.tuning.jobs.job import Job, Options, alive, owner
+from autotune.tuning.jobs.job import Job, Options
 from autotune.tuning.jobs.loop import TuningLoop, Turn
 from autotune.tuning.jobs.policy import TOP, Action
 from autotune.tuning.jobs.subject import Subject, TunedModel
@@ -674,14 +674,6 @@ def test_progress_as_plain_lines(path: Path) -> None:
     assert 1 <= len(gains) < 8
     assert lines[-1].startswith(f"schedules stored in {path} (job ")
     assert "12 in the job" in "\n".join(lines)
-
-
-def test_an_owner_is_alive_until_it_is_not() -> None:
-    assert alive(owner())
-    host, pid, _ = owner().rsplit(":", 2)
-    assert not alive(f"{host}:{pid}:0.00")
-    assert not alive(f"{host}:4194305:0.00")
-    assert alive("another-host:1:0.00")
 
 
 KILLED = """

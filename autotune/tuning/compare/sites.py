@@ -130,8 +130,23 @@ class Sites:
                 found[region.key] += len(site.names)
         return dict(found)
 
+    def placed(self, options: Mapping[str, Option]) -> dict[str, tuple[str, ...]]:
+        """Return the names of the dispatches that have a workload, by key, with ``options``: as of a compiled model."""
+        found: dict[str, list[str]] = {}
+        for site in self.all:
+            for name, key in _dispatches(options.get(site.workload.key, site.default)):
+                found.setdefault(key, []).extend(site_name + name for site_name in site.names)
+        return {key: tuple(names) for key, names in found.items()}
+
     def _sum(self, option: Option, latency: Callable[[Task], float]) -> float:
         return sum(latency(self.task_of[region.key]) for region in option.regions)
+
+
+def _dispatches(option: Option) -> list[tuple[str, str]]:
+    """Return the end of the name and the workload's key of each dispatch of an option."""
+    if option.steps is None:
+        return [("", option.workload.key)]
+    return [(f"/{step.name}", step.workload.key) for step in option.steps.dispatches]
 
 
 __all__ = ["Site", "Sites"]

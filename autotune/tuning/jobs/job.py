@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
-import os
 import platform
 import time
 import uuid
@@ -31,8 +29,10 @@ from autotune.tuning.compare.sites import Sites
 from autotune.tuning.compare.step import Comparing, code_in_use
 from autotune.tuning.compare.whole import InUse, parts_of
 from autotune.tuning.jobs.budget import Budget, Meter
-from autotune.tuning.jobs.events import StopTuning
+from autotune.tuning.jobs.events import Several, StopTuning
+from autotune.tuning.jobs.heartbeat import Heartbeat, finished_before
 from autotune.tuning.jobs.loop import Seat, TuningLoop
+from autotune.tuning.jobs.owner import ago, alive, owner
 from autotune.tuning.jobs.policy import SPENT, TOP, WORTH, Action, ActionKind, Policy
 from autotune.tuning.jobs.rows import ModelRows
 from autotune.tuning.jobs.subject import Subject, TunedModel, subjects_of
@@ -40,8 +40,9 @@ from autotune.tuning.jobs.task import Task
 from autotune.tuning.measure.gain import PROCESSES, Gain
 from autotune.tuning.measure.inside import InModelReader
 from autotune.tuning.measure.interface import Measurer
-from autotune.tuning.report.result import Report
+from autotune.tuning.report.result import ModelReport, Report
 from autotune.tuning.report.status import ModelStatus, Progress, Status
+from autotune.tuning.report.units import duration
 from autotune.tuning.search.online_model import EVERY, OnlineModel
 from autotune.tuning.search.samplers import GUIDED, SamplerLike, factory, name_of
 from autotune.tuning.search.studies import (
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
 
     from autotune.tuning.search.prior import PriorModel
 
-_HEARTBEAT_S = 2.0
 _LOADED_BYTES_PER_S = 60e6
 """Constants of the model for each second that it takes to assemble and load all versions of it."""
 _AS_LOADING = 0.6
@@ -123,9 +123,14 @@ class Job:
     """The clock of the time budget, and of what each action of the search takes."""
     policy: type[Policy] = Policy
     """The class of the policy that spends the budget."""
+    again: bool = True
+    """A job that has come to its end within the same budget is followed by a new one; else its report is the result."""
 
     def __post_init__(self) -> None:
         self._subjects = subjects_of(self.models)
+        self._untimed_by: dict[str, str] = {}
+        self._heart: Heartbeat
+        self._heard_by: Progress
 
     @property
     def name(self) -> str:
@@ -138,6 +143,8 @@ class Job:
         Jobs on the same machine measure one at a time: of the time budget only what passes before its first
         turn is not counted. Raises DatabaseError and MeasureError; a failing candidate is a row in the database.
         """
+        if not self.again and (before := self._finished_before()) is not None:
+            return before
         with Measuring(f"tune {self.name}", self.progress.preparing) as machine:
             return self.run_on(machine)
 
@@ -161,6 +168,8 @@ class Job:
             least=WORTH if self.budget.limit_s is None else SPENT,
         )
         status = self._status(row, sites, policy)
+        self._heart = Heartbeat(self.database, row, status)
+        self._heard_by = Several([self._heart, self.progress])
         loop = TuningLoop(
             tasks=tasks,
             policy=policy,
@@ -169,7 +178,7 @@ class Job:
             cost_model=cost_model,
             meter=status.meter,
             describe=self._describer(row),
-            measured=self._listener(row, status),
+            measured=partial(self._measured, status),
             left_out=lambda task: self._say(status, status.phase, f"{task.name}: {task.no_reference}"),
             say=lambda text: self._say(status, "search", text),
             chosen=partial(self._choose, status),
@@ -184,37 +193,39 @@ class Job:
         machine.say = partial(self._wait, status)
         try:
             answers = "the database answers again"
-            with self.database.session.telling(lambda text: self._wait(status, text or answers)):
-                return self._work(loop, status, row, machine, studies)
+            with self.database.session.telling(lambda text: self._tell(status, text or answers)):
+                return self._work(loop, status, machine, studies)
         finally:
             self.progress.close()
             self.measurer.close()
 
-    def _work(
-        self, loop: TuningLoop, status: Status, row: JobRow, machine: Measuring, studies: Studies
-    ) -> Report:
-        stopped, reachable = True, True
+    def _work(self, loop: TuningLoop, status: Status, machine: Measuring, studies: Studies) -> Report:
+        stopped, reachable, why = True, True, ""
         gains: dict[str, Gain | None] = {}
         try:
             loop.take_up()
             status.recalled = sum(len(task.known) for task in loop.tasks)
-            self.progress.started(status)
+            self._heard_by.started(status)
             least_s = _AS_LOADING * status.meter.session_s
             loop.before_turn = self._before_turn(status, machine, studies, least_s)
             loop.run()
             self._confirm(loop, status, least_s if self.options.time_model else 0.0)
             self._time_models(status, loop, least_s, gains)
             stopped = False
-        except (KeyboardInterrupt, StopTuning):
-            pass  # the best so far is in the database; what follows only reads it
+        except (KeyboardInterrupt, StopTuning) as error:  # the best so far is in the database
+            by_whom = "Ctrl-C" if isinstance(error, KeyboardInterrupt) else "a callback"
+            why = f"by {str(error) or by_whom}"
         except DatabaseError:
             reachable = False  # whoever continues the job finds that its owner is gone
             raise
+        except Exception as error:
+            why = f"by an error: {(str(error).splitlines() or [type(error).__name__])[0]}"
+            raise
         finally:
             if reachable:
-                state = JobRow.STOPPED if stopped else JobRow.DONE
-                self.database.update_job(replace(row, state=state, elapsed_s=status.meter.elapsed_s))
+                self._heart.end(JobRow.STOPPED if stopped else JobRow.DONE, why)
         report = self._report(status, stopped, gains)
+        self._heart.finished(report)
         self.progress.finished(report)
         return report
 
@@ -229,16 +240,36 @@ class Job:
             text = json.dumps(subject.space.to_json(), sort_keys=True)
             self.database.add_space(subject.space.key, subject.workload.key, text)
 
-    def _claim(self) -> JobRow:
-        """Continue an unfinished job of the same workloads, target, sampler and seed, or begin one."""
-        now = time.time()
+    def _finished_before(self) -> Report | None:
+        """Show the report of the same job, if it has come to its end, and how to go on."""
+        found = finished_before(self.database, self._fingerprint, self.budget)
+        if found is None:
+            return None
+        state, report = found
+        self.progress.preparing(
+            f"this job ended {ago(state.silent_s)}, within the same budget: this is its report, nothing is measured "
+            "now; --again (again=True) goes on with a new job from what is known, as another --budget does"
+        )
+        self.progress.finished(report)
+        self.progress.close()
+        self.measurer.close()
+        return report
+
+    @property
+    def _fingerprint(self) -> str:
+        """Return what is equal for jobs of the same workloads, target, sampler, seed and objective."""
         works = sorted(model.identity for model in self.models)
         work = works[0] if len(works) == 1 else works
         identity = [work, self.target.key, name_of(self.options.sampler), self.options.seed]
         identity += [] if self.options.objective == Objective.LATENCY else [self.options.objective]
+        return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+
+    def _claim(self) -> JobRow:
+        """Continue an unfinished job of the same fingerprint, or begin one."""
+        now = time.time()
         fresh = JobRow(
             id=uuid.uuid4().hex[:12],
-            fingerprint=hashlib.sha256(json.dumps(identity).encode()).hexdigest(),
+            fingerprint=self._fingerprint,
             model=self.name,
             target_key=self.target.key,
             options=json.dumps(
@@ -356,18 +387,9 @@ class Job:
             run, host=host, versions=known, job=row.id, created=began + time.monotonic()
         )
 
-    def _listener(self, row: JobRow, status: Status) -> Callable[[Task, Run], None]:
-        said = time.monotonic()
-
-        def measured(task: Task, run: Run) -> None:
-            nonlocal said
-            status.count(run)
-            self.progress.measured(status, task, run)
-            if time.monotonic() - said > _HEARTBEAT_S:
-                said = time.monotonic()
-                self.database.update_job(replace(row, elapsed_s=status.meter.elapsed_s))
-
-        return measured
+    def _measured(self, status: Status, task: Task, run: Run) -> None:
+        status.count(run)
+        self._heard_by.measured(status, task, run)
 
     def _before_turn(
         self, status: Status, machine: Measuring, studies: Studies, least_s: float
@@ -423,6 +445,7 @@ class Job:
                     used = site.default if ranking is None else ranking.chosen
                     status.sites.used[site.workload.key] = used if used in site.options else site.default
                 status.models[model.name].compared()
+        self._heart.interim(lambda: self._report(status, True, {}))
 
     def _confirm(self, loop: TuningLoop, status: Status, kept_s: float) -> None:
         """Compare what is used and never was, as long as more than so many seconds are left."""
@@ -439,7 +462,7 @@ class Job:
 
     def _say(self, status: Status, phase: str, note: str) -> None:
         status.phase, status.note = phase, note
-        self.progress.phase(status)
+        self._heard_by.phase(status)
 
     def _say_of(self, status: Status, model: TunedModel, note: str) -> None:
         """Say what is compared in a model."""
@@ -447,12 +470,18 @@ class Job:
 
     def _choose(self, status: Status, action: Action) -> None:
         status.phase, status.note, status.policy.last = "search", f"next: {action}", action
-        self.progress.chosen(status)
+        self._heard_by.chosen(status)
 
     def _wait(self, status: Status, text: str) -> None:
-        """Say what is waited for; the phase stays what it is."""
-        before = status.note
-        self._say(status, status.phase, text)
+        """Say for which other job of the machine this one waits; the phase stays what it is."""
+        before, status.note, status.waiting = status.note, text, True
+        self._heard_by.phase(status)
+        status.note, status.waiting = before, False
+
+    def _tell(self, status: Status, text: str) -> None:
+        """Say that the database does not answer, or does again: to displays, not to the database."""
+        before, status.note = status.note, text
+        self.progress.phase(status)
         status.note = before
 
     def _time_models(
@@ -464,7 +493,10 @@ class Job:
         for _ in range(_TIMED):
             models = self._untimed(status, timed)
             if models and status.meter.left_s < _FEWER * least_s:
-                self._say(status, "whole model", "not timed: the budget is over before that")
+                left, least = duration(status.meter.left_s), duration(_FEWER * least_s)
+                why = f"the budget is over before that ({left} left, it takes {least})"
+                self._untimed_by |= dict.fromkeys((model.name for model in models), why)
+                self._say(status, "whole model", f"not timed: {why}")
                 break
             timed |= {model.name: self._in_use(status, model) for model in models}
             begin = status.meter.session_s
@@ -476,12 +508,9 @@ class Job:
             self._use(status)
         for model in self._untimed(status, timed):
             if (gain := gains.get(model.name)) is not None:
-                self._say(
-                    status,
-                    "whole model",
-                    f"{model.name}: {gain} is of the plan before; by that another is used",
-                )
-                gains[model.name] = None
+                why = f"{gain} is of the plan before; by that another is used"
+                self._say(status, "whole model", f"{model.name}: {why}")
+                gains[model.name], self._untimed_by[model.name] = None, why
 
     def _untimed(self, status: Status, timed: Mapping[str, InUse]) -> list[TunedModel]:
         """Return the models to time of which another plan is used than was ``timed``."""
@@ -526,9 +555,23 @@ class Job:
             assert model.whole is not None
             gains[model.name] = model.whole.gain(untuned, tuned[model.name], out_of_time)
 
+    def _why_untimed(self, model: TunedModel, stopped: bool) -> str:
+        """Return why a whole model was not timed, or that it is not yet."""
+        if model.whole is None:
+            return "its candidates are not measured in a model"
+        if not self.options.time_model:
+            return "that was not asked for"
+        otherwise = "the job did not come to its end" if stopped else "a version failed, or the time was over"
+        return self._untimed_by.get(model.name, otherwise)
+
     def _report(self, status: Status, stopped: bool, gains: Mapping[str, Gain | None]) -> Report:
+        def part(model: TunedModel) -> ModelReport:
+            gain = gains.get(model.name)
+            why = "" if gain is not None else self._why_untimed(model, stopped)
+            return self._rows(status, model).report(gain, why)
+
         return Report(
-            models=tuple(self._rows(status, model).report(gains.get(model.name)) for model in self.models),
+            models=tuple(map(part, self.models)),
             target=status.target,
             database=status.database,
             job=status.job,
@@ -547,25 +590,6 @@ class Job:
         )
 
 
-def owner() -> str:
-    """Return a name for this process: host, process id and start time, as the system uses process ids again."""
-    import psutil
-
-    return f"{platform.node()}:{os.getpid()}:{psutil.Process().create_time():.2f}"
-
-
-def alive(name: str) -> bool:
-    """Return whether the process that :func:`owner` named still runs; one on another host counts as running."""
-    import psutil
-
-    host, pid, started = name.rsplit(":", 2)
-    if host != platform.node():
-        return True
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return f"{psutil.Process(int(pid)).create_time():.2f}" == started
-    return False
-
-
 def versions(target: Target) -> str:
     """Return versions of what produces and times code, and what was measured of the machine, as JSON."""
     kept = calibrated.find(target)
@@ -573,4 +597,4 @@ def versions(target: Target) -> str:
     return json.dumps({**versions_of(("autotune", "llvmlite", "numpy")), **measured})
 
 
-__all__ = ["Job", "Options", "alive", "owner", "versions"]
+__all__ = ["Job", "Options", "versions"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from autotune.compiler.plan import OPTION, with_options
@@ -16,7 +15,7 @@ from autotune.tuning.compare.sites import Sites
 from autotune.tuning.jobs.subject import TunedModel
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.measure.gain import Gain
-from autotune.tuning.report.result import DispatchRow, ModelReport
+from autotune.tuning.report.result import DispatchRow, ModelReport, OptionRow
 
 if TYPE_CHECKING:
     from autotune.compiler.plan import Ranking
@@ -31,11 +30,12 @@ class ModelRows:
     database: Database
     target: Target
 
-    def report(self, gain: Gain | None) -> ModelReport:
-        """Return the model's part of the report."""
+    def report(self, gain: Gain | None, untimed: str = "") -> ModelReport:
+        """Return the model's part of the report; ``untimed`` says why there is no gain."""
         rankings = self.rankings()
         decisions = (*map(str, self.model.decided), *self._decisions(rankings))
-        return ModelReport(self.model.name, self.rows(rankings), decisions, gain)
+        options = tuple(self._options(rankings))
+        return ModelReport(self.model.name, self.rows(rankings), decisions, gain, untimed, options)
 
     def rankings(self) -> Mapping[str, Ranking]:
         """Return the options of workloads with several, as a compilation ranks them now."""
@@ -43,9 +43,30 @@ class ModelRows:
 
     def rows(self, rankings: Mapping[str, Ranking]) -> tuple[DispatchRow, ...]:
         """Return the tasks that the model needs now."""
-        uses = self.sites.uses({key: ranking.chosen for key, ranking in rankings.items()})
-        tasks = [(task, uses[key]) for key, task in self.sites.task_of.items() if key in uses]
-        return tuple(self._row(task, count, rankings) for task, count in tasks)
+        placed = self.sites.placed({key: ranking.chosen for key, ranking in rankings.items()})
+        tasks = [(task, placed[key]) for key, task in self.sites.task_of.items() if key in placed]
+        return tuple(self._row(task, names, rankings) for task, names in tasks)
+
+    def _options(self, rankings: Mapping[str, Ranking]) -> Iterator[OptionRow]:
+        """Yield the options in use that make several dispatches of one."""
+        for site in self.sites.all:
+            ranking = rankings.get(site.workload.key)
+            option = site.default if ranking is None else ranking.chosen
+            if option.steps is None:
+                continue
+            ratio = None if ranking is None else ranking.times[0].ratio
+            changed = ratio is not None and ratio.changed
+            gain = (
+                "default" if option.name == site.default.name and not changed else str(ratio or "unconfirmed")
+            )
+            yield OptionRow(
+                site.names[0],
+                option.name,
+                len(site.names),
+                tuple(region.key for region in option.regions),
+                ratio.median if ratio is not None and changed else None,
+                gain,
+            )
 
     def _decisions(self, rankings: Mapping[str, Ranking]) -> Iterator[str]:
         """Yield a line for the options of each workload with several: latencies, and which of them failed."""
@@ -56,8 +77,8 @@ class ModelRows:
                 failed = [f"{row.name}: {row.message}" for row in last.values() if row.message]
                 yield f"{site.names[0]}: {'; '.join([str(rankings[site.workload.key]), *failed])}"
 
-    def _row(self, task: Task, count: int, rankings: Mapping[str, Ranking]) -> DispatchRow:
-        key, names = task.key, self._names[task.workload.key]
+    def _row(self, task: Task, names: tuple[str, ...], rankings: Mapping[str, Ranking]) -> DispatchRow:
+        key = task.key
         answer = self.database.lookup(key.workload, key.target, key.space)
         before, after = answer.latencies
         evidence = evidence_in(task.space, answer.evidence)
@@ -67,19 +88,17 @@ class ModelRows:
             names[0],
             task.workload.kind,
             key.workload,
-            count,
+            len(names),
             before,
             after,
             len(task.known),
             with_options(key.workload, evidence, rankings),
             self._nodes(names),
             "" if isinstance(answer, Miss) else answer.best.origin.value,
+            names,
+            not (isinstance(answer, Hit) and answer.side_by_side),
+            evidence.gain,
         )
-
-    @cached_property
-    def _names(self) -> dict[str, tuple[str, ...]]:
-        """The names of the model's dispatches, by the keys of their workloads."""
-        return {subject.workload.key: subject.names for subject in self.model.subjects}
 
     def _nodes(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the model's nodes that a task's dispatches come from; steps are named after their dispatch."""

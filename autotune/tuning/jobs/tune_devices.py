@@ -20,7 +20,7 @@ from autotune.compiler.request import CompileRequest, MachineOptions, keywords_o
 from autotune.database.records import DEVICES, JobRow
 from autotune.target import Target
 from autotune.tuning.jobs.budget import Budget, BudgetLike
-from autotune.tuning.jobs.job import alive, owner
+from autotune.tuning.jobs.owner import alive, owner
 from autotune.tuning.placement.answer import PlacementReading, checked_devices, placement_key, used_of
 from autotune.tuning.placement.place import PlacementReport, place
 from autotune.tuning.placement.placing import known_devices, target_of

@@ -10,9 +10,9 @@ from autotune.database.records import Outcome, Run
 from autotune.foreign import printable
 from autotune.suggest import counted
 from autotune.tuning.jobs.task import Task
-from autotune.tuning.report.result import Report, duration, lines_of, summary
+from autotune.tuning.report.result import Report, lines_of, summary
 from autotune.tuning.report.status import ModelStatus, Progress, Status, headline
-from autotune.tuning.report.units import nanoseconds
+from autotune.tuning.report.units import duration, nanoseconds
 
 NOTABLE = 0.02
 """A gain in the readings that is worth a line."""

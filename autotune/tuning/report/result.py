@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from autotune.database.evidence import Evidence
+from autotune.database.evidence import Evidence, tally
 from autotune.database.records import Origin
-from autotune.tuning.report.units import nanoseconds
+from autotune.tuning.report import table
+from autotune.tuning.report.units import listed
 
 if TYPE_CHECKING:
     from autotune.tuning.measure.gain import Gain
@@ -18,10 +20,10 @@ if TYPE_CHECKING:
 class DispatchRow:
     """One workload: ``count`` dispatches, latencies in ns of one of them (None when it never ran).
 
-    Latencies were measured in the model if the schedule was compared with the default, else in isolation:
-    ``evidence`` says what follows. ``nodes`` are the model's nodes that the dispatches come from. ``origin`` says
-    why the schedule in use was measured: "default", "search", "near" (found for a near workload); empty where
-    nothing works."""
+    Latencies were measured in the model, or both ``alone``; ``evidence`` says what follows, options included, and
+    ``schedule`` in words what is known of the schedule without them. ``names`` are those of the dispatches in the
+    compiled model, ``nodes`` the model's that they come from. ``origin`` says why the schedule in use was measured:
+    "default", "search", "near" (found for a near workload); empty where nothing works."""
 
     name: str
     kind: str
@@ -33,6 +35,9 @@ class DispatchRow:
     evidence: Evidence
     nodes: tuple[str, ...] = ()
     origin: str = ""
+    names: tuple[str, ...] = ()
+    alone: bool = True
+    schedule: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it; the values of the evidence beside the others."""
@@ -41,17 +46,35 @@ class DispatchRow:
 
 
 @dataclass(frozen=True)
+class OptionRow:
+    """An option that makes several dispatches of one, at ``count`` places of which ``name`` is the first.
+
+    ``workloads`` are its parts'. ``ratio`` is its latency over the default's where a comparison in the model tells
+    them apart, else None; ``gain`` says it in words.
+    """
+
+    name: str
+    option: str
+    count: int
+    workloads: tuple[str, ...]
+    ratio: float | None
+    gain: str
+
+
+@dataclass(frozen=True)
 class ModelReport:
     """The result of a tuning job for one model.
 
     ``gain`` has the whole model untuned and tuned, interleaved in several fresh processes; None when the job
-    was stopped before that. ``decisions`` says how alternatives compared, a line a workload.
+    was stopped before that, or ``untimed`` says why. ``decisions`` says how alternatives compared, a line a workload.
     """
 
     model: str
     dispatches: tuple[DispatchRow, ...]
     decisions: tuple[str, ...] = ()
     gain: Gain | None = None
+    untimed: str = ""
+    options: tuple[OptionRow, ...] = ()
 
     @property
     def speedup(self) -> float | None:
@@ -62,7 +85,8 @@ class ModelReport:
         """Return everything, as JSON values."""
         rows = [row.to_json() for row in self.dispatches]
         gain = None if self.gain is None else self.gain.to_json()
-        return {**vars(self), "dispatches": rows, "gain": gain, "speedup": self.speedup}
+        options = [asdict(option) for option in self.options]
+        return {**vars(self), "dispatches": rows, "options": options, "gain": gain, "speedup": self.speedup}
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,80 +153,33 @@ class Report:
         return {**asdict(self), "models": [each.to_json() for each in self.models]}
 
 
-def listed(names: Sequence[str], most: int = 6) -> str:
-    """Return the first names, and how many more there are.
-
-    >>> listed(["conv1", "relu1", "pool1"], most=2)
-    'conv1, relu1 and 1 more'
-    """
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
-_LEAST_NODES = 12
-"""Characters that the names of nodes get, or they are left out."""
-
-
-def duration(seconds: float) -> str:
-    """Return a time to wait.
-
-    >>> duration(7), duration(75), duration(4000)
-    ('7s', '1m15s', '1h06m')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s" if minutes else f"{rest}s"
-
-
-_FIGURES = 71
-"""Characters that a row needs beside its name."""
-
-
 def lines_of(report: Report, columns: int | None = None) -> list[str]:
-    """Return the report as plain text, for each model one line a dispatch, those with the most time first.
-
-    Names are cut where a row would be wider than ``columns`` (but leaves 8 characters of them); the model's
-    nodes stand at the end where there is room.
-    """
-    lines = list[str]()
+    """Return the report as plain text, for each model its table and decisions; no line is wider than ``columns``."""
+    made = list[str]()
     for each in report.models:
-        lines += [f"{each.model}:"] if len(report.models) > 1 else []
-        lines += [*_table(each, columns), *each.decisions]
-    return [*lines, *summary(report)]
+        made += [f"{each.model}:"] if len(report.models) > 1 else []
+        made += [*table.lines(each, columns), *wrapped(each.decisions, columns)]
+    return [*made, *wrapped(summary(report), columns)]
 
 
-def _table(report: ModelReport, columns: int | None) -> list[str]:
-    rows = sorted(report.dispatches, key=_share, reverse=True)
-    width = max([8, *(len(row.name) for row in rows)])
-    if columns is not None:
-        width = min(width, max(8, columns - _FIGURES))
-    lines = [
-        f"{'dispatch':<{width}}  {'kind':<13} {'count':>5} {'before':>9} {'after':>9} {'runs':>5}  {'speed-up':<22}"
+def wrapped(texts: Iterable[str], columns: int | None) -> list[str]:
+    """Return texts as lines that are not wider than ``columns``; what goes on below is indented."""
+    if columns is None:
+        return list(texts)
+    return [
+        line
+        for text in texts
+        for line in textwrap.wrap(text, columns, subsequent_indent="    ", break_on_hyphens=False)
     ]
-    lines += [
-        f"{_cut(row.name, width):<{width}}  {row.kind:<13} {row.count:>5} {nanoseconds(row.before_ns):>9} "
-        f"{nanoseconds(row.after_ns):>9} {row.runs:>5}  {row.evidence.gain:<22}"
-        for row in rows
-    ]
-    room = None if columns is None else columns - len(lines[0]) - 2
-    if any(row.nodes for row in rows) and (room is None or room >= _LEAST_NODES):
-        texts = ["nodes", *(listed(row.nodes) for row in rows)]
-        lines = [f"{line}  {_cut(text, room)}" for line, text in zip(lines, texts, strict=True)]
-    return lines
-
-
-def _cut(name: str, width: int | None) -> str:
-    return name if width is None or len(name) <= width else name[: width - 1] + "…"
-
-
-def _share(row: DispatchRow) -> float:
-    return row.count * (row.before_ns or 0.0)
 
 
 def summary(report: Report) -> list[str]:
     """Return the last lines: whole models, trials, failures, and where the schedules are."""
     which = "whole model" if len(report.models) == 1 else "whole model {}"
-    lines = [f"{which.format(each.model)}: {each.gain}" for each in report.models if each.gain is not None]
+    timed = [(each.model, str(each.gain or f"not timed: {each.untimed}")) for each in report.models]
+    count = [row.evidence.state for row in report.dispatches for _ in range(row.count)]
+    lines = [tally(count)] if count else []
+    lines += [f"{which.format(model)}: {found}" for model, found in timed]
     stopped = "stopped after " if report.stopped else ""
     lines.append(
         f"{stopped}{report.session_trials} trials in {report.seconds:.1f} s "
@@ -228,4 +205,12 @@ def summary(report: Report) -> list[str]:
     return lines
 
 
-__all__ = ["DispatchRow", "ModelReport", "Report", "duration", "lines_of", "listed", "nanoseconds", "summary"]
+__all__ = [
+    "DispatchRow",
+    "ModelReport",
+    "OptionRow",
+    "Report",
+    "lines_of",
+    "summary",
+    "wrapped",
+]

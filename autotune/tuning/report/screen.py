@@ -12,9 +12,8 @@ from rich.text import Text
 from autotune.foreign import printable
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.report.progress import gain_lines
-from autotune.tuning.report.result import duration
 from autotune.tuning.report.status import Status, share_done
-from autotune.tuning.report.units import nanoseconds
+from autotune.tuning.report.units import duration, nanoseconds
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

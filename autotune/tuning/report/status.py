@@ -86,6 +86,8 @@ class Status:
     phase: str = "search"
     note: str = ""
     """The present work of the phase."""
+    waiting: bool = False
+    """Another job measures on this machine, and the note says which."""
     session_trials: int = 0
     near_trials: int = 0
     """Those of this session that were found for near workloads."""
@@ -154,6 +156,8 @@ class Status:
         return {
             "phase": self.phase,
             "note": self.note,
+            "waiting": self.waiting,
+            "budget": str(self.meter.budget),
             "trials": self.meter.trials,
             "near_trials": self.near_trials,
             "elapsed_s": round(self.meter.elapsed_s, 3),

@@ -1,6 +1,8 @@
-"""Latencies and sizes as text."""
+"""Latencies, times, sizes and names as text."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 def nanoseconds(value: float | None) -> str:
@@ -31,4 +33,36 @@ def size(nbytes: int) -> str:
     return f"{nbytes / 1e3:.1f} kB" if nbytes < 1_000_000 else f"{nbytes / 1e6:.2f} MB"
 
 
-__all__ = ["nanoseconds", "size"]
+def listed(names: Sequence[str], most: int = 6) -> str:
+    """Return the first names, and how many more there are.
+
+    >>> listed(["conv1", "relu1", "pool1"], most=2)
+    'conv1, relu1 and 1 more'
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def duration(seconds: float) -> str:
+    """Return a time to wait.
+
+    >>> duration(7), duration(75), duration(4000)
+    ('7s', '1m15s', '1h06m')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s" if minutes else f"{rest}s"
+
+
+def cut(name: str, width: int | None) -> str:
+    """Return a name in not more than so many characters; its end says more than its middle.
+
+    >>> cut("resnet50-v1.5-int8.onnx", 16)
+    'resnet50…t8.onnx'
+    """
+    if width is None or len(name) <= width:
+        return name
+    return f"{name[: width // 2]}…{name[len(name) - (width - width // 2 - 1) :]}"
+
+
+__all__ = ["cut", "duration", "listed", "nanoseconds", "size"]

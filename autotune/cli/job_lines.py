@@ -1,0 +1,158 @@
+"""Jobs of a database as text and JSON, and the one that a command means."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from autotune.database.records import Ratio
+from autotune.errors import UsageError
+from autotune.suggest import did_you_mean
+from autotune.tuning.jobs.owner import JobState, Life, Owner, ago, states_of
+from autotune.tuning.report.units import cut, duration
+
+if TYPE_CHECKING:
+    from autotune.database import Database
+
+LEAST_NAME = 12
+"""Characters that the name of a model gets, however narrow the terminal is."""
+_FORMAT = "{:<8}  {:<9}  {:<11}  {:>6}  {:>7}  {:<8}  "
+ID = 8
+"""Characters of a job's id that are shown, and are enough to name it."""
+
+
+def jobs_of(store: Database, most: int | None = None) -> list[JobState]:
+    """Return the jobs of a database as they are now, the newest last; not more than ``most``."""
+    found = states_of(store.jobs())
+    return found if most is None else found[-most:]
+
+
+def chosen(store: Database, name: str | None) -> JobState:
+    """Return the job of an id, of its beginning or of a model; the newest of them, without a name of all.
+
+    Raises UsageError.
+    """
+    jobs = jobs_of(store)
+    if not jobs:
+        raise UsageError(f"{store.where} has no jobs: `autotune tune MODEL --db {store.where}` begins one")
+    found = [job for job in jobs if name is None or job.job.id.startswith(name)]
+    found = found or [job for job in jobs if name == job.job.model]
+    if not found:
+        known = {job.job.id for job in jobs} | {job.job.model for job in jobs}
+        raise UsageError(
+            f"no job {name!r} in {store.where}{did_you_mean(str(name), known)}; `autotune jobs` lists them"
+        )
+    if name is not None and len({job.job.id for job in found}) > 1 and found[0].job.id.startswith(name):
+        raise UsageError(
+            f"{len(found)} jobs begin with {name!r}: {', '.join(job.job.id for job in found[:4])}; give more of it"
+        )
+    return found[-1]
+
+
+def gain_of(said: Mapping[str, Any]) -> Ratio | None:
+    """Return the ratio of the only model of a job: the whole model's, timed at the end, else what is confirmed by then.
+
+    None where there is neither, or the job has several models.
+    """
+    models = said.get("models") or []
+    if len(models) != 1:
+        return None
+    found = (said.get("gains") or {}).get(models[0]["model"]) or models[0].get("confirmed")
+    return None if not found else Ratio.from_json(found)
+
+
+def to_json(state: JobState, trials: int, target: str) -> dict[str, Any]:
+    """Return what is known of a job without its report."""
+    job, who = state.job, Owner.parse(state.job.owner)
+    gain = gain_of(state.said)
+    return {
+        "id": job.id,
+        "model": job.model,
+        "target": target,
+        "state": state.life.value,
+        "why": state.explained or None,
+        "trials": trials,
+        "seconds": job.elapsed_s,
+        "created": job.created,
+        "heard": state.heard,
+        "host": who.host,
+        "pid": int(who.pid) if who.pid.isdigit() else None,
+        "gain": None if gain is None else gain.to_json(),
+    }
+
+
+def table(
+    jobs: Sequence[JobState], trials: Mapping[str, int], columns: int | None, now: float | None = None
+) -> Iterator[str]:
+    """Yield a line a job, names cut where they would be wider than ``columns``; below it what is unusual."""
+    yield _FORMAT.format("job", "state", "begun", "worked", "trials", "speed-up") + "model"
+    for state in jobs:
+        job, gain = state.job, gain_of(state.said)
+        faster = "-" if gain is None else f"{1 / gain.median:.2f}×" if gain.changed else "none"
+        begun = time.strftime("%m-%d %H:%M", time.localtime(job.created))
+        worked, count = duration(job.elapsed_s), trials[job.id]
+        line = _FORMAT.format(job.id[:ID], state.life.value, begun, worked, count, faster)
+        yield line + cut(job.model, None if columns is None else max(LEAST_NAME, columns - len(line)))
+        if state.explained:
+            yield f"  {state.explained}"
+
+
+_LABEL = 10
+"""Characters of the names of facts."""
+
+
+def status_lines(state: JobState, trials: int, target: str, columns: int | None) -> Iterator[str]:
+    """Yield a job's state and what it last said of itself, a fact a line; longer ones go on below."""
+    width = sys.maxsize if columns is None else columns
+    indent = " " * (_LABEL + 2)
+    why = f"; {state.explained}" if state.explained else ""
+    yield from textwrap.wrap(f"job {state.job.id}: {state.life.value}{why}", width, subsequent_indent="  ")
+    for name, text in _facts(state, trials, target):
+        yield from textwrap.wrap(
+            text,
+            width,
+            initial_indent=f"  {name:<{_LABEL}}",
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+        )
+
+
+def _facts(state: JobState, trials: int, target: str) -> Iterator[tuple[str, str]]:
+    job, said, who = state.job, state.said, Owner.parse(state.job.owner)
+    begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.created))
+    yield "model", f"{job.model}, for {target or job.target_key}"
+    yield "begun", f"{begun} on {who.host}, process {who.pid or 'unknown'}; heard of {ago(state.silent_s)}"
+    left, working = said.get("eta_s"), state.life in (Life.RUNNING, Life.WAITING)
+    left = 0.0 if left is None or not working else left - state.silent_s
+    eta = f", about {duration(left)} left" if left > 0 else ""
+    yield "worked", f"{duration(job.elapsed_s)} of {said.get('budget', 'an unknown budget')}{eta}"
+    bad = {name: count for name, count in said.get("outcomes", {}).items() if name != "ok"}
+    failed = "".join(f", {count} {name}" for name, count in sorted(bad.items()))
+    yield "trials", f"{trials}{failed}"
+    if not state.life.over and said:
+        yield "doing", f"{said.get('phase', '')}: {said.get('note', '')}".strip(": ")
+    yield from _gains(state)
+
+
+def _gains(state: JobState) -> Iterator[tuple[str, str]]:
+    """Yield what is known of the speed-up of each model, or why nothing is."""
+    timed, models = state.said.get("gains") or {}, state.said.get("models") or []
+    for model in models:
+        found = timed.get(model["model"]) or model.get("confirmed")
+        how = "whole model timed" if model["model"] in timed else "by dispatches compared in the model"
+        text = (
+            "nothing confirmed yet: no candidate was faster in a comparison so far" if found is None else ""
+        )
+        which = f"{model['model']}: " if len(models) > 1 else ""
+        yield "speed-up", f"{which}{text or f'{Ratio.from_json(found)}, {how}'}"
+    if not models:
+        yield (
+            "speed-up",
+            "unknown: the job has stored nothing of itself (of an earlier version, or just begun)",
+        )
+
+
+__all__ = ["ID", "chosen", "gain_of", "jobs_of", "status_lines", "table", "to_json"]

@@ -1,0 +1,48 @@
+"""``autotune jobs``."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from autotune.cli.echo import columns_of, echo
+from autotune.cli.options import EPILOG_DATABASE, FLAGS, json_option, print_json
+
+SHOWN = 20
+"""Jobs that are listed."""
+
+
+@click.command(epilog=f"Example: autotune jobs --db tuning.db. {EPILOG_DATABASE}")
+@FLAGS["database"]
+@click.option("--all", "everything", is_flag=True, help=f"List all jobs, not only the newest {SHOWN}.")
+@json_option
+def command(database: str | None, everything: bool, as_json: bool) -> None:
+    """List the jobs of a database, the newest last: what they are doing now, or how they ended.
+
+    The process of a job is looked for, so that one that was killed does not count as running. Of another host's it is
+    only known when it was heard of last.
+    """
+    from autotune.cli.job_lines import jobs_of, table, to_json
+    from autotune.database.opening import opened
+
+    with opened(database, read_only=True) as store:
+        every = jobs_of(store)
+        jobs = every if everything or as_json else every[-SHOWN:]
+        trials = store.job_trials([state.job.id for state in jobs])
+        targets = {key: target.name for key, target in store.targets().items()}
+        where = store.where
+    if as_json:
+        known = [to_json(job, trials[job.job.id], targets.get(job.job.target_key, "")) for job in jobs]
+        print_json({"database": where, "jobs": known})
+        return
+    if not jobs:
+        echo(f"{where} has no jobs: `autotune tune MODEL --db {where}` begins one")
+        return
+    for line in table(jobs, trials, columns_of(sys.stdout)):
+        echo(line)
+    if len(every) > len(jobs):
+        echo(f"… and {len(every) - len(jobs)} before: --all lists them")
+
+
+__all__ = ["SHOWN", "command"]

@@ -1,0 +1,59 @@
+"""``autotune status``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from autotune.cli.echo import columns_of, echo
+from autotune.cli.options import EPILOG_DATABASE, FLAGS, json_option, print_json
+
+if TYPE_CHECKING:
+    from autotune.database import Database
+    from autotune.tuning.jobs.owner import JobState
+
+_EVERY_S = 2.0
+"""Running jobs say what they do as often."""
+
+
+@click.command(epilog=f"Example: autotune status --db tuning.db --watch. {EPILOG_DATABASE}")
+@click.argument("job", required=False)
+@FLAGS["database"]
+@click.option("--watch", is_flag=True, help="Show it again every two seconds, until the job is over.")
+@json_option
+def command(job: str | None, database: str | None, watch: bool, as_json: bool) -> None:
+    """Show what JOB is doing now, and what it has found so far; of no JOB the newest.
+
+    JOB is the id of one, the beginning of it, or the name of a model, of which the newest job is meant.
+    """
+    from autotune.cli.job_lines import chosen
+    from autotune.database.opening import opened
+
+    with opened(database, read_only=True) as store:
+        state = chosen(store, job)
+        _show(store, state, as_json)
+        while watch and not state.life.over:
+            time.sleep(_EVERY_S)
+            state = chosen(store, state.job.id)
+            if sys.stdout.isatty() and not as_json:
+                click.clear()
+            _show(store, state, as_json)
+
+
+def _show(store: Database, state: JobState, as_json: bool) -> None:
+    from autotune.cli.job_lines import status_lines, to_json
+
+    trials = store.job_trials([state.job.id])[state.job.id]
+    found = store.targets().get(state.job.target_key)
+    target = "" if found is None else found.name
+    if as_json:
+        print_json({"database": store.where, **to_json(state, trials, target), "said": state.said})
+        return
+    for line in status_lines(state, trials, target, columns_of(sys.stdout)):
+        echo(line)
+
+
+__all__ = ["command"]

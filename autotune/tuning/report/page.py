@@ -1,0 +1,257 @@
+"""A job's report as one page of HTML that needs nothing else: no script, no request, dark and light, also on paper.
+
+It is made of the report and of the comparisons that the job has stored. Every part that has nothing to show says why.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from autotune.database import Comparison
+from autotune.database.evidence import tally
+from autotune.tuning.jobs.owner import JobState, Owner
+from autotune.tuning.report.html import Markup, Part, bars, element, joined, table
+from autotune.tuning.report.result import ModelReport, Report
+from autotune.tuning.report.table import Entry, entries, total
+from autotune.tuning.report.units import duration, nanoseconds
+
+MOST = 40
+"""Rows of a chart or of a list, those with the most time first; the rest is counted."""
+_STYLE = """
+:root { color-scheme: light dark; --paper: #fff; --ink: #1b1f24; --faint: #5b636d; --line: #d5dae0;
+  --before: #9aa5b1; --after: #0b6bcb; --box: #f5f7f9; }
+@media (prefers-color-scheme: dark) { :root { --paper: #14171a; --ink: #e8eaed; --faint: #a3abb5; --line: #363c43;
+  --before: #6b7580; --after: #5cadff; --box: #1d2125; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1.5rem 1rem; max-width: 60rem; background: var(--paper); color: var(--ink);
+  font: 16px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.5rem; margin: 0; overflow-wrap: anywhere; }
+h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
+.faint { color: var(--faint); }
+.headline { background: var(--box); border-left: 4px solid var(--after); padding: .75rem 1rem; font-size: 1.15rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-size: .9rem; }
+th, td { text-align: left; padding: .25rem .6rem .25rem 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+pre { background: var(--box); padding: .75rem 1rem; overflow-x: auto; }
+.bar { margin: .4rem 0; font-size: .9rem; overflow-wrap: anywhere; break-inside: avoid; }
+.bar span { margin-right: .8em; }
+.bar svg { display: block; width: 100%; height: 20px; }
+.before { fill: var(--before); } .after { fill: var(--after); }
+.key { display: inline-block; width: .8em; height: .8em; margin: 0 .3em 0 1em; }
+.key.before { background: var(--before); } .key.after { background: var(--after); }
+@media print { body { max-width: none; font-size: 11px; } h2 { break-after: avoid; } tr, svg { break-inside: avoid; } }
+"""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A candidate that was compared in the model: at a dispatch, by its kind of site ("schedule" or "option")."""
+
+    dispatch: str
+    site: str
+    found: Comparison
+
+
+def page(state: JobState, report: Report, target: str, compared: Sequence[Compared]) -> str:
+    """Return the page of a job."""
+    head = element(
+        "head",
+        Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
+        Markup('<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '),
+        Markup("style-src 'unsafe-inline'\">"),
+        element("title", f"{state.job.model}: tuning report"),
+        element("style", Markup(_STYLE)),
+    )
+    body = [
+        _about(state, target),
+        *(part for each in report.models for part in _model(each, several=len(report.models) > 1)),
+        *_lost(compared),
+        *_failures(report),
+        *_noise(report, compared),
+        *_deploy(state, report),
+    ]
+    whole = element("html", head, element("body", element("main", *body)), lang="en")
+    return f"<!doctype html>\n{whole.text}\n"
+
+
+def _about(state: JobState, target: str) -> Markup:
+    job = state.job
+    begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.created))
+    text = (
+        f"Job {job.id} on {Owner.parse(job.owner).host}, for {target or 'an unknown target'}: {state.life.value}. "
+        f"Begun {begun}, worked {duration(job.elapsed_s)} of {state.said.get('budget', 'an unknown budget')}."
+    )
+    why = [element("p", state.explained)] if state.explained else []
+    interim = [] if state.ended else [element("p", "An interim report: of the job's last comparison.")]
+    return element("header", element("h1", job.model), element("p", text, class_="faint"), *why, *interim)
+
+
+def _model(report: ModelReport, *, several: bool) -> Iterator[Markup]:
+    """Yield the sections of one model."""
+    if several:
+        yield element("h2", report.model)
+    gain = report.gain or f"not timed: {report.untimed}"
+    yield element("p", f"Whole model: {gain}", class_="headline")
+    yield element("p", tally(row.evidence.state for row in report.dispatches for _ in range(row.count)))
+    found = entries(report)
+    yield from _dispatches(found, sum(row.runs for row in report.dispatches))
+    yield from _decisions(report, found)
+    yield from _untried(report)
+
+
+def _dispatches(found: Sequence[Entry], runs: int) -> Iterator[Markup]:
+    yield element("h2", "Time by dispatch, before and after")
+    timed = [each for each in found if each.before_ns is not None and each.after_ns is not None]
+    if not timed:
+        yield element("p", "No dispatch was timed before the job ended.")
+        return
+    keys = [
+        part for name in ("before", "after") for part in (element("span", class_=f"key {name}"), f"{name} ")
+    ]
+    yield element("p", *keys, class_="faint")
+    yield bars(
+        [
+            (
+                each.title + _times(each),
+                each.count * (each.before_ns or 0.0),
+                each.count * (each.after_ns or 0.0),
+                f"{nanoseconds(each.before_ns)} → {nanoseconds(each.after_ns)}, {each.gain}",
+            )
+            for each in timed[:MOST]
+        ]
+    )
+    rows = [row for each in found for row in _rows(each)]
+    heading = ("dispatch", "before", "after", "measured", "runs", "speed-up", "nodes")
+    yield table(heading, [*rows, *_rows(total(found, runs))], (1, 2, 4))
+
+
+def _times(entry: Entry) -> str:
+    return f" ×{entry.count}" if entry.count > 1 else ""
+
+
+def _rows(entry: Entry, indent: str = "") -> Iterator[list[Part]]:
+    """Yield the row of an entry and those of its parts."""
+    where = entry.where or ("in the model" if entry.measured else "not measured")
+    times = [nanoseconds(entry.before_ns), nanoseconds(entry.after_ns)]
+    name = indent + entry.title + ("" if indent else _times(entry))
+    yield [name, *times, where, str(entry.runs), entry.gain, ", ".join(entry.nodes)]
+    for part in entry.parts:
+        yield from _rows(part, "\N{EM SPACE}")
+
+
+def _decisions(report: ModelReport, found: Sequence[Entry]) -> Iterator[Markup]:
+    """Yield what each changed decision brings, the largest first."""
+    yield element("h2", "What each decision brings")
+    changed = [each for each in found if each.share and each.after_ns is not None and _saved(each) > 0]
+    changed = [each for each in changed if "×" in each.gain and not each.gain.startswith("no change")]
+    whole = sum(each.share for each in found)
+    rows = [
+        [
+            each.title + _times(each),
+            nanoseconds(_saved(each)),
+            f"{100 * _saved(each) / whole:.1f} %",
+            each.gain,
+        ]
+        for each in sorted(changed, key=_saved, reverse=True)
+    ]
+    if rows:
+        yield table(("decision", "saves", "of all dispatches", "speed-up of its own"), rows, (1, 2))
+    else:
+        yield element("p", "Nothing was confirmed faster than the default.")
+    if report.decisions:
+        yield element("ul", *(element("li", line) for line in report.decisions))
+
+
+def _saved(entry: Entry) -> float:
+    return entry.share - entry.count * (entry.after_ns or 0.0)
+
+
+def _untried(report: ModelReport) -> Iterator[Markup]:
+    yield element("h2", "Never tried")
+    rows = [row for row in report.dispatches if not row.evidence.searched]
+    if not rows:
+        yield element("p", "Candidates were measured for every dispatch that has a choice.")
+        return
+    shown = [[row.name + (f" ×{row.count}" if row.count > 1 else ""), str(row.evidence)] for row in rows]
+    yield table(("dispatch", "why"), shown[:MOST])
+    yield from _more(len(shown))
+
+
+def _more(count: int) -> Iterator[Markup]:
+    if count > MOST:
+        yield element("p", f"… and {count - MOST} more.", class_="faint")
+
+
+def _lost(compared: Sequence[Compared]) -> Iterator[Markup]:
+    yield element("h2", "Tried and lost")
+    lost = [each for each in compared if not each.found.won and each.found.ratio is not None]
+    if not lost:
+        yield element("p", "No candidate of this job was compared in the model and was slower.")
+        return
+    lost.sort(key=lambda each: each.found.ratio.median if each.found.ratio else 0.0)
+    shown = [
+        [each.dispatch, each.site, each.found.name[:16], _ratio_text(each.found), f"{each.found.load:.1f}"]
+        for each in lost[:MOST]
+    ]
+    heading = ("dispatch", "kind", "candidate", "latency over that of what it was compared with", "load")
+    yield table(heading, shown, (4,))
+    yield from _more(len(lost))
+
+
+def _ratio_text(found: Comparison) -> str:
+    if found.ratio is None:
+        return found.message or "not timed"
+    if found.ratio.interval is None:
+        return f"{found.ratio.median:.3f}"
+    low, high = found.ratio.interval
+    return f"{found.ratio.median:.3f} ({low:.3f} to {high:.3f})"
+
+
+def _failures(report: Report) -> Iterator[Markup]:
+    yield element("h2", "Failures")
+    bad = {name: count for name, count in report.outcomes.items() if name != "ok"}
+    rows = [[name, str(count), report.failures.get(name, "")] for name, count in sorted(bad.items())]
+    rows += [["crashed inside the model", name, "; ".join(found)] for name, found in report.crashes.items()]
+    rows += [["not tuned", name, reason] for name, reason in report.left_out.items()]
+    if rows:
+        yield table(("what", "how many, or which", "for example"), rows)
+    else:
+        yield element("p", f"None of {report.session_trials} candidates failed.")
+
+
+def _noise(report: Report, compared: Sequence[Compared]) -> Iterator[Markup]:
+    yield element("h2", "Noise")
+    loads = [each.found.load for each in compared]
+    lines = []
+    if loads:
+        lines.append(
+            f"While candidates were compared, other processes took {fmean(loads):.2f} processors in the mean, "
+            f"{max(loads):.2f} at most."
+        )
+    for each in report.models:
+        if each.gain is not None:
+            lines.append(
+                f"{each.model}: while the whole model was timed it was {each.gain.load:.2f}; the quartiles of the "
+                f"tuned latency are {nanoseconds(each.gain.after.spread_ns)} apart."
+            )
+    yield joined(element("p", line) for line in lines or ["Nothing was measured in the model by this job."])
+
+
+def _deploy(state: JobState, report: Report) -> Iterator[Markup]:
+    yield element("h2", "Deploy")
+    models = [each.model for each in report.models]
+    yield element(
+        "pre", "\n".join(f"autotune compile {m} -o model.atm --db {report.database}" for m in models)
+    )
+    text = (
+        f"{report.trials} trials in the job, at {report.trials_per_second:.1f} a second in its last session"
+    )
+    left = f"; left: {report.left}" if report.left else ""
+    yield element("p", f"{text}{left}. Job {state.job.id}.", class_="faint")
+
+
+__all__ = ["MOST", "Compared", "page"]

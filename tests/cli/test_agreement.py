@@ -1,0 +1,134 @@
+"""All that counts tuned dispatches agrees: tune, report, compile, query, explain and the artifact."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autotune
+from autotune.cli import main as cli
+from autotune.compiler.dividing import distinct_workloads, divide
+from autotune.compiler.plan import option_key
+from autotune.compiler.request import CompileRequest
+from autotune.database import Comparison, Database, Ratio, Run
+from autotune.database.evidence import State, tally
+from autotune.database.records import Origin
+from autotune.graph.region import Workload
+from autotune.passes.options import options_of
+from autotune.runtime.image import DispatchInfo
+from autotune.target import Target
+from cost_models.analytic import default_config
+from search_spaces.spaces import space_for
+from tests.database.examples import latency, record, schedules
+
+TARGET = Target.parse("x86-64-v2", threads=1)
+ON = ("--target", "x86-64-v2", "--threads", "1")
+MODELS = ("zoo:tiny_cnn", "zoo:mlp", "zoo:encoder")
+TOLERANCE = CompileRequest("zoo:mlp").tolerance
+States = dict[str, str]
+"""By the names of dispatches."""
+
+
+def measure(database: Database, workload: Workload, kind: int) -> None:
+    """Store made-up measurements of a workload's schedules: none, the default's, or a faster one, compared or not."""
+    space = space_for(workload, TARGET)
+    if kind % 4 == 3:
+        return
+    default = default_config(space)
+    configs = [default, *islice((c for c in space.random(np.random.default_rng(0), 40) if c != default), 1)]
+    for number, config in enumerate(configs[: 1 + (kind % 4 != 2)]):
+        trace, ns = space.schedule(config).trace.to_json(), (9000.0, 4000.0)[number]
+        origin = Origin.SEARCH if number else Origin.DEFAULT
+        record(database, workload, TARGET, trace, ns, "ab"[number], origin, json.dumps(config))
+    runs = database.records(workload=workload.key)
+    if kind % 4 == 0 and len(runs) == 2:
+        timed: list[tuple[Run, float]] = [*zip(runs, (9000.0, 4000.0), strict=True)]
+        compared = schedules(*timed, won=runs[1].trace_key)
+        database.compared(workload.key, TARGET.key, "schedule", compared, "net")
+
+
+def decide(database: Database, workload: Workload) -> None:
+    """Store that the last of a workload's options was faster than the first."""
+    found = [
+        each for each in options_of(workload, speculative=False, tolerance=TOLERANCE) if each.suits(TARGET)
+    ]
+    if len(found) < 2:
+        return
+    first, last = found[0], found[-1]
+    rows = [
+        Comparison(first.name, option_key(first, TARGET), latency(900.0)),
+        Comparison(
+            last.name, option_key(last, TARGET), latency(600.0), won=True, ratio=Ratio(0.66, (0.65, 0.67))
+        ),
+    ]
+    database.compared(workload.key, TARGET.key, "option", rows, "net")
+
+
+@pytest.fixture(params=MODELS)
+def known(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
+    """A model, and a database that knows something of it; of each kind of evidence there is some."""
+    path = tmp_path / "tuning.db"
+    workloads = distinct_workloads(divide(request.param))
+    with Database(path) as database:
+        for number, workload in enumerate(workloads):
+            measure(database, workload, number)
+            if number % 3 == 2:
+                decide(database, workload)
+    return request.param, str(path)
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Any:
+    """What a command prints as JSON."""
+
+    def run(*arguments: str) -> Any:
+        capsys.readouterr()
+        assert cli.run([*arguments, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def of_rows(rows: list[dict[str, Any]]) -> States:
+    return {row["name"]: row["state"] for row in rows}
+
+
+def of_report(report: dict[str, Any]) -> States:
+    (model,) = report["models"]
+    assert all(row["count"] == len(row["names"]) for row in model["dispatches"])
+    return {name: row["state"] for row in model["dispatches"] for name in row["names"]}
+
+
+def test_every_command_counts_the_same_dispatches(known: tuple[str, str], said: Any, tmp_path: Path) -> None:
+    model, path = known
+    with_database, artifact = (model, "--db", path, *ON), str(tmp_path / "out.atm")
+    report = autotune.tune(
+        model, budget=autotune.Budget(trials=1), database=path, target=TARGET, time_model=False, quiet=True
+    )
+    tuned = of_report(json.loads(json.dumps(report.to_json())))
+    assert of_report(said("report", "--db", path)["report"]) == tuned
+    compiled = said("compile", *with_database, "-o", artifact)
+    assert of_rows(compiled["dispatches"]) == tuned
+    assert of_rows(said("explain", *with_database)["dispatches"]) == tuned
+    (image,) = said("explain", artifact)["images"]
+    assert of_rows(image["states"]) == tuned
+    answers = said("query", *with_database)
+    assert {name: a["state"] for a in answers if a["used"] for name in a["dispatches"]} == tuned
+    count = tally(map(State, tuned.values()))
+    first, rest = count.split("; ")
+    assert compiled["coverage"].startswith(f"{first}, ")
+    assert f"; {rest}; schedules: " in compiled["coverage"]
+    assert image["schedules"] == count
+    assert count in str(report).splitlines()
+    assert "tuned" in tuned.values()
+
+
+def test_an_image_says_of_a_dispatch_what_its_state_says() -> None:
+    for state in State:
+        info = DispatchInfo("d", "w", "pool", state.value, "[]")
+        assert info.is_tuned == state.tuned

@@ -12,10 +12,12 @@ import pytest
 
 import autotune
 from autotune.cli import main as cli
+from autotune.compiler.build.build import generated_key
 from autotune.compiler.dividing import distinct_workloads, divide
 from autotune.compiler.plan import option_key
+from autotune.compiler.planned import GIVEN, Planned
 from autotune.compiler.request import CompileRequest
-from autotune.database import Comparison, Database, Ratio, Run
+from autotune.database import Comparison, Database, Key, Latency, Outcome, Ratio, Run, WorkloadRow
 from autotune.database.evidence import State, tally
 from autotune.database.records import Origin
 from autotune.graph.region import Workload
@@ -24,7 +26,7 @@ from autotune.runtime.image import DispatchInfo
 from autotune.target import Target
 from cost_models.analytic import default_config
 from search_spaces.spaces import space_for
-from tests.database.examples import latency, record, schedules
+from tests.database.examples import latency, schedules
 
 TARGET = Target.parse("x86-64-v2", threads=1)
 ON = ("--target", "x86-64-v2", "--threads", "1")
@@ -41,10 +43,17 @@ def measure(database: Database, workload: Workload, kind: int) -> None:
         return
     default = default_config(space)
     configs = [default, *islice((c for c in space.random(np.random.default_rng(0), 40) if c != default), 1)]
+    database.add_workload(WorkloadRow.of(workload))
+    database.add_target(TARGET)
+    database.add_space(space.key, workload.key, "{}")
+    key = Key(workload.key, TARGET.key, space.key)
     for number, config in enumerate(configs[: 1 + (kind % 4 != 2)]):
-        trace, ns = space.schedule(config).trace.to_json(), (9000.0, 4000.0)[number]
+        trace, ns = space.schedule(config).trace, (9000.0, 4000.0)[number]
+        code = generated_key(Planned(workload, trace, GIVEN), TARGET)
         origin = Origin.SEARCH if number else Origin.DEFAULT
-        record(database, workload, TARGET, trace, ns, "ab"[number], origin, json.dumps(config))
+        took, text = Latency(3, ns, ns, 0.0), json.dumps(config)
+        run = Run(key, trace.key, trace.to_json(), text, Outcome.OK, took, origin=origin, code=code)
+        assert database.record(run)
     runs = database.records(workload=workload.key)
     if kind % 4 == 0 and len(runs) == 2:
         timed: list[tuple[Run, float]] = [*zip(runs, (9000.0, 4000.0), strict=True)]

@@ -93,7 +93,7 @@ def known(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
 
 @pytest.fixture
 def said(capsys: pytest.CaptureFixture[str]) -> Any:
-    """What a command prints as JSON."""
+    """The JSON that a command prints."""
 
     def run(*arguments: str) -> Any:
         capsys.readouterr()

@@ -24,7 +24,8 @@ from autotune.tuning.report.stored import report_from
 from tests.tuning.simulated import SimulatedMeasurer
 from tests.tuning.test_job import A, B, Model, job
 
-GAIN = Gain(Latency(9, 4.0, 5.0, 1.0), Latency(9, 3.0, 4.0, 1.0), Ratio(0.8, (0.7, 0.9)), 9, 1e-6, 0.5)
+GAIN = Gain(Latency(9, 4.0, 5.0, 1.0), Latency(9, 3.0, 4.0, 1.0), Ratio(0.5, (0.4, 0.6)), 9, 1e-6, 0.5)
+"""As much as the schedules that are found promise, so that the plan stays what it was."""
 
 
 class Timed(Model):
@@ -51,7 +52,7 @@ def test_the_report_is_read_as_it_was_shown(path: Path, capsys: pytest.CaptureFi
     report = job(path, A, B, whole=Timed(A, B)).run()
     assert report.gain == GAIN
     assert stored(path) == report
-    assert said(row(path))["gains"]["model"]["ratio"] == 0.8
+    assert said(row(path))["gains"]["model"]["ratio"] == 0.5
     assert cli.run(["report", "--db", str(path)]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].startswith(f"job {report.job} of model: done, ")

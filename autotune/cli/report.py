@@ -56,13 +56,12 @@ def _write_page(store: Database, state: JobState, text: str, path: Path) -> None
     if not text:
         raise UsageError(f"job {state.job.id} has no report for a page: {why_missing(state)}")
     names = {key: found[0] for (_, key), found in store.layers(state.job.id).items()}
-    target = store.targets().get(state.job.target_key)
     compared = [
         Compared(names.get(key, key[:12]), site, row)
         for key, _, site, row in store.all_comparisons(state.job.id)
         if row.part is None
     ]
-    made = page(state, report_from(text, state.job.id), "" if target is None else target.name, compared)
+    made = page(state, report_from(text, state.job.id), _target(store, state), compared)
     try:
         with replacing(path) as temporary:
             temporary.write_text(made, encoding="utf-8")
@@ -71,12 +70,17 @@ def _write_page(store: Database, state: JobState, text: str, path: Path) -> None
     echo(f"wrote {path}: {len(made.encode()) / 1e3:.0f} kB", err=True)
 
 
+def _target(store: Database, state: JobState) -> str:
+    found = store.targets().get(state.job.target_key)
+    return "" if found is None else found.name
+
+
 def _print_json(store: Database, state: JobState, text: str) -> None:
     from autotune.cli.job_lines import to_json
     from autotune.tuning.report.stored import report_from
 
     trials = store.job_trials([state.job.id])[state.job.id]
-    about = to_json(state, trials, "")
+    about = to_json(state, trials, _target(store, state))
     about["report"] = report_from(text, state.job.id).to_json() if text else None
     print_json(about | {"missing": None if text else why_missing(state)})
 
@@ -89,7 +93,10 @@ def _print_text(store: Database, state: JobState, text: str) -> None:
     columns = columns_of(sys.stdout)
     if not text:
         trials = store.job_trials([state.job.id])[state.job.id]
-        for line in [*status_lines(state, trials, "", columns), f"no report: {why_missing(state)}"]:
+        for line in [
+            *status_lines(state, trials, _target(store, state), columns),
+            f"no report: {why_missing(state)}",
+        ]:
             echo(line)
         return
     echo(heading(state))
@@ -112,8 +119,8 @@ def why_missing(state: JobState) -> str:
     if not state.said:
         return "the job is of a version that stored none, or has just begun; `autotune query MODEL` has its schedules"
     if state.life.over:
-        return "the job ended before its first comparison; `autotune query MODEL` has its schedules"
-    return "the job has compared nothing yet; `autotune status` shows what it does"
+        return "the job ended before its search began; `autotune query MODEL` has its schedules"
+    return "the job has not begun to search yet; `autotune status` shows what it does"
 
 
 __all__ = ["command", "heading", "why_missing"]

@@ -62,7 +62,7 @@ def test_each_job_is_said_as_what_it_is(path: str, capsys: pytest.CaptureFixture
         name[:8]: state for name, state in STATES.items()
     }
     assert lines[1].split()[4:] == ["1m15s", "2", "1.25×", "m"]
-    assert lines[3] == "  stopped: by SIGHUP; its command continues it"
+    assert lines[3] == "  ended by SIGHUP; its command continues it"
 
 
 def test_the_same_for_programs(path: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,8 +135,8 @@ def test_watching_ends_with_the_job(path: str, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("killed", "the job ended before its first comparison"),
-        ("foreign", "the job has compared nothing yet"),
+        ("killed", "the job ended before its search began"),
+        ("foreign", "the job has not begun to search yet"),
     ],
 )
 def test_a_report_that_is_missing_says_why(

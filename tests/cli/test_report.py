@@ -121,6 +121,14 @@ def test_no_line_is_wider_than_the_terminal_and_no_two_names_are_equal(columns: 
     assert len({line.split()[0] for line in lines[1:25]}) == 24
 
 
+def test_figures_are_never_cut() -> None:
+    option = replace(BY_OPTIONS.options[0], ratio=None, gain="no change (0.92× to 1.33×)")
+    made = table_lines(replace(BY_OPTIONS, options=(option,)), 80)
+    (line,) = (each for each in made if each.endswith("  no change (0.92× to 1.33×)"))
+    assert "200 ns    160 ns partly    18  no change" in line
+    assert max(map(len, made)) <= 80
+
+
 class Outline(HTMLParser):
     """The elements of a page, which must be closed in their order, its texts, and what it would load."""
 

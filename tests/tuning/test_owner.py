@@ -51,7 +51,7 @@ def test_an_owner_is_alive_until_it_is_not() -> None:
 def test_a_job_that_ended_is_over(end: str) -> None:
     state = states_of([replace(row("gone", ended="by SIGHUP"), state=end)], NOW)[0]
     assert (state.life, state.life.over) == (Life(end), True)
-    assert state.explained == ("" if end == JobRow.DONE else "stopped: by SIGHUP; its command continues it")
+    assert state.explained == ("" if end == JobRow.DONE else "ended by SIGHUP; its command continues it")
 
 
 def test_a_job_whose_process_is_gone_was_killed(child: tuple[subprocess.Popen[bytes], str]) -> None:

@@ -29,7 +29,7 @@ class Heartbeat(Progress):
     row: JobRow
     status: Status
     _said: float = field(default=-HEARTBEAT_S, init=False)
-    _reported: float = field(default_factory=time.monotonic, init=False)
+    _reported: float = field(default=-_REPORT_S, init=False)
 
     def started(self, status: Status) -> None:
         """Store that the job works."""

@@ -142,7 +142,7 @@ class JobState:
         who, since = Owner.parse(self.job.owner), ago(self.silent_s)
         match self.life:
             case Life.STOPPED:
-                return f"stopped: {self.said.get('ended') or 'before its budget'}; its command continues it"
+                return f"ended {self.said.get('ended') or 'before its budget'}; its command continues it"
             case Life.KILLED:
                 return f"process {who.pid} is gone, heard of {since}; its command continues it"
             case Life.LOST:

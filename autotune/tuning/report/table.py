@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
 _LEAST_NAME, _LEAST_NODES = 12, 12
 """Characters that names get at least; without room for those of nodes they are left out."""
-_FIGURES = "{:>9} {:>9} {:<6} {:>5}  {:<22}"
+_FIGURES = "{:>9} {:>9} {:<6} {:>5}  {}"
 _WIDTH = len(_FIGURES.format("", "", "", "", "")) + 2
+_GAIN = 26
+"""Characters of a gain that a narrow table has room for: those of an interval that holds 1."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,8 @@ def lines(report: ModelReport, columns: int | None) -> list[str]:
     titles = [_title(level, entry) for level, entry in found]
     width = max([len("dispatch"), *map(len, titles)])
     if columns is not None:
-        width = min(width, max(_LEAST_NAME, columns - _WIDTH))
+        gain = min(_GAIN, max(len(entry.gain) for _, entry in found))
+        width = min(width, max(_LEAST_NAME, columns - _WIDTH - gain))
     heading = _FIGURES.format("before", "after", "", "runs", "speed-up")
     made = [f"{'dispatch':<{width}}  {heading}"]
     for title, (_, entry) in zip(titles, found, strict=True):
@@ -137,7 +140,11 @@ def lines(report: ModelReport, columns: int | None) -> list[str]:
         wide = max(map(len, made))
         texts = ["nodes", *(listed(entry.nodes) for _, entry in found)]
         made = [f"{line:<{wide}}  {cut(text, room)}" for line, text in zip(made, texts, strict=True)]
-    return [cut(line.rstrip(), columns) for line in made]
+    return [_ended(line.rstrip(), columns) for line in made]
+
+
+def _ended(line: str, columns: int | None) -> str:
+    return line if columns is None or len(line) <= columns else f"{line[: columns - 1]}…"
 
 
 def _flat(entry: Entry) -> Iterator[tuple[int, Entry]]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -192,8 +193,9 @@ class Truth:
 
     def _option(self, workload: Workload, choice: RecordedChoice) -> Option:
         parts = tuple(self.workloads[key] for key in choice.workloads)
-        # All that is asked of steps is if there are any.
-        steps: Any = None if parts == (workload,) else choice.workloads
+        # All that is asked of steps is if there are any, and their names and workloads.
+        named = [SimpleNamespace(name=str(number), workload=part) for number, part in enumerate(parts)]
+        steps: Any = None if parts == (workload,) else SimpleNamespace(dispatches=named)
         return StandInOption(workload, choice.name, steps=steps, parts=parts)
 
     def _subject(self, key: str, names: tuple[str, ...]) -> Subject:

@@ -414,7 +414,7 @@ MISTAKES: Sequence[tuple[int, str, str]] = [
     (1, "compile MODEL -o /proc/model.atm", "/proc/model.atm"),
     (2, "tune", "Missing argument 'MODEL...'"),
     (2, "tune MODEL --trials many", "'many' is not a valid integer"),
-    (2, "nonsense", "No such command 'nonsense'; there are: zoo, tune, place, compile"),
+    (2, "nonsense", "No such command 'nonsense'; there are: zoo, tune, jobs, status, report, place, compile"),
     (2, "tuen MODEL", "No such command 'tuen'; did you mean 'tune'?"),
     (2, "db stat", "No such command 'stat'; did you mean 'stats'?"),
     (2, "bench modles", "No such command 'modles'; did you mean 'models'?"),
@@ -519,7 +519,7 @@ def test_the_studies_of_a_job_are_kept_where_they_are_asked_for(
     assert run(capsys, *asked, "--study-storage", journal)[0] == 0
     assert journal.read_text(encoding="utf-8").count('"outcome":"ok"') == 1
     assert not Path(f"{database}.studies").exists()
-    code, _, err = run(capsys, *asked, "--study-storage", "what://ever")
+    code, _, err = run(capsys, *asked, "--again", "--study-storage", "what://ever")
     assert code == 1
     assert err.splitlines()[-2].startswith("error: cannot open the studies in what://ever: ")
 

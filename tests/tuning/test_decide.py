@@ -118,7 +118,7 @@ def test_what_wins_is_used_by_every_compilation(database: Database, tmp_path: Pa
     after = compile_in_detail(request)
     assert (after.image.target.threads, after.image.metadata["layout"]) == (1, "NCHW")
     first, second = map(str, after.coverage.decisions)
-    assert first == "threads: 1 (2: 0.1 µs; 1: 0.1 µs, 1.25× (1.20× to 1.30×))"
+    assert first == "threads: 1 (2: 0.1 µs; 1: 0.1 µs, 1.25× (1.19× to 1.31×))"
     assert second.startswith("layout: NCHW (NHWC: 0.1 µs; NCHW: 0.1 µs, 1.43×")
     assert str(after.coverage).splitlines()[:2] == [first, second]
     assert (

@@ -260,10 +260,9 @@ def _claims(watching: _Watching, report: Report) -> Iterator[tuple[str, bool]]:
         default = next((one for one in order if one.is_reference), None)
         if order and default is not None and not order[0].is_reference:
             ratio = order[0].posterior.claim(order[0].looks)
-            searched = {key for choice in place.place.choices for key in choice.workloads} & {
-                *plan.candidates
-            }
-            if ratio.changed and not searched:  # what was compared is in use still
+            compared = [one for one in place.place.choices if one.name in (default.name, order[0].name)]
+            replaced = any(plan.candidates.get(key, 0) for one in compared for key in one.workloads)
+            if ratio.changed and not replaced:  # the code that was compared is in use still
                 base = truth.option_ns(place, default.name, plan.candidates)
                 ns = truth.option_ns(place, order[0].name, plan.candidates)
                 yield _claim(f"{place.place.names[0]} {order[0].name}", ratio, ns / base)

@@ -356,7 +356,7 @@ class Job:
         )
 
     def _model_status(self, model: TunedModel, sites: Sites) -> ModelStatus:
-        rows = ModelRows(model, sites, self.database, self.target)
+        rows = self._rows(sites, model)
         return ModelStatus(model.name, sites, lambda: rows.rows(rows.rankings()))
 
     @property
@@ -431,14 +431,14 @@ class Job:
                 seats[model.name] = Seat(InModelReader(sites, model.whole), comparing)
         return seats
 
-    def _rows(self, status: Status, model: TunedModel) -> ModelRows:
-        return ModelRows(model, status.sites.of(model.name), self.database, self.target)
+    def _rows(self, sites: Sites, model: TunedModel) -> ModelRows:
+        return ModelRows(model, sites, self.database, self.target)
 
     def _use(self, status: Status) -> None:
         """Have the policy know what a compilation would use now, and the display what is confirmed."""
         for model in self.models:
             if model.whole is not None:
-                rows = self._rows(status, model)
+                rows = self._rows(status.sites.of(model.name), model)
                 rankings = rows.rankings()
                 for site in rows.sites.several:
                     ranking = rankings.get(site.workload.key)
@@ -568,7 +568,7 @@ class Job:
         def part(model: TunedModel) -> ModelReport:
             gain = gains.get(model.name)
             why = "" if gain is not None else self._why_untimed(model, stopped)
-            return self._rows(status, model).report(gain, why)
+            return self._rows(status.sites.of(model.name), model).report(gain, why)
 
         return Report(
             models=tuple(map(part, self.models)),

@@ -169,7 +169,7 @@ class ProcessPool:
 
     def rest(self) -> None:
         """Kill all workers and drop waiting builds; the next candidate starts workers again."""
-        for role in self._roles:
+        for role in {*self._roles}:
             self._workers.drop(role)
             self._workers.kill(role)
 

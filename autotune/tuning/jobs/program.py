@@ -47,8 +47,7 @@ class TunedSchedule:
 
     ``trace`` has its steps, and prints as Python; ``config`` the values of the knobs that made it. Latencies are in
     ns: ``before_ns`` with the knobs' defaults (None if that never worked), ``after_ns`` of this schedule; what it
-    gains is the ``report``'s. Where the last comparison reads the best candidate slower than the default, this is the
-    default.
+    gains is the ``report``'s.
     """
 
     trace: Trace
@@ -61,7 +60,7 @@ class TunedSchedule:
     @property
     def speedup(self) -> float | None:
         """Return the speed-up over the default; None where that is not confirmed."""
-        return None if reads_slower(self.report) else self.report.speedup
+        return self.report.speedup
 
     @property
     def schedule(self) -> Schedule:
@@ -72,19 +71,8 @@ class TunedSchedule:
     def __repr__(self) -> str:
         return (
             f"<TunedSchedule {self.report.model}: {nanoseconds(self.after_ns)}, default "
-            f"{nanoseconds(self.before_ns)}, {self._evidence}>"
+            f"{nanoseconds(self.before_ns)}, {self.report.gain.ratio if self.report.gain else 'unconfirmed'}>"
         )
-
-    @property
-    def _evidence(self) -> str:
-        if reads_slower(self.report):
-            return "the default: what was found is not faster"
-        return str(self.report.gain.ratio) if self.report.gain else "unconfirmed"
-
-
-def reads_slower(report: Report) -> bool:
-    """Return whether the last comparison of a job read what it found slower than the default."""
-    return report.gain is not None and report.gain.ratio.median > 1
 
 
 def tune_schedule(
@@ -194,15 +182,13 @@ def _check_arguments(function: object, args: object) -> None:
 
 
 def _result(found: Hit | Miss, report: Report, args: tuple[Tensor, ...]) -> TunedSchedule:
-    """Return the best that is known, unless the last comparison says that the default is faster."""
+    """Return the schedule that the database answers with."""
     if isinstance(found, Miss):
         reasons = "; ".join(f"{name}: {text}" for name, text in report.failures.items())
         raise MeasureError(f"no candidate worked: {reasons or found.found}")
     before, after = found.latencies
-    run = found.best
-    if reads_slower(report) and found.default is not None and before is not None:
-        run, after = found.default, before
-    return TunedSchedule(Trace.from_json(run.trace_json), run.config, before, after, report, args)
+    best = found.best
+    return TunedSchedule(Trace.from_json(best.trace_json), best.config, before, after, report, args)
 
 
 class ProgramAlone:

@@ -201,12 +201,17 @@ def _runner(code: DispatchCode, image: ModuleImage, lookups: Sequence[PlacedLook
 
 
 def image_of(
-    code: DispatchCode, target: Target, name: str, lookups: Sequence[PlacedLookup] = ()
+    code: DispatchCode,
+    target: Target,
+    name: str,
+    lookups: Sequence[PlacedLookup] = (),
+    *,
+    workload: str = "",
 ) -> ModuleImage:
     """Return a module of one dispatch: its arguments are the module's, workspaces lie one behind the
     other in the arena.
 
-    It checks the indices of ``lookups``.
+    It checks the indices of ``lookups``; ``workload`` is the key of what it computes.
     """
     from autotune.runtime.image import Command, DispatchInfo, ModuleImage, TensorSpec
 
@@ -226,7 +231,7 @@ def image_of(
             Command(0, 0, k.symbol, tuple(bindings[i] for i in k.buffers), k.tiles, k.scratch_bytes)
             for k in code.kernels
         ),
-        dispatches=(DispatchInfo(name, "", "elementwise", "given", ""),),
+        dispatches=(DispatchInfo(name, workload, "elementwise", "given", ""),),
         arena_bytes=arena_bytes,
         checks=tuple(index_checks(lookups, bindings)),
     )

@@ -179,8 +179,7 @@ def _in_turns(images: Sequence[ModuleImage], rounds: Rounds) -> list[Profile]:
         turns.start(rounds.processes)
         for image in images:
             turns.add(image)
-        dispatches = [[(d.name, d.workload_key) for d in image.dispatches] for image in images]
-        found = turns.profiles(dispatches, rounds, lambda: False)
+        found = turns.profiles(rounds, lambda: False)
         profiles = [profile for profile in found if profile is not None]
         if len(profiles) < len(images):
             reasons = "; ".join(turns.failures.values())

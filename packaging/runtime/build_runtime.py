@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PACKAGE = "autotune"
 DEPENDENCIES = ("numpy", "ml_dtypes", "xxhash")
-"""What the modules import of others; a test compares it with their imports."""
+"""Distributions that the modules import; a test compares it with their imports."""
 _WRITTEN = (1980, 1, 1, 0, 0, 0)
 """The time of each file in the wheel: the same sources are the same bytes."""
 

@@ -246,7 +246,7 @@ def test_a_version_that_hangs_is_ended_and_leaves(
     reasons: dict[int, str] = {}
     with taking_turns(image, image, image) as turns:
         watch = Watch(failed=reasons.__setitem__)
-        first, second, third = turns.profiles([[]] * 3, Rounds(3), lambda: False, watch)
+        first, second, third = turns.profiles(Rounds(3), lambda: False, watch)
     assert (first is None, second, third is None) == (False, None, False)
     assert crash_message(reasons[1]) == "timed out inside the model: profile took longer than 0.5 s"
 

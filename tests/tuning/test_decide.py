@@ -47,6 +47,15 @@ def graph(channels: int = 8) -> Graph:
     return b.graph(b.node("Relu", x, name="y"))
 
 
+def forked() -> Graph:
+    """Two branches that meet again."""
+    b = GraphBuilder("net")
+    w = np.ones((8, 8, 3, 3), np.float32)
+    x = b.input("x", (1, 8, 12, 12))
+    sides = [b.node("Conv", x, b.constant(f"w{n}", w), pads=(1, 1, 1, 1)) for n in range(2)]
+    return b.graph(b.node("Add", *sides, name="y"))
+
+
 class Fake:
     """Versions that are not compiled, and take what is said of their options."""
 
@@ -77,9 +86,10 @@ def decide_by_fake(
         made.append(Fake(name, compiled, 0))
         return made[-1]
 
+    assert isinstance(request.model, Graph)
     decide(
         request,
-        graph(),
+        request.model,
         database,
         sites,
         late=lambda: False,
@@ -200,7 +210,7 @@ def test_what_is_expected_to_be_far_slower_is_compared_only_if_asked(
 
 @pytest.mark.usefixtures("two_cores")
 def test_orders_of_the_same_dispatches_are_expected_to_take_as_long(database: Database) -> None:
-    request = CompileRequest(graph(), database=database)
+    request = CompileRequest(forked(), database=database)
     assert decide_by_fake(request, database, ["order"], again=False) == ["order concurrency", "order memory"]
     done = compile_in_detail(request)
     assert str(done.coverage.decisions[0]).startswith(
@@ -208,6 +218,11 @@ def test_orders_of_the_same_dispatches_are_expected_to_take_as_long(database: Da
     )
     assert done.partition.order == "concurrency"
     assert compile_in_detail(replace(request, order="memory")).partition.order == "memory"
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_a_chain_has_one_order(database: Database) -> None:
+    assert decide_by_fake(CompileRequest(graph(), database=database), database, ["order"]) == []
 
 
 def test_a_model_stands_beside_workloads_and_is_none(database: Database) -> None:

@@ -9,6 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
+import pytest
+
 from autotune.codegen.llvm import compile_ir
 from autotune.compiler import compile_in_detail, distinct_workloads, divide
 from autotune.compiler.plan import OPTION, option_key, rank
@@ -16,7 +19,11 @@ from autotune.compiler.planned import schedule_for
 from autotune.compiler.request import CompileRequest
 from autotune.database import Comparison, Database, Latency, Origin, WorkloadRow
 from autotune.database.records import SAME_CODE
+from autotune.graph.build import GraphBuilder
+from autotune.graph.ir import Graph
+from autotune.passes.memory.dispatch_order import Aim
 from autotune.passes.preference import Preference
+from autotune.passes.substitute import substitute
 from autotune.schedule.trace import Trace
 from autotune.target import Target
 from autotune.tuning.jobs.model import MeasuredModel, work_of
@@ -100,6 +107,41 @@ def test_a_version_has_the_options_that_it_names_whatever_another_job_decides(tm
         steps = {name for name, _ in profile.dispatches if name.startswith(f"{site.names[0]}/")}
         assert len(steps) == (0 if site.default.steps is None else len(site.default.regions))
         assert model.rankings()[w.key].chosen is other
+
+
+def branches(length: int = 3) -> Graph:
+    """Two chains of convolutions, one after the other in the graph, that meet at its end."""
+    b = GraphBuilder("branches")
+    x = b.input("x", (1, 8, 12, 12))
+    ends = []
+    for side in "ab":
+        ends.append(x)
+        for number in range(length):
+            w = b.constant(f"{side}{number}", np.ones((8, 8, 3, 3), np.float32))
+            ends[-1] = b.node("Conv", ends[-1], w, pads=(1, 1, 1, 1), name=f"{side}{number}y")
+            ends[-1] = b.node("Relu", ends[-1])
+    return b.graph(b.node("Add", *ends, name="y"))
+
+
+@pytest.mark.parametrize("order", ["concurrency", "memory"])
+def test_times_are_those_of_the_dispatches_in_the_order_in_which_they_run(tmp_path: Path, order: Aim) -> None:
+    target, graph = Target.detect(2), branches()
+    request = CompileRequest(graph, target=target, order=order)
+    parts = divide(graph)
+    _, sites = work_of(parts, target, Preference())
+    with Database(tmp_path / "tuning.db") as database:
+        model = MeasuredModel(parts, sites, target, database, Preference(), 0, order=order)
+        options = {site.workload.key: site.default for site in sites}
+        (profile,) = model.read([Version(options, {})], Rounds(1), lambda: False)
+        planned = model._planned(model.plan(), {})
+    image = compile_in_detail(request).image
+    assert profile is not None
+    assert profile.dispatches == [(each.name, each.workload_key) for each in image.dispatches]
+    assert planned.same_code(image)
+    moved = [name for name, _ in profile.dispatches] != [
+        d.name for d in substitute(parts, options).dispatches
+    ]
+    assert moved == (order == "concurrency")
 
 
 def test_the_default_of_a_site_is_what_an_untuned_model_uses_whatever_speculative_options_promise() -> None:

@@ -73,11 +73,6 @@ class CandidatePool:
     alone_ns: NDArray[np.float64]
     inside: NDArray[np.float64]
 
-    @property
-    def best(self) -> float:
-        """The least latency over the default's of those that work."""
-        return float(self.inside[np.isfinite(self.alone_ns)].min())
-
 
 @dataclass(frozen=True)
 class PlaceTruth:

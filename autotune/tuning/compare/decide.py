@@ -98,16 +98,22 @@ def decide(
     of a name that are compiled so.
     """
     row = model_row(graph)
+    predicted = dict[tuple[str, str], float]()
 
     def with_option(request: CompileRequest, kinds: Mapping[str, str]) -> CompileRequest:
         return replace(request, database=database, decisions={**(request.decisions or {}), **kinds})
 
+    def expected_ns(kind: SiteKind, option: str, request: CompileRequest) -> float:
+        applied = kind.applied(request, option)
+        version = applied.one_target().key, applied.layout  # the order of dispatches is not predicted
+        if version not in predicted:
+            asked = with_option(request, {kind.name: option})
+            predicted[version] = predict_in_detail(asked, graph).latency_ns
+        return predicted[version]
+
     def promising(kind: SiteKind, request: CompileRequest) -> tuple[str, ...]:
         first, *others = kind.options(request, graph)
-        expected = {
-            option: predict_in_detail(with_option(request, {kind.name: option}), graph).latency_ns
-            for option in (first, *others)
-        }
+        expected = {option: expected_ns(kind, option, request) for option in (first, *others)}
         least = min(expected.values())
         return (first, *(option for option in others if expected[option] <= PROMISING * least))
 

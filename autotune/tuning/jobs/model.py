@@ -17,6 +17,7 @@ from autotune.compiler.stale import CodeCheck
 from autotune.database import Database
 from autotune.garbage import collector_paused
 from autotune.passes.base import PROMISING
+from autotune.passes.memory.dispatch_order import Aim, in_order
 from autotune.passes.options import Option
 from autotune.passes.preference import Preference
 from autotune.passes.substitute import substitute
@@ -54,7 +55,7 @@ def tuned_model(
         asked.name,
         subjects,
         sites,
-        MeasuredModel(parts, sites, target, database, preference, seed, check),
+        MeasuredModel(parts, sites, target, database, preference, seed, check, request.order),
         {dispatch.name: dispatch.origins for dispatch in parts.dispatches},
         decisions,
     )
@@ -128,6 +129,7 @@ class MeasuredModel:
         preference: Preference,
         seed: int,
         check: EndToEnd | None = None,
+        order: Aim | None = None,
     ) -> None:
         self.name = parts.name
         self.nbytes = sum(array.nbytes for array in parts.constants.values())
@@ -139,6 +141,7 @@ class MeasuredModel:
         self._preference = preference
         self._seed = seed
         self._check = check
+        self._order = order or preference.aim
         self._code_check = CodeCheck(target)
         self._defaults: dict[str, BuiltWorkload] = {}
 
@@ -166,8 +169,7 @@ class MeasuredModel:
                 turns.add(self._image(divided[-1], version.code, common))
             if len(divided) < len(versions) and not rounds.part:
                 return none
-            dispatches = [[(d.name, d.workload.key) for d in model.parts.dispatches] for model in divided]
-            found = turns.profiles(dispatches, rounds, out_of_time, watch)
+            found = turns.profiles(rounds, out_of_time, watch)
         return [*found, *none[len(found) :]]
 
     def plan(self) -> Plan:
@@ -196,7 +198,7 @@ class MeasuredModel:
 
     def _planned(self, plan: Plan, tuned: Code) -> ModuleImage:
         """Return the model by a plan, of ``tuned`` code where that is the plan's."""
-        parts = plan.apply(self._parts)
+        parts = in_order(plan.apply(self._parts), self._target.threads, self._order)
         schedules = [plan.schedules[workload.key] for workload in distinct_workloads(parts)]
         known = {
             planned.workload.key: BuiltWorkload.of_wire(planned, tuned[planned.workload.key].payload)
@@ -214,7 +216,8 @@ class MeasuredModel:
         built = {
             w.key: common.code(w, code[w.key]) if w.key in code else self._defaults[w.key] for w in workloads
         }
-        return assemble(divided.parts, built, self._target, {}, divided.hoisted)[0]
+        parts = in_order(divided.parts, self._target.threads, self._order)
+        return assemble(parts, built, self._target, {}, divided.hoisted)[0]
 
     def _build_defaults(self, workloads: Sequence[Workload]) -> None:
         missing = [w for w in workloads if w.key not in self._defaults]

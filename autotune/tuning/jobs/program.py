@@ -219,8 +219,7 @@ class ProgramAlone:
             turns.start(rounds.processes)
             for version in versions:
                 turns.add(self._image(version.code))
-            dispatches = [(self.name, self._space.workload.key)]
-            return turns.profiles([dispatches] * len(versions), rounds, out_of_time, watch)
+            return turns.profiles(rounds, out_of_time, watch)
 
     def gain(self, untuned: Code, tuned: Code, out_of_time: Callable[[], bool]) -> Gain | None:
         """Return the default and the ``tuned`` schedule, in several fresh processes."""
@@ -232,11 +231,11 @@ class ProgramAlone:
         space = self._space
         built = code.get(space.workload.key)
         if built is not None:
-            return image_of(wire.from_json(built.payload), space.target, self.name)
+            return image_of(wire.from_json(built.payload), space.target, self.name, workload=space.workload.key)
         program = space.workload.program()
         schedule = space.apply(program, self._default)
         default = compile_schedule(schedule, program.args, space.target, name=space.workload.symbol)
-        return image_of(default, space.target, self.name)
+        return image_of(default, space.target, self.name, workload=space.workload.key)
 
 
 __all__ = ["ProgramAlone", "TunedSchedule", "tune_schedule"]

@@ -150,6 +150,8 @@ class Turns:
         self._command = command
         self._open = ExitStack()
         self._paths: list[Path] = []
+        self._dispatches: list[list[tuple[str, str]]] = []
+        """The name and workload key of each dispatch of a version, in the order in which it executes them."""
         self._in_flight: list[int] = []
         self._left: list[int] = []
         """The versions that have not ended a process."""
@@ -183,6 +185,8 @@ class Turns:
         self._in_flight.append(in_flight)
         number = len(self._paths)
         self._left.append(number)
+        of_host = () if isinstance(version, DeviceProgram) else version.dispatches
+        self._dispatches.append([(each.name, each.workload_key) for each in of_host])
         if isinstance(version, DeviceProgram):
             self._paths.append(self.folder / f"program{number}{PROGRAM_SUFFIX}")
             artifact.save(version, self._paths[-1])
@@ -204,15 +208,14 @@ class Turns:
 
     def profiles(
         self,
-        dispatches: Sequence[Sequence[tuple[str, str]]],
         rounds: Rounds,
         out_of_time: Callable[[], bool],
         watch: Watch = UNWATCHED,
     ) -> list[Profile | None]:
-        """Return :meth:`profile` of versions with these dispatches; ``watch`` follows it."""
+        """Return :meth:`profile` of each version by its dispatches; ``watch`` follows it."""
 
         def named(read: Sequence[Readings | None]) -> list[Profile | None]:
-            both = zip(dispatches, read, strict=True)
+            both = zip(self._dispatches, read, strict=True)
             return [None if ns is None else Profile(mine, ns, self.load) for mine, ns in both]
 
         return self._watched("profile", rounds, out_of_time, named, watch)

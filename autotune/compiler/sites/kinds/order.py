@@ -6,6 +6,7 @@ The model's own order keeps what a dispatch wrote in the caches for the next one
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import cast, get_args
 
 from autotune.compiler.request import CompileRequest
@@ -15,9 +16,14 @@ from autotune.passes.memory.dispatch_order import Aim
 
 
 def _options(request: CompileRequest, graph: Graph) -> tuple[str, ...]:
-    if request.one_target().threads == 1:
-        return ()  # one worker has nobody to run alongside
+    if request.one_target().threads == 1 or _is_chain(graph):
+        return ()  # one worker has nobody to run alongside, and a chain has one order
     return tuple(sorted(get_args(Aim), key=lambda aim: aim != request.preference.aim))
+
+
+def _is_chain(graph: Graph) -> bool:
+    """Return whether each node reads what the one before it computes."""
+    return all(set(node.inputs) & set(before.outputs) for before, node in pairwise(graph.nodes))
 
 
 KIND = SiteKind(

@@ -8,7 +8,7 @@ import pytest
 
 from tests.schedule import fuzz
 
-BLOCKS = 6
+BLOCKS = 3
 
 
 @pytest.mark.registers

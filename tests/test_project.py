@@ -158,6 +158,7 @@ def test_extras_bring_what_is_imported() -> None:
         "verify": "islpy",
         "sign": "cryptography",
         "opencl": "pyopencl",
+        "web": "starlette",
     }
     for extra, package in imported.items():
         assert any(line.startswith(package) for line in project["optional-dependencies"][extra]), extra

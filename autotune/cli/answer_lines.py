@@ -63,7 +63,7 @@ def lines_of(answer: Answer, top: int) -> list[str]:
         lines += [] if answer.transfer is None else _transferred(answer.transfer)
         lines += [f"  near: {_near(neighbour)}" for neighbour in answer.near]
     else:
-        lines.append(f"  {answer.summary}, {_provenance(found.best)}")
+        lines.append(f"  {answer.summary}, {provenance(found.best)}")
         lines.append(f"  {found.best.config_json}")
         lines += [_line(run) for run in fastest(answer)] if top > 1 else []
     return lines
@@ -78,7 +78,7 @@ def _transferred(transfer: Transfer) -> list[str]:
     best, runs = transfer.hit.best, transfer.hit.runs
     return [
         f"  expected {latency}, from {nanoseconds(transfer.hit.latencies[1])} there, the best of {runs} runs, "
-        + _provenance(best),
+        + provenance(best),
         f"  {config_to_json(transfer.config)}",
     ]
 
@@ -96,22 +96,29 @@ def fastest(answer: Answer) -> list[Run]:
     """
     from autotune.database import Hit
 
-    if not isinstance(answer.answer, Hit):
-        return list(answer.top)
-    best = answer.answer.best
-    others = [run for run in answer.top if run.trace_key != best.trace_key]
+    return fastest_of(answer.answer.best, answer.top) if isinstance(answer.answer, Hit) else list(answer.top)
+
+
+def fastest_of(best: Run, top: Sequence[Run]) -> list[Run]:
+    """Return the best run and the others of ``top`` in that order."""
+    others = [run for run in top if run.trace_key != best.trace_key]
     others.sort(
         key=lambda run: (bool(run.crashed), run.confirmed_ns is None, run.confirmed_ns or run.latency_ns)
     )
-    return [best, *others][: max(1, len(answer.top))]
+    return [best, *others][: max(1, len(top))]
 
 
-def _line(run: Run) -> str:
+def timed(run: Run) -> tuple[str, str]:
+    """Return the latency of a run, and where it was measured."""
     from autotune.tuning.report.units import nanoseconds
 
     known = run.confirmed_ns is not None
     latency = nanoseconds(run.confirmed_ns if known else run.latency_ns)
-    where = "in a model" if known else f"isolated, {run.crashed}" if run.crashed else "isolated"
+    return latency, "in a model" if known else f"isolated, {run.crashed}" if run.crashed else "isolated"
+
+
+def _line(run: Run) -> str:
+    latency, where = timed(run)
     return f"    {latency:>10} {where:<14}  {run.config_json}"
 
 
@@ -140,7 +147,7 @@ def in_use(answer: Answer, point: FrontPoint) -> bool:
     return not isinstance(answer.answer, Miss) and answer.answer.best.trace_key == point.run.trace_key
 
 
-def _provenance(run: Run) -> str:
+def provenance(run: Run) -> str:
     """Return the time and place of a run's measurement, and the version that made it."""
     from autotune.database import Origin
 
@@ -176,4 +183,14 @@ def explained(answer: Answer, target: Target) -> list[str]:
     return lines
 
 
-__all__ = ["explained", "fastest", "front_lines", "in_use", "lines_of", "table"]
+__all__ = [
+    "explained",
+    "fastest",
+    "fastest_of",
+    "front_lines",
+    "in_use",
+    "lines_of",
+    "provenance",
+    "table",
+    "timed",
+]

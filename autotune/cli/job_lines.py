@@ -64,6 +64,12 @@ def gain_of(said: Mapping[str, Any]) -> Ratio | None:
     return None if not found else Ratio.from_json(found)
 
 
+def faster(state: JobState) -> str:
+    """Return the speed-up of a job in a few characters."""
+    gain = gain_of(state.said)
+    return "-" if gain is None else f"{1 / gain.median:.2f}×" if gain.changed else "none"
+
+
 def to_json(state: JobState, trials: int, target: str) -> dict[str, Any]:
     """Return what is known of a job without its report."""
     job, who = state.job, Owner.parse(state.job.owner)
@@ -90,11 +96,10 @@ def table(
     """Yield a line a job, names cut where they would be wider than ``columns``; below it what is unusual."""
     yield _FORMAT.format("job", "state", "begun", "worked", "trials", "speed-up") + "model"
     for state in jobs:
-        job, gain = state.job, gain_of(state.said)
-        faster = "-" if gain is None else f"{1 / gain.median:.2f}×" if gain.changed else "none"
+        job = state.job
         begun = time.strftime("%m-%d %H:%M", time.localtime(job.created))
         worked, count = duration(job.elapsed_s), trials[job.id]
-        line = _FORMAT.format(job.id[:ID], state.life.value, begun, worked, count, faster)
+        line = _FORMAT.format(job.id[:ID], state.life.value, begun, worked, count, faster(state))
         yield line + cut(job.model, None if columns is None else max(LEAST_NAME, columns - len(line)))
         if state.explained:
             yield f"  {state.explained}"
@@ -110,7 +115,7 @@ def status_lines(state: JobState, trials: int, target: str, columns: int | None)
     indent = " " * (_LABEL + 2)
     why = f"; {state.explained}" if state.explained else ""
     yield from textwrap.wrap(f"job {state.job.id}: {state.life.value}{why}", width, subsequent_indent="  ")
-    for name, text in _facts(state, trials, target):
+    for name, text in facts(state, trials, target):
         yield from textwrap.wrap(
             text,
             width,
@@ -120,7 +125,8 @@ def status_lines(state: JobState, trials: int, target: str, columns: int | None)
         )
 
 
-def _facts(state: JobState, trials: int, target: str) -> Iterator[tuple[str, str]]:
+def facts(state: JobState, trials: int, target: str) -> Iterator[tuple[str, str]]:
+    """Yield what is known of a job, by names."""
     job, said, who = state.job, state.said, Owner.parse(state.job.owner)
     begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.created))
     yield "model", f"{job.model}, for {target or job.target_key}"
@@ -132,9 +138,15 @@ def _facts(state: JobState, trials: int, target: str) -> Iterator[tuple[str, str
     bad = {name: count for name, count in said.get("outcomes", {}).items() if name != "ok"}
     failed = "".join(f", {count} {name}" for name, count in sorted(bad.items()))
     yield "trials", f"{trials}{failed}"
-    if not state.life.over and said:
-        yield "doing", f"{said.get('phase', '')}: {said.get('note', '')}".strip(": ")
+    if doing(state):
+        yield "doing", doing(state)
     yield from _gains(state)
+
+
+def doing(state: JobState) -> str:
+    """Return what a job does now, as it said last; empty of one that is over."""
+    phase, note = (state.said.get(name, "") for name in ("phase", "note"))
+    return "" if state.life.over else f"{phase}: {note}".strip(": ")
 
 
 def _gains(state: JobState) -> Iterator[tuple[str, str]]:
@@ -155,4 +167,15 @@ def _gains(state: JobState) -> Iterator[tuple[str, str]]:
         )
 
 
-__all__ = ["ID", "chosen", "gain_of", "jobs_of", "status_lines", "table", "to_json"]
+__all__ = [
+    "ID",
+    "chosen",
+    "doing",
+    "facts",
+    "faster",
+    "gain_of",
+    "jobs_of",
+    "status_lines",
+    "table",
+    "to_json",
+]

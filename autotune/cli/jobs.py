@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from autotune.cli.echo import columns_of, echo
 from autotune.cli.options import EPILOG_DATABASE, FLAGS, json_option, print_json
+
+if TYPE_CHECKING:
+    from autotune.database import Database
 
 SHOWN = 20
 """Jobs that are listed."""
@@ -23,19 +27,17 @@ def command(database: str | None, everything: bool, as_json: bool) -> None:
     The process of a job is looked for, so that one that was killed does not count as running. Of another host's it is
     only known when it was heard of last.
     """
-    from autotune.cli.job_lines import jobs_of, table, to_json
+    from autotune.cli.job_lines import jobs_of, table
     from autotune.database.opening import opened
 
     with opened(database, read_only=True) as store:
+        if as_json:
+            print_json(document(store))
+            return
         every = jobs_of(store)
-        jobs = every if everything or as_json else every[-SHOWN:]
+        jobs = every if everything else every[-SHOWN:]
         trials = store.job_trials([state.job.id for state in jobs])
-        targets = {key: target.name for key, target in store.targets().items()}
         where = store.where
-    if as_json:
-        known = [to_json(job, trials[job.job.id], targets.get(job.job.target_key, "")) for job in jobs]
-        print_json({"database": where, "jobs": known})
-        return
     if not jobs:
         echo(f"{where} has no jobs: `autotune tune MODEL --db {where}` begins one")
         return
@@ -45,4 +47,15 @@ def command(database: str | None, everything: bool, as_json: bool) -> None:
         echo(f"… and {len(every) - len(jobs)} before: --all lists them")
 
 
-__all__ = ["SHOWN", "command"]
+def document(store: Database) -> dict[str, Any]:
+    """Return what is known of all jobs, without their reports, as JSON values."""
+    from autotune.cli.job_lines import jobs_of, to_json
+
+    jobs = jobs_of(store)
+    trials = store.job_trials([state.job.id for state in jobs])
+    targets = {key: target.name for key, target in store.targets().items()}
+    known = [to_json(job, trials[job.job.id], targets.get(job.job.target_key, "")) for job in jobs]
+    return {"database": store.where, "jobs": known}
+
+
+__all__ = ["SHOWN", "command", "document"]

@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, str] = {
     "jobs": "List the tuning jobs of a database: running, finished, killed.",
     "status": "Show what a job is doing now, and what it has found so far.",
     "report": "Show the report of a job, hours later as at its end.",
+    "serve": "Show jobs, workloads and cost models in a browser, while jobs run and afterwards.",
     "place": "Search a placement of the parts of a model on devices.",
     "compile": "Compile a model to an artifact, with the best schedules of the database.",
     "quantize": "Quantise a float32 model to eight-bit weights and activations, calibrated on samples.",

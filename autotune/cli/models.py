@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from autotune.cli import models_evaluate
+from autotune.cli import model_lines, models_evaluate
 from autotune.cli.echo import echo
 from autotune.cli.groups import SuggestingGroup
 from autotune.cli.options import json_option, print_json
 from autotune.errors import CostModelError
-from autotune.suggest import counted
 
 if TYPE_CHECKING:
-    from cost_models.manifest import RankerManifest
     from cost_models.registry import Registry
 
 
@@ -34,23 +31,9 @@ def _registry() -> Registry:
     return cost_model_registry()
 
 
-def _serving(registry: Registry) -> str | None:
-    """Return the version in use, or the level of the model that is built in for this machine; None for
-    the analytic one."""
-    from autotune.target import Target
-
-    return registry.current() or registry.default(Target.detect())
-
-
 def _used(registry: Registry) -> str:
-    name = _serving(registry)
-    return f"{_title(registry, name)} is in use" if name else "the analytic model is used alone"
-
-
-def _title(registry: Registry, name: str) -> str:
-    from cost_models import builtin
-
-    return name if name in registry.versions() else builtin.title(name)
+    name = model_lines.serving(registry)
+    return f"{model_lines.title(registry, name)} is in use" if name else "the analytic model is used alone"
 
 
 @command.command("list", epilog="Example: autotune models list --json")
@@ -58,17 +41,16 @@ def _title(registry: Registry, name: str) -> str:
 def list_versions(as_json: bool) -> None:
     """List the built-in models, the versions, oldest first, and which is in use on this machine."""
     registry = _registry()
-    serving = _serving(registry)
-    names = [*registry.defaults.levels(), *registry.versions()]
-    found = [(name, _read(registry, name)) for name in names]
+    serving = model_lines.serving(registry)
+    found = model_lines.known(registry)
     if as_json:
-        versions = [{"version": name, "in_use": name == serving, **_facts(m)} for name, m in found]
+        versions = [{"version": name, "in_use": name == serving, **model_lines.facts(m)} for name, m in found]
         print_json({"folder": str(registry.folder), "in_use": serving, "versions": versions})
         return
     for name, manifest in found:
         mark = "*" if name == serving else " "
-        line = manifest if isinstance(manifest, str) else _line(manifest)
-        echo(f"{mark} {_title(registry, name)}  {line}")
+        line = manifest if isinstance(manifest, str) else model_lines.line(manifest)
+        echo(f"{mark} {model_lines.title(registry, name)}  {line}")
     echo(f"{_used(registry)}; cost models in {registry.folder}")
 
 
@@ -78,18 +60,20 @@ def list_versions(as_json: bool) -> None:
 def show(version: str | None, as_json: bool) -> None:
     """Show the training data and accuracy of VERSION, or of the one in use; x86-64-v3 is what is built in for that."""
     registry = _registry()
-    serving = _serving(registry)
+    serving = model_lines.serving(registry)
     name = version or serving
     if name is None:
         raise CostModelError(
             f"no cost model is in use in {registry.folder}: the analytic model is used alone"
         )
-    manifest = _manifest(registry, name)
+    manifest = model_lines.manifest_of(registry, name)
     if as_json:
-        print_json({"version": name, "in_use": name == serving, **_facts(manifest)})
+        print_json({"version": name, "in_use": name == serving, **model_lines.facts(manifest)})
         return
-    echo(f"{_title(registry, name)}{', in use' if name == serving else ''}: {_line(manifest)}")
-    for line in _details(manifest):
+    echo(
+        f"{model_lines.title(registry, name)}{', in use' if name == serving else ''}: {model_lines.line(manifest)}"
+    )
+    for line in model_lines.details(manifest):
         echo(f"  {line}")
 
 
@@ -114,63 +98,15 @@ def use(name: str, as_json: bool) -> None:
 def _change(do: Callable[[Registry], object], as_json: bool) -> None:
     """Put something else in use, and say what, and what it replaced."""
     registry = _registry()
-    replaced = _serving(registry)
-    before = _title(registry, replaced) if replaced else "the analytic model"
+    replaced = model_lines.serving(registry)
+    before = model_lines.title(registry, replaced) if replaced else "the analytic model"
     do(registry)
-    now = _serving(registry)
+    now = model_lines.serving(registry)
     if as_json:
         print_json({"version": now, "replaced": replaced, "folder": str(registry.folder)})
         return
     instead = f" instead of {before}" if now != replaced else ", as before"
     echo(f"{_used(registry)}{instead}; cost models in {registry.folder}")
-
-
-def _manifest(registry: Registry, name: str) -> RankerManifest:
-    return registry.defaults.manifest(name) if name in registry.defaults.levels() else registry.manifest(name)
-
-
-def _read(registry: Registry, version: str) -> RankerManifest | str:
-    """Return the manifest, or why it cannot be read."""
-    try:
-        return _manifest(registry, version)
-    except CostModelError as error:
-        return str(error)
-
-
-def _facts(manifest: RankerManifest | str) -> dict[str, Any]:
-    return {"error": manifest} if isinstance(manifest, str) else asdict(manifest)
-
-
-def _line(manifest: RankerManifest) -> str:
-    parts = [
-        f"made {manifest.created}" if manifest.created else "",
-        f"{counted(manifest.rows, 'run')} of {counted(len(manifest.folds), 'workload')}",
-        f"replaced {manifest.parent or 'no other version'}",
-        *_measures(manifest, "new"),
-    ]
-    return ", ".join(filter(None, parts))
-
-
-def _measures(manifest: RankerManifest, judged: str) -> list[str]:
-    found = manifest.metrics.get(judged, {})
-    names = {"pairwise": "pairwise", "top1": "top-1", "top5": "top-5"}
-    return [f"{text} {found[name][0]:.3f}" for name, text in names.items() if name in found]
-
-
-def _details(manifest: RankerManifest) -> list[str]:
-    lines = [f"promoted: {manifest.reason}"] if manifest.reason else []
-    for judged, found in manifest.metrics.items():
-        about = f" over {found['workloads']} held-out workloads" if "workloads" in found else ""
-        lines.append(f"{judged}: {', '.join(_measures(manifest, judged))}{about}")
-    for source in manifest.sources:
-        lines.append(f"learnt from {source.name}: {source.runs} runs, {source.first} to {source.last}")
-    lines.append(
-        f"latencies over the default's: {manifest.latency_range[0]:.3g} to {manifest.latency_range[1]:.3g}"
-    )
-    lines += [f"target {target[:12]}" for target in manifest.targets]
-    lines.append(f"features {manifest.schema[:12]}, objective {manifest.objective}")
-    lines.append("made by " + ", ".join(f"{name} {version}" for name, version in manifest.versions.items()))
-    return lines
 
 
 __all__ = ["command"]

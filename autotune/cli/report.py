@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,7 @@ from autotune.errors import UsageError
 if TYPE_CHECKING:
     from autotune.database import Database
     from autotune.tuning.jobs.owner import JobState
+    from autotune.tuning.report.page import Compared
 
 
 @click.command(epilog=f"Example: autotune report --db tuning.db. {EPILOG_DATABASE}")
@@ -39,29 +40,28 @@ def command(job: str | None, database: str | None, html: Path | None, as_json: b
 
     with opened(database, read_only=True) as store:
         state = chosen(store, job)
-        text = store.job_report(state.job.id)
         if html is not None:
-            _write_page(store, state, text, html)
+            _write(page_of(store, state), html)
         if as_json:
-            _print_json(store, state, text)
+            print_json(document(store, state))
         elif html is None:
-            _print_text(store, state, text)
+            _print_text(store, state, store.job_report(state.job.id))
 
 
-def _write_page(store: Database, state: JobState, text: str, path: Path) -> None:
-    from autotune.files import replacing
-    from autotune.tuning.report.page import Compared, page
+def page_of(store: Database, state: JobState) -> str:
+    """Return the report of a job as one page of HTML; raises UsageError where it has none."""
+    from autotune.tuning.report.page import page
     from autotune.tuning.report.stored import report_from
 
+    job, text = state.job.id, store.job_report(state.job.id)
     if not text:
-        raise UsageError(f"job {state.job.id} has no report for a page: {why_missing(state)}")
-    names = {key: found[0] for (_, key), found in store.layers(state.job.id).items()}
-    compared = [
-        Compared(names.get(key, key[:12]), site, row)
-        for key, _, site, row in store.all_comparisons(state.job.id)
-        if row.part is None
-    ]
-    made = page(state, report_from(text, state.job.id), _target(store, state), compared)
+        raise UsageError(f"job {job} has no report for a page: {why_missing(state)}")
+    return page(state, report_from(text, job), target_of(store, state), compared_by(store, job))
+
+
+def _write(made: str, path: Path) -> None:
+    from autotune.files import replacing
+
     try:
         with replacing(path) as temporary:
             temporary.write_text(made, encoding="utf-8")
@@ -70,19 +70,33 @@ def _write_page(store: Database, state: JobState, text: str, path: Path) -> None
     echo(f"wrote {path}: {len(made.encode()) / 1e3:.0f} kB", err=True)
 
 
-def _target(store: Database, state: JobState) -> str:
+def compared_by(store: Database, job: str) -> list[Compared]:
+    """Return the candidates that a job has compared in the model, for its page."""
+    from autotune.tuning.report.page import Compared
+
+    names = {key: found[0] for (_, key), found in store.layers(job).items()}
+    return [
+        Compared(names.get(key, key[:12]), site, row)
+        for key, _, site, row in store.all_comparisons(job)
+        if row.part is None
+    ]
+
+
+def target_of(store: Database, state: JobState) -> str:
+    """Return the name of a job's target; empty where the database does not know it."""
     found = store.targets().get(state.job.target_key)
     return "" if found is None else found.name
 
 
-def _print_json(store: Database, state: JobState, text: str) -> None:
+def document(store: Database, state: JobState) -> dict[str, Any]:
+    """Return what is known of a job and its report, or why there is none, as JSON values."""
     from autotune.cli.job_lines import to_json
     from autotune.tuning.report.stored import report_from
 
-    trials = store.job_trials([state.job.id])[state.job.id]
-    about = to_json(state, trials, _target(store, state))
-    about["report"] = report_from(text, state.job.id).to_json() if text else None
-    print_json(about | {"missing": None if text else why_missing(state)})
+    trials, text = store.job_trials([state.job.id])[state.job.id], store.job_report(state.job.id)
+    report = report_from(text, state.job.id).to_json() if text else None
+    missing = None if text else why_missing(state)
+    return {**to_json(state, trials, target_of(store, state)), "report": report, "missing": missing}
 
 
 def _print_text(store: Database, state: JobState, text: str) -> None:
@@ -94,7 +108,7 @@ def _print_text(store: Database, state: JobState, text: str) -> None:
     if not text:
         trials = store.job_trials([state.job.id])[state.job.id]
         for line in [
-            *status_lines(state, trials, _target(store, state), columns),
+            *status_lines(state, trials, target_of(store, state), columns),
             f"no report: {why_missing(state)}",
         ]:
             echo(line)
@@ -123,4 +137,4 @@ def why_missing(state: JobState) -> str:
     return "the job has not begun to search yet; `autotune status` shows what it does"
 
 
-__all__ = ["command", "heading", "why_missing"]
+__all__ = ["command", "compared_by", "document", "heading", "page_of", "target_of", "why_missing"]

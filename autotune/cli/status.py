@@ -45,10 +45,9 @@ def command(job: str | None, database: str | None, watch: bool, as_json: bool) -
 
 def _show(store: Database, state: JobState, as_json: bool) -> None:
     from autotune.cli.job_lines import status_lines, to_json
+    from autotune.cli.report import target_of
 
-    trials = store.job_trials([state.job.id])[state.job.id]
-    found = store.targets().get(state.job.target_key)
-    target = "" if found is None else found.name
+    trials, target = store.job_trials([state.job.id])[state.job.id], target_of(store, state)
     if as_json:
         print_json({"database": store.where, **to_json(state, trials, target), "said": state.said})
         return

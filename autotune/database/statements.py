@@ -277,6 +277,13 @@ def select_readings_of() -> Select[Any]:
 
 
 @cache
+def select_timings() -> Select[Any]:
+    """Select the isolated latencies and configurations of the ``count`` newest runs of a key, the newest first."""
+    found = select(_RUNS.latency_min_ns, _RUNS.config_json).where(_MINE).order_by(_RUNS.id.desc())
+    return found.limit(bindparam("count", type_=Integer))
+
+
+@cache
 def select_run() -> Select[Any]:
     """Select the run of a schedule, by the key of its ``trace``."""
     found = select_runs().where(_MINE, _RUNS.trace_key == bindparam("trace"))

@@ -262,6 +262,14 @@ class Database:
         values = statements.parameters(key, count=count)
         return self._all(statements.select_fastest(), rows.from_row, values)
 
+    def timings(self, key: Key, count: int) -> list[tuple[float | None, str]]:
+        """Return the isolated latency in ns, None of what failed, and the configuration as JSON of the ``count`` newest
+        runs of a key, the oldest first."""
+        values = statements.parameters(key, count=count)
+        return self._all(
+            statements.select_timings(), lambda row: (row.latency_min_ns, row.config_json), values
+        )[::-1]
+
     def points(self, key: Key) -> list[FrontPoint]:
         """Return the runs of a key that worked, with latency over the default's and footprint, as far as
         both are known.
@@ -383,10 +391,13 @@ class Database:
         """Return the number of measured runs of each of these jobs."""
         return self.session.read(lambda connection: jobs.trials(connection, jobs_))
 
-    def layers(self, job: str | None = None) -> dict[tuple[str, str], tuple[str, ...]]:
-        """Return names of dispatches, of one job or of all, by job and workload key."""
-        query = select(schema.layers)
-        query = query if job is None else query.where(schema.layers.c.job == job)
+    def layers(
+        self, job: str | None = None, workloads: Sequence[str] | None = None
+    ) -> dict[tuple[str, str], tuple[str, ...]]:
+        """Return names of dispatches, of one job or of all, of some workloads or of all, by job and workload key."""
+        query, columns = select(schema.layers), schema.layers.c
+        query = query if job is None else query.where(columns.job == job)
+        query = query if workloads is None else query.where(columns.workload_key.in_(workloads))
         return dict(self._all(query, lambda row: ((row.job, row.workload_key), rows.layers_from_row(row))))
 
     def outcomes(self, *, job: str | None = None) -> dict[str, int]:
@@ -398,10 +409,11 @@ class Database:
         """Return a summary of each workload on each target that it was measured on."""
         return self._all(statements.select_summary(), rows.summary_from_row)
 
-    def tuned_keys(self) -> list[Key]:
-        """Return every workload, target and space that has runs."""
+    def tuned_keys(self, workload: str | None = None) -> list[Key]:
+        """Return every workload, target and space that has runs; or those of one workload."""
         columns = schema.runs.c
         query = select(columns.workload_key, columns.target_key, columns.space_key).distinct()
+        query = query if workload is None else query.where(columns.workload_key == workload)
         return self._all(query, _key)
 
     def tuned_spaces(self, workload: str, target: str) -> list[str]:

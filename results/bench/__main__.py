@@ -25,6 +25,7 @@ EXPERIMENTS: Mapping[str, str] = {
     "other-work": "results.bench.other_work",
     "overhead": "results.bench.overhead",
     "overlap": "results.bench.overlap",
+    "pages": "results.bench.pages",
     "pipeline": "results.bench.pipelines",
     "placement": "results.bench.placements",
     "predictions": "results.bench.predictions",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.job_states import fill
 from tests.once import made_once
 from tests.patience import PATIENCE_S
 
@@ -21,6 +22,14 @@ DATABASE = "tuning.db"
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database that a short real job wrote."""
     return made_once(tmp_path_factory, "tuned", _tune) / DATABASE
+
+
+@pytest.fixture
+def job_states(tmp_path: Path) -> str:
+    """A database with jobs in every state."""
+    where = str(tmp_path / "tuning.db")
+    fill(where)
+    return where
 
 
 def _tune(folder: Path) -> None:

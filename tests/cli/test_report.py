@@ -141,7 +141,7 @@ class Outline(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.open += [] if tag == "meta" else [tag]
+        self.open += [] if tag in ("meta", "link", "input") else [tag]
         self.loaded += [f"{tag} {name}" for name, _ in attrs if name in ("src", "href", "srcset", "action")]
         self.loaded += [tag] if tag in ("script", "link", "iframe", "img") else []
 

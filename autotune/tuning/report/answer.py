@@ -142,17 +142,19 @@ class Answer:
             return f"{self.tier}: {self.transfer}"
         if isinstance(found, Miss):
             return f"{self.tier}: {self.reason}; {found.advice}"
-        default, best = found.latencies
-        where = f"inside {found.best.inside}" if found.side_by_side else "alone"
         why = f"; {self.planned.reason}" if self.planned is not None and self.planned.reason else ""
         why += f"; code {self.code}" if self.code is not None else ""
-        return (
-            f"{self.evidence}; {nanoseconds(best)} {where} (default {nanoseconds(default)}), "
-            f"{found.ok} of {found.runs} runs worked{why}"
-        )
+        return f"{self.evidence}; {measured(found)}{why}"
 
     def __repr__(self) -> str:
         return f"<Answer {self.title} {self.workload.signature}: {self.summary}>"
 
 
-__all__ = ["Answer"]
+def measured(found: Hit) -> str:
+    """Return the latencies of the best run and of the default, where they were measured, and how many runs worked."""
+    default, best = found.latencies
+    where = f"inside {found.best.inside}" if found.side_by_side else "alone"
+    return f"{nanoseconds(best)} {where} (default {nanoseconds(default)}), {found.ok} of {found.runs} runs worked"
+
+
+__all__ = ["Answer", "measured"]

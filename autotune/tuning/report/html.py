@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import accumulate
 
 from autotune.foreign import printable
 
@@ -17,9 +19,11 @@ class Markup:
 
 
 Part = Markup | str
+_VOID = ("input", "link", "meta")
+"""Elements without contents and end."""
 
 
-def element(name: str, *parts: Part, **attributes: object) -> Markup:
+def element(name: str, /, *parts: Part, **attributes: object) -> Markup:
     """Return an element; ``class_`` is its class, and a ``_`` in the name of an attribute is a ``-``.
 
     >>> element("p", "a < b", element("b", "c"), class_="note").text
@@ -27,7 +31,7 @@ def element(name: str, *parts: Part, **attributes: object) -> Markup:
     """
     given = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items()}
     shown = "".join(f' {key}="{escape(printable(str(value)))}"' for key, value in given.items())
-    return Markup(f"<{name}{shown}>{joined(parts).text}</{name}>")
+    return Markup(f"<{name}{shown}>" + ("" if name in _VOID else f"{joined(parts).text}</{name}>"))
 
 
 def joined(parts: Iterable[Part]) -> Markup:
@@ -35,12 +39,34 @@ def joined(parts: Iterable[Part]) -> Markup:
     return Markup("".join(p.text if isinstance(p, Markup) else escape(printable(p)) for p in parts))
 
 
-def table(heading: Sequence[str], rows: Iterable[Sequence[Part]], numbers: Sequence[int] = ()) -> Markup:
-    """Return a table that scrolls by itself on a narrow screen; ``numbers`` are the columns that stand to the right."""
+def document(title: str, style: str, *body: Part, head: Part = "") -> str:
+    """Return a whole page; ``head`` is what else stands in its head."""
+    about = element(
+        "head",
+        Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
+        head,
+        element("title", title),
+        element("style", Markup(style)),
+    )
+    return f"<!doctype html>\n{element('html', about, element('body', *body), lang='en').text}\n"
+
+
+def table(
+    heading: Sequence[Part],
+    rows: Iterable[Sequence[Part]],
+    numbers: Sequence[int] = (),
+    less: Sequence[int] = (),
+) -> Markup:
+    """Return a table that scrolls by itself on a narrow screen; ``numbers`` are the columns that stand to the right,
+    ``less`` those that a style may leave out."""
+    classes = {
+        at: " ".join(name for name, of in (("number", numbers), ("less", less)) if at in of)
+        for at in (*numbers, *less)
+    }
 
     def cells(name: str, row: Sequence[Part]) -> Markup:
         made = [
-            element(name, part, **({"class_": "number"} if at in numbers else {}))
+            element(name, part, **({"class_": classes[at]} if at in classes else {}))
             for at, part in enumerate(row)
         ]
         return element("tr", *made)
@@ -67,4 +93,18 @@ def _bar(row: tuple[str, float, float, str], most: float) -> Markup:
     return element("div", element("span", name), element("span", text, class_="faint"), picture, class_="bar")
 
 
-__all__ = ["Markup", "Part", "bars", "element", "joined", "table"]
+def dots(values: Sequence[float | None], about: str) -> Markup:
+    """Return a plot of positive values in their order, by their logarithms, and of the least up to each; those that are
+    None leave a gap."""
+    known = [(at, math.log(value)) for at, value in enumerate(values) if value is not None]
+    low, high = min(y for _, y in known), max(y for _, y in known)
+    wide, high = max(1, len(values) - 1), max(high, low + 1e-9)
+    points = [(5 + 990 * at / wide, 190 - 180 * (y - low) / (high - low)) for at, y in known]
+    least = zip(points, accumulate((y for _, y in points), max), strict=True)
+    line = "M" + "L".join(f"{x:.0f} {y:.0f}" for (x, _), y in least)
+    drawn = element("path", d="".join(f"M{x:.0f} {y:.0f}h0" for x, y in points), class_="dots")
+    box = {"viewBox": "0 0 1000 200", "preserveAspectRatio": "none", "role": "img", "aria_label": about}
+    return element("svg", drawn, element("path", d=line), class_="plot", **box)
+
+
+__all__ = ["Markup", "Part", "bars", "document", "dots", "element", "joined", "table"]

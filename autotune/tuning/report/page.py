@@ -13,14 +13,14 @@ from statistics import fmean
 from autotune.database import Comparison
 from autotune.database.evidence import tally
 from autotune.tuning.jobs.owner import JobState, Owner
-from autotune.tuning.report.html import Markup, Part, bars, element, joined, table
+from autotune.tuning.report.html import Markup, Part, bars, document, element, joined, table
 from autotune.tuning.report.result import ModelReport, Report
 from autotune.tuning.report.table import Entry, entries, total
 from autotune.tuning.report.units import duration, nanoseconds
 
 MOST = 40
 """Rows of a chart or of a list, those with the most time first; the rest is counted."""
-_STYLE = """
+STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1b1f24; --faint: #5b636d; --line: #d5dae0;
   --before: #9aa5b1; --after: #0b6bcb; --box: #f5f7f9; }
 @media (prefers-color-scheme: dark) { :root { --paper: #14171a; --ink: #e8eaed; --faint: #a3abb5; --line: #363c43;
@@ -32,6 +32,7 @@ h1 { font-size: 1.5rem; margin: 0; overflow-wrap: anywhere; }
 h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
 .faint { color: var(--faint); }
 .headline { background: var(--box); border-left: 4px solid var(--after); padding: .75rem 1rem; font-size: 1.15rem; }
+li { overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 th, td { text-align: left; padding: .25rem .6rem .25rem 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
@@ -58,24 +59,21 @@ class Compared:
 
 def page(state: JobState, report: Report, target: str, compared: Sequence[Compared]) -> str:
     """Return the page of a job."""
-    head = element(
-        "head",
-        Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
-        Markup('<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '),
-        Markup("style-src 'unsafe-inline'\">"),
-        element("title", f"{state.job.model}: tuning report"),
-        element("style", Markup(_STYLE)),
+    nothing_loaded = Markup(
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
     )
-    body = [
-        _about(state, target),
-        *(part for each in report.models for part in _model(each, several=len(report.models) > 1)),
-        *_lost(compared),
-        *_failures(report),
-        *_noise(report, compared),
-        *_deploy(state, report),
-    ]
-    whole = element("html", head, element("body", element("main", *body)), lang="en")
-    return f"<!doctype html>\n{whole.text}\n"
+    body = element("main", _about(state, target), *sections(state, report, compared))
+    return document(f"{state.job.model}: tuning report", STYLE, body, head=nothing_loaded)
+
+
+def sections(state: JobState, report: Report, compared: Sequence[Compared]) -> Iterator[Markup]:
+    """Yield all that stands below the heading of a job."""
+    for each in report.models:
+        yield from _model(each, several=len(report.models) > 1)
+    yield from _lost(compared)
+    yield from _failures(report)
+    yield from _noise(report, compared)
+    yield from _deploy(state, report)
 
 
 def _about(state: JobState, target: str) -> Markup:
@@ -244,9 +242,8 @@ def _noise(report: Report, compared: Sequence[Compared]) -> Iterator[Markup]:
 def _deploy(state: JobState, report: Report) -> Iterator[Markup]:
     yield element("h2", "Deploy")
     models = [each.model for each in report.models]
-    yield element(
-        "pre", "\n".join(f"autotune compile {m} -o model.atm --db {report.database}" for m in models)
-    )
+    commands = "\n".join(f"autotune compile {m} -o model.atm --db {report.database}" for m in models)
+    yield element("pre", commands, tabindex="0")
     text = (
         f"{report.trials} trials in the job, at {report.trials_per_second:.1f} a second in its last session"
     )
@@ -254,4 +251,4 @@ def _deploy(state: JobState, report: Report) -> Iterator[Markup]:
     yield element("p", f"{text}{left}. Job {state.job.id}.", class_="faint")
 
 
-__all__ = ["MOST", "Compared", "page"]
+__all__ = ["MOST", "STYLE", "Compared", "page", "sections"]

@@ -1,5 +1,5 @@
-"""Metrics for Prometheus: jobs by state, runs by outcome, and the figures of jobs that work or were heard of in the last
-day."""
+"""Metrics for Prometheus: jobs by state, runs by outcome, and figures of the jobs that work or were heard of in the
+last day."""
 
 from __future__ import annotations
 

@@ -1,12 +1,15 @@
 """Run every Python block of the documentation as it stands there, those of a page one after another.
 
 A user's own files exist (``FILES``), hours of tuning are a few trials, and a page whose optional package is missing
-here is skipped. ``primitives.md`` is generated from docstrings, which ``schedule/test_documentation`` runs.
+here is skipped. ``primitives.md`` is generated from docstrings, which ``schedule/test_documentation`` runs, and
+``tuning/test_program_page`` runs ``your-own-programs.md`` with smaller sizes.
 """
 
 from __future__ import annotations
 
+import ast
 import doctest
+import json
 import re
 import runpy
 import shlex
@@ -29,8 +32,10 @@ from autotune.runtime import run_command
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
-ELSEWHERE = {"primitives.md"}
+ELSEWHERE = {"primitives.md", "your-own-programs.md"}
 NEEDS = {"pytorch.md": "torch"}
+SHELL = ("start.md", "uses/tune.md", "uses/query.md", "uses/retrain.md", "database.md", "cost-models.md")
+"""Pages whose commands run, in the order of a reader, who has one database."""
 
 
 def pages() -> list[Path]:
@@ -89,6 +94,7 @@ FILES: Mapping[str, Callable[[], Any]] = {
     "python.md": lambda: onnx.save(zoo.load("tiny_cnn"), "model.onnx"),
     "pytorch.md": lambda: autotune.Database("tuning.db").close(),
     "replay.md": files_of_replay,
+    "retrain.md": lambda: autotune.Database("tuning.db").close(),
     "sizes.md": files_of_sizes,
     "tuning.md": lambda: onnx.save(zoo.load("tiny_cnn"), "model.onnx"),
 }  # fmt: skip
@@ -96,13 +102,16 @@ FILES: Mapping[str, Callable[[], Any]] = {
 
 @pytest.fixture
 def shortly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Budgets of a few trials in the place of minutes and hours."""
-    for name in ("tune", "tune_schedule"):
+    """Budgets of a few trials in the place of minutes and hours; whole models are not timed, in nine processes each."""
+    for name, more in {"tune": {"time_model": False}, "tune_schedule": {}}.items():
         original = getattr(autotune, name)
+        usual = {"quiet": True, **more}
 
-        def few(*arguments: Any, original: Any = original, budget: Any, **options: Any) -> Any:
+        def few(
+            *arguments: Any, original: Any = original, usual: Any = usual, budget: Any, **options: Any
+        ) -> Any:
             assert autotune.Budget.of(budget)  # what stands there is one
-            return original(*arguments, budget=autotune.Budget(trials=2), **{"quiet": True, **options})
+            return original(*arguments, budget=autotune.Budget(trials=2), **{**usual, **options})
 
         monkeypatch.setattr(autotune, name, few)
 
@@ -143,22 +152,55 @@ def test_an_example_runs(script: Path, tmp_path: Path, monkeypatch: pytest.Monke
     runpy.run_path(str(script), run_name="__main__")
 
 
+@pytest.mark.usefixtures("shortly", "forgotten")
+@pytest.mark.parametrize(
+    "notebook", sorted((ROOT / "docs" / "examples").glob("*.ipynb")), ids=lambda path: path.name
+)
+def test_a_notebook_runs(notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    names: dict[str, Any] = {"__name__": "__main__"}
+    cells = [cell for cell in cells_of(notebook) if cell["cell_type"] == "code"]
+    assert cells
+    for number, cell in enumerate(cells):
+        assert cell["outputs"] == [], "clear the outputs before you commit a notebook"
+        run_cell("".join(cell["source"]), names, f"{notebook.name}, cell {number}")
+
+
+def cells_of(notebook: Path) -> list[dict[str, Any]]:
+    cells: list[dict[str, Any]] = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    return cells
+
+
+def run_cell(text: str, names: dict[str, Any], where: str) -> None:
+    """Run a cell; the value of a last expression can be shown, as HTML where it has some."""
+    tree = ast.parse(text)
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, where, "exec"), names)
+    if isinstance(last, ast.Expr):
+        value = eval(compile(ast.Expression(last.value), where, "eval"), names)
+        assert getattr(value, "_repr_html_", value.__repr__)()
+
+
 def commands(page: Path) -> list[str]:
     """Return the commands of ours in the shell blocks of a page, with a smaller model and a budget of two trials."""
     blocks = re.findall(r"^```sh\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S)
-    lines = [line for block in blocks for line in block.splitlines() if line.startswith("autotune")]
-    return [
-        line.replace("zoo:squeezenet", "zoo:tiny_cnn").replace("--budget 2m", "--trials 2") for line in lines
+    lines = [line.partition("  #")[0] for block in blocks for line in block.splitlines()]
+    smaller = [
+        line.replace("zoo:squeezenet", "zoo:tiny_cnn") for line in lines if line.startswith("autotune")
     ]
+    return [re.sub(r"--(budget|trials) \w+", "--trials 2", line) for line in smaller]
 
 
-def test_the_first_page_runs_in_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_of_pages_run_in_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    found = commands(ROOT / "docs" / "start.md")
-    assert [line.split()[1] for line in found[:-1]] == ["tune", "query", "explain", "compile", "run"]
-    for line in found:
-        program, *arguments = shlex.split(line)
-        assert {"autotune": cli.run, "autotune-run": run_command.run}[program](arguments) == 0, line
+    programs = {"autotune": cli.run, "autotune-run": run_command.run}
+    for page in SHELL:
+        found = commands(ROOT / "docs" / page)
+        assert found, page
+        for line in found:
+            program, *arguments = shlex.split(line)
+            assert programs[program](arguments) == 0, f"{page}: {line}"
 
 
 def test_the_first_page_quotes_the_advice_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,9 +259,17 @@ def test_anchors_of_links_are_headings() -> None:
 def test_the_index_lists_every_page_once() -> None:
     index = ROOT / "docs" / "index.md"
     listed = [link for link in links(index) if not link.startswith("..")]
-    there = {str(page.relative_to(index.parent)) for page in index.parent.rglob("*.md")}
+    found = (page for pattern in ("*.md", "*.ipynb") for page in index.parent.rglob(pattern))
+    there = {str(page.relative_to(index.parent)) for page in found}
     contributing = {str(Path("contributing") / Path(link).name) for link in links(ROOT / "CONTRIBUTING.md")}
     assert sorted(listed) == sorted(there - contributing - {"index.md"})
+
+
+def test_the_reference_has_every_public_name() -> None:
+    """A name of the package by the module that defines it; ``tir`` is names of ``te``."""
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    shown = {text.rpartition(".")[2] for text in re.findall(r"^::: (\S+)$", page, re.M)}
+    assert shown >= set(autotune.__all__) - {"tir"}
 
 
 def test_the_chart_shows_the_tables() -> None:

@@ -222,7 +222,7 @@ def verify(pack: Path | None, database: str | None, key: Path | None, as_json: b
 @prefer_option
 @json_option
 def merge(other: str, database: str | None, prefer: str, as_json: bool) -> None:
-    """Take over the runs of another database; of a run that both have the reading stays, or see --prefer."""
+    """Take over the runs of another database; of a run that both have the measurement here stays, or see --prefer."""
     with _source(other, None) as source:
         _take_over(source, database, prefer, as_json)
 

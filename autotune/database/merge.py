@@ -35,7 +35,7 @@ class MergeReport:
 def merge(into: Database, source: Database, prefer: Prefer = Prefer.MINE) -> MergeReport:
     """Copy every run and comparison of ``source`` that ``into`` does not have.
 
-    Of a run that both have the reading of ``into`` stays, unless the intervals of the readings do not overlap and
+    Of a run that both have the measurement of ``into`` stays, unless the intervals of both do not overlap and
     ``prefer`` says otherwise. Interrupted, it is simply run again.
     """
     new, conflicts, runs = Counter[Table](), dict[Conflict, None](), 0

@@ -27,6 +27,7 @@ from autotune.cli.web import jobs, metrics, models, workloads
 from autotune.cli.web.frame import HEADERS, SCRIPT, Page, key_of
 from autotune.cli.web.listing import Wanted
 from autotune.database import Database
+from autotune.database.address import DatabaseAddress
 from autotune.errors import AutotuneError, DatabaseError
 from autotune.foreign import printable
 from autotune.tuning.jobs.owner import HEARTBEAT_S
@@ -67,6 +68,7 @@ DOCUMENTS: Mapping[str, Callable[[Database, Request], Any]] = {
 
 def application(database: str, host: str, ending: Callable[[], bool]) -> Starlette:
     """Return the server of a database at ``host``; streams end when it is ``ending``."""
+    shown = str(DatabaseAddress.parse(database))  # without a password
 
     def reading(make: Callable[[Database, Request], T]) -> Callable[[Request], T]:
         def read(request: Request) -> T:
@@ -83,7 +85,7 @@ def application(database: str, host: str, ending: Callable[[], bool]) -> Starlet
                 changes = _changes(partial(read, request), ending)
                 return StreamingResponse(changes, media_type="text/event-stream", headers=HEADERS)
             found = await run_in_threadpool(read, request)
-            return HTMLResponse(found.rendered(database), headers=HEADERS)
+            return HTMLResponse(found.rendered(shown), headers=HEADERS)
 
         return answer
 
@@ -102,8 +104,8 @@ def application(database: str, host: str, ending: Callable[[], bool]) -> Starlet
         if request.url.path.endswith(".json"):
             return JSONResponse({"error": text}, status, HEADERS)
         said = joined([element("h1", "Nothing to show"), element("p", f"{text}.")])
-        shown = Page("Nothing to show", {"error": said}, live=False).rendered(database)
-        return HTMLResponse(shown, status, HEADERS)
+        nothing = Page("Nothing to show", {"error": said}, live=False)
+        return HTMLResponse(nothing.rendered(shown), status, HEADERS)
 
     def file(store: Database, request: Request) -> str:
         return jobs.report_file(store, request.path_params["job"])

@@ -21,8 +21,8 @@ from autotune.tuning.report.units import listed, nanoseconds
 
 FASTEST, SCHEDULES = 10, 3
 """Runs that are listed, and those of them whose schedules are shown."""
-_LEARNT = 20_000
-"""Runs by which knobs are judged: more take longer than a second to read, and say the same."""
+_LEARNT = 2000
+"""Newest runs that are plotted and by which knobs are judged: to read more of them takes longer than a page may."""
 _DOTS = 500
 
 

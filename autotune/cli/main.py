@@ -18,6 +18,7 @@ from autotune import __version__
 from autotune.cli.echo import echo
 from autotune.cli.groups import SuggestingGroup
 from autotune.errors import AutotuneError
+from autotune.garbage import collector_paused
 
 INTERRUPTED = 130
 
@@ -60,7 +61,8 @@ class LazyGroup(SuggestingGroup):
         """Import a command's module."""
         if name not in COMMANDS:
             return None
-        module = importlib.import_module(f"autotune.cli.{name}")
+        with collector_paused():  # modules stay
+            module = importlib.import_module(f"autotune.cli.{name}")
         command: click.Command = module.command
         return command
 

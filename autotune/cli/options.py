@@ -294,9 +294,9 @@ def print_compilation(
     if done.range_line:
         echo(done.range_line)
     if done.error is not None:
-        from autotune.tuning.measure.accuracy import in_words
+        from autotune.tuning.report.units import error_in_words
 
-        echo(in_words(done.error))
+        echo(error_in_words(done.error))
     echo(f"schedules from {where or 'the cost model: there is no database'}")
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from autotune.database.inside import estimates
 from autotune.database.records import Comparison, Footprint, Origin, Ratio, Reading, Run
 
 
@@ -60,6 +59,8 @@ def points(
 
     A run that was not read beside the default counts by its reading alone, over the default's.
     """
+    from autotune.database.inside import estimates
+
     timed = [run for run in runs if run.latency is not None and not run.crashed]
     default = next((run for run in timed if run.origin is Origin.DEFAULT), None)
     inside = {trace: estimate.mean for trace, estimate in estimates(readings).items()}

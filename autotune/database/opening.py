@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, Union
 
 from autotune import settings
 from autotune.errors import UsageError
+from autotune.garbage import collector_paused
 
 if TYPE_CHECKING:
     from autotune.database.store import Database
@@ -24,7 +25,8 @@ def default_database() -> Path:
 @contextmanager
 def opened(database: DatabaseLike | None, *, read_only: bool = False) -> Iterator[Database]:
     """Yield a database from a caller's argument: left open if it was open, the default one for None."""
-    from autotune.database.store import Database
+    with collector_paused():  # modules stay
+        from autotune.database.store import Database
 
     if isinstance(database, Database):
         yield database

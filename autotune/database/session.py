@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from sqlalchemy import literal_column
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
@@ -166,9 +166,16 @@ def _held_to(connection: Connection, references: bool) -> Iterator[None]:
 
 def insert_new(connection: Connection, table: Any, values: dict[str, Any]) -> bool:
     """Insert unless the row is there already; says whether it was new."""
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    statement = dialect.insert(table).values(values).on_conflict_do_nothing()
+    statement = _insert(connection.dialect.name)(table).values(values).on_conflict_do_nothing()
     return connection.execute(statement.returning(literal_column("1"))).first() is not None
+
+
+def _insert(dialect: str) -> Any:
+    if dialect == "sqlite":
+        return sqlite.insert
+    from sqlalchemy.dialects import postgresql  # costs what reading a list of jobs does
+
+    return postgresql.insert
 
 
 __all__ = ["STREAMED", "Session", "Work", "insert_new"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sqlalchemy import Select, Table, select
 from sqlalchemy.engine import Connection, Row
 
-from autotune.database import best, jobs, measured, rows, schema, statements, upgrade
+from autotune.database import jobs, measured, rows, schema, statements, upgrade
 from autotune.database.address import DatabaseAddress
 from autotune.database.damage import damage_of
 from autotune.database.front import FrontPoint
@@ -201,10 +201,14 @@ class Database:
 
     def readings(self, key: Key) -> list[Reading]:
         """Return the in-model measurements of the runs of a key, the oldest first."""
+        from autotune.database import best  # loads NumPy, which lists of jobs do without
+
         return self.session.read(lambda connection: best.readings_of(connection, key))
 
     def compared_schedules(self, key: Key) -> list[Comparison]:
         """Return the candidates of all comparisons of a key's schedules, the oldest first."""
+        from autotune.database import best
+
         return self.session.read(lambda connection: best.comparisons_of(connection, key))
 
     def best(self, workload_key: str, target_key: str, space_key: str) -> Run | Miss:
@@ -215,6 +219,8 @@ class Database:
         stays unless another is expected to take half a percent less. Readings alone decide only where the default
         never worked. A run that crashed inside a model is never used.
         """
+        from autotune.database import best
+
         key = Key(workload_key, target_key, space_key)
 
         def answer(connection: Connection) -> Run | Miss:
@@ -228,6 +234,8 @@ class Database:
         With another goal than latency the smallest run that a comparison, or else in-model measurements, put
         within its allowed slowdown over :meth:`best`; that one itself if nothing is smaller.
         """
+        from autotune.database import best
+
         key = Key(workload_key, target_key, space_key)
         return self.session.read(lambda connection: best.lookup(connection, key, goal))
 
@@ -255,6 +263,8 @@ class Database:
     def leaders(self, key: Key, count: int) -> list[tuple[Run, float]]:
         """Return the ``count`` runs of a key that were fastest inside models, fastest first, with their latencies
         over the default's: by their newest comparison, else by all readings; only what was faster than the default."""
+        from autotune.database import best
+
         return self.session.read(lambda connection: best.leaders_of(connection, key, count))
 
     def top(self, key: Key, count: int) -> list[Run]:
@@ -276,6 +286,8 @@ class Database:
 
         :func:`autotune.database.front.front` gives those that no other beats.
         """
+        from autotune.database import best
+
         return self.session.read(lambda connection: best.points_of(connection, key))
 
     def runs(
@@ -359,6 +371,8 @@ class Database:
 
     def count(self, key: Key) -> int:
         """Return the number of runs of a key."""
+        from autotune.database import best
+
         return sum(self.session.read(lambda connection: best.outcomes_alone(connection, key)).values())
 
     def workload_rows(self, *, skip_damaged: bool = False) -> list[WorkloadRow]:
@@ -402,6 +416,8 @@ class Database:
 
     def outcomes(self, *, job: str | None = None) -> dict[str, int]:
         """Return the number of runs by outcome, of one job or of all."""
+        from autotune.database import best
+
         where = [] if job is None else [schema.runs.c.job == job]
         return self.session.read(lambda connection: best.outcomes(connection, *where))
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from autotune.database.goal import FASTEST, Goal, Objective
 from autotune.errors import UsageError
-from autotune.passes.memory.dispatch_order import Aim
+
+if TYPE_CHECKING:
+    from autotune.passes.memory.dispatch_order import Aim
 
 TOLERANCE = 1e-4
 """The error that is tolerated unless a user says otherwise, over the largest magnitude of the result."""

@@ -12,7 +12,8 @@ from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 from autotune.passes.preference import TOLERANCE
 from autotune.target import Target
-from autotune.tuning.measure.accuracy import EndToEnd, checked, in_words
+from autotune.tuning.measure.accuracy import EndToEnd, checked
+from autotune.tuning.report.units import error_in_words
 
 
 def graph() -> Graph:
@@ -53,4 +54,4 @@ def test_nothing_is_said_of_code_for_other_machines() -> None:
 
 def test_its_line() -> None:
     expected = "error from end to end 0.029 % of the largest result, against float32 and for random inputs"
-    assert in_words(2.9e-4) == expected
+    assert error_in_words(2.9e-4) == expected

@@ -58,13 +58,4 @@ def checked(done: Compilation, model: Model) -> Compilation:
     return done if check is None else replace(done, error=check.error(done.image))
 
 
-def in_words(error: float) -> str:
-    """Return a line for users.
-
-    >>> in_words(0.00208)
-    'error from end to end 0.21 % of the largest result, against float32 and for random inputs'
-    """
-    return f"error from end to end {100 * error:.2g} % of the largest result, against float32 and for random inputs"
-
-
-__all__ = ["EndToEnd", "checked", "in_words"]
+__all__ = ["EndToEnd", "checked"]

@@ -5,68 +5,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autotune.database.records import SAME_CODE, Latency, Ratio
-from autotune.suggest import counted
+from autotune.database.records import SAME_CODE
 from autotune.tuning.compare.paired import Readings, across_processes
-from autotune.tuning.measure.accuracy import in_words
 from autotune.tuning.measure.timing import statistics
 from autotune.tuning.measure.turns import Rounds, Turns
-from autotune.tuning.report.units import nanoseconds
+from autotune.tuning.report.gain import LEAST, Gain
 
 if TYPE_CHECKING:
     from autotune.runtime.image import ModuleImage
 
 PROCESSES = 9
 """A process is one reading of the gain: where its arrays and code lie is drawn once in each."""
-LEAST = 6
-"""An interval needs so many."""
 PATIENCE_S = 30.0
 """After so many seconds the least number is enough."""
 _ROUNDS = Rounds(most=5, least=5, processes=1)
 """Of each process: their median passes over what disturbs single ones."""
-
-
-@dataclass(frozen=True)
-class Gain:
-    """Latencies of a model before and after a change, over all processes, and their ratio with its interval.
-
-    ``error`` is that of the changed model from end to end, where it was asked for. ``load``: the processors that other
-    processes took meanwhile, in the mean.
-    """
-
-    before: Latency
-    after: Latency
-    ratio: Ratio
-    processes: int
-    error: float | None = None
-    load: float = 0.0
-
-    def __str__(self) -> str:
-        """Return a line such as ``4.84 ms untuned, 4.55 ms tuned (medians of 9 processes): 1.06× (1.04× to 1.08×)``."""
-        before, after = nanoseconds(self.before.median_ns), nanoseconds(self.after.median_ns)
-        exact = "" if self.error is None else f"; {in_words(self.error)}"
-        if self.ratio == SAME_CODE:
-            return f"{before}, {self.ratio}{exact}"
-        many = counted(self.processes, "process")
-        few = "" if self.ratio.interval else f", which takes {LEAST} processes"
-        return f"{before} untuned, {after} tuned (medians of {many}): {self.ratio}{few}{exact}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the ratio's values, and latencies in ns."""
-        return {
-            **self.ratio.to_json(),
-            "before": asdict(self.before),
-            "after": asdict(self.after),
-            "processes": self.processes,
-            "error": self.error,
-            "load": self.load,
-        }
 
 
 def gain_of(

@@ -13,7 +13,7 @@ from autotune.tuning.report import table
 from autotune.tuning.report.units import listed
 
 if TYPE_CHECKING:
-    from autotune.tuning.measure.gain import Gain
+    from autotune.tuning.report.gain import Gain
 
 
 @dataclass(frozen=True)

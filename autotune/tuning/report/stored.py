@@ -10,7 +10,7 @@ from autotune.database.goal import Objective, Saving
 from autotune.database.records import Latency, Ratio
 from autotune.errors import DatabaseError
 from autotune.foreign import parse_json
-from autotune.tuning.measure.gain import Gain
+from autotune.tuning.report.gain import Gain
 from autotune.tuning.report.result import DispatchRow, ModelReport, OptionRow, Report
 
 

@@ -24,6 +24,8 @@ class Settings:
     """Folder of the default database, the cost models and a cache; empty for the platform's data and cache folders."""
     builders: str = ""
     """Processes that compile a large model together, from 1; empty for one a usable core."""
+    config: str = ""
+    """File of defaults of the command line's options; empty for the nearest ``autotune.toml``."""
     host: str = ""
     """Named level, such as x86-64-v3, that this machine counts as; empty for what it is."""
     machine: str = ""

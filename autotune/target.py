@@ -244,8 +244,7 @@ class Target:
         if text in NVIDIA:
             return NVIDIA[text].with_threads(threads)
         if text not in _LEVELS:
-            known = ["host", *_LEVELS, "opencl", _GENERIC_DEVICE.cpu, *NVIDIA]
-            raise TargetError(f"unknown target {text!r}; known targets: {listing(text, known)}")
+            raise TargetError(f"unknown target {text!r}; known targets: {listing(text, known_targets())}")
         return Target(*_LEVELS[text], cores=1, threads=1).with_threads(threads)
 
     @staticmethod
@@ -307,6 +306,11 @@ NVIDIA = {
 
 
 @lru_cache(maxsize=1024)
+def known_targets() -> list[str]:
+    """Return the names that :meth:`Target.parse` takes, but for those of devices of this machine."""
+    return ["host", *_LEVELS, "opencl", _GENERIC_DEVICE.cpu, *NVIDIA]
+
+
 def _key(target: Target) -> str:
     return hashlib.sha256(target.to_json().encode()).hexdigest()
 
@@ -343,4 +347,4 @@ def _own_instruction_set() -> _InstructionSet:
     return _InstructionSet(architecture(), llvm.get_host_cpu_name(), features, bits)
 
 
-__all__ = ["GROUP_BYTES", "ITEM_BYTES", "NVIDIA", "Target"]
+__all__ = ["GROUP_BYTES", "ITEM_BYTES", "NVIDIA", "Target", "known_targets"]

@@ -49,7 +49,7 @@ def test_names_of_others_never_steer_a_terminal(
     for code, command in (
         (0, ["tune", model, "--trials", "1", "--db", database]),
         (0, ["tune", model, "--trials", "1", "--db", database, "--json"]),
-        (0, ["compile", model, "-o", artifact, "--details"]),
+        (0, ["compile", model, "-o", artifact, "--verbose"]),
         (0, ["run", model, "--random", "--repeat", "2", "--profile", "--output", str(tmp_path / "out")]),
         (0, ["run", artifact, "--random", "--json"]),
         (0, ["query", model, "--db", database, "--explain", "--top", "2"]),

@@ -19,9 +19,15 @@ if TYPE_CHECKING:
     from autotune.tuning.api import Answer
 
 
-def table(answers: Sequence[Answer], target: Target) -> list[str]:
+NAMES = 34
+"""The column at which the names of dispatches begin."""
+_MOST_NODES = (6, 3, 2, 1)
+
+
+def table(answers: Sequence[Answer], target: Target, columns: int | None = None) -> list[str]:
     """Return a line for each workload that is dispatched: its latency, that of the default, the least that is
-    possible, its dispatches and ONNX nodes, and how sure it is. What was not measured here has a ``~``."""
+    possible, its dispatches and ONNX nodes, and how sure it is. What was not measured here has a ``~``. In ``columns``
+    fewer nodes are named."""
     from autotune.compiler.tiers import listed_tiers
     from autotune.database.evidence import tally
     from autotune.tuning.report.units import listed
@@ -33,8 +39,12 @@ def table(answers: Sequence[Answer], target: Target) -> list[str]:
     lines.append(f"{'latency':>10} {'default':>10} {'roofline':>10}  dispatch (nodes)  evidence")
     for answer in used:
         figures = " ".join(_figure(answer, ns) for ns in (answer.latency_ns, answer.default_ns))
-        nodes = f" ({listed(answer.nodes)})" if answer.nodes else ""
-        lines.append(f"{figures} {_figure(None, answer.floor_ns)}  {answer.title}{nodes}  {answer.sure}")
+        for most in _MOST_NODES:
+            nodes = f" ({listed(answer.nodes, most)})" if answer.nodes else ""
+            line = f"{figures} {_figure(None, answer.floor_ns)}  {answer.title}{nodes}  {answer.sure}"
+            if columns is None or len(line) <= columns:
+                break
+        lines.append(line)
     return lines
 
 

@@ -19,6 +19,7 @@ from autotune.cli.options import (
     print_json,
     request_flags,
 )
+from autotune.cli.verbosity import is_quiet, is_verbose, verbosity
 from autotune.compiler.request import CompileOptions, CompileRequest
 
 if TYPE_CHECKING:
@@ -33,11 +34,11 @@ if TYPE_CHECKING:
 @model_argument
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The artifact to write.")
 @request_flags(CompileOptions)
-@click.option("--details", is_flag=True, help="Print a line a dispatch.")
+@verbosity(
+    "Print only where the artifact is.", "Print a line a dispatch, with what its schedule is based on."
+)
 @json_option
-def command(
-    model: str, output: Path, details: bool, as_json: bool, **options: Unpack[CompileOptions]
-) -> None:
+def command(model: str, output: Path, as_json: bool, **options: Unpack[CompileOptions]) -> None:
     """Compile MODEL with the best schedules of the database; workloads without one get the default schedule."""
     request = CompileRequest(model, **options).checked()
     announce(f"compiling {model}")
@@ -52,9 +53,9 @@ def command(
 
     def show(done: Compilation) -> None:
         if done.affinities is None:
-            print_compilation(done, where, request, details=details)
+            print_compilation(done, where, request, details=is_verbose())
         else:
-            echo("\n".join(placed_lines(done, where, details=details)))
+            echo("\n".join(placed_lines(done, where, details=is_verbose())))
 
     check_cores(request)
     start = time.perf_counter()
@@ -79,7 +80,7 @@ def command(
         shown = {name: as_dict(done) for name, done in cases.items()}
         print_json(facts | ({kind: shown} if several else shown[""]))
         return
-    for name, done in cases.items():
+    for name, done in () if is_quiet() else cases.items():
         if several:
             echo(f"for {name}")
         show(done)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from autotune.cli import completion
 from autotune.cli.echo import echo
 from autotune.cli.groups import SuggestingGroup
 from autotune.cli.options import EPILOG_DATABASE, FLAGS, json_option, print_json
@@ -172,7 +173,7 @@ def _print_conflicts(conflicts: Sequence[Conflict]) -> None:
 
 
 @command.command(epilog="Example: autotune db diff other.db --db tuning.db")
-@click.argument("other", metavar="FILE|URL|PACK")
+@click.argument("other", metavar="FILE|URL|PACK", shell_complete=completion.databases)
 @FLAGS["database"]
 @key_option
 @json_option
@@ -217,7 +218,7 @@ def verify(pack: Path | None, database: str | None, key: Path | None, as_json: b
 
 
 @command.command(epilog="Example: autotune db merge other.db --db tuning.db")
-@click.argument("other", metavar="FILE|URL")
+@click.argument("other", metavar="FILE|URL", shell_complete=completion.databases)
 @FLAGS["database"]
 @prefer_option
 @json_option

@@ -1,28 +1,27 @@
-"""Output of commands: every line goes through here, so that names of others cannot steer a terminal."""
+"""Output of commands: every line goes through here, so that names of others cannot steer a terminal, and none is wider
+than that."""
 
 from __future__ import annotations
 
-import os
-from typing import TextIO
+import sys
 
 import click
 
 from autotune.foreign import printable
 
 
-def echo(text: object = "", *, err: bool = False) -> None:
-    """Print a text and the end of the line; control characters in it are printed as escapes."""
-    click.echo(printable(str(text)), err=err)
+def echo(text: object = "", *, err: bool = False, indent: int | None = None, whole: bool = False) -> None:
+    """Print a text and the end of the line; control characters in it are printed as escapes.
+
+    On a terminal a line that is too long goes on below, from column ``indent``; not one of a ``whole`` text, which is
+    for other programs.
+    """
+    shown, out = printable(str(text)), sys.stderr if err else sys.stdout
+    if not whole and out.isatty():
+        from autotune.tuning.report.width import columns_of, wrapped
+
+        shown = "\n".join(wrapped(shown.split("\n"), columns_of(out), indent))
+    click.echo(shown, err=err)
 
 
-def columns_of(out: TextIO) -> int | None:
-    """Return the width of a terminal; None for a file or a pipe, where nothing is cut."""
-    if not out.isatty():
-        return None
-    try:
-        return os.get_terminal_size(out.fileno()).columns or None
-    except OSError:
-        return None
-
-
-__all__ = ["columns_of", "echo"]
+__all__ = ["echo"]

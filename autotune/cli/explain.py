@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -87,6 +88,7 @@ def command(
     from autotune.tuning.compiling import compile_request
     from autotune.tuning.measure.accuracy import checked
     from autotune.tuning.placement.placing import by_database, placed_by, where_it_runs
+    from autotune.tuning.report.width import columns_of
 
     records: list[PassRecord] = []
     request = CompileRequest(model, **options, observer=lambda record, graph: records.append(record))
@@ -166,7 +168,8 @@ def command(
     for name, others in beside(done.image).items():
         echo(f"{name} may run beside {', '.join(others)}")
     print_compilation(done, where, request)
-    echo(done.memory_plan.render())
+    columns = columns_of(sys.stdout)
+    echo(done.memory_plan.render() if columns is None else done.memory_plan.render(max(16, columns - 60)))
 
 
 def _write_open_text(request: CompileRequest, path: str) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from autotune.cli.defaults import with_defaults
 from autotune.suggest import did_you_mean
 
 _WHOLE = 1000
@@ -29,7 +30,8 @@ class SuggestingGroup(click.Group):
         name = arguments[0]
         if not name.startswith("-") and self.get_command(context, name) is None:
             raise click.UsageError(f"No such command {name!r}{self._advice(context, name)}", context)
-        return super().resolve_command(context, arguments)
+        found, command, rest = super().resolve_command(context, arguments)
+        return found, None if command is None else with_defaults(command), rest
 
     def _advice(self, context: click.Context, name: str) -> str:
         if context.parent is None and (name.startswith("zoo:") or Path(name).suffix in (".onnx", ".atm")):

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autotune.cli.echo import columns_of, echo
+from autotune.cli.echo import echo
 from autotune.cli.options import EPILOG_DATABASE, FLAGS, json_option, print_json
+from autotune.cli.verbosity import is_quiet, verbosity
 
 if TYPE_CHECKING:
     from autotune.database import Database
@@ -20,6 +21,7 @@ SHOWN = 20
 @click.command(epilog=f"Example: autotune jobs --db tuning.db. {EPILOG_DATABASE}")
 @FLAGS["database"]
 @click.option("--all", "everything", is_flag=True, help=f"List all jobs, not only the newest {SHOWN}.")
+@verbosity("Print only the ids, for other commands.")
 @json_option
 def command(database: str | None, everything: bool, as_json: bool) -> None:
     """List the jobs of a database, the newest last: what they are doing now, or how they ended.
@@ -29,6 +31,7 @@ def command(database: str | None, everything: bool, as_json: bool) -> None:
     """
     from autotune.cli.job_lines import jobs_of, table
     from autotune.database.opening import opened
+    from autotune.tuning.report.width import columns_of
 
     with opened(database, read_only=True) as store:
         if as_json:
@@ -38,6 +41,10 @@ def command(database: str | None, everything: bool, as_json: bool) -> None:
         jobs = every if everything else every[-SHOWN:]
         trials = store.job_trials([state.job.id for state in jobs])
         where = store.where
+    if is_quiet():
+        for state in jobs:
+            echo(state.job.id)
+        return
     if not jobs:
         echo(f"{where} has no jobs: `autotune tune MODEL --db {where}` begins one")
         return

@@ -43,6 +43,8 @@ COMMANDS: Mapping[str, str] = {
     "db": "Inspect, check, combine and export tuning databases.",
     "devices": "List devices, and this machine as measured for the cost model.",
     "bench": "Run benchmarks.",
+    "schema": "Print the JSON Schema of what a command prints with --json.",
+    "completion": "Print the script by which a shell completes commands, models, databases, jobs and devices.",
 }
 """The help of each command; its code is ``autotune.cli.NAME``."""
 

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from autotune.cli import completion
 from autotune.cli.advice import advising, asked_models, pasted
 from autotune.cli.echo import echo
+from autotune.cli.verbosity import is_quiet
 from autotune.compiler.request import CompileRequest
 from autotune.errors import UsageError
 from autotune.passes.preference import TOLERANCE
@@ -25,8 +27,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 EPILOG_DATABASE = "Without --db the database is tuning.db in the folder AUTOTUNE_HOME."
 
-model_argument = click.argument("model")
-models_argument = click.argument("models", metavar="MODEL...", nargs=-1, required=True)
+model_argument = click.argument("model", shell_complete=completion.models)
+models_argument = click.argument(
+    "models", metavar="MODEL...", nargs=-1, required=True, shell_complete=completion.models
+)
+job_argument = click.argument("job", required=False, shell_complete=completion.jobs)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
@@ -61,6 +66,7 @@ def runs_options(command: F) -> F:
         "databases",
         multiple=True,
         metavar="FILE|URL",
+        shell_complete=completion.databases,
         help="A tuning database, once or several times. [default: tuning.db in AUTOTUNE_HOME, or the user's data "
         "folder]",
     )(command)
@@ -91,6 +97,7 @@ FLAGS: dict[str, Callable[[Any], Any]] = {
         "--db",
         "database",
         metavar="FILE|URL",
+        shell_complete=completion.databases,
         help="The tuning database. [default: tuning.db in AUTOTUNE_HOME, or the user's data folder]",
     ),
     "target": click.option(
@@ -100,6 +107,7 @@ FLAGS: dict[str, Callable[[Any], Any]] = {
         show_default=True,
         metavar="NAME",
         callback=_one_or_several,
+        shell_complete=completion.targets,
         help="host, a level such as x86-64-v3, or a device such as cuda:sm_90; `autotune compile` takes several: an "
         "artifact for all of them. AUTOTUNE_HOST=x86-64-v3 makes the host count as that level.",
     ),
@@ -184,6 +192,7 @@ FLAGS: dict[str, Callable[[Any], Any]] = {
         multiple=True,
         metavar="PATTERN=DEVICE",
         callback=_placement,
+        shell_complete=completion.placements,
         help="Put values, nodes or operators on a device, such as Conv=cpu:1 or 'layer1*=cpu:0'; any number of times; "
         "or @FILE that `autotune place` wrote. `autotune devices` lists the devices.",
     ),
@@ -191,6 +200,7 @@ FLAGS: dict[str, Callable[[Any], Any]] = {
         "--devices",
         metavar="A,B,...",
         callback=_devices,
+        shell_complete=completion.devices,
         help="Use the placement on these devices that the database has (`autotune place`, `autotune tune --devices`); "
         "without one all of the model is on the first.",
     ),
@@ -254,13 +264,13 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, Any] | None:
 
 def announce(text: str) -> None:
     """Say on a terminal what is going on, before imports and the work itself keep silent for seconds."""
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and not is_quiet():
         echo(text, err=True)
 
 
 def print_json(value: Any) -> None:
     """Print one JSON document on standard output."""
-    echo(json.dumps(value, indent=2, default=str))
+    echo(json.dumps(value, indent=2, default=str), whole=True)
 
 
 def compilation_json(done: Compilation, where: str | None) -> dict[str, Any]:
@@ -351,6 +361,7 @@ __all__ = [
     "announce",
     "check_for_artifact",
     "compilation_json",
+    "job_argument",
     "json_option",
     "memory_json",
     "memory_line",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from autotune.cli import completion
 from autotune.cli.echo import echo
 from autotune.cli.long_job import long_job
 from autotune.cli.options import (
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     "--devices",
     required=True,
     metavar="A,B,...",
+    shell_complete=completion.devices,
     help="Devices of `autotune devices`; all of the model on the first is what a placement has to beat.",
 )
 @click.option(

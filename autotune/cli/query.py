@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from autotune.cli import completion
 from autotune.cli.advice import asked_models, tune_options
 from autotune.cli.echo import echo
 from autotune.cli.options import (
@@ -18,6 +20,7 @@ from autotune.cli.options import (
     print_json,
     request_flags,
 )
+from autotune.cli.verbosity import is_quiet, is_verbose, verbosity
 from autotune.compiler.request import ChoiceOptions, CompileRequest
 
 if TYPE_CHECKING:
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog=f"Example: autotune query zoo:squeezenet --db tuning.db. {EPILOG_DATABASE}")
-@click.argument("what", metavar="MODEL|WORKLOAD")
+@click.argument("what", metavar="MODEL|WORKLOAD", shell_complete=completion.models)
 @request_flags(ChoiceOptions)
 @click.option(
     "--top",
@@ -53,6 +56,10 @@ if TYPE_CHECKING:
     help="Generate the code of each schedule: what was measured with other code is stale, and no exact answer.",
 )
 @FLAGS["devices"]
+@verbosity(
+    "Print only the table.",
+    "Print of each all that is known: configuration, provenance, what is near where nothing is.",
+)
 @json_option
 def command(
     what: str,
@@ -76,12 +83,13 @@ def command(
     from autotune.cli import answer_lines
     from autotune.cli.answer_json import to_json
     from autotune.tuning.api import decided_request, is_key, query
+    from autotune.tuning.report.width import columns_of
 
     request = CompileRequest(what, devices=devices, **options).checked()
     if devices:
         _placement(request, as_json=as_json)
         return
-    details = explain or with_front or top > 1 or is_key(what)
+    details = explain or with_front or top > 1 or is_key(what) or is_verbose()
     found = query(
         what, top=top, with_front=with_front, with_near=details, only=only, check_code=check_code, **options
     )
@@ -91,21 +99,22 @@ def command(
     if as_json:
         print_json([to_json(answer, explain=explain) for answer in answers])
         return
-    lines = []
-    if not is_key(what):
-        lines = [
-            *map(str, decisions),
-            *answer_lines.table(answers, chosen),
-            *_missing(answers, request, details=details),
-        ]
-        if any(answer.code == "not checked" for answer in answers):
-            lines.append("not checked: whether the code that was measured is generated today (--check-code)")
-    for answer in answers if details else ():
-        lines += answer_lines.lines_of(answer, top)
-        lines += [f"  {line}" for line in answer_lines.front_lines(answer)] if with_front else []
-        lines += [f"    {line}" for line in answer_lines.explained(answer, chosen)] if explain else []
-    for line in lines:
+    for line in () if is_quiet() else map(str, decisions):
         echo(line)
+    if not is_key(what):
+        head, *rows = answer_lines.table(answers, chosen, columns_of(sys.stdout))
+        echo(head)
+        for line in rows:
+            echo(line, indent=answer_lines.NAMES)
+        for line in () if is_quiet() else _notes(answers, request, details=details):
+            echo(line)
+    for answer in answers if details else ():
+        for line in answer_lines.lines_of(answer, top):
+            echo(line)
+        for line in answer_lines.front_lines(answer) if with_front else ():
+            echo(f"  {line}")
+        for line in answer_lines.explained(answer, chosen) if explain else ():
+            echo(f"    {line}", whole=True)
 
 
 def _placement(request: CompileRequest, *, as_json: bool) -> None:
@@ -121,8 +130,15 @@ def _placement(request: CompileRequest, *, as_json: bool) -> None:
         echo(f"  {line}")
 
 
+def _notes(answers: Sequence[Answer], request: CompileRequest, *, details: bool) -> list[str]:
+    """Return how much was not measured here, the command that measures it, and what was not checked."""
+    found = _missing(answers, request, details=details)
+    if any(answer.code == "not checked" for answer in answers):
+        found.append("not checked: whether the code that was measured is generated today (--check-code)")
+    return found
+
+
 def _missing(answers: Sequence[Answer], request: CompileRequest, *, details: bool) -> list[str]:
-    """Return how much was not measured here, and the command that measures it."""
     from autotune.database import Miss
     from autotune.suggest import counted
     from autotune.tuning.api import NEAREST

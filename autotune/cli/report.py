@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autotune.cli.echo import columns_of, echo
-from autotune.cli.options import EPILOG_DATABASE, FLAGS, json_option, print_json
+from autotune.cli.echo import echo
+from autotune.cli.options import EPILOG_DATABASE, FLAGS, job_argument, json_option, print_json
+from autotune.cli.verbosity import is_quiet, verbosity
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog=f"Example: autotune report --db tuning.db. {EPILOG_DATABASE}")
-@click.argument("job", required=False)
+@job_argument
 @FLAGS["database"]
 @click.option(
     "--html",
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Write it as one page, with charts and what was tried; it needs no network.",
 )
+@verbosity("Print only the speed-up of whole models, and how it was found.")
 @json_option
 def command(job: str | None, database: str | None, html: Path | None, as_json: bool) -> None:
     """Show the report of JOB as it was at the end of `tune`; of no JOB the newest's.
@@ -101,8 +103,9 @@ def document(store: Database, state: JobState) -> dict[str, Any]:
 
 def _print_text(store: Database, state: JobState, text: str) -> None:
     from autotune.cli.job_lines import status_lines
-    from autotune.tuning.report.result import lines_of
+    from autotune.tuning.report.result import lines_of, summary
     from autotune.tuning.report.stored import report_from
+    from autotune.tuning.report.width import columns_of
 
     columns = columns_of(sys.stdout)
     if not text:
@@ -113,8 +116,10 @@ def _print_text(store: Database, state: JobState, text: str) -> None:
         ]:
             echo(line)
         return
-    echo(heading(state))
-    for line in lines_of(report_from(text, state.job.id), columns):
+    report = report_from(text, state.job.id)
+    if not is_quiet():
+        echo(heading(state))
+    for line in summary(report) if is_quiet() else lines_of(report, columns):
         echo(line)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -20,6 +21,7 @@ from autotune.cli.options import (
     request_flags,
     seed_option,
 )
+from autotune.cli.verbosity import is_quiet, verbosity
 from autotune.compiler.request import CompileOptions, CompileRequest
 from autotune.errors import UsageError
 from autotune.frontends.sizes import as_shape
@@ -63,6 +65,7 @@ _PROFILED = 20
 )
 @request_flags(CompileOptions)
 @seed_option
+@verbosity("Print only the latency, and the profile.")
 @json_option
 def command(
     model: str,
@@ -106,7 +109,11 @@ def command(
         return
     _show(facts)
     if profiled:
-        echo(str(found))
+        from autotune.profiling.lines import lines_of
+        from autotune.tuning.report.width import columns_of
+
+        for line in lines_of(found, columns_of(sys.stdout)):
+            echo(line)
 
 
 def _module(request: CompileRequest, options: CompileOptions) -> tuple[Module, Given | None]:
@@ -162,7 +169,7 @@ def _show(facts: dict[str, Any]) -> None:
     from autotune.runtime.request_files import facts_line
     from autotune.tuning.report.units import nanoseconds
 
-    for name, output in facts["outputs"].items():
+    for name, output in () if is_quiet() else facts["outputs"].items():
         echo(facts_line(name, output))
     if "latency" in facts:
         latency = facts["latency"]

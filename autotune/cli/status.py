@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from autotune.cli.echo import columns_of, echo
-from autotune.cli.options import EPILOG_DATABASE, FLAGS, json_option, print_json
+from autotune.cli.echo import echo
+from autotune.cli.options import EPILOG_DATABASE, FLAGS, job_argument, json_option, print_json
+from autotune.cli.verbosity import is_quiet, verbosity
 
 if TYPE_CHECKING:
     from autotune.database import Database
@@ -20,9 +21,10 @@ _EVERY_S = 2.0
 
 
 @click.command(epilog=f"Example: autotune status --db tuning.db --watch. {EPILOG_DATABASE}")
-@click.argument("job", required=False)
+@job_argument
 @FLAGS["database"]
 @click.option("--watch", is_flag=True, help="Show it again every two seconds, until the job is over.")
+@verbosity("Print only its state: running, done, killed, ...")
 @json_option
 def command(job: str | None, database: str | None, watch: bool, as_json: bool) -> None:
     """Show what JOB is doing now, and what it has found so far; of no JOB the newest.
@@ -46,10 +48,14 @@ def command(job: str | None, database: str | None, watch: bool, as_json: bool) -
 def _show(store: Database, state: JobState, as_json: bool) -> None:
     from autotune.cli.job_lines import status_lines, to_json
     from autotune.cli.report import target_of
+    from autotune.tuning.report.width import columns_of
 
     trials, target = store.job_trials([state.job.id])[state.job.id], target_of(store, state)
     if as_json:
         print_json({"database": store.where, **to_json(state, trials, target), "said": state.said})
+        return
+    if is_quiet():
+        echo(state.life.value)
         return
     for line in status_lines(state, trials, target, columns_of(sys.stdout)):
         echo(line)

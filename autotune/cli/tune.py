@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
+from autotune.cli import completion
 from autotune.cli.echo import echo
 from autotune.cli.long_job import long_job
 from autotune.cli.options import (
@@ -23,6 +24,7 @@ from autotune.cli.options import (
     request_flags,
     seed_option,
 )
+from autotune.cli.verbosity import is_quiet, is_verbose, verbosity
 from autotune.compiler.request import CompileRequest, MachineOptions
 from autotune.errors import UsageError
 
@@ -76,6 +78,7 @@ DEFAULT_BUDGET = "10m"
     "--devices",
     metavar="A,B,...",
     callback=lambda context, parameter, text: parse_devices(text),
+    shell_complete=completion.devices,
     help="Search schedules for all of these devices and a placement of the model's parts, alternately.",
 )
 @click.option(
@@ -91,6 +94,7 @@ DEFAULT_BUDGET = "10m"
     help="Begin a new job where the same one has come to its end, from what is known. [default: show its report]",
 )
 @FLAGS["verify"]
+@verbosity("Print only the result.", "Print a line for each step, and why it is the next.")
 @json_option
 @long_job
 def command(
@@ -118,7 +122,8 @@ def command(
     event is one JSON line.
     """
     what = f"{models[0]}: reading the model" if len(models) == 1 else f"{len(models)} models: reading them"
-    echo(f"tuning {what}", err=True)  # before what follows is imported
+    if not is_quiet():
+        echo(f"tuning {what}", err=True)  # before what follows is imported
     from autotune.cli.main import INTERRUPTED
     from autotune.lower.verify_isl import load_isl
     from autotune.tuning.api import tune
@@ -150,7 +155,7 @@ def command(
     elif devices:
         stopped = _tune_on_devices(sources[0], devices, limit, as_json, search, options)
     else:
-        shown = display(sys.stdout, as_json=as_json)
+        shown = display(sys.stdout, as_json=as_json, quiet=is_quiet(), verbose=is_verbose())
         search["again"] = again
         stopped = tune(sources, budget=limit, progress=shown, begun=begun, **search, **options).stopped
     if verify:
@@ -167,14 +172,14 @@ def _tune_for_sizes(
     from autotune.tuning.report.progress import display
 
     def say(text: str) -> None:
-        echo(json.dumps({"event": "bucket", "text": text}) if as_json else text)
+        echo(json.dumps({"event": "bucket", "text": text}) if as_json else text, whole=as_json)
 
     ranges = options.pop("shapes") or {}
     done = tune_for_sizes(
         model,
         ranges,
         budget=budget,
-        progress=lambda: display(sys.stdout, as_json=as_json),
+        progress=lambda: display(sys.stdout, as_json=as_json, quiet=is_quiet(), verbose=is_verbose()),
         say=say,
         **search,
         **options,
@@ -214,7 +219,7 @@ def _tune_on_devices(
         model,
         devices,
         budget=budget,
-        progress=lambda: display(sys.stdout, as_json=as_json),
+        progress=lambda: display(sys.stdout, as_json=as_json, quiet=is_quiet(), verbose=is_verbose()),
         say=say,
         **search,
         **options,
@@ -228,7 +233,7 @@ def _show_placements(report: DevicesReport, as_json: bool) -> None:
 
     for placed in report.placed:
         if as_json:
-            echo(json.dumps({"event": "placement", **placed.to_json()}))
+            echo(json.dumps({"event": "placement", **placed.to_json()}), whole=True)
         else:
             echo("\n".join(report_lines(placed)))
 
@@ -239,7 +244,7 @@ def _verify_winners(request: CompileRequest, as_json: bool) -> None:
 
     for case in compile_request(request).cases:
         if as_json:
-            echo(json.dumps({"event": "proofs", "proofs": proofs_json(case.done)}))
+            echo(json.dumps({"event": "proofs", "proofs": proofs_json(case.done)}), whole=True)
         else:
             echo("\n".join(proofs_lines(case.done)))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from autotune.suggest import counted
 from autotune.tuning.report.units import nanoseconds
+from autotune.tuning.report.width import cut_apart
 
 if TYPE_CHECKING:
     from autotune.profiling.profile import DeviceProfile, DispatchProfile, ModelProfile, WorkerProfile
@@ -27,18 +28,27 @@ _HEADER = (
 )
 _WORDS = frozenset({"bound", "device", "dispatch", "nodes"})
 """Columns of words; numbers stand to the right."""
+_FIRST_TO_GO = ("nodes", "idle", "stolen", "busy", "GB/s", "GFLOP/s", "of roof", "bound")
+"""Columns that a narrow terminal has no room for."""
+_LEAST_NAME = 24
+_GAP = 2
 _SHOWN = 3
 _NOTHING = "-"
+_NAME = _HEADER.index("dispatch")
 
 
-def lines_of(found: ModelProfile) -> list[str]:
-    """Return the whole profile."""
+def lines_of(found: ModelProfile, columns: int | None = None) -> list[str]:
+    """Return the whole profile; in ``columns`` without the figures that there is no room for, and names cut."""
     several = len(found.devices) > 1
     rows = [_HEADER, *map(_row, found.dispatches)]
     totals = [row for device in found.devices for row in _totals(device, found, several)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     widths[:2] = [max(width, *(len(row[n]) for row in totals)) for n, width in enumerate(widths[:2])]
     kept = [n for n, name in enumerate(_HEADER) if several or name != "device"]
+    if columns is not None:
+        kept, widths[_NAME] = _fitting(kept, widths, columns)
+        names = cut_apart([row[_NAME] for row in rows], widths[_NAME])
+        rows = [(*row[:_NAME], name, *row[_NAME + 1 :]) for row, name in zip(rows, names, strict=True)]
     return [
         f"profile of {found.model}: median {nanoseconds(found.latency_ns)} of {counted(found.runs, 'run')}",
         *map(_roofs, found.devices),
@@ -46,6 +56,19 @@ def lines_of(found: ModelProfile) -> list[str]:
         *(_line(row, (*widths[:2], 0), range(3)) for row in totals),
         *map(_worker, found.workers),
     ]
+
+
+def _fitting(kept: Sequence[int], widths: Sequence[int], columns: int) -> tuple[list[int], int]:
+    """Return the columns that there is room for, and the width of the dispatches' names."""
+    left = [n for n in kept if _HEADER[n] not in _FIRST_TO_GO]
+    room = columns - sum(widths[n] + _GAP for n in left if n != _NAME) - _GAP
+    for name in reversed(_FIRST_TO_GO):
+        n = _HEADER.index(name)
+        if widths[n] + _GAP > room - min(widths[_NAME], _LEAST_NAME):
+            break
+        room -= widths[n] + _GAP
+        left.append(n)
+    return sorted(left), min(widths[_NAME], max(room, _LEAST_NAME))
 
 
 def _row(each: DispatchProfile) -> tuple[str, ...]:

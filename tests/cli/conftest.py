@@ -16,6 +16,8 @@ from tests.patience import PATIENCE_S
 MODEL = "zoo:tiny_cnn"
 TRIALS = 20
 DATABASE = "tuning.db"
+EVENTS = "events.jsonl"
+"""Events that the job has printed, beside its database."""
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +38,7 @@ def _tune(folder: Path) -> None:
     command = [sys.executable, "-m", "autotune.cli.main", "tune", MODEL]
     command += ["--trials", str(TRIALS), "--db", str(folder / DATABASE), "--threads", "1", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    (folder / EVENTS).write_text(done.stdout)
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert events[-1]["event"] == "finished"
     assert events[-1]["trials"] == TRIALS

@@ -60,7 +60,7 @@ LIGHT = {
     "status": HEAVY - {"sqlalchemy"},
     "report": HEAVY - {"sqlalchemy"},
 }
-"""What commands that answer at once must not import: it takes longer than they do."""
+"""Modules that commands which answer at once must not import: that takes longer than they do."""
 
 
 @pytest.mark.parametrize("line", LIGHT)

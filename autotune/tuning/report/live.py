@@ -17,6 +17,7 @@ from autotune.tuning.jobs.task import Task
 from autotune.tuning.report.result import Report, lines_of
 from autotune.tuning.report.screen import Screen
 from autotune.tuning.report.status import Progress, Status, headline
+from autotune.tuning.report.width import wrapped
 
 if TYPE_CHECKING:
     from rich.console import ConsoleDimensions
@@ -37,7 +38,8 @@ class Live(Progress):
 
     def preparing(self, note: str) -> None:
         """Say what takes time before the search."""
-        self._console.print(printable(note), highlight=False, markup=False, soft_wrap=True)
+        for line in wrapped([printable(note)], self._console.width):
+            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def started(self, status: Status) -> None:
         """Draw the first screen."""

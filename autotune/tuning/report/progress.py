@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from typing import Any, TextIO
 
 from autotune.database.records import Outcome, Run
@@ -13,6 +14,7 @@ from autotune.tuning.jobs.task import Task
 from autotune.tuning.report.result import Report, lines_of, summary
 from autotune.tuning.report.status import ModelStatus, Progress, Status, headline
 from autotune.tuning.report.units import duration, nanoseconds
+from autotune.tuning.report.width import columns_of, wrapped
 
 NOTABLE = 0.02
 """A gain in the readings that is worth a line."""
@@ -94,7 +96,7 @@ class PlainLines(Progress):
 
     def _say(self, text: str) -> None:
         self._said = time.monotonic()
-        print(printable(text), file=self._out, flush=True)
+        _print([text], self._out)
 
     def preparing(self, note: str) -> None:
         """Report what takes time before the search."""
@@ -134,6 +136,31 @@ class PlainLines(Progress):
             self._say(line)
 
 
+class Reasons(PlainLines):
+    """The same, and a line for each step: what is done next, and what it promises."""
+
+    def chosen(self, status: Status) -> None:
+        """Report what comes next, and why."""
+        if status.policy.last is not None:
+            self._say(f"{duration(status.meter.elapsed_s)}  {status.policy.last}")
+
+
+class Result(Progress):
+    """The end of the report, and nothing before it."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def finished(self, report: Report) -> None:
+        """Show what came of it."""
+        _print(summary(report), self._out)
+
+
+def _print(lines: Iterable[str], out: TextIO) -> None:
+    for line in wrapped(map(printable, lines), columns_of(out)):
+        print(line, file=out, flush=True)
+
+
 def _note(status: Status) -> str:
     return f": {status.note}" if status.note else ""
 
@@ -163,10 +190,13 @@ def gain_lines(status: Status) -> list[str]:
     return [f"{name}: {gain_line(model)}" for name, model in status.models.items()]
 
 
-def display(out: TextIO, *, as_json: bool = False) -> Progress:
-    """Return the display that fits ``out``: JSON lines, a notebook's cell, a terminal or a log."""
+def display(out: TextIO, *, as_json: bool = False, quiet: bool = False, verbose: bool = False) -> Progress:
+    """Return the display that fits ``out``: JSON lines, a notebook's cell, a terminal or a log; ``quiet`` the result
+    alone, ``verbose`` a line for each step."""
     if as_json:
         return JsonLines(out)
+    if quiet or verbose:
+        return Reasons(out) if verbose else Result(out)
     from autotune.tuning.report.live import Live, Notebook, in_notebook
 
     if in_notebook():
@@ -174,4 +204,14 @@ def display(out: TextIO, *, as_json: bool = False) -> Progress:
     return Live(out) if out.isatty() else PlainLines(out)
 
 
-__all__ = ["NOTABLE", "QUIET_S", "JsonLines", "PlainLines", "display", "gain_lines", "state_line"]
+__all__ = [
+    "NOTABLE",
+    "QUIET_S",
+    "JsonLines",
+    "PlainLines",
+    "Reasons",
+    "Result",
+    "display",
+    "gain_lines",
+    "state_line",
+]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from autotune.database.evidence import Evidence, tally
 from autotune.database.records import Origin
 from autotune.tuning.report import table
 from autotune.tuning.report.units import listed
+from autotune.tuning.report.width import wrapped
 
 if TYPE_CHECKING:
     from autotune.tuning.report.gain import Gain
@@ -162,17 +162,6 @@ def lines_of(report: Report, columns: int | None = None) -> list[str]:
     return [*made, *wrapped(summary(report), columns)]
 
 
-def wrapped(texts: Iterable[str], columns: int | None) -> list[str]:
-    """Return texts as lines that are not wider than ``columns``; what goes on below is indented."""
-    if columns is None:
-        return list(texts)
-    return [
-        line
-        for text in texts
-        for line in textwrap.wrap(text, columns, subsequent_indent="    ", break_on_hyphens=False)
-    ]
-
-
 def summary(report: Report) -> list[str]:
     """Return the last lines: whole models, trials, failures, and where the schedules are."""
     which = "whole model" if len(report.models) == 1 else "whole model {}"
@@ -212,5 +201,4 @@ __all__ = [
     "Report",
     "lines_of",
     "summary",
-    "wrapped",
 ]

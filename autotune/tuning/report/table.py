@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autotune.tuning.report.units import cut, listed, nanoseconds
+from autotune.tuning.report.width import cut_apart
 
 if TYPE_CHECKING:
     from autotune.tuning.report.result import DispatchRow, ModelReport, OptionRow
@@ -132,9 +133,9 @@ def lines(report: ModelReport, columns: int | None) -> list[str]:
         width = min(width, max(_LEAST_NAME, columns - _WIDTH - gain))
     heading = _FIGURES.format("before", "after", "", "runs", "speed-up")
     made = [f"{'dispatch':<{width}}  {heading}"]
-    for title, (_, entry) in zip(titles, found, strict=True):
+    for title, (_, entry) in zip(cut_apart(titles, width), found, strict=True):
         figures = (nanoseconds(entry.before_ns), nanoseconds(entry.after_ns), entry.where, entry.runs)
-        made.append(f"{cut(title, width):<{width}}  {_FIGURES.format(*figures, entry.gain)}")
+        made.append(f"{title:<{width}}  {_FIGURES.format(*figures, entry.gain)}")
     room = None if columns is None else columns - max(map(len, made)) - 2
     if any(entry.nodes for _, entry in found) and (room is None or room >= _LEAST_NODES):
         wide = max(map(len, made))

@@ -142,12 +142,11 @@ def _measured(
 def _profiles(versions: Sequence[Compilation], processes: int) -> list[Profile]:
     """Return profiles of versions of a model, interleaved in fresh processes."""
     most = _ROUNDS * processes
-    dispatches = [[(d.name, d.workload.key) for d in v.partition.dispatches] for v in versions]
     with Turns(0) as turns:
         turns.start(processes)
         for version in versions:
             turns.add(version.image)
-        read = turns.profiles(dispatches, Rounds(most, least=most, processes=processes), lambda: False)
+        read = turns.profiles(Rounds(most, least=most, processes=processes), lambda: False)
     found = [profile for profile in read if profile is not None]
     if len(found) < len(read):
         raise MeasureError(f"a version of {versions[0].partition.name} ended its process: {turns.failures}")

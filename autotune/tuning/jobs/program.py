@@ -231,7 +231,9 @@ class ProgramAlone:
         space = self._space
         built = code.get(space.workload.key)
         if built is not None:
-            return image_of(wire.from_json(built.payload), space.target, self.name, workload=space.workload.key)
+            return image_of(
+                wire.from_json(built.payload), space.target, self.name, workload=space.workload.key
+            )
         program = space.workload.program()
         schedule = space.apply(program, self._default)
         default = compile_schedule(schedule, program.args, space.target, name=space.workload.symbol)

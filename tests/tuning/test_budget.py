@@ -62,7 +62,7 @@ def test_a_budget_needs_a_positive_limit() -> None:
         with pytest.raises(UsageError, match="a budget must be positive"):
             Budget.of(seconds)
     assert Budget(hours=1, minutes=2, seconds=3).limit_s == 3723
-    assert str(Budget(trials=5, minutes=1)) == "5 trials or 60 s"
+    assert str(Budget(trials=5, minutes=1)) == "5 trials or 1m"
 
 
 def test_a_meter_counts_trials_and_the_time_of_all_sessions() -> None:

@@ -67,7 +67,7 @@ class Budget:
     def __str__(self) -> str:
         trials = [f"{self.trials} trials"] if self.trials is not None else []
         each = [f"{self.per_workload} trials a workload"] if self.per_workload is not None else []
-        time_limit = [f"{self.limit_s:g} s"] if self.limit_s is not None else []
+        time_limit = [_time_text(self.limit_s)] if self.limit_s is not None else []
         return " or ".join(trials + each + time_limit)
 
 

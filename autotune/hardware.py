@@ -29,13 +29,23 @@ def usable_cores() -> int:
 def busy_s() -> float:
     """Return seconds that the processors that this process may use were busy so far, whoever took them: stolen time,
     which a hypervisor gave to others, is busy too. 0 where the system does not tell."""
+    # user nice system idle iowait irq softirq steal (proc_stat(5)); what guests take is user's
+    return _processor_s((1, 2, 3, 6, 7, 8))
+
+
+def stolen_s() -> float:
+    """Return the seconds of these that a hypervisor gave to others."""
+    return _processor_s((8,))
+
+
+def _processor_s(fields: tuple[int, ...]) -> float:
+    """Return the sum of some fields of the processors that this process may use."""
     try:
         mine = {f"cpu{number}" for number in os.sched_getaffinity(0)}
         lines = [
             line.split() for line in Path("/proc/stat").read_text().splitlines() if line.startswith("cpu")
         ]
-        # user nice system idle iowait irq softirq steal (proc_stat(5)); what guests take is user's
-        ticks = sum(int(line[n]) for line in lines if line[0] in mine for n in (1, 2, 3, 6, 7, 8))
+        ticks = sum(int(line[n]) for line in lines if line[0] in mine for n in fields)
         return ticks / os.sysconf("SC_CLK_TCK")
     except (AttributeError, OSError):  # not Linux
         return 0.0

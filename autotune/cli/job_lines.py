@@ -140,6 +140,8 @@ def facts(state: JobState, trials: int, target: str) -> Iterator[tuple[str, str]
     yield "trials", f"{trials}{failed}"
     if doing(state):
         yield "doing", doing(state)
+    if not state.life.over and said.get("forecast"):
+        yield "forecast", said["forecast"]["text"]
     yield from _gains(state)
 
 

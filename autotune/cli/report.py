@@ -14,7 +14,10 @@ from autotune.cli.verbosity import is_quiet, verbosity
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from autotune.database import Database
+    from autotune.tuning.jobs.again import TimedAgain
     from autotune.tuning.jobs.owner import JobState
     from autotune.tuning.report.page import Compared
 
@@ -29,13 +32,18 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Write it as one page, with charts and what was tried; it needs no network.",
 )
+@click.option(
+    "--measure",
+    is_flag=True,
+    help="Time the whole model again, untuned and tuned, and show it beside what the job has said.",
+)
 @verbosity("Print only the speed-up of whole models, and how it was found.")
 @json_option
-def command(job: str | None, database: str | None, html: Path | None, as_json: bool) -> None:
+def command(job: str | None, database: str | None, html: Path | None, measure: bool, as_json: bool) -> None:
     """Show the report of JOB as it was at the end of `tune`; of no JOB the newest's.
 
     JOB is the id of one, the beginning of it, or the name of a model, of which the newest job is meant. A job that
-    runs, or was killed, has an interim report: of its last comparison.
+    runs, or was killed, has an interim report: of its last comparison. With --measure nothing is stored.
     """
     from autotune.cli.job_lines import chosen
     from autotune.database.opening import opened
@@ -44,10 +52,25 @@ def command(job: str | None, database: str | None, html: Path | None, as_json: b
         state = chosen(store, job)
         if html is not None:
             _write(page_of(store, state), html)
+        text = store.job_report(state.job.id)
+        again = _time_again(store, state, text) if measure else []
         if as_json:
-            print_json(document(store, state))
-        elif html is None:
-            _print_text(store, state, store.job_report(state.job.id))
+            measured = {"measured": [each.to_json() for each in again]} if measure else {}
+            print_json(document(store, state) | measured)
+        elif html is None or measure:
+            _print_text(store, state, text, again)
+
+
+def _time_again(store: Database, state: JobState, text: str) -> list[TimedAgain]:
+    from autotune.tuning.api import runnable
+    from autotune.tuning.jobs.again import time_again
+    from autotune.tuning.report.stored import report_from
+
+    target = store.targets().get(state.job.target_key)
+    if target is None:
+        raise UsageError(f"{store.where} does not know the target of job {state.job.id}")
+    report = report_from(text, state.job.id) if text else None
+    return time_again(state, report, runnable(target), store, lambda note: echo(note, err=True))
 
 
 def page_of(store: Database, state: JobState) -> str:
@@ -101,25 +124,21 @@ def document(store: Database, state: JobState) -> dict[str, Any]:
     return {**to_json(state, trials, target_of(store, state)), "report": report, "missing": missing}
 
 
-def _print_text(store: Database, state: JobState, text: str) -> None:
+def _print_text(store: Database, state: JobState, text: str, again: Sequence[TimedAgain]) -> None:
     from autotune.cli.job_lines import status_lines
-    from autotune.tuning.report.result import lines_of, summary
+    from autotune.tuning.report.result import lines_of, summary, wrapped
     from autotune.tuning.report.stored import report_from
     from autotune.tuning.report.width import columns_of
 
     columns = columns_of(sys.stdout)
-    if not text:
+    if text:
+        report = report_from(text, state.job.id)
+        lines = summary(report) if is_quiet() else [heading(state), *lines_of(report, columns)]
+    else:
         trials = store.job_trials([state.job.id])[state.job.id]
-        for line in [
-            *status_lines(state, trials, target_of(store, state), columns),
-            f"no report: {why_missing(state)}",
-        ]:
-            echo(line)
-        return
-    report = report_from(text, state.job.id)
-    if not is_quiet():
-        echo(heading(state))
-    for line in summary(report) if is_quiet() else lines_of(report, columns):
+        lines = [*status_lines(state, trials, target_of(store, state), columns)]
+        lines.append(f"no report: {why_missing(state)}")
+    for line in [*lines, *wrapped((line for each in again for line in each.lines()), columns)]:
         echo(line)
 
 

@@ -53,15 +53,17 @@ _PREDICTION = _of(
         )
     ],
 )
+_DISTURBANCE = _of("spread load stolen: number?")
 _STATUS = _of(
     "phase note budget: text; next: text?; waiting: boolean; trials near_trials: integer; "
-    "elapsed_s trials_per_second: number; eta_s: number?",
+    "elapsed_s trials_per_second: number; eta_s: number?; then: [text]; forecast: #forecast?",
+    noise={"start": _DISTURBANCE, "now": _DISTURBANCE},
     outcomes=_COUNTS,
     models=[_of("model: text; default_ns best_ns: number?; confirmed: #gain?")],
 )
 _REPORT = _of(
-    "models: [#model]; target database job left: text; stopped: boolean; trials session_trials near_trials: integer; "
-    "seconds trials_per_second: number",
+    "models: [#model]; target database job left enough: text; stopped: boolean; "
+    "trials session_trials near_trials: integer; seconds trials_per_second: number",
     outcomes=_COUNTS,
     actions=_COUNTS,
     failures=_TEXTS,
@@ -72,13 +74,15 @@ _JOB = _of(
     "id model target state host: text; why: text?; trials: integer; pid: integer?; seconds created heard: number; "
     "gain: #gain?"
 )
+_ACTION = _of("action what text: text; gain: number?; error seconds: number")
 _EVENTS = {
     "preparing": _of("note: text"),
     "started": _of(
-        "job database target: text; models: [text]; continued: boolean; recalled: integer",
+        "job database target: text; models: [text]; continued: boolean; recalled: integer; forecast: #forecast?",
         tasks=[_of("name workload: text; weight: number")],
     ),
-    "next": _of("action what text: text; gain: number?; error seconds elapsed_s: number"),
+    "next": _ACTION | _of("elapsed_s: number", then=[_ACTION]),
+    "forecast": _of("forecast: #forecast?"),
     "measured": _of("task workload trace origin outcome message: text; latency_ns: number?", **_STATUS),
     "phase": _STATUS,
     "finished": _REPORT,
@@ -140,6 +144,10 @@ _SHARED: Mapping[str, Any] = {
     "latency": _of("n: integer; min_ns median_ns spread_ns: number"),
     "proofs": (["object"], None),
     "gain": _GAIN,
+    "forecast": _of(
+        "dispatches near: integer; so_far expected remaining seconds most_s: number; interval: [number]; "
+        "measured: boolean; text: text"
+    ),
     "saving": _of(
         "objective: text; bytes bytes_of_fastest: integer; slowdown: number; interval: #interval; confirmed: boolean"
     ),
@@ -154,9 +162,10 @@ _SHARED: Mapping[str, Any] = {
         "workload chosen: text; saving: #saving?",
         options=[_of("name source: text; latency_ns: number?; gain: #gain?; declared_error growth: number")],
     ),
+    "timed": _GAIN | _of("before after: #latency; processes: integer; error: number?; load: number"),
     "model": _of(
         "model untimed: text; speedup: number?; decisions: [text]",
-        gain=(_GAIN | _of("before after: #latency; processes: integer; error: number?; load: number"), None),
+        gain="#timed?",
         options=[_of("name option gain: text; count: integer; workloads: [text]; ratio: number?")],
         dispatches=[
             _of(
@@ -193,7 +202,8 @@ DOCUMENTS: Mapping[str, Any] = {
     },
     "jobs": _of("database: text", jobs=[_JOB]),
     "status": _of("database: text; said: object", **_JOB),
-    "report": _of("missing: text?", report=(_REPORT, None), **_JOB),
+    "report": _of("missing: text?", report=(_REPORT, None), **_JOB)
+    | {"measured?": [_of("model: text; then now: #timed?; later_jobs: integer")]},
     "db-stats": _of(
         "database: text; runs: integer; targets: [text]",
         outcomes=_COUNTS,

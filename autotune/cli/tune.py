@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 import click
@@ -40,6 +40,11 @@ DEFAULT_BUDGET = "10m"
 @models_argument
 @click.option("--budget", metavar="TIME", help=f"Time, such as 90s, 10m or 8h. [default: {DEFAULT_BUDGET}]")
 @click.option("--trials", type=int, metavar="N", help="Candidates to measure, instead of or beside a time.")
+@click.option(
+    "--stop-when",
+    metavar="PART",
+    help="End the search when less than this part of the latency, such as 2%, is expected to go in the rest of it.",
+)
 @request_flags(MachineOptions)
 @seed_option
 @click.option(
@@ -93,6 +98,11 @@ DEFAULT_BUDGET = "10m"
     is_flag=True,
     help="Begin a new job where the same one has come to its end, from what is known. [default: show its report]",
 )
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Say what a job is expected to gain, by what is known and by the cost model; measure and store nothing.",
+)
 @FLAGS["verify"]
 @verbosity("Print only the result.", "Print a line for each step, and why it is the next.")
 @json_option
@@ -101,6 +111,7 @@ def command(
     models: tuple[str, ...],
     budget: str | None,
     trials: int | None,
+    stop_when: str | None,
     seed: int,
     sampler: str,
     cost_model: str,
@@ -110,6 +121,7 @@ def command(
     devices: tuple[str, ...],
     sites: tuple[str, ...],
     again: bool,
+    dry_run: bool,
     verify: bool,
     as_json: bool,
     **options: Unpack[MachineOptions],
@@ -127,7 +139,7 @@ def command(
     from autotune.cli.main import INTERRUPTED
     from autotune.lower.verify_isl import load_isl
     from autotune.tuning.api import tune
-    from autotune.tuning.jobs.budget import Budget, process_age
+    from autotune.tuning.jobs.budget import Budget, part_of, process_age
     from autotune.tuning.jobs.models import sources_of
     from autotune.tuning.report.progress import display
 
@@ -137,7 +149,8 @@ def command(
         budget = DEFAULT_BUDGET
     sources = sources_of(models)
     requests = [CompileRequest(each, devices=devices, verify=verify, **options).checked() for each in sources]
-    limit, begun = Budget(budget, trials), time.monotonic() - process_age()
+    enough = None if stop_when is None else part_of(stop_when)
+    limit, begun = Budget(budget, trials, stop_when=enough), time.monotonic() - process_age()
     search: dict[str, Any] = {"seed": seed, "sampler": sampler, "study_storage": study_storage}
     if devices:
         refuse_beside_devices(
@@ -149,6 +162,11 @@ def command(
         search["cost_model"] = cost_model
     if len(sources) > 1 and (devices or requests[0].has_ranges):
         raise UsageError("--devices, and ranges of --shape, are for one model: tune the models one by one")
+    if dry_run:
+        if devices or requests[0].has_ranges:
+            raise UsageError("--dry-run is for one device, and for fixed sizes")
+        _foresee(sources, limit, as_json, options)
+        return 0
     if requests[0].has_ranges:
         search["devices"] = devices
         stopped = _tune_for_sizes(sources[0], limit, as_json, search | {"begun": begun}, options)
@@ -162,6 +180,16 @@ def command(
         for request in requests:
             _verify_winners(request, as_json)
     return INTERRUPTED if stopped else 0
+
+
+def _foresee(sources: Sequence[Model], budget: Budget, as_json: bool, options: MachineOptions) -> None:
+    from autotune.tuning.api import forecast
+
+    found = forecast(sources, budget=budget, **options)
+    if as_json:
+        echo(json.dumps({"event": "forecast", "forecast": None if found is None else found.to_json()}))
+        return
+    echo("nothing is known of the latencies of this model" if found is None else str(found))
 
 
 def _tune_for_sizes(

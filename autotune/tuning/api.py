@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from autotune.compiler.request import (
 )
 from autotune.database import Key, Miss, WorkloadRow
 from autotune.database.goal import searched
-from autotune.database.opening import DatabaseLike, opened
+from autotune.database.opening import DatabaseLike, default_database, opened
 from autotune.errors import UsageError
 from autotune.files import scratch_folder
 from autotune.garbage import collector_paused
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from autotune.runtime.module import Module
     from autotune.runtime.programs.device_program import DeviceProgram
     from autotune.tuning.jobs.events import Callback
+    from autotune.tuning.jobs.forecast import Forecast
     from autotune.tuning.measure.interface import Measurer
     from autotune.tuning.report.status import Progress
     from autotune.tuning.search.prior import CostModelLike
@@ -96,6 +97,7 @@ def tune(
     measurer: Callable[[int], Measurer] | None = None,
     sites: Sequence[str] | None = None,
     again: bool = True,
+    stop_when: float | None = None,
     **options: Unpack[MachineOptions],
 ) -> Report:
     """Search faster schedules for all workloads of a model, and store every measured run in the database.
@@ -130,6 +132,9 @@ def tune(
     threads, layout, order. By default they are all that never were, if the budget is a time of five minutes or more.
     Schedules are searched for what was decided; with no sites, ``()``, for an untuned model.
 
+    With ``stop_when``, such as 0.02, the search ends when what is left of it is expected to make less than that part of
+    the latency go; the whole model is timed as at any end.
+
     A job that was stopped or killed is continued when the same call is made again; one that came to its end is followed
     by a new one, or, unless ``again``, its report is shown and returned, if the budget is the same. Ctrl-C ends the
     search early: the report says ``stopped`` and the best so far is kept. Raises UsageError, also for
@@ -141,14 +146,16 @@ def tune(
     from autotune.tuning.compare.decide import decide_for
     from autotune.tuning.jobs.job import Job, Options
     from autotune.tuning.jobs.model import tuned_model
-    from autotune.tuning.jobs.models import common_target, read_models, sources_of
+    from autotune.tuning.jobs.models import common_target, read_models, source_of, sources_of
     from autotune.tuning.measure.pool import ProcessPool
+    from autotune.tuning.report.progress import signs_of_life
     from autotune.tuning.search.online_model import OnlineModel
     from autotune.tuning.search.prior import prior_for
     from autotune.tuning.search.samplers import factory
 
     begun = time.monotonic() if begun is None else begun
     limit = Budget.of(budget)
+    limit = limit if stop_when is None else replace(limit, stop_when=stop_when)
     search = Options(
         sampler,
         checked_seed(seed),
@@ -185,9 +192,11 @@ def tune(
         ensure(chosen, shown.preparing)
         pool = cleanup.enter_context(closing((measurer or ProcessPool.started)(builders)))
         dispatches = sum(len(asked.parts.dispatches) for asked, _ in decided)
-        shown.preparing(f"choosing default schedules for {dispatches} dispatches")
+        choosing = f"choosing default schedules for {dispatches} dispatches"
+        with signs_of_life(shown.preparing, choosing):
+            tuned = [tuned_model(asked, decisions, store, seed) for asked, decisions in decided]
         job = Job(
-            models=[tuned_model(asked, decisions, store, seed) for asked, decisions in decided],
+            models=tuned,
             target=chosen,
             budget=limit,
             database=store,
@@ -196,9 +205,44 @@ def tune(
             options=search,
             prior=prior_for(cost_model, chosen, cost_model_registry()),
             head_s=time.monotonic() - begun,
+            source=source_of([asked for asked, _ in decided], options),
             again=again,
         )
         return job.run()
+
+
+@keywords_of(MachineOptions)
+def forecast(
+    model: Model | Sequence[Model], *, budget: BudgetLike, **options: Unpack[MachineOptions]
+) -> Forecast | None:
+    """Return what :func:`tune` is expected to gain with the same budget and options, without measuring anything.
+
+    It follows from what the database knows, else from the cost model; None where nothing is known at all.
+    """
+    from autotune.compiler.sites.decision import decided_of_model
+    from autotune.tuning.jobs.dry_run import foreseen
+    from autotune.tuning.jobs.model import tuned_model
+    from autotune.tuning.jobs.models import common_target, read_models, sources_of
+
+    models = read_models(sources_of(model), **options)
+    with ExitStack() as cleanup:
+        store = cleanup.enter_context(_read_or_empty(models[0].request.database))
+        decided = [decided_of_model(asked.request, asked.graph, store) for asked in models]
+        asked = [one.by(own) for one, (own, _, _) in zip(models, decided, strict=True)]
+        tuned = [tuned_model(one, made, store, 0) for one, (_, _, made) in zip(asked, decided, strict=True)]
+        return foreseen(tuned, common_target(asked), Budget.of(budget), store)
+
+
+@contextmanager
+def _read_or_empty(database: DatabaseLike | None) -> Iterator[Database]:
+    """Yield a database to read from: an empty one where there is none yet."""
+    where = default_database() if database is None else database
+    if isinstance(where, str | Path) and "://" not in str(where) and not Path(where).exists():
+        with scratch_folder("autotune-forecast-") as folder, opened(folder / "empty.db") as empty:
+            yield empty
+        return
+    with opened(database, read_only=True) as store:
+        yield store
 
 
 def shown_to(progress: Progress | None, callback: Callback | None, *, quiet: bool) -> Progress:
@@ -564,6 +608,7 @@ __all__ = [
     "compile_for_sizes",
     "cost_model_registry",
     "decided_request",
+    "forecast",
     "is_key",
     "model_folder",
     "predict",

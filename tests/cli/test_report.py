@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
+from autotune.cli import main as cli
 from autotune.database import Comparison, Evidence, JobRow, Ratio, State
 from autotune.database.evidence import tally
+from autotune.tuning.api import tune
+from autotune.tuning.jobs.budget import Budget
 from autotune.tuning.jobs.owner import states_of
 from autotune.tuning.report.live import Live
 from autotune.tuning.report.page import Compared, page
@@ -18,6 +23,8 @@ from autotune.tuning.report.table import entries
 from autotune.tuning.report.table import lines as table_lines
 from autotune.tuning.report.units import nanoseconds
 from tests.database.examples import job, latency
+from tests.tuning.test_job import A
+from tests.tuning.test_job import job as made_up_job
 
 NAME = "features.10.expand3x3.convolution"
 TUNED = Evidence(State.TUNED, 19, Ratio(0.5, (0.49, 0.51)))
@@ -193,3 +200,34 @@ def test_each_part_of_the_page_that_is_empty_says_why() -> None:
         "Nothing was measured in the model by this job.",
     ):
         assert reason in texts
+
+
+def test_the_whole_model_is_timed_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, model = tmp_path / "t.db", "zoo:tiny_cnn"
+    forecast = ["tune", model, "--dry-run", "--budget", "2m", "--threads", "1", "--db", str(path)]
+    assert cli.run(forecast) == 0
+    assert " of their roofline by the cost model; expect " in capsys.readouterr().out
+    assert not path.exists()
+    tune(model, budget=Budget(trials=12), database=path, threads=1, quiet=True, time_model=False)
+    before = path.read_bytes()
+    assert cli.run([*forecast, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["forecast"]["measured"]
+    assert cli.run(["report", "--measure", "--json", "--db", str(path)]) == 0
+    (again,) = json.loads(capsys.readouterr().out)["measured"]
+    assert (again["model"], again["then"], again["later_jobs"]) == (model, None, 0)
+    assert again["now"]["processes"] >= 1
+    assert again["now"]["before"]["median_ns"] > 0
+    assert cli.run(["report", model, "--measure", "--db", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert f"{model}, by the job: not timed: that was not asked for" in out
+    assert f"{model}, measured now: " in out
+    assert path.read_bytes() == before  # nothing is stored
+
+
+def test_a_model_that_was_an_object_cannot_be_timed_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "t.db"
+    made_up_job(path, A, trials=5).run()
+    assert cli.run(["report", "--measure", "--db", str(path)]) == 2
+    assert "does not say where its model is: it was given as an object" in capsys.readouterr().err

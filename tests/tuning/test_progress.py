@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import threading
 import types
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,26 +14,27 @@ from typing import Any
 import pytest
 from rich.console import Console, ConsoleDimensions
 
-from autotune.database import JobRow
+from autotune.database import Comparison, JobRow, Latency
 from autotune.database.store import Database
 from autotune.tuning.jobs.events import Calls, Several, StopTuning, TuningEvent
-from autotune.tuning.report import progress
+from autotune.tuning.report import noise, progress
 from autotune.tuning.report.live import Live, Notebook, in_notebook
 from autotune.tuning.report.progress import PlainLines, display
-from autotune.tuning.report.screen import Screen, TaskRow
+from autotune.tuning.report.screen import Screen, SiteRow
 from autotune.tuning.report.status import Progress
 from tests.tuning.synthetic import Synthetic
 from tests.tuning.test_job import A, B, Model, job
 
-SIZES = [(80, 24), (120, 40), (40, 15)]
+SIZES = [(80, 24), (120, 40), (200, 50), (40, 15)]
 
 
-def row(number: int) -> TaskRow:
+def row(number: int) -> SiteRow:
     default = 1e6 / (number + 1)
-    best = default / 1.25 if number % 3 == 0 else default
+    now = default / 1.25 if number % 3 == 0 else default
     name = f"features.{number}.expand3x3.convolution" + (" ×2" if number % 4 == 0 else "")
-    gain = "1.25× (1.22× to 1.28×)" if number % 6 == 0 else ""
-    return TaskRow(name, number, default, best, best, gain, current=number == 2)
+    gain = "1.25× (1.22× to 1.28×)" if number % 3 == 0 else ""
+    sure = number % 6 == 0
+    return SiteRow(name, number, default, now, now, gain, confirmed=sure, current=number == 2)
 
 
 SCREEN = Screen(
@@ -47,6 +49,12 @@ SCREEN = Screen(
     trials=86,
     trials_per_second=3.25,
     gains=("confirmed 1.05× (1.03× to 1.07×) in 4 workloads, unconfirmed 4.08 ms → 3.49 ms",),
+    ahead=(
+        "forecast: expect 4.1 to 9.3 % (3.2 % so far) in 1m08s, most of the rest in 21s",
+        "27 of 70 dispatches are above 90 % of their roofline",
+        "noise (at first): spread 2.1 % (1.9), others 0.3 CPUs (0.0), stolen 0.4 % (0.0)",
+        "then: search features.7.expand3x3.convolution, because it promises 0.1 % ± 0.1 for 1.7 s",
+    ),
     failures=(("timeout", 2), ("wrong_result", 1)),
     rows=tuple(row(number) for number in range(70)),
 )
@@ -83,13 +91,114 @@ def test_a_screen_is_never_larger_than_the_terminal(width: int, height: int) -> 
 def test_a_terminal_without_unicode_gets_ascii() -> None:
     lines = [text.plain for text in SCREEN.lines(60, 12, ascii_only=True)]
     assert lines[2].startswith("######")
-    assert lines[-1] == "... 67 more"
+    assert lines[-1] == "... 68 more"
 
 
 def test_time_goes_on_between_trials() -> None:
     later = replace(SCREEN, seen=100.0).later(130.0)
     assert (later.elapsed_s, later.eta_s) == (82.0, 38.0)
     assert replace(SCREEN, seen=100.0).later(300.0).eta_s == 0.0
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 200])
+def test_no_two_dispatches_look_the_same(width: int) -> None:
+    """Long names that differ in the middle alone."""
+    names = [
+        f"bert.encoder.attention.{'very.' * 12}{n}.self.output.dense.matmul_add_reshape" for n in range(9)
+    ]
+    rows = tuple(replace(row(0), name=name) for name in names)
+    lines = [line.plain for line in replace(SCREEN, rows=rows).lines(width, 40)]
+    shown = [line for line in lines if line.startswith(("b", "…", "~"))]
+    assert len({line[: width // 2] for line in shown}) == len(shown) == 9
+    assert all(len(line) <= width for line in lines)
+
+
+class Watched(Progress):
+    """Keeps the screen of each moment."""
+
+    def __init__(self) -> None:
+        self.screens: list[Screen] = []
+
+    def phase(self, status: Any) -> None:
+        self.screens.append(Screen.of(status))
+
+    def chosen(self, status: Any) -> None:
+        self.screens.append(Screen.of(status))
+
+
+def test_the_column_moves_with_what_is_measured_in_the_model(tmp_path: Path) -> None:
+    watched = Watched()
+    whole = Model(A, B, inside=A.latency)
+    job(tmp_path / "t.db", A, B, trials=60, whole=whole, progress=watched).run()
+    gains = [{line.name: line.gain for line in screen.rows}["a0"] for screen in watched.screens]
+    assert gains[0] == ""
+    assert len({*gains}) > 3  # each measurement of it moves it
+    assert all(gain == "" or gain.endswith("×)") for gain in gains)
+    assert any(line.confirmed for line in watched.screens[-1].rows)
+    assert any("forecast: expect " in line for screen in watched.screens for line in screen.ahead)
+    assert any(line.startswith("then: ") for screen in watched.screens for line in screen.ahead)
+
+
+def test_a_screen_of_what_is_timed_alone_has_no_intervals(tmp_path: Path) -> None:
+    watched = Watched()
+    job(tmp_path / "t.db", A, trials=40, whole=None, progress=watched).run()
+    gains = {line.gain for screen in watched.screens for line in screen.rows}
+    assert any(gain.endswith("× alone") for gain in gains)
+    assert not any("to" in gain for gain in gains)
+
+
+def test_the_noise_now_stands_beside_that_of_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, stolen = iter([0.0, 5.0, 12.0, 12.0, 30.0, 30.0]), iter([0.0, 0.6, 0.6, 4.2, 4.2])
+    monkeypatch.setattr(noise, "time", types.SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(noise, "stolen_s", lambda: next(stolen))
+    monkeypatch.setattr(noise, "usable_cores", lambda: 2)
+    known = noise.Noise()
+    assert str(known) == ""
+
+    def compared(spread: float, load: float) -> list[Comparison]:
+        return [Comparison("a", "k", Latency(9, 90.0, 100.0, spread), load=load)]
+
+    known.take(compared(2.0, 0.1))  # too early to tell what is stolen
+    assert str(known) == "spread 2.0 % (2.0), others 0.1 CPUs (0.1)"
+    known.take([])
+    known.take(compared(4.0, 0.5))
+    assert str(known) == "spread 4.0 % (2.0), others 0.5 CPUs (0.1), stolen 10.0 % (2.5)"
+    assert known.to_json()["now"] == {"spread": 0.04, "load": 0.5, "stolen": 0.1}
+
+
+def test_what_takes_long_before_the_search_says_that_it_works() -> None:
+    said: list[str] = []
+    told = threading.Event()
+
+    def say(text: str) -> None:
+        said.append(text)
+        if len(said) == 3:
+            told.set()
+
+    with progress.signs_of_life(say, "choosing", every_s=0.001):
+        assert told.wait(60)
+    count = len(said)
+    assert said[:3] == ["choosing", "choosing, 0s so far", "choosing, 0s so far"]
+    assert len(said) == count  # it is over
+
+
+def test_the_time_left_includes_the_comparing_at_the_end(tmp_path: Path) -> None:
+    seen: list[tuple[str, float | None, float, float]] = []
+
+    class Watching(Progress):
+        def chosen(self, status: Any) -> None:
+            self.phase(status)
+
+        def phase(self, status: Any) -> None:
+            seen.append((status.phase, status.eta_s, status.after_s, status.trials_per_second))
+
+    whole = Model(A, inside=A.latency)
+    job(tmp_path / "t.db", A, trials=40, whole=whole, progress=Watching()).run()
+    searching = [one for one in seen if one[0] == "search" and one[1] is not None]
+    assert searching
+    assert all((eta or 0.0) >= after > 0 for _, eta, after, _ in searching if after)
+    assert seen[-1][0] == "whole model"
+    assert (seen[-1][1] or 0.0) <= seen[-1][2]
 
 
 class Terminal(io.StringIO):

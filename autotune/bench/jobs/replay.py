@@ -18,17 +18,20 @@ from autotune.database.records import Ratio
 from autotune.files import scratch_folder
 from autotune.machine_lock import Measuring
 from autotune.tuning.jobs.budget import Budget
+from autotune.tuning.jobs.forecast import Forecast
 from autotune.tuning.jobs.job import Job, Options
 from autotune.tuning.jobs.policy import Action, ActionKind, Policy
 from autotune.tuning.jobs.subject import TunedModel
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.report.result import Report
-from autotune.tuning.report.status import Progress, Status
+from autotune.tuning.report.status import Progress, Status, share_done
 
 CONFIRMED = 0.01
 """A plan within so much of the best one is that."""
 WORSE = 0.01
 """A site that takes so much longer than untuned is worse."""
+FORECAST = 0.2
+"""The part of the budget after which a job's forecast is judged."""
 NEAR = 0.1
 """Time is well spent on options within so much of what is used in the end."""
 
@@ -43,6 +46,7 @@ class JobOutcome:
     ``changed_sites`` have another option. Of the ``claims`` so many are ``wrong``: an interval that does not hold the
     truth. ``spent``: the part of the budget that passed; ``useful``: the part of the search's seconds on options and
     workloads that are in use at the end, or within :data:`NEAR` of it. ``seconds``: by the kinds of actions.
+    ``held``: the gain is in the interval that was forecast at :data:`FORECAST` of the budget; ``width`` is that of it.
     """
 
     plan_s: float
@@ -59,6 +63,8 @@ class JobOutcome:
     useful: float
     seconds: Mapping[str, float]
     trials: int
+    held: bool
+    width: float
     steps: tuple[str, ...]
     """The actions, each with the second at which it began and the regret at that moment."""
 
@@ -73,6 +79,7 @@ class _Watching(Progress):
     """Second, action, and the latency of the plan in use in ns."""
     status: Status | None = None
     plan: PlanInUse = field(default_factory=lambda: PlanInUse({}, {}))
+    forecast: Forecast | None = None
     _candidates: dict[str, tuple[object, int]] = field(default_factory=dict)
 
     def started(self, status: Status) -> None:
@@ -82,6 +89,8 @@ class _Watching(Progress):
     def chosen(self, status: Status) -> None:
         """Note an action that begins."""
         self.note(status.policy.last)
+        if self.forecast is None and share_done(status.meter) >= FORECAST:
+            self.forecast = status.forecast
 
     def note(self, action: Action | None) -> None:
         """Note what is in use now, before an action."""
@@ -148,6 +157,7 @@ def _outcome(
     latencies = [(second, ns) for second, _, ns in watching.begun]
     half = math.sqrt(truth.best_ns * truth.untuned_ns)
     final = latencies[-1][1]
+    low, high = (0.0, 0.0) if watching.forecast is None else watching.forecast.interval
     useful = [*_useful(truth, watching)]
     searched = sum(seconds for _, seconds, _ in useful)
     by_kind: dict[str, float] = {}
@@ -168,6 +178,8 @@ def _outcome(
         useful=sum(seconds * part for _, seconds, part in useful) / max(1e-9, searched),
         seconds=by_kind,
         trials=report.trials,
+        held=low <= truth.untuned_ns / final - 1 <= high,
+        width=high - low,
         steps=tuple(
             f"{second:.1f} s: {100 * (ns / truth.best_ns - 1):.2f} %; {action or 'the end'}"
             for second, action, ns in watching.begun

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable
@@ -20,8 +21,9 @@ class Budget:
     ends the job).
 
     ``time`` is a text such as ``90s``, ``10m``, ``8h`` or ``1h30m``, or a number of seconds; ``seconds``, ``minutes``
-    and ``hours`` are added to it. ``per_workload`` counts what the database knows already. Raises UsageError unless
-    there is a positive limit.
+    and ``hours`` are added to it. ``per_workload`` counts what the database knows already. With ``stop_when`` the
+    search ends as soon as the rest of it is expected to make less than this part of the model's latency go. Raises
+    UsageError unless there is a positive limit.
 
     >>> Budget("1h30m", trials=2000)
     Budget('1h30m', trials=2000)
@@ -35,6 +37,7 @@ class Budget:
     minutes: float | None = None
     hours: float | None = None
     per_workload: int | None = None
+    stop_when: float | None = None
 
     def __post_init__(self, time: str | float | None) -> None:
         if time is not None:
@@ -45,6 +48,10 @@ class Budget:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise UsageError(f"a budget must be positive, got {name}={value}")
+        if self.stop_when is not None and not 0 < self.stop_when < 1:
+            raise UsageError(
+                f"stop_when is a part of the latency, above 0 and below 1 (2 % is 0.02), got {self.stop_when}"
+            )
 
     @property
     def limit_s(self) -> float | None:
@@ -59,7 +66,7 @@ class Budget:
         return value if isinstance(value, Budget) else Budget(value)
 
     def __repr__(self) -> str:
-        counts = {"trials": self.trials, "per_workload": self.per_workload}
+        counts = {"trials": self.trials, "per_workload": self.per_workload, "stop_when": self.stop_when}
         given = [f"{name}={value}" for name, value in counts.items() if value is not None]
         limit = [repr(_time_text(self.limit_s))] if self.limit_s is not None else []
         return f"Budget({', '.join(limit + given)})"
@@ -68,7 +75,8 @@ class Budget:
         trials = [f"{self.trials} trials"] if self.trials is not None else []
         each = [f"{self.per_workload} trials a workload"] if self.per_workload is not None else []
         time_limit = [_time_text(self.limit_s)] if self.limit_s is not None else []
-        return " or ".join(trials + each + time_limit)
+        enough = [f"less than {100 * self.stop_when:g} % to gain"] if self.stop_when is not None else []
+        return " or ".join(trials + each + time_limit + enough)
 
 
 BudgetLike: TypeAlias = Budget | str | float
@@ -97,6 +105,22 @@ def _time_text(seconds: float) -> str:
     return "".join(f"{number:g}{unit}" for number, unit in parts if number)
 
 
+def part_of(text: str) -> float:
+    """Return the part that a text such as ``2%`` or ``0.02`` names; raises UsageError.
+
+    >>> part_of("2%"), part_of("0.5 %"), part_of("0.02")
+    (0.02, 0.005, 0.02)
+    """
+    number, percent, rest = text.strip().partition("%")
+    try:
+        found = float(number) / (100.0 if percent else 1.0)
+    except ValueError:
+        found = math.nan
+    if rest or not 0 < found < 1:
+        raise UsageError(f"not a part of the latency: {text!r}; write 2% or 0.02")
+    return found
+
+
 def process_age() -> float:
     """Return seconds since this process was started: what a user has waited before anything was imported."""
     import psutil
@@ -118,6 +142,8 @@ class Meter:
     head_s: float = 0.0
     reserve_s: float = 0.0
     """Time kept back from the search for what comes after it."""
+    enough: str = ""
+    """Why the search ends before its time."""
     _start: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -148,6 +174,8 @@ class Meter:
     @property
     def seconds_left(self) -> float:
         """Time left for the search; infinite without a limit."""
+        if self.enough:
+            return 0.0
         return max(0.0, self.left_s - self.reserve_s)
 
     def past(self) -> Callable[[], bool]:
@@ -167,4 +195,4 @@ class Meter:
         return self.trials_left < 1 or self.seconds_left <= 0
 
 
-__all__ = ["Budget", "BudgetLike", "Meter", "process_age"]
+__all__ = ["Budget", "BudgetLike", "Meter", "part_of", "process_age"]

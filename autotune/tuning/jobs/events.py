@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.database.records import Ratio, Run
+from autotune.tuning.jobs.forecast import Forecast
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.report.result import Report
 from autotune.tuning.report.status import Progress, Status
@@ -24,11 +25,11 @@ class TuningEvent:
 
     ``event`` is ``started``, ``measured`` (a trial ended), ``phase`` (``phase`` or its ``note`` changed) or
     ``finished``. ``confirmed`` is what schedules confirmed inside the model make of the sum over its dispatches; None
-    while there are none. Latencies are in ns: of the model by the default schedules and by the smallest readings, as
-    sums over its dispatches (None until all are known; they promise more than comes of them; of several models the
-    geometric mean), and of the trial that was measured (None if it failed: ``outcome`` and ``message`` say how).
-    ``origin`` says why it was: default, search, or near, found for a near workload. ``outcomes`` counts the trials of
-    this session. ``report`` comes with ``finished``.
+    while there are none. ``forecast`` is what the job is expected to gain in its time. Latencies are in ns: of the
+    model by the default schedules and by the smallest readings, as sums over its dispatches (None until all are known;
+    they promise more than comes of them; of several models the geometric mean), and of the trial that was measured
+    (None if it failed: ``outcome`` and ``message`` say how). ``origin`` says why it was: default, search, or near,
+    found for a near workload. ``outcomes`` counts the trials of this session. ``report`` comes with ``finished``.
     """
 
     event: str
@@ -44,6 +45,7 @@ class TuningEvent:
     default_ns: float | None
     best_ns: float | None
     confirmed: Ratio | None = None
+    forecast: Forecast | None = None
     dispatch: str = ""
     origin: str = ""
     outcome: str = ""
@@ -165,6 +167,7 @@ def _event(event: str, status: Status, **fields: Any) -> TuningEvent:
         default_ns=status.default_ns,
         best_ns=status.best_ns,
         confirmed=status.confirmed,
+        forecast=status.forecast,
         **fields,
     )
 

@@ -9,9 +9,9 @@ import platform
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from optuna.study import Study
 
@@ -28,7 +28,9 @@ from autotune.tuning.compare.interleaved import PROCESSES as COMPARED_IN
 from autotune.tuning.compare.sites import Sites
 from autotune.tuning.compare.step import Comparing, code_in_use
 from autotune.tuning.compare.whole import InUse, parts_of
+from autotune.tuning.jobs.again import SOURCE
 from autotune.tuning.jobs.budget import Budget, Meter
+from autotune.tuning.jobs.enough import Ahead
 from autotune.tuning.jobs.events import Several, StopTuning
 from autotune.tuning.jobs.heartbeat import Heartbeat, finished_before
 from autotune.tuning.jobs.loop import Seat, TuningLoop
@@ -123,6 +125,8 @@ class Job:
     """The clock of the time budget, and of what each action of the search takes."""
     policy: type[Policy] = Policy
     """The class of the policy that spends the budget."""
+    source: Mapping[str, Any] = field(default_factory=dict)
+    """The files and options that the models were read from, as JSON values: with them they can be timed again."""
     again: bool = True
     """A job that has come to its end within the same budget is followed by a new one; else its report is the result."""
 
@@ -205,8 +209,9 @@ class Job:
         try:
             loop.take_up()
             status.recalled = sum(len(task.known) for task in loop.tasks)
-            self._heard_by.started(status)
             least_s = _AS_LOADING * status.meter.session_s
+            Ahead(status).look()
+            self._heard_by.started(status)
             loop.before_turn = self._before_turn(status, machine, studies, least_s)
             loop.run()
             self._confirm(loop, status, least_s if self.options.time_model else 0.0)
@@ -277,6 +282,7 @@ class Job:
                     "sampler": name_of(self.options.sampler),
                     "seed": self.options.seed,
                     "objective": self.options.objective,
+                    SOURCE: self.source,
                 }
             ),
             state=JobRow.RUNNING,
@@ -329,6 +335,7 @@ class Job:
             options.seed,
             self.budget.per_workload,
             subject.floor_ns,
+            subject.expected_ns,
             alone=not self._in_model,
             job=job,
         )
@@ -364,11 +371,9 @@ class Job:
         """Return whether candidates are measured in models."""
         return any(model.whole is not None for model in self.models)
 
-    def _reserve_s(self, status: Status, least_s: float) -> float:
-        """Return the time to keep for what follows the search: to compare what is used, and to time the models, again
-        in fewer processes where another plan is used by that."""
-        if self.budget.limit_s is None:
-            return 0.0
+    def _after_s(self, status: Status, least_s: float) -> float:
+        """Return the time that follows the search: to compare what is used, and to time the models, again in fewer
+        processes where another plan is used by that."""
         processes = PROCESSES if self.options.time_model else 0
         comparing = timing = 0.0
         for model in self.models:
@@ -396,14 +401,16 @@ class Job:
     ) -> Callable[[], None]:
         """Let other jobs of the machine have a turn; keep time for what follows the search, which takes at least so
         many seconds."""
-        most = _MOST_KEPT * status.meter.left_s
+        most, ahead = _MOST_KEPT * status.meter.left_s, Ahead(status)
 
         def before_turn() -> None:
             if studies.stopped:
                 raise StopTuning
             machine.offer()
-            usual = self._reserve_s(status, least_s)
-            status.meter.reserve_s = 0.0 if self.budget.limit_s is None else min(most, usual)
+            status.after_s = min(most, self._after_s(status, least_s))
+            status.meter.reserve_s = 0.0 if self.budget.limit_s is None else status.after_s
+            if ahead.look():
+                self._say(status, "search", f"ends: {status.meter.enough}")
 
         return before_turn
 
@@ -453,6 +460,7 @@ class Job:
         def late() -> bool:
             return status.meter.left_s <= kept_s
 
+        status.searched_s = status.meter.elapsed_s
         if loop.seats and status.meter.left_s > 0:
             loop.check(status.policy.in_use)
         for seat in loop.seats.values():
@@ -585,6 +593,7 @@ class Job:
             failures=dict(status.failures),
             actions=dict(status.policy.actions),
             left="" if status.policy.last is None else str(status.policy.last),
+            enough=status.meter.enough,
             left_out={task.name: task.no_reference for task in status.tasks if task.no_reference},
             crashes={task.name: task.crashes for task in status.tasks if task.crashes},
         )

@@ -103,7 +103,8 @@ def subject_of(workload: Workload, target: Target, names: tuple[str, ...]) -> Su
 
     space = space_for(workload, target)
     floor_ns = 1e9 * analytic.floor(workload, target)
-    return Subject(names, workload, space, analytic.default_config(space), floor_ns)
+    default, expected_ns = analytic.default_config(space), 1e9 * analytic.default_seconds(space)
+    return Subject(names, workload, space, default, floor_ns, expected_ns)
 
 
 def _versions_at_once(nbytes: int) -> int:

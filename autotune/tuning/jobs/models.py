@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from autotune.compiler import divide
 from autotune.compiler.dividing import imported, on_one_device
@@ -119,6 +120,24 @@ def named(models: Sequence[AskedModel]) -> list[AskedModel]:
     return list(found.values())
 
 
+_NOTED = ("shapes", "tolerance", "finite")
+"""Options of a request that say what a model is divided into."""
+
+
+def source_of(models: Sequence[AskedModel], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return, as JSON values, what reads models again: their files or names, none of objects, and options."""
+    files = [
+        None
+        if not isinstance(each.source, str | Path)
+        else os.path.abspath(each.source)
+        if os.path.exists(each.source)
+        else str(each.source)
+        for each in models
+    ]
+    noted = {name: options[name] for name in _NOTED if options.get(name) is not None}
+    return {"models": files, **json.loads(json.dumps(noted, default=str))}
+
+
 def common_target(models: Sequence[AskedModel]) -> Target:
     """Return the target of all models; raises UsageError where other threads were decided for some."""
     targets = {model.request.one_target(): model.name for model in models}
@@ -131,4 +150,4 @@ def common_target(models: Sequence[AskedModel]) -> Target:
     return next(iter(targets))
 
 
-__all__ = ["AskedModel", "common_target", "named", "read_models", "sources_of"]
+__all__ = ["AskedModel", "common_target", "named", "read_models", "source_of", "sources_of"]

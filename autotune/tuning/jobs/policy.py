@@ -62,6 +62,8 @@ _CLEAR = 5.0
 """Standard deviations beyond which even certainty promises less than a millionth of one."""
 _DRAWS = 256
 """Draws by which the probability that an option is the fastest is worked out."""
+_LISTED = 3
+"""Actions beside the next one that are shown."""
 _LEARNT = 0.3
 """The weight of what an action took against what was expected of its kind."""
 
@@ -217,6 +219,8 @@ class Policy:
     """The number of actions of each kind so far."""
     last: Action | None = None
     """The action that was chosen last, or for which no time is left."""
+    others: tuple[Action, ...] = ()
+    """The actions that would be done instead, as far as is known now: those with the next largest gains a second."""
     _pace: dict[tuple[ActionKind, str], float] = field(default_factory=dict)
     """The time that actions took over that which was expected, by their kinds and models."""
     _given_up: set[tuple[str, str]] = field(default_factory=set)
@@ -246,6 +250,8 @@ class Policy:
         actions = list(self._actions(waiting, busy, trials_left))
         chosen = self._pick(actions, seconds_left)
         self.last = chosen or self._pick(actions, math.inf)
+        others = [action for action in actions if action is not self.last]
+        self.others = tuple(sorted(others, key=lambda action: -action.rate)[:_LISTED])
         return chosen
 
     def pick(self, actions: Sequence[Action]) -> Action | None:
@@ -522,6 +528,17 @@ class Policy:
             and self.sites.latency(option) < math.inf
         }
 
+    def comparable(self, site: Site, used: Option) -> dict[str, Posterior]:
+        """Return what is known of the options of a site that it may still be worth comparing with the one in use."""
+        known = self.known(site)
+        mine = known.get(used.name, CERTAIN)
+        return {
+            name: one
+            for name, one in known.items()
+            if name == used.name
+            or abs(one.mean - mine.mean) + INERTIA <= _CLEAR * math.hypot(one.error, mine.error)
+        }
+
     def _other_schedules(self, task: Task, weight: float) -> _Others[Task]:
         if not task.default_ns or task.untried:
             return _Others(task, "", {}, {})
@@ -563,6 +580,11 @@ class Policy:
         """Return the variance of so many more measurements beside those of a pool."""
         variance, load = self._measures
         return pool.added(variance / many, load)
+
+    @property
+    def comparison_variance(self) -> float:
+        """Return the variance of the log of a ratio in the next comparison."""
+        return self._measures[0]
 
     def _as_the_last(self) -> tuple[float, float]:
         """Return the variance of a comparison that is like the last one, and the load beside it."""

@@ -28,6 +28,8 @@ class Subject:
     default: Config
     floor_ns: float = 0.0
     """The latency that no schedule undercuts."""
+    expected_ns: float = 0.0
+    """The cost model's latency of the default; 0 where there is none."""
 
     @property
     def site(self) -> Site:

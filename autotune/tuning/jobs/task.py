@@ -57,6 +57,8 @@ class Task:
     """No more runs than this, those of earlier jobs included; None for no limit."""
     floor_ns: float = 0.0
     """The latency that no schedule undercuts."""
+    expected_ns: float = 0.0
+    """The cost model's latency of the default; 0 where there is none."""
     alone: bool = True
     """There is no model to read candidates inside: they count by what they take alone."""
     job: str = ""

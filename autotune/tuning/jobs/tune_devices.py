@@ -226,6 +226,7 @@ def _part(budget: Budget, share: float, parts: int, number: int) -> Budget:
         seconds=None if limit is None else share * limit / parts,
         trials=trials,
         per_workload=budget.per_workload,
+        stop_when=budget.stop_when,
     )
 
 

@@ -117,7 +117,7 @@ def _divided(
         yield (
             made[index],
             weight / total,
-            Budget(trials=own, seconds=seconds, per_workload=limit.per_workload),
+            Budget(trials=own, seconds=seconds, per_workload=limit.per_workload, stop_when=limit.stop_when),
         )
         left -= weight
         trials = None if trials is None or own is None else max(0, trials - own)

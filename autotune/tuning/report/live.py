@@ -49,8 +49,9 @@ class Live(Progress):
         threading.Thread(target=self._tick, name="autotune-display", daemon=True).start()
 
     def measured(self, status: Status, task: Task, run: Run) -> None:
-        """Redraw soon."""
-        self._screen = Screen.of(status, task)
+        """Redraw soon; what nobody would see is not worked out."""
+        if self._screen is None or time.monotonic() - self._screen.seen >= _EVERY_S:
+            self._screen = Screen.of(status, task)
 
     def phase(self, status: Status) -> None:
         """Redraw now."""
@@ -125,6 +126,10 @@ class Notebook(Progress):
 
     def phase(self, status: Status) -> None:
         """Redraw now."""
+        self._update(Screen.of(status))
+
+    def chosen(self, status: Status) -> None:
+        """Redraw: what comes next is another."""
         self._update(Screen.of(status))
 
     def finished(self, report: Report) -> None:

@@ -84,7 +84,11 @@ def _about(state: JobState, target: str) -> Markup:
         f"Begun {begun}, worked {duration(job.elapsed_s)} of {state.said.get('budget', 'an unknown budget')}."
     )
     why = [element("p", state.explained)] if state.explained else []
-    interim = [] if state.ended else [element("p", "An interim report: of the job's last comparison.")]
+    forecast = (state.said.get("forecast") or {}).get("text")
+    ahead = f" Forecast: {forecast}." if forecast else ""
+    interim = (
+        [] if state.ended else [element("p", f"An interim report: of the job's last comparison.{ahead}")]
+    )
     return element("header", element("h1", job.model), element("p", text, class_="faint"), *why, *interim)
 
 

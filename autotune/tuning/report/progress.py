@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 from autotune.database.records import Outcome, Run
@@ -18,6 +20,8 @@ from autotune.tuning.report.width import columns_of, wrapped
 
 NOTABLE = 0.02
 """A gain in the readings that is worth a line."""
+ALIVE_S = 5.0
+"""Seconds after which work before the search says again that it goes on."""
 QUIET_S = 600.0
 """After so long without a line there is one anyway: it still works."""
 
@@ -48,6 +52,7 @@ class JsonLines(Progress):
             continued=status.continued,
             recalled=status.recalled,
             tasks=tasks,
+            forecast=None if status.forecast is None else status.forecast.to_json(),
         )
 
     def measured(self, status: Status, task: Task, run: Run) -> None:
@@ -72,7 +77,8 @@ class JsonLines(Progress):
         """Report what comes next."""
         action = status.policy.last
         if action is not None:
-            self._say("next", **action.to_json(), elapsed_s=round(status.meter.elapsed_s, 3))
+            then = [other.to_json() for other in status.policy.others]
+            self._say("next", **action.to_json(), then=then, elapsed_s=round(status.meter.elapsed_s, 3))
 
     def finished(self, report: Report) -> None:
         """Show the whole report."""
@@ -119,9 +125,14 @@ class PlainLines(Progress):
             self._say(f"defaults measured: {state_line(status)}")
         elif best is not None and self._best_ns is not None and best < (1 - NOTABLE) * self._best_ns:
             self._best_ns = best
-            self._say(state_line(status))
+            self._say_state(status)
         elif time.monotonic() - self._said >= QUIET_S:
-            self._say(state_line(status))
+            self._say_state(status)
+
+    def _say_state(self, status: Status) -> None:
+        self._say(state_line(status))
+        for line in ahead_lines(status):
+            self._say(f"  {line}")
 
     def phase(self, status: Status) -> None:
         """Report the next phase."""
@@ -190,6 +201,35 @@ def gain_lines(status: Status) -> list[str]:
     return [f"{name}: {gain_line(model)}" for name, model in status.models.items()]
 
 
+def ahead_lines(status: Status) -> list[str]:
+    """Return the forecast, what would be done instead of the next action, and the noise of the machine now and at the
+    start."""
+    found = status.forecast
+    lines = [] if found is None else [f"forecast: {found.gain}", found.roofline]
+    noise = str(status.noise)
+    lines += [f"noise (at first): {noise}"] if noise else []
+    return lines + [f"then: {action}" for action in status.policy.others]
+
+
+@contextmanager
+def signs_of_life(say: Callable[[str], None], note: str, every_s: float = ALIVE_S) -> Iterator[None]:
+    """Say what takes time now, and again every few seconds as long as it does."""
+    say(note)
+    begun, over = time.monotonic(), threading.Event()
+
+    def tell() -> None:
+        while not over.wait(every_s):
+            say(f"{note}, {duration(time.monotonic() - begun)} so far")
+
+    telling = threading.Thread(target=tell, name="autotune-alive", daemon=True)
+    telling.start()
+    try:
+        yield
+    finally:
+        over.set()
+        telling.join()
+
+
 def display(out: TextIO, *, as_json: bool = False, quiet: bool = False, verbose: bool = False) -> Progress:
     """Return the display that fits ``out``: JSON lines, a notebook's cell, a terminal or a log; ``quiet`` the result
     alone, ``verbose`` a line for each step."""
@@ -211,7 +251,9 @@ __all__ = [
     "PlainLines",
     "Reasons",
     "Result",
+    "ahead_lines",
     "display",
     "gain_lines",
+    "signs_of_life",
     "state_line",
 ]

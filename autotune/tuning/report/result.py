@@ -94,7 +94,7 @@ class Report:
     """The result of a tuning job.
 
     ``models`` has the result for each model. ``actions`` counts what the policy has done, ``left`` is what it would
-    have done next. ``outcomes`` counts the runs of this session;
+    have done next, ``enough`` why the search ended before its time. ``outcomes`` counts the runs of this session;
     ``near_trials`` of them were found for near workloads. ``failures`` has one message of each kind of failure,
     ``left_out`` says of dispatches why none of their candidates were measured, ``crashes`` how candidates ended their
     process inside the model that had worked alone.
@@ -116,6 +116,7 @@ class Report:
     left_out: Mapping[str, str] = field(default_factory=dict)
     crashes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     near_trials: int = 0
+    enough: str = ""
 
     @property
     def model(self) -> str:
@@ -177,6 +178,7 @@ def summary(report: Report) -> list[str]:
     if report.actions:
         lines.append("  " + ", ".join(f"{count} × {name}" for name, count in report.actions.items()))
         lines.append(f"  left: {report.left or 'nothing that is worth its time'}")
+    lines += [f"  the search ended early: {report.enough}"] if report.enough else []
     used = [row.name for row in report.dispatches if row.origin == Origin.NEAR]
     if report.near_trials or used:
         use = f"in use at {listed(used)}" if used else "none of them in use"

@@ -11,8 +11,10 @@ from autotune.database.records import Origin, Outcome, Ratio, Run
 from autotune.tuning.compare.paired import geometric_mean, total
 from autotune.tuning.compare.sites import Sites
 from autotune.tuning.jobs.budget import Meter
+from autotune.tuning.jobs.forecast import Forecast
 from autotune.tuning.jobs.policy import Policy
 from autotune.tuning.jobs.task import Task
+from autotune.tuning.report.noise import Noise
 from autotune.tuning.report.result import DispatchRow, Report
 
 
@@ -86,6 +88,13 @@ class Status:
     phase: str = "search"
     note: str = ""
     """The present work of the phase."""
+    forecast: Forecast | None = None
+    """The expected end of the job; None where nothing is known of latencies."""
+    noise: Noise = field(default_factory=Noise)
+    after_s: float = 0.0
+    """Seconds that comparing what is used, and timing the whole model, are expected to take after the search."""
+    searched_s: float | None = None
+    """When the search ended, by the meter."""
     waiting: bool = False
     """Another job measures on this machine, and the note says which."""
     session_trials: int = 0
@@ -131,13 +140,13 @@ class Status:
 
     @property
     def eta_s(self) -> float | None:
-        """Seconds until the job ends, comparing included; None while nobody can know."""
-        by_time = self.meter.left_s
-        by_trials = float("inf")
+        """Seconds until the job ends, comparing and timing included; None while nobody can know."""
+        left = self.meter.left_s
         most = min(self.meter.trials_left, sum(task.room for task in self.tasks if not task.finished))
-        if self.session_trials and most < float("inf"):
-            by_trials = most / self.trials_per_second
-        left = min(by_time, by_trials)
+        if self.searched_s is not None:
+            left = min(left, max(0.0, self.searched_s + self.after_s - self.meter.elapsed_s))
+        elif self.session_trials and most < float("inf"):
+            left = min(left, most / self.trials_per_second + self.after_s)
         return left if left < float("inf") else None
 
     @property
@@ -166,6 +175,9 @@ class Status:
             "outcomes": dict(self.outcomes),
             "models": [model.to_json() for model in self.models.values()],
             "next": None if self.policy.last is None else str(self.policy.last),
+            "then": [str(action) for action in self.policy.others],
+            "noise": self.noise.to_json(),
+            "forecast": None if self.forecast is None else self.forecast.to_json(),
         }
 
 
@@ -183,7 +195,7 @@ def headline(status: Status) -> list[str]:
         )
     elif status.recalled:
         lines.append(f"the database knows {status.recalled} runs of these workloads")
-    return lines
+    return lines if status.forecast is None else [*lines, str(status.forecast)]
 
 
 def share_done(meter: Meter) -> float:

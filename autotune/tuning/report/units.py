@@ -76,4 +76,22 @@ def error_in_words(error: float) -> str:
     return f"error from end to end {100 * error:.2g} % of the largest result, against float32 and for random inputs"
 
 
-__all__ = ["cut", "duration", "error_in_words", "listed", "nanoseconds", "size"]
+def cut_apart(names: Sequence[str], width: int) -> list[str]:
+    """Return names of not more than so many characters; those that would look the same are numbered.
+
+    >>> cut_apart(["block.1.attention.query", "block.1.attended.query", "pool"], 12)
+    ['block…uery~1', 'block…uery~2', 'pool']
+    """
+    found = [cut(name, width) for name in names]
+    same: dict[str, list[int]] = {}
+    for at, text in enumerate(found):
+        same.setdefault(text, []).append(at)
+    for places in same.values():
+        if len({names[at] for at in places}) > 1:
+            for number, at in enumerate(places, 1):
+                tail = f"~{number}"
+                found[at] = (cut(names[at], max(1, width - len(tail))) + tail)[-width:]
+    return found
+
+
+__all__ = ["cut", "cut_apart", "duration", "error_in_words", "listed", "nanoseconds", "size"]

@@ -126,9 +126,9 @@ def document(store: Database, state: JobState) -> dict[str, Any]:
 
 def _print_text(store: Database, state: JobState, text: str, again: Sequence[TimedAgain]) -> None:
     from autotune.cli.job_lines import status_lines
-    from autotune.tuning.report.result import lines_of, summary, wrapped
+    from autotune.tuning.report.result import lines_of, summary
     from autotune.tuning.report.stored import report_from
-    from autotune.tuning.report.width import columns_of
+    from autotune.tuning.report.width import columns_of, wrapped
 
     columns = columns_of(sys.stdout)
     if text:

@@ -24,6 +24,7 @@ from autotune.tuning.jobs.policy import (
     Policy,
     knowledge_gradient,
     worth_measuring,
+    worth_repeating,
 )
 from tests.tuning.synthetic import FakeWorkload
 from tests.tuning.test_sites import Other, W, task
@@ -202,6 +203,12 @@ def test_measuring_again_promises_nothing_where_it_tells_nothing() -> None:
     new, old = (worth_measuring(known, "a", lambda name, many, v=v: v)["b"] for v in (0.03**2, 1e6))
     assert new == pytest.approx(knowledge_gradient(0.0, 0.03, 0.03**2))
     assert old < 1e-6 < new
+
+
+def test_what_is_expected_to_be_far_ahead_and_was_never_compared_is_worth_a_comparison() -> None:
+    assert knowledge_gradient(-1.1, 0.15, 0.03**2) == pytest.approx(1.1, abs=0.01)
+    assert worth_repeating(-1.1, 0.15, lambda many: 0.03**2 / many) == pytest.approx(1.1, abs=0.01)
+    assert worth_repeating(1.1, 0.15, lambda many: 0.03**2 / many) == 0.0
 
 
 __all__ = ["Seat", "job", "one_gain", "outcomes"]

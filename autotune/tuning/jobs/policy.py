@@ -140,18 +140,21 @@ def worth_repeating(behind: float, spread: float, variance: Callable[[int], floa
     One alone may never change what is used where several would (Frazier, Powell, Paradoxes in learning and the marginal
     value of information, Decision Analysis 7, 2010).
     """
-    if abs(behind) + INERTIA > _CLEAR * spread:
+    if behind + INERTIA > _CLEAR * spread:
         return 0.0
     return max(knowledge_gradient(behind, spread, variance(many)) / many for many in REPEATED)
 
 
 def knowledge_gradient(behind: float, spread: float, variance: float) -> float:
     """Return the expected gain of a measurement with this variance of something that is ``behind`` what is used, in
-    logs of the ratio, the difference being known with a standard deviation of ``spread``."""
+    logs of the ratio, the difference being known with a standard deviation of ``spread``.
+
+    What is expected to be ahead is not used until it was compared: that alone is then worth as much.
+    """
     if spread <= 0.0:
         return 0.0
     moves = spread**2 / math.sqrt(spread**2 + variance)
-    z = -(abs(behind) + INERTIA) / moves
+    z = -(behind + INERTIA) / moves
     return moves * (z * 0.5 * math.erfc(-z / math.sqrt(2)) + math.exp(-0.5 * z * z) / math.sqrt(2 * math.pi))
 
 
@@ -536,7 +539,7 @@ class Policy:
             name: one
             for name, one in known.items()
             if name == used.name
-            or abs(one.mean - mine.mean) + INERTIA <= _CLEAR * math.hypot(one.error, mine.error)
+            or one.mean - mine.mean + INERTIA <= _CLEAR * math.hypot(one.error, mine.error)
         }
 
     def _other_schedules(self, task: Task, weight: float) -> _Others[Task]:

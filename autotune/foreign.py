@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from html import escape
 from typing import Any
 
 _UNPRINTABLE = re.compile(
@@ -25,6 +26,15 @@ def printable(text: str) -> str:
     a\x1b[31mb
     """
     return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def preformatted(text: str) -> str:
+    """Return a text as HTML that a notebook shows as it stands.
+
+    >>> preformatted("a < b")
+    '<pre>a &lt; b</pre>'
+    """
+    return f"<pre>{escape(printable(text))}</pre>"
 
 
 def file_name(text: str, otherwise: str = "graph") -> str:
@@ -73,4 +83,4 @@ def _check_depth(value: Any) -> None:
     raise ValueError(f"it nests deeper than {_MOST_DEPTH} lists and objects")
 
 
-__all__ = ["file_name", "parse_json", "printable"]
+__all__ = ["file_name", "parse_json", "preformatted", "printable"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autotune.foreign import preformatted
 from autotune.profiling.roofline import Roofs, roofs_of
 from autotune.profiling.traffic import MemoryTraffic, traffic
 from autotune.profiling.workers import StepCounters, counters
@@ -127,6 +128,9 @@ class ModelProfile:
                 for name in ("devices", "dispatches", "workers")
             },
         }
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
     def __str__(self) -> str:
         from autotune.profiling.lines import lines_of

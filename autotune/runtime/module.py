@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import InputError, UsageError
+from autotune.foreign import preformatted
 from autotune.runtime.arguments import signature_text, wrong_names
 from autotune.runtime.compiled import Case, Compiled, SizedTensor, with_images
 from autotune.runtime.cpu import layout
@@ -333,6 +334,12 @@ class Module:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _repr_html_(self) -> str:
+        ends = [
+            f"{way} {each}" for way, some in (("in", self.inputs), ("out", self.outputs)) for each in some
+        ]
+        return preformatted("\n".join([f"{self._model.name}: {self._loaded.describe()}", *ends]))
 
     def __repr__(self) -> str:
         signature = signature_text(self.inputs, self.outputs)

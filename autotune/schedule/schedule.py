@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autotune.errors import ScheduleError
+from autotune.foreign import preformatted
 from autotune.schedule import rewrite
 from autotune.schedule.declare import KnobDeclarations
 from autotune.schedule.group import Group, group_between
@@ -210,6 +211,9 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
         from autotune.codegen.numba.printed import printed  # a look ahead, made when it is called
 
         return printed(self, args, name)
+
+    def _repr_html_(self) -> str:
+        return preformatted(f"{self!r}\n{self.trace}")
 
     def __repr__(self) -> str:
         return f"Schedule({', '.join(s.op.name for s in self.stages)})"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from autotune.tuning.report.table import entries
 from autotune.tuning.report.table import lines as table_lines
 from autotune.tuning.report.units import nanoseconds
 from tests.database.examples import job, latency
+from tests.outline import Outline
 from tests.tuning.test_job import A
 from tests.tuning.test_job import job as made_up_job
 
@@ -136,29 +136,6 @@ def test_figures_are_never_cut() -> None:
     assert max(map(len, made)) <= 80
 
 
-class Outline(HTMLParser):
-    """The elements of a page, which must be closed in their order, its texts, and what it would load."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.texts: list[str] = []
-        self.loaded: list[str] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.open += [] if tag in ("meta", "link", "input") else [tag]
-        self.loaded += [f"{tag} {name}" for name, _ in attrs if name in ("src", "href", "srcset", "action")]
-        self.loaded += [tag] if tag in ("script", "link", "iframe", "img") else []
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-
-
 HOSTILE = "<script src='//x'>a & b</script>\x1b[31m"
 
 
@@ -173,7 +150,7 @@ def test_the_page_has_the_figures_of_the_report_and_loads_nothing() -> None:
     )
     lost = Comparison("t" * 64, "s", latency(9.0), ratio=Ratio(1.1, (1.05, 1.2)), load=0.3)
     made = page_of(report, lost)
-    assert (made.open, made.loaded) == ([], [])
+    assert (made.open, made.loaded, made.scripts) == ([], [], [])
     texts = [text.strip() for text in made.texts]
     assert HOSTILE.replace("\x1b", r"\x1b") in texts
     for entry in entries(BY_OPTIONS):

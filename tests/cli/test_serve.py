@@ -27,7 +27,8 @@ from autotune.database import Database, JobRow, schema
 from autotune.tuning.jobs.owner import Owner
 from autotune.tuning.report.units import nanoseconds
 from tests.cli.job_states import SAID, STATES, add
-from tests.cli.test_report import HOSTILE, Outline
+from tests.cli.test_report import HOSTILE
+from tests.outline import Outline
 from tests.patience import PATIENCE_S, wait_until
 
 

@@ -10,12 +10,14 @@ from autotune.compiler.plan import OPTION, with_options
 from autotune.compiler.planned import TRANSFERRED, evidence_in
 from autotune.database import Database
 from autotune.database.query import Hit, Miss
+from autotune.graph.region import Workload
 from autotune.target import Target
 from autotune.tuning.compare.sites import Sites
 from autotune.tuning.jobs.subject import TunedModel
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.measure.gain import Gain
 from autotune.tuning.report.result import DispatchRow, ModelReport, OptionRow
+from cost_models import analytic
 
 if TYPE_CHECKING:
     from autotune.compiler.plan import Ranking
@@ -98,6 +100,7 @@ class ModelRows:
             names,
             not (isinstance(answer, Hit) and answer.side_by_side),
             evidence.gain,
+            1e9 * analytic.floor(task.workload, self.target) if isinstance(task.workload, Workload) else None,
         )
 
     def _nodes(self, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autotune.database import Evidence, Hit, Miss, Run
+from autotune.foreign import preformatted
 from autotune.tuning.report.units import nanoseconds
 
 if TYPE_CHECKING:
@@ -145,6 +146,10 @@ class Answer:
         why = f"; {self.planned.reason}" if self.planned is not None and self.planned.reason else ""
         why += f"; code {self.code}" if self.code is not None else ""
         return f"{self.evidence}; {measured(found)}{why}"
+
+    def _repr_html_(self) -> str:
+        schedule = "" if self.planned is None else f"\n{self.planned.trace}"
+        return preformatted(f"{self.title}: {self.summary}{schedule}")
 
     def __repr__(self) -> str:
         return f"<Answer {self.title} {self.workload.signature}: {self.summary}>"

@@ -17,6 +17,9 @@ class Markup:
 
     text: str
 
+    def _repr_html_(self) -> str:
+        return self.text
+
 
 Part = Markup | str
 _VOID = ("input", "link", "meta")
@@ -76,20 +79,21 @@ def table(
     return element("div", inner, class_="wide", tabindex="0")
 
 
-def bars(rows: Sequence[tuple[str, float, float, str]]) -> Markup:
-    """Return a chart: for each name a bar of what it was before and one of what it is after, with a text."""
-    most = max([1e-9, *(max(before, after) for _, before, after, _ in rows)])
+def bars(rows: Sequence[tuple[str, Sequence[float], str]]) -> Markup:
+    """Return a chart: for each name a bar of what it was before, if known, and one of what it is, with a text."""
+    most = max([1e-9, *(value for _, values, _ in rows for value in values)])
     return element("div", *(_bar(row, most) for row in rows), class_="chart")
 
 
-def _bar(row: tuple[str, float, float, str], most: float) -> Markup:
-    name, before, after, text = row
-    wide = {"before": 100 * before / most, "after": 100 * after / most}
+def _bar(row: tuple[str, Sequence[float], str], most: float) -> Markup:
+    name, values, text = row
+    kinds = ("before", "after")[-len(values) :]
     drawn = [
-        element("rect", y=10 * number, width=f"{max(0.2, wide[kind]):.2f}", height=9, class_=kind)
-        for number, kind in enumerate(wide)
+        element("rect", y=10 * at, width=f"{max(0.2, 100 * value / most):.2f}", height=9, class_=kind)
+        for at, (kind, value) in enumerate(zip(kinds, values, strict=True))
     ]
-    picture = element("svg", *drawn, viewBox="0 0 100 20", preserveAspectRatio="none", aria_hidden="true")
+    size = {"viewBox": f"0 0 100 {10 * len(values)}", "height": 10 * len(values)}
+    picture = element("svg", *drawn, preserveAspectRatio="none", aria_hidden="true", **size)
     return element("div", element("span", name), element("span", text, class_="faint"), picture, class_="bar")
 
 

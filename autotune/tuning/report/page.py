@@ -7,24 +7,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 
 from autotune.database import Comparison
 from autotune.database.evidence import tally
 from autotune.tuning.jobs.owner import JobState, Owner
-from autotune.tuning.report.html import Markup, Part, bars, document, element, joined, table
+from autotune.tuning.report import charts
+from autotune.tuning.report.charts import COLOURS, MOST, Compared
+from autotune.tuning.report.html import Markup, Part, document, element, joined, table
 from autotune.tuning.report.result import ModelReport, Report
 from autotune.tuning.report.table import Entry, entries, total
 from autotune.tuning.report.units import duration, nanoseconds
 
-MOST = 40
-"""Rows of a chart or of a list, those with the most time first; the rest is counted."""
-STYLE = """
-:root { color-scheme: light dark; --paper: #fff; --ink: #1b1f24; --faint: #5b636d; --line: #d5dae0;
-  --before: #9aa5b1; --after: #0b6bcb; --box: #f5f7f9; }
-@media (prefers-color-scheme: dark) { :root { --paper: #14171a; --ink: #e8eaed; --faint: #a3abb5; --line: #363c43;
-  --before: #6b7580; --after: #5cadff; --box: #1d2125; } }
+STYLE = (
+    COLOURS
+    + charts.STYLE
+    + """
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1.5rem 1rem; max-width: 60rem; background: var(--paper); color: var(--ink);
   font: 16px/1.5 system-ui, sans-serif; }
@@ -38,38 +36,24 @@ table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 th, td { text-align: left; padding: .25rem .6rem .25rem 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 pre { background: var(--box); padding: .75rem 1rem; overflow-x: auto; }
-.bar { margin: .4rem 0; font-size: .9rem; overflow-wrap: anywhere; break-inside: avoid; }
-.bar span { margin-right: .8em; }
-.bar svg { display: block; width: 100%; height: 20px; }
-.before { fill: var(--before); } .after { fill: var(--after); }
-.key { display: inline-block; width: .8em; height: .8em; margin: 0 .3em 0 1em; }
-.key.before { background: var(--before); } .key.after { background: var(--after); }
 @media print { body { max-width: none; font-size: 11px; } h2 { break-after: avoid; } tr, svg { break-inside: avoid; } }
 """
-
-
-@dataclass(frozen=True)
-class Compared:
-    """A candidate that was compared in the model: at a dispatch, by its kind of site ("schedule" or "option")."""
-
-    dispatch: str
-    site: str
-    found: Comparison
+)
+NOTHING_LOADED = Markup(
+    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+)
 
 
 def page(state: JobState, report: Report, target: str, compared: Sequence[Compared]) -> str:
     """Return the page of a job."""
-    nothing_loaded = Markup(
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-    )
     body = element("main", _about(state, target), *sections(state, report, compared))
-    return document(f"{state.job.model}: tuning report", STYLE, body, head=nothing_loaded)
+    return document(f"{state.job.model}: tuning report", STYLE, body, head=NOTHING_LOADED)
 
 
 def sections(state: JobState, report: Report, compared: Sequence[Compared]) -> Iterator[Markup]:
     """Yield all that stands below the heading of a job."""
     for each in report.models:
-        yield from _model(each, several=len(report.models) > 1)
+        yield from _model(each, state, compared, several=len(report.models) > 1)
     yield from _lost(compared)
     yield from _failures(report)
     yield from _noise(report, compared)
@@ -92,54 +76,61 @@ def _about(state: JobState, target: str) -> Markup:
     return element("header", element("h1", job.model), element("p", text, class_="faint"), *why, *interim)
 
 
-def _model(report: ModelReport, *, several: bool) -> Iterator[Markup]:
+def _model(
+    report: ModelReport, state: JobState, compared: Sequence[Compared], *, several: bool
+) -> Iterator[Markup]:
     """Yield the sections of one model."""
     if several:
         yield element("h2", report.model)
     gain = report.gain or f"not timed: {report.untimed}"
     yield element("p", f"Whole model: {gain}", class_="headline")
     yield element("p", tally(row.evidence.state for row in report.dispatches for _ in range(row.count)))
+    yield from _gains(report, state, compared)
     found = entries(report)
     yield from _dispatches(found, sum(row.runs for row in report.dispatches))
+    yield from _rooflines(report)
     yield from _decisions(report, found)
     yield from _untried(report)
 
 
+def _gains(report: ModelReport, state: JobState, compared: Sequence[Compared]) -> Iterator[Markup]:
+    yield element("h2", "Gain over the time")
+    made = charts.over_time(report, compared, state.job.created, state.job.elapsed_s)
+    if made is None:
+        yield element("p", "No comparison in the model has confirmed a gain.")
+        return
+    text = "What comparisons had confirmed of the sum of the dispatches, with 95 %"
+    yield element("p", text + ("; the dot is the whole model." if made.dots else "."), class_="faint")
+    yield made.svg()
+
+
+def _rooflines(report: ModelReport) -> Iterator[Markup]:
+    yield element("h2", "Distance to the roofline, before and after")
+    made = charts.rooflines(report)
+    if made is None:
+        yield element(
+            "p", "No roofline is known: nothing was timed, or an older version has stored the report."
+        )
+        return
+    yield element("p", "A dot a dispatch: below 100 % on the right there is most to gain.", class_="faint")
+    yield made.svg()
+
+
 def _dispatches(found: Sequence[Entry], runs: int) -> Iterator[Markup]:
     yield element("h2", "Time by dispatch, before and after")
-    timed = [each for each in found if each.before_ns is not None and each.after_ns is not None]
-    if not timed:
-        yield element("p", "No dispatch was timed before the job ended.")
+    yield from charts.times(found)
+    if not found:
         return
-    keys = [
-        part for name in ("before", "after") for part in (element("span", class_=f"key {name}"), f"{name} ")
-    ]
-    yield element("p", *keys, class_="faint")
-    yield bars(
-        [
-            (
-                each.title + _times(each),
-                each.count * (each.before_ns or 0.0),
-                each.count * (each.after_ns or 0.0),
-                f"{nanoseconds(each.before_ns)} → {nanoseconds(each.after_ns)}, {each.gain}",
-            )
-            for each in timed[:MOST]
-        ]
-    )
     rows = [row for each in found for row in _rows(each)]
     heading = ("dispatch", "before", "after", "measured", "runs", "speed-up", "nodes")
     yield table(heading, [*rows, *_rows(total(found, runs))], (1, 2, 4))
-
-
-def _times(entry: Entry) -> str:
-    return f" ×{entry.count}" if entry.count > 1 else ""
 
 
 def _rows(entry: Entry, indent: str = "") -> Iterator[list[Part]]:
     """Yield the row of an entry and those of its parts."""
     where = entry.where or ("in the model" if entry.measured else "not measured")
     times = [nanoseconds(entry.before_ns), nanoseconds(entry.after_ns)]
-    name = indent + entry.title + ("" if indent else _times(entry))
+    name = indent + entry.title + ("" if indent else charts.of_several(entry))
     yield [name, *times, where, str(entry.runs), entry.gain, ", ".join(entry.nodes)]
     for part in entry.parts:
         yield from _rows(part, "\N{EM SPACE}")
@@ -153,7 +144,7 @@ def _decisions(report: ModelReport, found: Sequence[Entry]) -> Iterator[Markup]:
     whole = sum(each.share for each in found)
     rows = [
         [
-            each.title + _times(each),
+            each.title + charts.of_several(each),
             nanoseconds(_saved(each)),
             f"{100 * _saved(each) / whole:.1f} %",
             each.gain,
@@ -255,4 +246,4 @@ def _deploy(state: JobState, report: Report) -> Iterator[Markup]:
     yield element("p", f"{text}{left}. Job {state.job.id}.", class_="faint")
 
 
-__all__ = ["MOST", "STYLE", "Compared", "page", "sections"]
+__all__ = ["MOST", "NOTHING_LOADED", "STYLE", "Compared", "page", "sections"]

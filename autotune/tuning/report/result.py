@@ -14,6 +14,7 @@ from autotune.tuning.report.width import wrapped
 
 if TYPE_CHECKING:
     from autotune.tuning.report.gain import Gain
+    from autotune.tuning.report.html import Markup
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class DispatchRow:
     Latencies were measured in the model, or both ``alone``; ``evidence`` says what follows, options included, and
     ``schedule`` in words what is known of the schedule without them. ``names`` are those of the dispatches in the
     compiled model, ``nodes`` the model's that they come from. ``origin`` says why the schedule in use was measured:
-    "default", "search", "near" (found for a near workload); empty where nothing works."""
+    "default", "search", "near" (found for a near workload); empty where nothing works. ``floor_ns`` is what no schedule
+    undercuts (the roofline)."""
 
     name: str
     kind: str
@@ -38,6 +40,7 @@ class DispatchRow:
     names: tuple[str, ...] = ()
     alone: bool = True
     schedule: str = ""
+    floor_ns: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it; the values of the evidence beside the others."""
@@ -145,6 +148,18 @@ class Report:
 
     def __str__(self) -> str:
         return "\n".join(lines_of(self))
+
+    def figure(self) -> Markup:
+        """Return its charts, which a notebook shows: time by dispatch before and after, and the distance to the
+        roofline."""
+        from autotune.tuning.report.charts import figure
+
+        return figure(self)
+
+    def _repr_html_(self) -> str:
+        from autotune.tuning.report.charts import in_notebook
+
+        return in_notebook(self).text
 
     def __repr__(self) -> str:
         return f"<Report {self.model}: {'; '.join(line.strip() for line in summary(self))}>"

@@ -24,7 +24,9 @@ class Outline(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.open += [] if tag in ("meta", "link", "input") else [tag]
         self.loaded += [f"{tag} {name}" for name, _ in attrs if name in ("src", "href", "srcset", "action")]
-        self.loaded += [tag] if tag in ("link", "iframe", "img") else []
+        self.loaded += (
+            [tag] if tag in ("link", "iframe", "img") or (tag == "script" and "src" in dict(attrs)) else []
+        )
         self.attributes.append({"tag": tag, **dict(attrs)})
 
     def handle_endtag(self, tag: str) -> None:

@@ -13,14 +13,17 @@ import click
 from autotune.cli.echo import echo
 from autotune.cli.options import (
     EPILOG_DATABASE,
+    NO_DATABASE,
     announce,
     check_for_artifact,
     compilation_json,
     json_option,
+    memory_line,
     model_argument,
     print_compilation,
     print_json,
     request_flags,
+    write_page,
 )
 from autotune.compiler.request import CompileOptions, CompileRequest
 from autotune.errors import UsageError
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from autotune.graph.ir import Graph
     from autotune.passes.partition import InPlace
     from autotune.passes.pipeline import PassRecord
+    from autotune.profiling.facts import ModelFacts
 
 
 @click.command(epilog=f"Example: autotune explain zoo:squeezenet --db tuning.db. {EPILOG_DATABASE}")
@@ -61,6 +65,20 @@ if TYPE_CHECKING:
     metavar="FILE.svg",
     help="Draw the memory plan into a file: time across, addresses up, values by their names in the model.",
 )
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.html",
+    help="Write one page that needs no network: the graph of dispatches with fusion, layouts, times and schedules.",
+)
+@click.option(
+    "--onnx",
+    "onnx_path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.onnx",
+    help="Write the ONNX model again, with the dispatch, time, roofline and schedule of each node in its metadata, "
+    "which Netron shows.",
+)
 @json_option
 def command(
     model: str,
@@ -68,6 +86,8 @@ def command(
     only_affinity: bool,
     text: str | None,
     picture: str | None,
+    html: Path | None,
+    onnx_path: Path | None,
     as_json: bool,
     **options: Unpack[CompileOptions],
 ) -> None:
@@ -83,6 +103,7 @@ def command(
     from autotune.cli.prediction_lines import lines_of
     from autotune.compiler.dividing import imported
     from autotune.compiler.explain import beside
+    from autotune.profiling.facts import facts_of
     from autotune.runtime.artifacts.archive import is_archive
     from autotune.tuning.api import predicted
     from autotune.tuning.compiling import compile_request
@@ -92,15 +113,15 @@ def command(
 
     records: list[PassRecord] = []
     request = CompileRequest(model, **options, observer=lambda record, graph: records.append(record))
-    other = only_predicted or only_affinity or picture or request.devices
+    drawn = {"--memory": picture, "--html": html, "--onnx": onnx_path}
+    asked = " and ".join(name for name, path in drawn.items() if path is not None)
+    other = only_predicted or only_affinity or asked or request.devices
     if text is not None and (is_archive(model) or other):
         raise UsageError(
             "--text only writes a model as text; it was given with something else, or for an artifact"
         )
-    if picture is not None and (is_archive(model) or only_predicted or only_affinity):
-        raise UsageError(
-            "--memory draws the plan of a model that is compiled for it; it was given for something else"
-        )
+    if asked and (is_archive(model) or only_predicted or only_affinity):
+        raise UsageError(f"{asked} shows a model that is compiled for it; it was given for something else")
     if is_archive(model):
         check_for_artifact(request, "observer")
         held = examined(model)
@@ -131,8 +152,8 @@ def command(
             echo("\n".join(affinity_lines(placed)))
         return
     if placed is not None:
-        if picture is not None:
-            raise UsageError("--memory draws the plan of one device; this model runs on several")
+        if asked:
+            raise UsageError(f"{asked} shows a model on one device; this one runs on several")
         assert graph is not None  # it was asked
         _explain_placed(request, graph, records, as_json=as_json)
         return
@@ -149,7 +170,12 @@ def command(
     done, where = checked(made.cases[0].done, model), made.where
     if picture is not None:
         _draw(done, picture)
-    if as_json:
+    found = facts_of(done.only) if html or onnx_path or as_json else None
+    if found is not None and onnx_path is not None:
+        _annotate(request, found, onnx_path)
+    if found is not None and html is not None:
+        _write_page(done, where, found, html)
+    if found is not None and as_json:
         print_json(
             {
                 "passes": [asdict(record) for record in records],
@@ -158,6 +184,7 @@ def command(
                 "arena_bytes": done.image.arena_bytes,
                 "beside": beside(done.image),
                 "prediction": prediction.to_json(),
+                "facts": [each.to_json() for each in found.dispatches],
             }
         )
         return
@@ -216,6 +243,28 @@ def _draw(done: Compilation, path: str) -> None:
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
     announce(f"wrote {path}")
+
+
+def _annotate(request: CompileRequest, facts: ModelFacts, path: Path) -> None:
+    """Write the model again, with facts on its nodes."""
+    from autotune.frontends.models import read_model
+    from autotune.frontends.onnx.read import LoadedModel
+    from autotune.graph.ir import Graph
+    from autotune.profiling.onnx_facts import annotated, write_annotated
+
+    source = None if isinstance(request.model, Graph) else read_model(request.model)
+    if not isinstance(source, LoadedModel):
+        raise UsageError(f"--onnx writes an ONNX model again, and {request.model} is none")
+    write_annotated(source, annotated(source, facts), path)
+    announce(f"wrote {path}")
+
+
+def _write_page(done: Compilation, where: str | None, facts: ModelFacts, path: Path) -> None:
+    """Write the page of a model."""
+    from autotune.profiling.model_page import model_page
+
+    about = [*str(done.coverage).splitlines(), memory_line(done), f"schedules from {where or NO_DATABASE}"]
+    write_page(model_page(facts, about), path)
 
 
 def _explain_placed(

@@ -27,6 +27,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 EPILOG_DATABASE = "Without --db the database is tuning.db in the folder AUTOTUNE_HOME."
 
+NO_DATABASE = "the cost model: there is no database"
+"""The source of schedules without one."""
+
 model_argument = click.argument("model", shell_complete=completion.models)
 models_argument = click.argument(
     "models", metavar="MODEL...", nargs=-1, required=True, shell_complete=completion.models
@@ -307,7 +310,19 @@ def print_compilation(
         from autotune.tuning.report.units import error_in_words
 
         echo(error_in_words(done.error))
-    echo(f"schedules from {where or 'the cost model: there is no database'}")
+    echo(f"schedules from {where or NO_DATABASE}")
+
+
+def write_page(made: str, path: Path) -> None:
+    """Write a page, and say how large it is; raises UsageError where it cannot be written."""
+    from autotune.files import replacing
+
+    try:
+        with replacing(path) as temporary:
+            temporary.write_text(made, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+    echo(f"wrote {path}: {len(made.encode()) / 1e3:.0f} kB", err=True)
 
 
 def memory_json(done: Compilation) -> dict[str, int]:
@@ -358,6 +373,7 @@ def proofs_lines(done: Compilation, *, details: bool = True) -> list[str]:
 __all__ = [
     "EPILOG_DATABASE",
     "FLAGS",
+    "NO_DATABASE",
     "announce",
     "check_for_artifact",
     "compilation_json",
@@ -376,4 +392,5 @@ __all__ = [
     "request_flags",
     "runs_options",
     "seed_option",
+    "write_page",
 ]

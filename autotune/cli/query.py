@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 import click
@@ -19,9 +20,11 @@ from autotune.cli.options import (
     json_option,
     print_json,
     request_flags,
+    write_page,
 )
 from autotune.cli.verbosity import is_quiet, is_verbose, verbosity
 from autotune.compiler.request import ChoiceOptions, CompileRequest
+from autotune.errors import UsageError
 
 if TYPE_CHECKING:
     from autotune.target import Target
@@ -44,6 +47,12 @@ if TYPE_CHECKING:
     is_flag=True,
     help="The Pareto front of each: the runs that none beats in latency, memory and bytes of the artifact.",
 )
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.html",
+    help="Write the Pareto fronts of --front as one page of plots that needs no network.",
+)
 @click.option("--only", metavar="TEXT", help="Only what has the text in the name of a dispatch or node.")
 @click.option(
     "--explain",
@@ -65,6 +74,7 @@ def command(
     what: str,
     top: int,
     with_front: bool,
+    html: Path | None,
     only: str | None,
     explain: bool,
     check_code: bool,
@@ -79,6 +89,8 @@ def command(
     of one workload all is shown that is known, or why nothing is, and what to run. With --devices it is the placement
     of MODEL on them, and those that were searched.
     """
+    if html is not None and not with_front:
+        raise UsageError("--html is for --front, which is not given")
     announce(f"looking up {what}")
     from autotune.cli import answer_lines
     from autotune.cli.answer_json import to_json
@@ -96,6 +108,10 @@ def command(
     decided, decisions = (request, ()) if is_key(what) else decided_request(request)
     chosen = decided.one_target()
     answers = [_advised(answer, chosen, request) for answer in found]
+    if html is not None:
+        from autotune.tuning.report.front_page import front_page
+
+        write_page(front_page(what, answers), html)
     if as_json:
         print_json([to_json(answer, explain=explain) for answer in answers])
         return
@@ -155,7 +171,6 @@ def _missing(answers: Sequence[Answer], request: CompileRequest, *, details: boo
 def _advised(answer: Answer, chosen: Target, request: CompileRequest) -> Answer:
     """Advise of a miss the command that tunes this model as it was asked for; of a workload no model is known."""
     from autotune.database import Miss
-    from autotune.errors import UsageError
     from autotune.tuning.api import is_key, runnable
 
     miss = answer.answer

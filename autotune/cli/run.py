@@ -20,6 +20,7 @@ from autotune.cli.options import (
     print_json,
     request_flags,
     seed_option,
+    write_page,
 )
 from autotune.cli.verbosity import is_quiet, verbosity
 from autotune.compiler.request import CompileOptions, CompileRequest
@@ -53,6 +54,12 @@ _PROFILED = 20
     help="A line a dispatch: time, rates, distance to the roofline, how busy the workers were. [default: of 20 runs]",
 )
 @click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.html",
+    help="Write the profile as one page that needs no network: time by layer, the roofline, every dispatch.",
+)
+@click.option(
     "--trace",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write what each device and worker did in one run, for Perfetto or chrome://tracing.",
@@ -74,6 +81,7 @@ def command(
     folder: Path | None,
     repeat: int | None,
     profiled: bool,
+    html: Path | None,
     trace: Path | None,
     requests: int | None,
     seed: int,
@@ -86,6 +94,8 @@ def command(
     given = read_arrays(inputs)
     if requests is not None and trace is None:
         raise UsageError("--requests is for --trace, which is not given")
+    if html is not None and not profiled:
+        raise UsageError("--html is for --profile, which is not given")
     module, shapes = _module(CompileRequest(model, **options), options)
     arrays = request_inputs(_specs(module, shapes), given, random, seed)
     outputs = module.run(arrays)
@@ -104,6 +114,10 @@ def command(
         from autotune.profiling.profile import profile
 
         found = profile(module, arrays, runs=repeat or _PROFILED)
+        if html is not None:
+            from autotune.profiling.profile_page import profile_page
+
+            write_page(profile_page(found), html)
     if as_json:
         print_json(facts | ({"profile": found.to_json()} if profiled else {}))
         return

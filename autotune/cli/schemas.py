@@ -53,6 +53,10 @@ _PREDICTION = _of(
         )
     ],
 )
+_FACTS = _of(
+    "name kind source evidence schedule trace: text; bound: text?; latency_ns share: number; "
+    "least_ns of_roof: number?; interval_ns: [number]; nodes operators reads writes after types: [text]"
+)
 _DISTURBANCE = _of("spread load stolen: number?")
 _STATUS = _of(
     "phase note budget: text; next: text?; waiting: boolean; trials near_trials: integer; "
@@ -169,7 +173,7 @@ _SHARED: Mapping[str, Any] = {
         options=[_of("name option gain: text; count: integer; workloads: [text]; ratio: number?")],
         dispatches=[
             _of(
-                "name kind workload origin schedule: text; count runs: integer; before_ns after_ns: number?; "
+                "name kind workload origin schedule: text; count runs: integer; before_ns after_ns floor_ns: number?; "
                 "nodes names: [text]; alone: boolean",
                 **_EVIDENCE,
             )
@@ -189,6 +193,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "explain": (
         _COMPILATION
         | _of("arena_bytes: integer", passes=_PASSES, beside={"*": ["text"]}, prediction=_PREDICTION)
+        | {"facts": [_FACTS]}
         | {"in_place": [_of("operator: text; outputs copied: [text]; bytes_not_moved: integer")]},
         _PLACED | _of("makespan: object", passes=_PASSES),
     ),

@@ -12,7 +12,7 @@ from autotune.tuning.report.width import cut_apart
 if TYPE_CHECKING:
     from autotune.profiling.profile import DeviceProfile, DispatchProfile, ModelProfile, WorkerProfile
 
-_HEADER = (
+COLUMNS = (
     "share",
     "time",
     "GFLOP/s",
@@ -26,7 +26,7 @@ _HEADER = (
     "dispatch",
     "nodes",
 )
-_WORDS = frozenset({"bound", "device", "dispatch", "nodes"})
+WORDS = frozenset({"bound", "device", "dispatch", "nodes"})
 """Columns of words; numbers stand to the right."""
 _FIRST_TO_GO = ("nodes", "idle", "stolen", "busy", "GB/s", "GFLOP/s", "of roof", "bound")
 """Columns that a narrow terminal has no room for."""
@@ -34,36 +34,36 @@ _LEAST_NAME = 24
 _GAP = 2
 _SHOWN = 3
 _NOTHING = "-"
-_NAME = _HEADER.index("dispatch")
+_NAME = COLUMNS.index("dispatch")
 
 
 def lines_of(found: ModelProfile, columns: int | None = None) -> list[str]:
     """Return the whole profile; in ``columns`` without the figures that there is no room for, and names cut."""
     several = len(found.devices) > 1
-    rows = [_HEADER, *map(_row, found.dispatches)]
+    rows = [COLUMNS, *map(cells, found.dispatches)]
     totals = [row for device in found.devices for row in _totals(device, found, several)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     widths[:2] = [max(width, *(len(row[n]) for row in totals)) for n, width in enumerate(widths[:2])]
-    kept = [n for n, name in enumerate(_HEADER) if several or name != "device"]
+    kept = [n for n, name in enumerate(COLUMNS) if several or name != "device"]
     if columns is not None:
         kept, widths[_NAME] = _fitting(kept, widths, columns)
         names = cut_apart([row[_NAME] for row in rows], widths[_NAME])
         rows = [(*row[:_NAME], name, *row[_NAME + 1 :]) for row, name in zip(rows, names, strict=True)]
     return [
         f"profile of {found.model}: median {nanoseconds(found.latency_ns)} of {counted(found.runs, 'run')}",
-        *map(_roofs, found.devices),
+        *map(roofs_line, found.devices),
         *(_line(row, widths, kept) for row in rows),
         *(_line(row, (*widths[:2], 0), range(3)) for row in totals),
-        *map(_worker, found.workers),
+        *map(worker_line, found.workers),
     ]
 
 
 def _fitting(kept: Sequence[int], widths: Sequence[int], columns: int) -> tuple[list[int], int]:
     """Return the columns that there is room for, and the width of the dispatches' names."""
-    left = [n for n in kept if _HEADER[n] not in _FIRST_TO_GO]
+    left = [n for n in kept if COLUMNS[n] not in _FIRST_TO_GO]
     room = columns - sum(widths[n] + _GAP for n in left if n != _NAME) - _GAP
     for name in reversed(_FIRST_TO_GO):
-        n = _HEADER.index(name)
+        n = COLUMNS.index(name)
         if widths[n] + _GAP > room - min(widths[_NAME], _LEAST_NAME):
             break
         room -= widths[n] + _GAP
@@ -71,7 +71,8 @@ def _fitting(kept: Sequence[int], widths: Sequence[int], columns: int) -> tuple[
     return sorted(left), min(widths[_NAME], max(room, _LEAST_NAME))
 
 
-def _row(each: DispatchProfile) -> tuple[str, ...]:
+def cells(each: DispatchProfile) -> tuple[str, ...]:
+    """Return a dispatch as texts of all columns."""
     hidden = len(each.nodes) - _SHOWN
     stolen = _NOTHING if each.stolen is None else f"{each.stolen:.3g} of {each.tiles:.0f}"
     return (
@@ -108,7 +109,8 @@ def _totals(device: DeviceProfile, found: ModelProfile, several: bool) -> list[t
     ]
 
 
-def _roofs(device: DeviceProfile) -> str:
+def roofs_line(device: DeviceProfile) -> str:
+    """Return a device, and what it can do."""
     threads = "" if device.threads is None else f" with {counted(device.threads, 'worker')}"
     roofs = device.roofs
     if roofs is None:
@@ -120,7 +122,8 @@ def _roofs(device: DeviceProfile) -> str:
     )
 
 
-def _worker(each: WorkerProfile) -> str:
+def worker_line(each: WorkerProfile) -> str:
+    """Return how a worker was used."""
     share = "" if each.share is None else f"; begins with {each.share:.1%} of the tiles"
     return (
         f"{each.device} worker {each.worker}: busy {each.busy:.1%}, idle {1.0 - each.busy:.1%}; "
@@ -129,17 +132,17 @@ def _worker(each: WorkerProfile) -> str:
 
 
 def _line(row: Sequence[str], widths: Sequence[int], kept: Sequence[int]) -> str:
-    cells = (
+    texts = (
         row[n].ljust(widths[n])
-        if len(row) == len(_HEADER) and _HEADER[n] in _WORDS
+        if len(row) == len(COLUMNS) and COLUMNS[n] in WORDS
         else row[n].rjust(widths[n])
         for n in kept
     )
-    return ("  " + "  ".join(cells)).rstrip()
+    return ("  " + "  ".join(texts)).rstrip()
 
 
 def _percent(share: float | None) -> str:
     return _NOTHING if share is None else f"{share:.0%}"
 
 
-__all__ = ["lines_of"]
+__all__ = ["COLUMNS", "WORDS", "cells", "lines_of", "roofs_line", "worker_line"]

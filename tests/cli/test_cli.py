@@ -154,7 +154,7 @@ def test_a_picture_of_memory_is_drawn_of_what_is_compiled(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _, err = run(capsys, "explain", MODEL, "--predict", "--memory", tmp_path / "plan.svg")
-    message = "--memory draws the plan of a model that is compiled for it; it was given for something else"
+    message = "--memory shows a model that is compiled for it; it was given for something else"
     assert (code, message in err) == (2, True)
     assert not (tmp_path / "plan.svg").exists()
 

@@ -13,9 +13,11 @@ from autotune.compiler import divide
 from autotune.database import Database, Footprint, Key, Latency, Origin, Outcome, Run, WorkloadRow
 from autotune.graph.region import Workload
 from autotune.target import Target
+from autotune.tuning.report.units import size
 from cost_models.analytic import default_config
 from search_spaces.spaces import space_for
 from tests.database.examples import schedules
+from tests.outline import Outline
 
 LEVEL = Target.parse("x86-64-v2", threads=1)
 ORIGIN = {"a": Origin.DEFAULT, "b": Origin.SEARCH, "c": Origin.SEARCH}
@@ -143,6 +145,20 @@ def test_a_model_gets_a_line_a_dispatch(
     assert unchecked.startswith("not checked: whether the code that was measured is generated today")
     only, _ = query(capsys, "zoo:mlp", "--db", database, "--only", used[0].name, *ASKED).splitlines()[2:]
     assert only == lines[0]
+
+
+def test_fronts_are_drawn_with_the_figures_of_the_json(
+    database: Path, workload: Workload, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (workload.key, "--db", database, "--front", "--html", tmp_path / "p.html", "--json", *ASKED)
+    (answer,) = json.loads(query(capsys, *words))
+    made = Outline((tmp_path / "p.html").read_text())
+    assert (made.open, made.loaded, made.scripts) == ([], [], [])
+    assert len([each for each in made.attributes if each["tag"] == "circle"]) == len(answer["front"]) > 0
+    for point in answer["front"]:
+        assert {f"{point['ratio']:.3f}", size(point["memory_bytes"]), size(point["artifact_bytes"])} <= {
+            *made.texts
+        }
 
 
 def test_json_holds_no_texts_of_json(

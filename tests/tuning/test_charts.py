@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from autotune.database import Comparison, Evidence, Ratio, State
-from autotune.tuning.measure.gain import Gain
 from autotune.tuning.report.charts import Compared, figure, gains, in_notebook, over_time, rooflines
+from autotune.tuning.report.gain import Gain
 from autotune.tuning.report.plot import Plot, PlotAxis
 from autotune.tuning.report.result import DispatchRow, ModelReport, OptionRow, Report
 from tests.database.examples import latency

@@ -16,6 +16,8 @@ from autotune.errors import ModelImportError, PlacementError
 from autotune.graph.ir import Affinity, Graph, Node
 
 KEY = "autotune.affinity"
+FACTS = "autotune.facts."
+"""The beginning of keys that `autotune explain --onnx` writes, for people to read."""
 _OURS = "autotune"
 _ALIKE = 0.9
 """So alike (``difflib``) is a key with a letter or two that are wrong."""
@@ -139,7 +141,7 @@ def _check_keys(proto: Any, origin: str) -> None:
         described += _of_nodes(function.node)
     for what, each in described:
         for entry in each.metadata_props:
-            if entry.key != KEY and _is_ours(entry.key):
+            if entry.key != KEY and not entry.key.startswith(FACTS) and _is_ours(entry.key):
                 raise ModelImportError(
                     f"{origin}: {what} has the key {entry.key!r}, which is not known; did you mean {KEY!r}?"
                 )
@@ -177,4 +179,4 @@ def device_in(properties: Any, what: str) -> str:
     return next(iter(found), "")
 
 
-__all__ = ["KEY", "NamedDevices", "device_in", "devices_within", "named_devices"]
+__all__ = ["FACTS", "KEY", "NamedDevices", "device_in", "devices_within", "named_devices"]

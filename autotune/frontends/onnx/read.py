@@ -51,6 +51,8 @@ class LoadedModel:
     node_names: Mapping[str, str]
     """The name of the node that defines each value, as the file has it: before functions are expanded."""
     devices: NamedDevices
+    given: Any
+    """The model as the file has it."""
 
 
 def read_model(source: ModelSource) -> LoadedModel:
@@ -65,7 +67,7 @@ def read_model(source: ModelSource) -> LoadedModel:
     opset = _opset(proto, origin)
     names = _node_names(proto.graph)
     devices = named_devices(proto, origin, names)
-    return LoadedModel(_inline_functions(proto, origin), origin, folder, opset, names, devices)
+    return LoadedModel(_inline_functions(proto, origin), origin, folder, opset, names, devices, proto)
 
 
 def _node_names(graph: Any) -> dict[str, str]:

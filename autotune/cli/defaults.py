@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -51,13 +52,13 @@ def config_file(named: str = "") -> Path | None:
     """Return the file that is named, else the nearest in the working directory, the folders above it and the user's
     configuration folder; None where there is none. Raises UsageError for a name without a file."""
     if named:
-        if not Path(named).exists():
+        if not os.path.exists(named):
             raise UsageError(f"no file {named} of defaults, which --config or AUTOTUNE_CONFIG names")
         return Path(named)
     import platformdirs
 
     here, own = Path.cwd(), Path(platformdirs.user_config_dir("autotune", appauthor=False))
-    return next((path for each in (here, *here.parents, own) if (path := each / FILE).is_file()), None)
+    return next((path for each in (here, *here.parents, own) if os.path.isfile(path := each / FILE)), None)
 
 
 def defaults(context: click.Context, path: Path) -> dict[str, Any]:

@@ -446,7 +446,11 @@ MISTAKES: Sequence[tuple[int, str, str]] = [
     (1, "compile MODEL -o /proc/model.atm", "/proc/model.atm"),
     (2, "tune", "Missing argument 'MODEL...'"),
     (2, "tune MODEL --trials many", "'many' is not a valid integer"),
-    (2, "nonsense", "No such command 'nonsense'; there are: zoo, tune, jobs, status, report, serve, place, compile"),
+    (
+        2,
+        "nonsense",
+        "No such command 'nonsense'; there are: zoo, tune, jobs, status, report, serve, place, compile",
+    ),
     (2, "tuen MODEL", "No such command 'tuen'; did you mean 'tune'?"),
     (2, "db stat", "No such command 'stat'; did you mean 'stats'?"),
     (2, "bench modles", "No such command 'modles'; did you mean 'models'?"),

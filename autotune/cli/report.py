@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from autotune.cli.echo import echo
-from autotune.cli.options import EPILOG_DATABASE, FLAGS, job_argument, json_option, print_json
+from autotune.cli.options import EPILOG_DATABASE, FLAGS, job_argument, json_option, print_json, write_page
 from autotune.cli.verbosity import is_quiet, verbosity
 from autotune.errors import UsageError
 
@@ -51,7 +51,7 @@ def command(job: str | None, database: str | None, html: Path | None, measure: b
     with opened(database, read_only=True) as store:
         state = chosen(store, job)
         if html is not None:
-            _write(page_of(store, state), html)
+            write_page(page_of(store, state), html)
         text = store.job_report(state.job.id)
         again = _time_again(store, state, text) if measure else []
         if as_json:
@@ -82,17 +82,6 @@ def page_of(store: Database, state: JobState) -> str:
     if not text:
         raise UsageError(f"job {job} has no report for a page: {why_missing(state)}")
     return page(state, report_from(text, job), target_of(store, state), compared_by(store, job))
-
-
-def _write(made: str, path: Path) -> None:
-    from autotune.files import replacing
-
-    try:
-        with replacing(path) as temporary:
-            temporary.write_text(made, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
-    echo(f"wrote {path}: {len(made.encode()) / 1e3:.0f} kB", err=True)
 
 
 def compared_by(store: Database, job: str) -> list[Compared]:

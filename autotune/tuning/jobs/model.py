@@ -159,7 +159,7 @@ class MeasuredModel:
     ) -> list[Profile | None]:
         """Return the times of versions in an interleaved measurement; None for one that failed."""
         none: list[Profile | None] = [None] * len(versions)
-        common = _Common(self._parts)
+        common = _Common(self._parts, self._ordered)
         divided: list[_Divided] = []
         with Turns(self._seed) as turns:
             turns.start(rounds.processes)
@@ -187,7 +187,7 @@ class MeasuredModel:
         """
         if out_of_time():
             return None
-        common = _Common(self._parts)
+        common = _Common(self._parts, self._ordered)
         before = self._image(common.divided(self._untuned), untuned, common)
         if out_of_time():
             return None
@@ -199,7 +199,7 @@ class MeasuredModel:
 
     def _planned(self, plan: Plan, tuned: Code) -> ModuleImage:
         """Return the model by a plan, of ``tuned`` code where that is the plan's."""
-        parts = in_order(plan.apply(self._parts), self._target.threads, self._order)
+        parts = self._ordered(plan.apply(self._parts))
         schedules = [plan.schedules[workload.key] for workload in distinct_workloads(parts)]
         known = {
             planned.workload.key: BuiltWorkload.of_wire(planned, tuned[planned.workload.key].payload)
@@ -217,8 +217,10 @@ class MeasuredModel:
         built = {
             w.key: common.code(w, code[w.key]) if w.key in code else self._defaults[w.key] for w in workloads
         }
-        parts = in_order(divided.parts, self._target.threads, self._order)
-        return assemble(parts, built, self._target, {}, divided.hoisted)[0]
+        return assemble(divided.parts, built, self._target, {}, divided.hoisted)[0]
+
+    def _ordered(self, parts: Partition) -> Partition:
+        return in_order(parts, self._target.threads, self._order)
 
     def _build_defaults(self, workloads: Sequence[Workload]) -> None:
         missing = [w for w in workloads if w.key not in self._defaults]
@@ -237,16 +239,16 @@ class _Divided:
 class _Common:
     """The common part of versions of a model: made once for all of them."""
 
-    def __init__(self, parts: Partition) -> None:
-        self._parts = parts
+    def __init__(self, parts: Partition, ordered: Callable[[Partition], Partition]) -> None:
+        self._parts, self._ordered = parts, ordered
         self._divided: dict[frozenset[tuple[str, str]], _Divided] = {}
         self._code: dict[tuple[str, str], BuiltWorkload] = {}
 
     def divided(self, options: Options) -> _Divided:
-        """Return the model with some options."""
+        """Return the model with some options, its dispatches in their order."""
         names = frozenset((key, option.name) for key, option in options.items())
         if names not in self._divided:
-            self._divided[names] = _Divided(substitute(self._parts, options))
+            self._divided[names] = _Divided(self._ordered(substitute(self._parts, options)))
         return self._divided[names]
 
     def code(self, workload: Workload, built: Built) -> BuiltWorkload:

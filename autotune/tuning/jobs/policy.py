@@ -140,9 +140,14 @@ def worth_repeating(behind: float, spread: float, variance: Callable[[int], floa
     One alone may never change what is used where several would (Frazier, Powell, Paradoxes in learning and the marginal
     value of information, Decision Analysis 7, 2010).
     """
-    if behind + INERTIA > _CLEAR * spread:
+    if _is_clear(behind, spread):
         return 0.0
     return max(knowledge_gradient(behind, spread, variance(many)) / many for many in REPEATED)
+
+
+def _is_clear(behind: float, spread: float) -> bool:
+    """Return whether no measurement would have something used that is so far behind."""
+    return behind + INERTIA > _CLEAR * spread
 
 
 def knowledge_gradient(behind: float, spread: float, variance: float) -> float:
@@ -538,8 +543,7 @@ class Policy:
         return {
             name: one
             for name, one in known.items()
-            if name == used.name
-            or one.mean - mine.mean + INERTIA <= _CLEAR * math.hypot(one.error, mine.error)
+            if name == used.name or not _is_clear(one.mean - mine.mean, math.hypot(one.error, mine.error))
         }
 
     def _other_schedules(self, task: Task, weight: float) -> _Others[Task]:

@@ -1,4 +1,5 @@
-"""Do tuning jobs keep what they promise: the gain that a job reports, and the same change read again afterwards."""
+"""Do tuning jobs keep what they promise: the gain that a job reports, and what it had forecast, beside the same change
+read again afterwards."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ import click
 
 from autotune.bench import options
 from autotune.bench.experiment import Column, Experiment, Record, Say, TableView
+from autotune.bench.jobs.replay import FORECAST
 from autotune.bench.problem import BenchmarkCase
 from autotune.bench.suites import models, operators
 from autotune.bench.tables import NOTHING, duration, geometric_mean, number, plain, ratio
@@ -28,11 +30,13 @@ from autotune.tuning.jobs.budget import Budget
 from autotune.tuning.measure.gain import Gain, gain_of
 from autotune.tuning.measure.pool import ProcessPool
 from autotune.tuning.report.result import Report
+from autotune.tuning.report.status import Progress, Status, share_done
 from results.bench import search
 from results.bench.same_code import SameCode
 
 if TYPE_CHECKING:
     from autotune.runtime.image import ModuleImage
+    from autotune.tuning.jobs.forecast import Forecast
 
 MODELS = ("mlp", "squeezenet", "shufflenet", "mobilenetv2")
 SAME_TIME = 0.03
@@ -41,13 +45,15 @@ SAME_TIME = 0.03
 
 @dataclass(frozen=True)
 class Promise:
-    """One job from nothing. ``reported`` is None where the job had no time for it, ``again`` then too."""
+    """One job from nothing. ``reported`` is None where the job had no time for it, ``again`` then too. ``forecast`` is
+    what it expected at :data:`~autotune.bench.jobs.replay.FORECAST` of its budget."""
 
     name: str
     trials: int
     seconds: float
     reported: Gain | None
     again: Gain | None
+    forecast: Forecast | None
 
     @property
     def kept(self) -> float | None:
@@ -63,6 +69,25 @@ class Promise:
             return None
         low, high = self.reported.ratio.interval
         return low <= self.again.ratio.median <= high
+
+    @property
+    def foreseen(self) -> bool | None:
+        """Return whether the second reading is in the interval of the forecast; None where there is one of them."""
+        if self.forecast is None or self.again is None:
+            return None
+        low, high = self.forecast.interval
+        return low <= 1 / self.again.ratio.median - 1 <= high
+
+
+class _Early(Progress):
+    """Keeps the forecast of a job when it is due."""
+
+    forecast: Forecast | None = None
+
+    def chosen(self, status: Status) -> None:
+        """Keep the first one after that part of the budget."""
+        if self.forecast is None and share_done(status.meter) >= FORECAST:
+            self.forecast = status.forecast
 
 
 def cases(names: Sequence[str]) -> list[BenchmarkCase]:
@@ -117,15 +142,21 @@ class _Job:
         if self.database.exists():
             raise UsageError(f"{self.database} exists; a job from nothing makes it: name another folder")
         self.folder.mkdir(parents=True, exist_ok=True)
-        begin = time.perf_counter()
+        begin, early = time.perf_counter(), _Early()
         report = tune(
-            graph, budget=budget, database=self.database, threads=self.threads, seed=self.seed, quiet=True
+            graph,
+            budget=budget,
+            database=self.database,
+            threads=self.threads,
+            seed=self.seed,
+            progress=early,
         )
         seconds, again = time.perf_counter() - begin, None
         if report.gain is not None:
             untuned = compile_in_detail(CompileRequest(graph, target="host", threads=self.threads)).image
             again = _read(untuned, self.winner(), self.seed, processes)
-        return Promise(self.name, report.session_trials, seconds, report.gain, again)
+        trials = report.session_trials
+        return Promise(self.name, trials, seconds, report.gain, again, early.forecast)
 
     @property
     def name(self) -> str:
@@ -228,6 +259,8 @@ def _records(jobs: Jobs) -> Iterator[Record]:
             "again": promise.again,
             "kept": promise.kept,
             "covered": promise.covered,
+            "forecast": promise.forecast and promise.forecast.to_json(),
+            "foreseen": promise.foreseen,
         }
     if len(jobs.promises) > 1:
         gain = jobs.winners
@@ -271,11 +304,20 @@ _NOTES = (
     "unconfirmed is no promise",
     "again: the model compiled without and with the job's database afterwards, in fresh processes of other seeds",
     "covered: the reported interval holds the median of the second reading",
+    f"forecast: the gain that the job expected at {100 * FORECAST:.0f} % of its budget; foreseen: the second reading "
+    "is in there, which is to be so in 90 %",
 )
 
 
 def _ratio(gain: Gain | None) -> str:
     return NOTHING if gain is None else str(gain.ratio)
+
+
+def _gains(forecast: Record | None) -> str:
+    if forecast is None:
+        return NOTHING
+    low, high = forecast["interval"]
+    return f"{100 * low:.1f} to {100 * high:.1f} %"
 
 
 def _yes(value: bool | str | None) -> str:
@@ -329,6 +371,8 @@ EXPERIMENT = Experiment(
                 Column("again", "again", _ratio),
                 Column("reported ÷ again", "kept", lambda kept: ratio(kept, 3), geometric_mean),
                 Column("covered", "covered", _yes, _count),
+                Column("forecast", "forecast", _gains),
+                Column("foreseen", "foreseen", _yes, _count),
             ),
             ("threads",),
             of=PROMISE,

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from autotune.database import Database, Evidence, Hit, JobRow, Latency, Origin, Outcome, State
-from autotune.database.records import SAME_CODE
+from autotune.database.records import SAME_CODE, Ratio
 from autotune.errors import MeasureError, NoReferenceError, UsageError
 from autotune.passes.options import Option
 from autotune.schedule.knob import Config, Knob
@@ -626,6 +626,28 @@ def test_the_whole_model_is_not_timed_where_starting_took_longer_than_is_left(pa
     assert model.looks["time"] == 0
     assert "not timed: the budget is over before that" in out.getvalue()
     assert 70.0 + model.clock.now < 100
+
+
+@pytest.mark.parametrize(("ratio", "claimed"), [(0.97, True), (1.03, False)])
+def test_the_last_measurement_of_a_whole_model_leaves_its_plan_in_use(
+    path: Path, ratio: float, claimed: bool
+) -> None:
+    """Each time it gains far less than was expected, by which another plan would be used: once that is timed, too."""
+
+    timed = list[list[str]]()
+
+    class Less(Model):
+        def gain(self, untuned: Code, tuned: Code, out_of_time: Any) -> Gain | None:
+            timed.append([built.trace_key for built in tuned.values()])
+            took = Latency(9, 1000.0, 1000.0, 1.0)
+            return Gain(took, took, Ratio(ratio, (ratio - 0.001, ratio + 0.001)), 9)
+
+    report = job(path, A, B, trials=60, whole=Less(A, B, inside=A.latency)).run()
+    assert len(timed) == 2
+    assert timed[0] != timed[1]
+    assert (report.gain is not None) == claimed
+    used = [hit(path, task).best.trace_key for task in (A, B)]
+    assert (sorted(used) == sorted(timed[1])) == claimed
 
 
 def test_no_more_is_built_than_there_is_time_to_measure(path: Path) -> None:

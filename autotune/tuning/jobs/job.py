@@ -496,13 +496,17 @@ class Job:
         self, status: Status, loop: TuningLoop, least_s: float, gains: dict[str, Gain | None]
     ) -> None:
         """Time the models, and those again of which another plan is used by that; ``gains`` gets what each gains, None
-        where the plan in use was not timed."""
+        where the plan in use was not timed.
+
+        The last measurement is a claim and no evidence, so that what it is about stays in use; but for that of a plan
+        which is slower than untuned.
+        """
         timed = dict[str, InUse]()
-        for _ in range(_TIMED):
+        for left in reversed(range(_TIMED)):
             models = self._untimed(status, timed)
             if models and status.meter.left_s < _FEWER * least_s:
-                left, least = duration(status.meter.left_s), duration(_FEWER * least_s)
-                why = f"the budget is over before that ({left} left, it takes {least})"
+                why = f"the budget is over before that ({duration(status.meter.left_s)} left, "
+                why += f"it takes {duration(_FEWER * least_s)})"
                 self._untimed_by |= dict.fromkeys((model.name for model in models), why)
                 self._say(status, "whole model", f"not timed: {why}")
                 break
@@ -510,8 +514,10 @@ class Job:
             begin = status.meter.session_s
             self._time(status, models, gains)
             least_s = status.meter.session_s - begin
+            again = left > 0 and status.meter.left_s >= _FEWER * least_s
             for model in models:
-                if (gain := gains[model.name]) is not None:
+                gain = gains[model.name]
+                if gain is not None and (again or gain.ratio.median > 1):
                     self._learn_of_whole(status, loop, model, timed[model.name], gain)
             self._use(status)
         for model in self._untimed(status, timed):

@@ -51,8 +51,8 @@ def _front(answer: Answer) -> Iterator[Markup]:
         PlotAxis("memory", shown=_bytes),
     )
     yield Plot(across, up, f"Pareto front of {len(dots)} runs", dots).svg()
-    heading = ("latency over the default's", "memory", "artifact", "measured", "")
-    yield table(heading, [_figures(point, used) for point, used in points], (0, 1, 2))
+    heading = ("latency over the default's", "memory", "artifact", "error", "measured", "")
+    yield table(heading, [_figures(point, used) for point, used in points], (0, 1, 2, 3))
 
 
 def _bytes(value: float) -> str:
@@ -61,7 +61,9 @@ def _bytes(value: float) -> str:
 
 def _figures(point: FrontPoint, used: bool) -> list[str]:
     sizes = (point.footprint.memory_bytes, point.footprint.artifact_bytes)
-    return [f"{point.ratio.median:.3f}", *map(size, sizes), point.read.value, "in use" if used else ""]
+    error = "" if point.run.error is None else f"{point.run.error:.1e}"
+    in_use = "in use" if used else ""
+    return [f"{point.ratio.median:.3f}", *map(size, sizes), error, point.read.value, in_use]
 
 
 def _used(answer: Answer, point: FrontPoint) -> bool:

@@ -21,14 +21,16 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    event,
     text,
 )
+from sqlalchemy.engine import Connection
 from sqlalchemy.types import TypeEngine
 
 from autotune.database.columns import StoredColumn
 from autotune.database.records import RUNS
 
-_TABLES = 15
+_TABLES = 16
 """The version that changed a table last, other than by a column of runs."""
 VERSION = max(_TABLES, *(column.since for column in RUNS.columns))
 """Version of the schema that this code writes.
@@ -38,11 +40,13 @@ verdicts; version 6 added readings, versions 7 and 9 the footprints of runs, ver
 10 the keys of readings and the indexes by which a database of a million runs answers, version 11 placements, version 12
 the code of runs: a schedule that gives other code is measured again, and both runs stay; since version 13 comparisons
 have placements, too; since version 14 they and readings have the load beside which they were measured, and there are no
-plans; since version 15 jobs have what they say of themselves and their report. An older database is brought up to date
-when it is opened to write.
+plans; since version 15 jobs have what they say of themselves and their report; version 16 added the index of
+comparisons by job, and outcomes to that of runs. An older database is brought up to date when it is opened to write.
 """
 OLDEST = 1
 """The oldest version that this code can bring up to date."""
+READABLE = 15
+"""The oldest version that this code reads as it is: later ones differ from it by indexes alone."""
 
 metadata = MetaData()
 
@@ -120,6 +124,23 @@ def column_of(declared: StoredColumn) -> Column[Any]:
 
 
 _DEFAULTS = text("origin = 'default'")
+_OF_DEFAULTS = Index(
+    "defaults",
+    "workload_key",
+    "target_key",
+    "space_key",
+    "outcome",
+    "latency_min_ns",
+    sqlite_where=_DEFAULTS,
+)
+
+
+@event.listens_for(_OF_DEFAULTS, "before_create")
+def _without_others(index: Index, connection: Connection, **_: object) -> None:
+    """Leave other runs out of an index on a server, too: named above it would load what only a server needs."""
+    if connection.dialect.name == "postgresql":
+        index.dialect_options["postgresql"]["where"] = _DEFAULTS
+
 
 runs = Table(
     "runs",
@@ -128,17 +149,8 @@ runs = Table(
     *map(column_of, RUNS.columns),
     UniqueConstraint("workload_key", "target_key", "space_key", "trace_key", "code", name="one_run_each"),
     Index("fastest", "workload_key", "target_key", "space_key", "outcome", "latency_min_ns"),
-    Index("of_job", "job"),
-    Index(
-        "defaults",
-        "workload_key",
-        "target_key",
-        "space_key",
-        "outcome",
-        "latency_min_ns",
-        sqlite_where=_DEFAULTS,
-        postgresql_where=_DEFAULTS,
-    ),
+    Index("ended", "job", "outcome"),
+    _OF_DEFAULTS,
 )
 
 comparisons = Table(
@@ -168,6 +180,7 @@ comparisons = Table(
     Column("created", Float, nullable=False),
     UniqueConstraint("workload_key", "target_key", "site", "name", "created", name="one_row_each"),
     Index("compared", "workload_key", "target_key", "site", "key", "won"),
+    Index("compared_by", "job"),
 )
 """A row a candidate; those that were compared with each other have the same time ``created``, and one has ``won``.
 
@@ -222,6 +235,7 @@ def added(table: Table, version: int) -> dict[str, Any]:
 
 __all__ = [
     "OLDEST",
+    "READABLE",
     "VERSION",
     "added",
     "column_of",

@@ -111,7 +111,7 @@ def _set_aside(connection: Connection) -> None:
 
 
 def _take_over(connection: Connection) -> None:
-    """Add the columns of runs that an older version lacks and the indexes of version 10, bring back readings, and make
+    """Add the columns of runs that an older version lacks and the indexes of later ones, bring back readings, and make
     comparisons of what versions 2 to 4 kept of algorithms and schedules, and 11 and 12 of placements; drop the tables
     of before."""
     inspector = sqlalchemy.inspect(connection)
@@ -133,8 +133,9 @@ def _take_over(connection: Connection) -> None:
     for longer in (schema.jobs, schema.comparisons, schema.readings):
         _add_columns(connection, longer, {column["name"] for column in inspector.get_columns(longer.name)})
     old_tables.take_over(connection)
-    for index in (*schema.runs.indexes, *schema.spaces.indexes):
+    for index in (*schema.runs.indexes, *schema.spaces.indexes, *schema.comparisons.indexes):
         index.create(connection, checkfirst=True)
+    connection.exec_driver_sql("DROP INDEX IF EXISTS of_job")
     for table in ("verdicts", "contests", "confirmations", "readings_before"):
         connection.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")
 
@@ -176,7 +177,8 @@ def _is_older(found: str) -> bool:
 
 
 def _check(found: str | None, session: Session) -> None:
-    if found == str(schema.VERSION):
+    least = schema.READABLE if session.read_only else schema.VERSION
+    if found and found.isdigit() and least <= int(found) <= schema.VERSION:
         return
     if found and _is_older(found):
         raise SchemaVersionError(

@@ -26,8 +26,7 @@ ID = 8
 
 def jobs_of(store: Database, most: int | None = None) -> list[JobState]:
     """Return the jobs of a database as they are now, the newest last; not more than ``most``."""
-    found = states_of(store.jobs())
-    return found if most is None else found[-most:]
+    return states_of(store.jobs(most), heard={} if most is None else store.heard())
 
 
 def chosen(store: Database, name: str | None) -> JobState:
@@ -35,7 +34,7 @@ def chosen(store: Database, name: str | None) -> JobState:
 
     Raises UsageError.
     """
-    jobs = jobs_of(store)
+    jobs = jobs_of(store, 1 if name is None else None)
     if not jobs:
         raise UsageError(f"{store.where} has no jobs: `autotune tune MODEL --db {store.where}` begins one")
     found = [job for job in jobs if name is None or job.job.id.startswith(name)]

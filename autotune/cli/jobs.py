@@ -37,8 +37,7 @@ def command(database: str | None, everything: bool, as_json: bool) -> None:
         if as_json:
             print_json(document(store))
             return
-        every = jobs_of(store)
-        jobs = every if everything else every[-SHOWN:]
+        jobs, count = jobs_of(store, None if everything else SHOWN), store.count_jobs()
         trials = store.job_trials([state.job.id for state in jobs])
         where = store.where
     if is_quiet():
@@ -50,8 +49,8 @@ def command(database: str | None, everything: bool, as_json: bool) -> None:
         return
     for line in table(jobs, trials, columns_of(sys.stdout)):
         echo(line)
-    if len(every) > len(jobs):
-        echo(f"… and {len(every) - len(jobs)} before: --all lists them")
+    if count > len(jobs):
+        echo(f"… and {count - len(jobs)} before: --all lists them")
 
 
 def document(store: Database) -> dict[str, Any]:

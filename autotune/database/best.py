@@ -12,10 +12,10 @@ from sqlalchemy.engine import Connection
 from autotune.database import rows, schema, statements
 from autotune.database.front import FrontPoint, points
 from autotune.database.goal import Goal, Saving, smallest
-from autotune.database.inside import Estimate, estimates, latencies
+from autotune.database.inside import Estimate, claim_of, estimates, latencies
 from autotune.database.posterior import CERTAIN, INERTIA, SCHEDULE, Posterior, decided
 from autotune.database.query import Hit, Miss, miss
-from autotune.database.records import CRASHED_INSIDE, Comparison, Key, Outcome, Ratio, Reading, Run
+from autotune.database.records import CRASHED_INSIDE, Comparison, Key, Outcome, Reading, Run
 
 
 def lookup(connection: Connection, key: Key, goal: Goal) -> Hit | Miss:
@@ -32,7 +32,7 @@ def lookup(connection: Connection, key: Key, goal: Goal) -> Hit | Miss:
     compared = comparison_of(connection, key)
     read = latencies(_readings_of_runs(connection, [found.id]), found)
     trials = runs - _defaults(connection, key)
-    claim = _claim(comparisons, found) if found.id == used.id else None
+    claim = claim_of(comparisons, found.trace_key) if found.id == used.id else None
     return Hit(found, default, runs, ok, trials, compared, read, crashes, saving, claim)
 
 
@@ -66,18 +66,6 @@ def _used(connection: Connection, key: Key, comparisons: Sequence[Comparison]) -
         else:
             del traces[trace]
     return runs[trace]
-
-
-def _claim(comparisons: Iterable[Comparison], run: Run) -> Ratio | None:
-    """Return the ratio of a run by its comparisons alone, if there are any: what a search measured inside the model is
-    the luck of the best of many too."""
-    measured = [row for row in comparisons if row.latency is not None and row.part is None]
-    own = Estimate()
-    for row in measured:
-        if row.name == run.trace_key:
-            own += row
-    looks = sum(row.ratio is not None for row in measured)
-    return own.posterior.claim(looks) if own.weight else None
 
 
 def _contenders(connection: Connection, key: Key, comparisons: Sequence[Comparison]) -> dict[str, Estimate]:
@@ -130,12 +118,11 @@ def outcomes_alone(connection: Connection, key: Key) -> dict[str, int]:
 def outcomes(connection: Connection, *where: ColumnElement[bool]) -> dict[str, int]:
     """Return the number of runs by outcome; what crashed or hung inside a model has that outcome."""
     found = rows.counts(connection.execute(statements.select_outcomes(*where)))
-    for row in connection.execute(statements.select_outcomes_of_crashed(*where)).all():
-        found[row.outcome] -= row[1]
-        found[Outcome.CRASHED.value] = found.get(Outcome.CRASHED.value, 0) + row[1]
-    for row in connection.execute(statements.select_outcomes_of_crashed(*where, statements.HUNG)).all():
-        found[Outcome.CRASHED.value] -= row[1]
-        found[Outcome.TIMEOUT.value] = found.get(Outcome.TIMEOUT.value, 0) + row[1]
+    crashed, timeout = Outcome.CRASHED.value, Outcome.TIMEOUT.value
+    for outcome, inside, hung in connection.execute(statements.select_outcomes_of_crashed(*where)).all():
+        found[outcome] -= inside
+        found[crashed] = found.get(crashed, 0) + inside - hung
+        found[timeout] = found.get(timeout, 0) + hung
     return {name: count for name, count in found.items() if count}
 
 

@@ -15,7 +15,7 @@ from autotune.database.posterior import (
     pairs,
     schedule_posterior,
 )
-from autotune.database.records import Comparison, Reading, Run
+from autotune.database.records import Comparison, Ratio, Reading, Run
 
 ALONE_NOISE, INSIDE_NOISE = 0.1, 0.05
 """Standard deviations of the logarithm of a ratio: of readings alone, minutes apart, in processes of their own (the
@@ -87,6 +87,18 @@ def estimates(readings: Iterable[Reading], compared: Iterable[Comparison] = ()) 
     return found
 
 
+def claim_of(comparisons: Iterable[Comparison], trace: str) -> Ratio | None:
+    """Return the ratio of a run by its comparisons alone, if there are any: what a search measured inside the model is
+    the luck of the best of many too."""
+    measured = [row for row in comparisons if row.latency is not None and row.part is None]
+    own = Estimate()
+    for row in measured:
+        if row.name == trace:
+            own += row
+    looks = sum(row.ratio is not None for row in measured)
+    return own.posterior.claim(looks) if own.weight else None
+
+
 def latencies(readings: Sequence[Reading], run: Run) -> tuple[float, float] | None:
     """Return the latencies in ns of the default and of a run; None if the run is not among the measurements."""
     mine = [reading for reading in readings if reading.trace_key == run.trace_key]
@@ -95,4 +107,4 @@ def latencies(readings: Sequence[Reading], run: Run) -> tuple[float, float] | No
     return mine[-1].default_ns, mine[-1].default_ns * estimates(mine)[run.trace_key].ratio
 
 
-__all__ = ["ALONE_NOISE", "INSIDE_NOISE", "Estimate", "estimates", "latencies"]
+__all__ = ["ALONE_NOISE", "INSIDE_NOISE", "Estimate", "claim_of", "estimates", "latencies"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import Select, func, insert, select, update
 from sqlalchemy.engine import Connection
 
 from autotune.database import rows, schema
@@ -15,6 +16,8 @@ from autotune.database.session import Session
 
 COLUMNS = tuple(column for column in schema.jobs.c if column.name != "report")
 """The columns of :class:`JobRow`: all but the report, which is large."""
+_FEW = 100
+"""Of more jobs it takes longer to name them than to count the runs of all."""
 
 
 def claim(session: Session, fresh: JobRow, alive: Callable[[str], bool]) -> JobRow:
@@ -57,8 +60,32 @@ def store(connection: Connection, job: JobRow, report: str | None = None) -> Non
 def trials(connection: Connection, jobs: Sequence[str]) -> dict[str, int]:
     """Return the number of runs of each of these jobs, out of the index of runs by job."""
     job = schema.runs.c.job
-    query = select(job, func.count()).where(job.in_(jobs)).group_by(job)
-    return {**dict.fromkeys(jobs, 0), **rows.counts(connection.execute(query))}
+    query = select(job, func.count()).group_by(job)
+    query = query.where(job.in_(jobs)) if len(jobs) <= _FEW else query
+    found = rows.counts(connection.execute(query))
+    return {name: found.get(name, 0) for name in jobs}
 
 
-__all__ = ["COLUMNS", "claim", "store", "trials"]
+def names(connection: Connection, workloads: Sequence[str]) -> dict[str, list[str]]:
+    """Return the names of the dispatches of workloads; of the jobs that have the same, which are most, one is read."""
+    columns = schema.layers.c
+    first = func.min(columns.job).label("job")
+    query: Select[Any] = select(columns.workload_key, columns.names, first).order_by(first)
+    query = query.where(columns.workload_key.in_(workloads)).group_by(columns.workload_key, columns.names)
+    found: dict[str, dict[str, None]] = {}
+    for row in connection.execute(query):
+        found.setdefault(row.workload_key, {}).update(dict.fromkeys(rows.layers_from_row(row)))
+    return {key: list(names) for key, names in found.items()}
+
+
+def with_workload(connection: Connection, workload: str, most: int) -> dict[str, str]:
+    """Return the models of the newest jobs that have a workload, by the jobs' ids."""
+    columns = schema.jobs.c
+    of_it = schema.layers.join(schema.jobs, schema.layers.c.job == columns.id)
+    query = select(columns.id, columns.model).select_from(of_it)
+    query = query.where(schema.layers.c.workload_key == workload)
+    newest = query.order_by(columns.created.desc(), columns.id).limit(most)
+    return {row.id: row.model for row in connection.execute(newest)}
+
+
+__all__ = ["COLUMNS", "claim", "names", "store", "trials", "with_workload"]

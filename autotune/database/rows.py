@@ -35,13 +35,13 @@ def key_columns(key: Key) -> dict[str, str]:
     return {"workload_key": key.workload, "target_key": key.target, "space_key": key.space}
 
 
-def summary_from_row(row: Row[Any]) -> WorkloadSummary:
-    """Return the counts of :func:`select_summary`."""
-    with _sound(f"a run of workload {str(row.workload_key)[:12]}"):
-        default, best = (
-            None if ns is None else number(ns, "latency") for ns in (row.default_ns, row.best_ns)
-        )
-        return WorkloadSummary(row.workload_key, row.target_key, row.runs, default, best, _ratio(row))
+def summary_of(
+    workload: str, target: str, runs: int, latencies: Iterable[Any], winner: Row[Any] | None
+) -> WorkloadSummary:
+    """Return what was measured of a workload on a target: ``latencies`` are the least of its defaults and of all."""
+    with _sound(f"a run of workload {workload[:12]}"):
+        default, best = (None if ns is None else number(ns, "latency") for ns in latencies)
+        return WorkloadSummary(workload, target, runs, default, best, winner and _ratio(winner))
 
 
 def counts(rows: Iterable[Any]) -> dict[str, int]:

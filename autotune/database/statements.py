@@ -16,6 +16,7 @@ from sqlalchemy import (
     Select,
     and_,
     bindparam,
+    case,
     exists,
     func,
     literal_column,
@@ -69,7 +70,7 @@ _OF_SCHEDULES_AND_WHOLE = and_(
 )
 """The same with their parts in measurements of whole models."""
 _CRASHES = schema.comparisons.alias("crashes")
-HUNG = _CRASHES.c.message.startswith(TIMED_OUT_INSIDE)
+_HUNG = _CRASHES.c.message.startswith(TIMED_OUT_INSIDE)
 """Of those the ones that were ended because they hung."""
 _LATER = schema.runs.alias("later")
 
@@ -170,49 +171,23 @@ def select_crashes() -> Select[Any]:
 
 
 def select_outcomes(*where: ColumnElement[bool]) -> Select[Any]:
-    """Return the number of runs by the outcome that each had alone."""
-    return select(_RUNS.outcome, func.count()).where(*where).group_by(_RUNS.outcome)
+    """Return the number of runs by the outcome that each had alone.
+
+    All are counted by job first, in the order of an index, which takes SQLite a third of the time.
+    """
+    counted = select(_RUNS.outcome, func.count().label("runs")).where(*where)
+    if where:
+        return counted.group_by(_RUNS.outcome)
+    of_jobs = counted.group_by(_RUNS.job, _RUNS.outcome).subquery().c
+    return select(of_jobs.outcome, func.sum(of_jobs.runs)).group_by(of_jobs.outcome)
 
 
 def select_outcomes_of_crashed(*where: ColumnElement[bool]) -> Select[Any]:
-    """Return the same of the runs that crashed inside a model."""
+    """Return the same of the runs that crashed inside a model, and how many of them hung there."""
     joined = schema.runs.join(_CRASHES, _CRASHES.c.run_id == _RUNS.id)
-    query = select(_RUNS.outcome, func.count(_RUNS.id.distinct())).select_from(joined)
+    hung = func.count(case((_HUNG, _RUNS.id)).distinct())
+    query = select(_RUNS.outcome, func.count(_RUNS.id.distinct()), hung).select_from(joined)
     return query.where(_CRASHES.c.latency_min_ns.is_(None), *where).group_by(_RUNS.outcome)
-
-
-def select_summary() -> Select[Any]:
-    """Return the number of runs and least latencies by workload and target."""
-    groups = (_RUNS.workload_key, _RUNS.target_key)
-    return select(
-        *groups,
-        func.count().label("runs"),
-        _least_default().label("default_ns"),
-        func.min(_RUNS.latency_min_ns).label("best_ns"),
-        *(_of_winner(name) for name in ("ratio", "ratio_low", "ratio_high")),
-    ).group_by(*groups)
-
-
-def _least_default() -> ColumnElement[Any]:
-    """Return the least latency of a workload's defaults on a target: looked up, as an index knows where these are."""
-    mine = schema.runs.alias("defaults")
-    same = (mine.c.workload_key == _RUNS.workload_key, mine.c.target_key == _RUNS.target_key)
-    origin = mine.c.origin == literal_column(f"'{Origin.DEFAULT}'")
-    least = select(func.min(mine.c.latency_min_ns)).where(*same, origin)
-    return least.correlate(schema.runs).scalar_subquery()
-
-
-def _of_winner(name: str) -> ColumnElement[Any]:
-    """Return a column of the row that won the newest comparison of a workload's schedules on a target."""
-    mine, columns = schema.runs.c, schema.comparisons.c
-    same = and_(
-        columns.workload_key == mine.workload_key,
-        columns.target_key == mine.target_key,
-        columns.site == "schedule",
-        columns.won,
-    )
-    newest = select(columns[name]).where(same).order_by(columns.created.desc(), columns.id.desc()).limit(1)
-    return newest.correlate(schema.runs).scalar_subquery().label(name)
 
 
 @cache

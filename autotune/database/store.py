@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import Select, Table, select
+from sqlalchemy import Select, Table, func, select
 from sqlalchemy.engine import Connection, Row
 
 from autotune.database import jobs, measured, rows, schema, statements, upgrade
@@ -19,7 +19,6 @@ from autotune.database.address import DatabaseAddress
 from autotune.database.damage import damage_of
 from autotune.database.front import FrontPoint
 from autotune.database.goal import FASTEST, Goal
-from autotune.database.near import Neighbour, neighbours_of
 from autotune.database.query import Hit, Miss
 from autotune.database.records import (
     MODEL,
@@ -34,11 +33,14 @@ from autotune.database.records import (
     WorkloadSummary,
 )
 from autotune.database.session import STREAMED, Session, insert_new
+from autotune.database.summary import NO_RUNS, RunCounts, summaries
 from autotune.errors import DatabaseError
 from autotune.target import Target
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    from autotune.database.near import Neighbour
 
 T = TypeVar("T")
 _NO_MODEL = schema.workloads.c.kind != MODEL
@@ -254,6 +256,8 @@ class Database:
         same kind and another structure; with ``any_target`` also those on targets whose schedules are of no use here,
         last.
         """
+        from autotune.database.near import neighbours_of  # lists of jobs do without
+
         return self.session.read(
             lambda connection: neighbours_of(
                 connection, workload, target, space_key, any_target=any_target, with_kin=with_kin
@@ -392,9 +396,21 @@ class Database:
         found = self._all(select(schema.targets), lambda row: (row.key, rows.target_from_row(row)))
         return dict(found)
 
-    def jobs(self) -> list[JobRow]:
-        """Return all tuning jobs, the oldest first."""
-        return self._all(select(*jobs.COLUMNS).order_by(schema.jobs.c.created), rows.job_from_row)
+    def jobs(self, newest: int | None = None) -> list[JobRow]:
+        """Return all tuning jobs, or the newest so many, the oldest first."""
+        query = select(*jobs.COLUMNS).order_by(schema.jobs.c.created.desc(), schema.jobs.c.id.desc())
+        return self._all(query.limit(newest), rows.job_from_row)[::-1]
+
+    def count_jobs(self) -> int:
+        """Return the number of tuning jobs."""
+        query = select(func.count()).select_from(schema.jobs)
+        return self.session.read(lambda connection: int(connection.execute(query).scalar_one()))
+
+    def heard(self) -> dict[str, float]:
+        """Return when each owner of jobs stored one of them last."""
+        owner, last = schema.jobs.c.owner, func.max(schema.jobs.c.updated).label("last")
+        query: Select[Any] = select(owner, last).group_by(owner)
+        return dict(self._all(query, lambda row: (str(row.owner), float(row.last))))
 
     def job_report(self, job: str) -> str:
         """Return the report that a job has stored last, as JSON text; empty if it stored none."""
@@ -405,14 +421,19 @@ class Database:
         """Return the number of measured runs of each of these jobs."""
         return self.session.read(lambda connection: jobs.trials(connection, jobs_))
 
-    def layers(
-        self, job: str | None = None, workloads: Sequence[str] | None = None
-    ) -> dict[tuple[str, str], tuple[str, ...]]:
-        """Return names of dispatches, of one job or of all, of some workloads or of all, by job and workload key."""
-        query, columns = select(schema.layers), schema.layers.c
-        query = query if job is None else query.where(columns.job == job)
-        query = query if workloads is None else query.where(columns.workload_key.in_(workloads))
+    def layers(self, job: str | None = None) -> dict[tuple[str, str], tuple[str, ...]]:
+        """Return names of dispatches, of one job or of all, by job and workload key."""
+        query = select(schema.layers)
+        query = query if job is None else query.where(schema.layers.c.job == job)
         return dict(self._all(query, lambda row: ((row.job, row.workload_key), rows.layers_from_row(row))))
+
+    def names(self, workloads: Sequence[str]) -> dict[str, list[str]]:
+        """Return the names of the dispatches of workloads, in whatever jobs."""
+        return self.session.read(lambda connection: jobs.names(connection, workloads))
+
+    def jobs_with(self, workload: str, most: int) -> dict[str, str]:
+        """Return the models of the newest jobs that have a workload, the newest first, by the jobs' ids."""
+        return self.session.read(lambda connection: jobs.with_workload(connection, workload, most))
 
     def outcomes(self, *, job: str | None = None) -> dict[str, int]:
         """Return the number of runs by outcome, of one job or of all."""
@@ -421,9 +442,14 @@ class Database:
         where = [] if job is None else [schema.runs.c.job == job]
         return self.session.read(lambda connection: best.outcomes(connection, *where))
 
-    def summary(self) -> list[WorkloadSummary]:
-        """Return a summary of each workload on each target that it was measured on."""
-        return self._all(statements.select_summary(), rows.summary_from_row)
+    def run_counts(self, before: RunCounts = NO_RUNS) -> RunCounts:
+        """Return the number of runs by workload and target; it takes less time if it is known from before."""
+        return self.session.read(before.updated)
+
+    def summary(self, counts: RunCounts | None = None) -> list[WorkloadSummary]:
+        """Return a summary of each workload on each target that it was measured on, by its counts if they are known."""
+        known = self.run_counts() if counts is None else counts
+        return self.session.read(lambda connection: summaries(connection, known))
 
     def tuned_keys(self, workload: str | None = None) -> list[Key]:
         """Return every workload, target and space that has runs; or those of one workload."""

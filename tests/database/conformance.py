@@ -26,6 +26,7 @@ from autotune.database.address import DatabaseAddress
 from autotune.database.merge import forget, merge
 from autotune.database.records import DEVICES, MODEL, Comparison, Latency, Ratio, Reading
 from autotune.database.session import Session
+from autotune.database.summary import RunCounts
 from autotune.errors import DatabaseError, SchemaVersionError
 from tests.database.crowd import WRITERS, crowd
 from tests.database.examples import (
@@ -370,6 +371,67 @@ class Conformance:
             for site in ("option", "schedule"):
                 assert len(database.comparison(KEY.workload, KEY.target, site)) == 1
             assert database.damage() == []
+
+    def test_jobs_and_their_runs_are_counted(self, where: str) -> None:
+        with Database(where) as database:
+            assert (database.jobs(2), database.count_jobs(), database.heard()) == ([], 0, {})
+            for at in range(5):
+                fresh = replace(job(f"f{at}", f"o{at % 2}", f"j{at}"), created=float(at), updated=10.0 - at)
+                database.claim_job(fresh, lambda owner: True)
+                database.add_layers(fresh.id, {KEY.workload: ("conv1", f"conv{at % 2}")})
+            for at, outcome in enumerate((1.0, None, 3.0)):
+                database.record(run(f"r{at}", outcome, job=f"j{at % 2}"))
+            assert [row.id for row in database.jobs()] == ["j0", "j1", "j2", "j3", "j4"]
+            assert [row.id for row in database.jobs(2)] == ["j3", "j4"]
+            assert (database.count_jobs(), database.heard()) == (5, {"o0": 10.0, "o1": 9.0})
+            assert database.jobs_with(KEY.workload, 3) == dict.fromkeys(["j4", "j3", "j2"], "m")
+            assert database.jobs_with("none", 3) == {}
+            assert database.names([KEY.workload, "none"]) == {KEY.workload: ["conv1", "conv0"]}
+            few, many = ["j0", "j1", "j4"], ["j0", "j1", *map(str, range(200))]
+            assert database.job_trials(few) == {"j0": 2, "j1": 1, "j4": 0}
+            assert database.job_trials(many) == {**dict.fromkeys(many, 0), "j0": 2, "j1": 1}
+            failed = run("b", None).outcome.value
+            assert database.outcomes() == {"ok": 2, failed: 1}
+            assert database.outcomes(job="j0") == {"ok": 2}
+
+    def test_runs_are_counted_from_where_they_were(self, where: str) -> None:
+        def counted() -> list[tuple[str, int, float | None, float | None]]:
+            return [
+                (row.target_key, row.runs, row.best_ns, row.default_ns) for row in database.summary(known)
+            ]
+
+        with Database(where) as database:
+            known = database.run_counts()
+            assert (known, counted()) == (RunCounts(), [])
+            database.record(run("a", 3.0, origin=Origin.DEFAULT))
+            database.record(run("b", None))
+            known = database.run_counts(known)
+            assert (known.last, known.total) == (2, 2)
+            assert counted() == [(KEY.target, 2, 3.0, 3.0)]
+            database.record(run("c", 2.0))
+            database.record(run("d", None, key=replace(KEY, target=OTHER.key)))
+            known = database.run_counts(known)
+            assert known == database.run_counts()
+            assert sorted(counted()) == sorted([(KEY.target, 3, 2.0, 3.0), (OTHER.key, 1, None, None)])
+            columns = schema.runs.c
+            for gone in (columns.trace_key == "c", columns.target_key == OTHER.key):
+                removed = schema.runs.delete().where(gone)
+                database.session.write(lambda connection, query=removed: connection.execute(query))
+                known = database.run_counts(known)
+            assert counted() == [(KEY.target, 2, 3.0, 3.0)]
+
+    def test_a_summary_has_the_newest_winner(self, where: str) -> None:
+        with Database(where) as database:
+            for name, ns in (("a", 3.0), ("b", 2.0), ("c", None)):
+                database.record(run(name, ns))
+            ((workload, target, runs, ratio),) = [
+                (row.workload_key, row.target_key, row.runs, row.ratio) for row in database.summary()
+            ]
+            assert (workload, target, runs, ratio) == (KEY.workload, KEY.target, 3, None)
+            first, second, _ = database.records()
+            for ns in (1.0, 1.5):
+                compare(database, schedules((first, 2.0), (second, ns), won="b"))
+            assert [row.ratio.median for row in database.summary() if row.ratio] == [0.75]
 
     def test_any_text_and_number_that_a_measurement_gives(self, where: str) -> None:
         with Database(where) as database:

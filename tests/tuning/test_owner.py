@@ -94,6 +94,8 @@ def test_a_job_of_another_host_counts_by_its_heartbeat() -> None:
 def test_a_process_is_heard_of_in_any_of_its_jobs() -> None:
     whole, part = row(owner(), silent_s=9999), row(owner(), "j2")
     assert [state.life for state in states_of([whole, part], NOW)] == [Life.RUNNING] * 2
+    assert [state.life for state in states_of([whole], NOW)] == [Life.HUNG]
+    assert [state.life for state in states_of([whole], NOW, {part.owner: part.updated})] == [Life.RUNNING]
 
 
 @pytest.mark.parametrize("status", ["", "no JSON", "[]"])

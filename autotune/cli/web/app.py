@@ -28,6 +28,7 @@ from autotune.cli.web.frame import HEADERS, SCRIPT, Page, key_of
 from autotune.cli.web.listing import Wanted
 from autotune.database import Database
 from autotune.database.address import DatabaseAddress
+from autotune.database.summary import NO_RUNS
 from autotune.errors import AutotuneError, DatabaseError
 from autotune.foreign import printable
 from autotune.tuning.jobs.owner import HEARTBEAT_S
@@ -49,10 +50,17 @@ def _wanted(request: Request) -> Wanted:
     return Wanted(request.url.path, given.get("find", ""), int(number) if _PAGE.fullmatch(number) else 1)
 
 
+def _workloads(store: Database, request: Request) -> Page:
+    """Return the list of workloads; the server keeps what it has counted."""
+    state = request.app.state
+    state.counts = store.run_counts(getattr(state, "counts", NO_RUNS))
+    return workloads.workloads_page(store, _wanted(request), state.counts)
+
+
 PAGES: Mapping[str, Callable[[Database, Request], Page]] = {
     "/": lambda store, request: jobs.jobs_page(store, _wanted(request)),
     "/jobs/{job}": lambda store, request: jobs.job_page(store, request.path_params["job"]),
-    "/workloads": lambda store, request: workloads.workloads_page(store, _wanted(request)),
+    "/workloads": _workloads,
     "/workloads/{key}": lambda store, request: workloads.workload_page(store, request.path_params["key"]),
     "/models": lambda store, _: models.models_page(store),
 }

@@ -11,6 +11,7 @@ from autotune.cli.web.listing import Wanted
 from autotune.database import Database, Hit, Key, Miss, Run, WorkloadRow
 from autotune.database.describe import operators_of, shapes_of
 from autotune.database.records import WorkloadSummary
+from autotune.database.summary import RunCounts
 from autotune.errors import AutotuneError, DatabaseError, UsageError
 from autotune.foreign import parse_json
 from autotune.schedule.trace import Trace
@@ -24,21 +25,23 @@ FASTEST, SCHEDULES = 10, 3
 _LEARNT = 2000
 """Newest runs that are plotted and by which knobs are judged: to read more of them takes longer than a page may."""
 _DOTS = 500
+_JOBS = 12
+"""The newest of those that have a workload, which its page names."""
 
 
-def workloads_page(store: Database, wanted: Wanted) -> Page:
+def workloads_page(store: Database, wanted: Wanted, counts: RunCounts) -> Page:
     """Return the list of what was measured, by workload and target, what takes longest first."""
     targets = {key: target.name for key, target in store.targets().items()}
     texts = {row.key: row.text for row in store.workload_rows(skip_damaged=True)}
     about = {key: (operators_of(text), shapes_of(text)) for key, text in texts.items()}
     found = [
         row
-        for row in store.summary()
+        for row in store.summary(counts)
         if row.workload_key in about
         and wanted.holds(row.workload_key, *about[row.workload_key], targets.get(row.target_key, ""))
     ]
     shown = wanted.part(sorted(found, key=lambda row: -(row.best_ns or 0.0)))
-    names = names_of(store, [row.workload_key for row in shown])
+    names = store.names([row.workload_key for row in shown])
     rows = [_listed(row, about, names, targets) for row in shown]
     heading = ("runs", "workload", "default", "best", "speed-up", "target")
     text = (
@@ -62,14 +65,6 @@ def _listed(
     name = joined([title, *(element("span", note, class_="faint") for note in notes)])
     figures = [nanoseconds(row.default_ns), nanoseconds(row.best_ns), str(row.ratio or "-")]
     return [str(row.runs), name, *figures, targets.get(row.target_key, row.target_key)]
-
-
-def names_of(store: Database, workloads: Sequence[str]) -> dict[str, list[str]]:
-    """Return the names of the dispatches of workloads, in whatever jobs."""
-    found: dict[str, dict[str, None]] = {}
-    for (_, key), names in store.layers(workloads=workloads).items():
-        found.setdefault(key, {}).update(dict.fromkeys(names))
-    return {key: list(names) for key, names in found.items()}
 
 
 def workload_page(store: Database, name: str) -> Page:
@@ -100,15 +95,15 @@ def _looked_up(store: Database, key: Key) -> Hit | Miss:
 
 
 def _about(store: Database, row: WorkloadRow) -> Markup:
-    layers = store.layers(workloads=[row.key])
-    jobs = {job.id: job.model for job in store.jobs()}
-    used = [link(path_of(job), f"{jobs.get(job, job)} {job[:8]}") for job, _ in layers]
+    used = [
+        link(path_of(job), f"{model} {job[:8]}") for job, model in store.jobs_with(row.key, _JOBS).items()
+    ]
     facts: list[tuple[str, Part]] = [
         ("key", row.key),
         ("shapes", shapes_of(row.text)),
         ("work", f"{row.flops:,} operations, {row.bytes:,} bytes"),
-        ("dispatches", listed(names_of(store, [row.key]).get(row.key, ()), 12) or "of no job"),
-        ("jobs", joined(part for each in used[-12:] for part in (each, " ")) if used else "none"),
+        ("dispatches", listed(store.names([row.key]).get(row.key, ()), 12) or "of no job"),
+        ("jobs", joined(part for each in used for part in (each, " ")) if used else "none"),
     ]
     return joined([element("h1", operators_of(row.text) or row.kind), described(facts)])
 
@@ -217,4 +212,4 @@ def _python(run: Run) -> str:
         return f"not a schedule of this version: {error}"
 
 
-__all__ = ["names_of", "workload_page", "workloads_page"]
+__all__ = ["workload_page", "workloads_page"]

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from autotune.database.records import JobRow
@@ -167,16 +168,17 @@ def said(job: JobRow) -> Mapping[str, Any]:
     return {}
 
 
-def states_of(jobs: Iterable[JobRow], now: float | None = None) -> list[JobState]:
-    """Return the state of each of all jobs of a database.
+def states_of(
+    jobs: Iterable[JobRow], now: float | None = None, heard: Mapping[str, float] = MappingProxyType({})
+) -> list[JobState]:
+    """Return the state of each of some jobs of a database; ``heard``: when the owners of others were heard of last.
 
     A process may own several, of which the one that it works on is heard of.
     """
-    rows, now = list(jobs), time.time() if now is None else now
-    heard: dict[str, float] = {}
+    rows, now, last = list(jobs), time.time() if now is None else now, dict(heard)
     for job in rows:
-        heard[job.owner] = max(heard.get(job.owner, 0.0), job.updated)
-    return [_state(job, heard[job.owner], now) for job in rows]
+        last[job.owner] = max(last.get(job.owner, 0.0), job.updated)
+    return [_state(job, last[job.owner], now) for job in rows]
 
 
 def _state(job: JobRow, heard: float, now: float) -> JobState:

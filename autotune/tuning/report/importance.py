@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -41,16 +40,17 @@ def importances(runs: Sequence[tuple[float, Mapping[str, object]]]) -> list[Knob
 
 
 def _importance(knob: str, logs: NDArray[np.float64], values: Sequence[str]) -> KnobImportance:
-    counts = Counter(values)
-    column = np.asarray(values)
-    means = {value: float(logs[column == value].mean()) for value in counts}
-    best = min(means, key=lambda value: means[value])
-    between = sum(counts[value] * (mean - logs.mean()) ** 2 for value, mean in means.items())
+    number = {value: at for at, value in enumerate(dict.fromkeys(values))}
+    column = np.asarray([number[value] for value in values])
+    counts = np.bincount(column)
+    means = np.bincount(column, logs) / counts
+    best = int(means.argmin())
+    between = float((counts * (means - logs.mean()) ** 2).sum())
     total = float(((logs - logs.mean()) ** 2).sum())
     free = len(logs) - len(counts)
     within = (total - between) / free if free > 0 else total  # without repetitions nothing is known to matter
     share = (between - (len(counts) - 1) * within) / (total + within) if total > 0 else 0.0
-    return KnobImportance(knob, max(0.0, float(share)), best, counts[best], len(counts))
+    return KnobImportance(knob, max(0.0, share), [*number][best], int(counts[best]), len(counts))
 
 
 __all__ = ["KnobImportance", "importances"]

@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from autotune.database import Comparison, Evidence, Ratio, State
+from autotune.database.inside import claim_of
+from autotune.database.posterior import standings
 from autotune.tuning.report.charts import Compared, figure, gains, in_notebook, over_time, rooflines
 from autotune.tuning.report.gain import Gain
 from autotune.tuning.report.plot import Plot, PlotAxis
@@ -21,48 +23,79 @@ FAST = DispatchRow("001_b", "pool", "b", 2, 500.0, 500.0, 1, Evidence(State.TRIE
 MODEL = ModelReport("m", (SLOW, FAST), untimed="a reason")
 
 
-def won(dispatch: str, ratio: Ratio | None, created: float) -> Compared:
-    return Compared(dispatch, "schedule", Comparison("t", "s", latency(9.0), True, ratio, created=created))
+def won(dispatch: str, ratio: Ratio | None, created: float, name: str = "t") -> Compared:
+    latency_ns = latency(9.0 if ratio is None else 9.0 * ratio.median)
+    return Compared(
+        dispatch, "schedule", Comparison(name, "s", latency_ns, True, ratio, created=created, inside="m")
+    )
+
+
+def claimed(*compared: Compared) -> Ratio:
+    found = claim_of([each.found for each in compared], "t")
+    assert found is not None
+    return found
 
 
 def test_the_gain_over_the_time_is_that_of_the_sum_of_the_dispatches() -> None:
+    first, second = won("000_a", Ratio(0.5), 110.0), won("001_b", Ratio(0.6), 130.0)
     compared = [
-        won("001_b", Ratio(0.8, (0.7, 0.9)), 130.0),
-        won("000_a", Ratio(0.5, (0.4, 0.6)), 110.0),
-        won("000_a", None, 150.0),
-        replace(won("000_a", Ratio(0.1, (0.1, 0.1)), 120.0), found=Comparison("t", "s", None)),
-        won("elsewhere", Ratio(0.1, (0.1, 0.1)), 120.0),
+        second,
+        first,
+        won("000_a", None, 150.0, "default"),
+        replace(first, found=Comparison("t", "s", None, created=120.0)),
+        won("elsewhere", Ratio(0.1), 140.0),
     ]
-    (first, once), (second, both), (third, back) = gains(MODEL, compared, 100.0)
-    assert (first, second, third) == (10.0, 30.0, 50.0)
-    assert once.median == pytest.approx(0.75 * 0.5 + 0.25)
-    assert both.median == pytest.approx(0.75 * 0.5 + 0.25 * 0.8)
-    assert back.median == pytest.approx(0.75 + 0.25 * 0.8)
-    assert once.interval == pytest.approx((0.75 * 0.4 + 0.25, 0.75 * 0.6 + 0.25))
+    found = gains(MODEL, compared, 100.0)
+    assert [at for at, _ in found] == [10.0, 20.0, 30.0, 50.0]
+    one, two = claimed(first), claimed(second)
+    medians = [0.75 * one.median + 0.25, 0.75 * one.median + 0.25 * two.median, 0.75 + 0.25 * two.median]
+    assert [found[at][1].median for at in (0, 2, 3)] == pytest.approx(medians)
+    assert found[0][1] == found[1][1]
+    assert one.interval is not None
+    assert found[0][1].interval == pytest.approx(tuple(0.75 * end + 0.25 for end in one.interval))
+
+
+def test_comparisons_confirm_together_what_none_of_them_does() -> None:
+    compared = [won("000_a", Ratio(0.86), 110.0 + at) for at in range(9)]
+    found = gains(MODEL, compared, 100.0)
+    assert found[-1][1].changed
+    assert 0 < len(found) < len(compared)
 
 
 def test_a_default_that_stays_is_no_step() -> None:
-    assert (
-        gains(MODEL, [won("000_a", None, 110.0), won("001_b", Ratio(0.99, (0.9, 1.1)), 120.0)], 100.0) == []
-    )
+    assert gains(MODEL, [won("000_a", None, 110.0), won("001_b", Ratio(0.99), 120.0)], 100.0) == []
     assert over_time(MODEL, [], 100.0, 60.0) is None
+
+
+def test_a_gain_of_long_jobs_is_estimated_at_some_times() -> None:
+    compared = [won("000_a", Ratio(0.5), 110.0 + at) for at in range(500)]
+    found = gains(MODEL, compared, 100.0)
+    assert 30 < len(found) <= 60
+    assert found[-1][0] == 509.0
 
 
 def test_an_option_counts_as_a_whole() -> None:
     option = OptionRow("000_a", "winograd", 1, ("a",), 0.5, "2.00×")
     report = replace(MODEL, options=(option,))
-    ((_, ratio),) = gains(report, [won("000_a", Ratio(0.5, (0.4, 0.6)), 110.0)], 100.0)
-    assert ratio.median == pytest.approx(0.75 * 0.5 + 0.25)
+    rows = [
+        Comparison("direct", "d", latency(9.0), created=110.0, inside="m"),
+        Comparison("winograd", "w", latency(4.5), True, Ratio(0.5), created=110.0, inside="m"),
+    ]
+    ((_, ratio),) = gains(report, [Compared("000_a", "option", row) for row in rows], 100.0)
+    standing = standings({"000_a": rows})["000_a"].order[0]
+    assert standing.name == "winograd"
+    assert ratio.median == pytest.approx(0.75 * standing.posterior.claim(standing.looks).median + 0.25)
 
 
 def test_the_whole_model_is_a_dot_at_the_end() -> None:
     gain = Gain(latency(9.0), latency(6.0), Ratio(0.7, (0.6, 0.8)), 9)
-    made = over_time(replace(MODEL, gain=gain), [won("000_a", Ratio(0.5, (0.4, 0.6)), 110.0)], 100.0, 60.0)
+    first = won("000_a", Ratio(0.5), 110.0)
+    made = over_time(replace(MODEL, gain=gain), [first], 100.0, 60.0)
     assert made is not None
     ((dot,), ((_, line),)) = made.dots, made.lines
     assert (dot.x, dot.y) == (60.0, pytest.approx(1 / 0.7))
     assert line[0] == (0.0, 1.0)
-    assert line[-1] == (60.0, pytest.approx(1 / 0.625))
+    assert line[-1] == (60.0, pytest.approx(1 / (0.75 * claimed(first).median + 0.25)))
     assert all(low <= high for _, low, high in made.band)
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from autotune.database import Comparison
+from autotune.database.inside import claim_of
+from autotune.database.posterior import standings
 from autotune.database.records import Ratio
 from autotune.tuning.compare.paired import total
 from autotune.tuning.report import plot
@@ -17,6 +21,8 @@ from autotune.tuning.report.units import duration, nanoseconds
 
 MOST = 40
 """Rows of a chart or of a list, those with the most time first; the rest is counted."""
+_TIMES, _BURST_S = 60, 1.0
+"""Of a job the most at which its gain is estimated, and the least seconds between them."""
 COLOURS = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1b1f24; --faint: #5b636d; --line: #d5dae0;
   --before: #9aa5b1; --after: #0b6bcb; --box: #f5f7f9; }
@@ -75,21 +81,44 @@ def of_several(entry: Entry) -> str:
 def gains(report: ModelReport, compared: Sequence[Compared], begun: float) -> list[tuple[float, Ratio]]:
     """Return the seconds after which what was confirmed of the sum of the dispatches has changed, and to what.
 
-    It follows from the newest candidate that has won at each dispatch, as the comparisons then were.
+    It follows at each time from all comparisons until then, as the evidence of a dispatch does.
     """
+    whole = sum(each.share for each in entries(report))
     weights = {name: each.share for each in entries(report) for name in _names(report, each)}
-    won = [each for each in compared if each.found.won and each.dispatch in weights]
-    now, found = dict[str, Ratio | None](), list[tuple[float, Ratio]]()
-    for each in sorted(won, key=lambda each: each.found.created):
-        ratio = each.found.ratio
-        changed = ratio if ratio is not None and ratio.changed else None
-        if changed is None and each.dispatch not in now:
-            continue  # the default stays
-        now[each.dispatch] = changed
-        rest = sum(entry.share for entry in entries(report)) - sum(weights[name] for name in now)
-        parts = [*((weights[name], ratio) for name, ratio in now.items()), (rest, None)]
-        found.append((max(0.0, each.found.created - begun), total(parts)))
+    rows = sorted(
+        (each for each in compared if each.dispatch in weights), key=lambda each: each.found.created
+    )
+    found = list[tuple[float, Ratio]]()
+    for now in _times(rows):
+        known = _confirmed([each for each in rows if each.found.created <= now])
+        if known or found:
+            rest = whole - sum(weights[name] for name in known)
+            parts = [*((weights[name], ratio) for name, ratio in known.items()), (rest, None)]
+            found.append((max(0.0, now - begun), total(parts)))
     return found
+
+
+def _times(compared: Sequence[Compared]) -> Sequence[float]:
+    """Return when comparisons were stored, those of several dispatches in one measurement once; of many some."""
+    known = sorted({each.found.created for each in compared})
+    ends = [now for now, after in pairwise([*known, math.inf]) if after - now >= _BURST_S]
+    step = max(1, -(-len(ends) // _TIMES))
+    return ends[::-step][::-1]
+
+
+def _confirmed(compared: Sequence[Compared]) -> dict[str, Ratio]:
+    """Return the confirmed ratios of dispatches: an option's, else a schedule's."""
+    history = dict[str, dict[str, list[Comparison]]]()
+    for each in compared:
+        history.setdefault(each.site, {}).setdefault(each.dispatch, []).append(each.found)
+    found = dict[str, Ratio | None]()
+    for name, rows in history.get("schedule", {}).items():
+        used = next((row.name for row in reversed(rows) if row.won), "")
+        found[name] = claim_of(rows, used)
+    for name, options in standings(history.get("option", {})).items():
+        if options.order and not options.order[0].is_reference:
+            found[name] = options.order[0].posterior.claim(options.order[0].looks)
+    return {name: ratio for name, ratio in found.items() if ratio is not None and ratio.changed}
 
 
 def _names(report: ModelReport, entry: Entry) -> list[str]:

@@ -13,11 +13,12 @@ Point = tuple[float, float]
 _WIDE, _HIGH, _LEFT, _BELOW, _ABOVE, _RIGHT = 480, 300, 84, 42, 12, 14
 _ROOM = 0.04
 """Of an axis, beside what is plotted."""
-_LETTER = 6.5
-"""The width of one, about."""
+_LETTER = 8.0
+"""The width of one where letters are large, about."""
 
 STYLE = """
-.figure { display: block; width: 100%; max-width: 46rem; font: 12px system-ui, sans-serif; margin: .5rem 0; }
+.figure { display: block; width: 100%; max-width: 40rem; font: 12px system-ui, sans-serif; margin: .5rem 0; }
+@media (max-width: 40rem) { .figure { font-size: 15px; } }
 .figure text { fill: var(--faint); } .figure .axis { stroke: var(--line); }
 .figure path { fill: none; stroke: var(--faint); } .figure path.after { stroke: var(--after); stroke-width: 2; }
 .figure path.band { fill: var(--after); fill-opacity: .18; stroke: none; }
@@ -143,9 +144,10 @@ def _across(scale: _Scale) -> list[Markup]:
     free = 0.0
     for value in scale.axis.ticks(scale.low, scale.high):
         text, x = scale.axis.shown(value), float(scale.at(value))
-        if x - len(text) * _LETTER / 2 >= free:
+        half = len(text) * _LETTER / 2
+        if x - half >= free and x + half <= _WIDE:
             parts.append(_text(x, bottom + 16, text, "middle"))
-            free = x + len(text) * _LETTER / 2 + 6
+            free = x + half + 6
     return [*parts, _text((_LEFT + _WIDE) / 2, _HIGH - 8, scale.axis.label, "middle")]
 
 
@@ -156,7 +158,7 @@ def _upward(scale: _Scale) -> list[Markup]:
         parts += [_rule(_LEFT, y, _WIDE - _RIGHT, y), _text(_LEFT - 6, y + 4, scale.axis.shown(value), "end")]
     middle = (_HIGH - _BELOW) / 2
     turned = element(
-        "g", _text(0, 0, scale.axis.label, "middle"), transform=f"translate(12 {middle}) rotate(-90)"
+        "g", _text(0, 0, scale.axis.label, "middle"), transform=f"translate(18 {middle}) rotate(-90)"
     )
     return [*parts, turned]
 

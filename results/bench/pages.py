@@ -6,9 +6,12 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from http.client import HTTPConnection
+from pathlib import Path
 
+import click
 from sqlalchemy import insert, text
 from sqlalchemy.engine import Connection
 
@@ -22,6 +25,7 @@ from autotune.errors import MeasureError
 from autotune.files import scratch_folder
 from autotune.tuning.jobs.owner import owner
 from autotune.tuning.report.result import DispatchRow, ModelReport, Report
+from results.bench.chromium import Browser, binary
 from results.bench.queries import filling, material
 from results.bench.queries.times import quantile
 
@@ -30,6 +34,7 @@ _REAL = 5000
 _DAY_S = 86_400.0
 _CACHE_KB = 2_000_000
 """Indexes of a million runs: what does not fit is written to the disk again and again."""
+_FOR_PROGRAMS = ("/jobs.json", "/metrics")
 _GAIN = Ratio(0.8, (0.78, 0.82))
 _RUNS = """
 WITH RECURSIVE copies(number) AS (SELECT 1 UNION ALL SELECT number + 1 FROM copies WHERE number < {copies})
@@ -41,25 +46,63 @@ INSERT INTO comparisons ({columns}) SELECT {values} FROM copies, comparisons WHE
 """
 
 
-def measure(say: Say, runs: int, jobs: int, rounds: int) -> Iterator[Sequence[Record]]:
+def measure(
+    say: Say, runs: int, jobs: int, rounds: int, database: Path | None = None
+) -> Iterator[Sequence[Record]]:
     """Yield a record for each time that a page was asked for."""
     with scratch_folder("autotune-bench-") as folder:
-        where = str(folder / "pages.db")
-        say(f"{runs} runs of {jobs} jobs")
-        with Database(where) as store:
-            names = _fill(store, runs, jobs, say)
+        file = database or folder / "pages.db"
+        if not file.exists():
+            say(f"{runs} runs of {jobs} jobs")
+            with Database(file) as store:
+                _fill(store, runs, jobs, say)
+        where = str(file)
+        with Database(where, read_only=True) as store:
+            names = [job.id for job in store.jobs() if job.owner != "bench"]
             workload = max(store.summary(), key=lambda row: row.runs).workload_key
-        listening = listen("127.0.0.1", 0)
-        server = server_of(where, "127.0.0.1")
-        thread = threading.Thread(target=server.run, args=([listening],))
-        thread.start()
-        try:
-            for name, path in _paths(names, workload).items():
+        pages = _paths(names, workload)
+        with _served(where) as listening:
+            for name, path in pages.items():
                 say(name)
                 yield [_asked(name, path, count, listening) for count in range(rounds + 1)]
-        finally:
-            server.should_exit = True
-            thread.join()
+            yield from _painted(pages, listening, rounds, Path(folder), say)
+
+
+@contextmanager
+def _served(where: str) -> Iterator[socket.socket]:
+    listening = listen("127.0.0.1", 0)
+    server = server_of(where, "127.0.0.1")
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    try:
+        yield listening
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def _painted(
+    pages: Mapping[str, str], listening: socket.socket, rounds: int, folder: Path, say: Say
+) -> Iterator[Sequence[Record]]:
+    """Yield how long a browser takes to the first paint of each page for people, if one is installed."""
+    path = binary()
+    if path is None:
+        say("no Chromium is installed: first paints are left out")
+        return
+    browser, url = Browser(path, folder / "chromium"), f"http://127.0.0.1:{listening.getsockname()[1]}"
+    try:
+        for name, page in pages.items():
+            if page not in _FOR_PROGRAMS:
+                say(f"{name} in Chromium")
+                yield [_paint(browser, name, url + page) for _ in range(rounds)]
+        browser.open("about:blank")  # ends the stream of the last page
+    finally:
+        browser.close()
+
+
+def _paint(browser: Browser, name: str, url: str) -> Record:
+    browser.open(url)
+    return {"page": name, "painted": browser.painted_s()}
 
 
 def _paths(jobs: Sequence[str], workload: str) -> dict[str, str]:
@@ -71,8 +114,8 @@ def _paths(jobs: Sequence[str], workload: str) -> dict[str, str]:
         "list of workloads": "/workloads",
         "page of the workload with the most runs": f"/workloads/{workload}",
         "cost models": "/models",
-        "jobs as JSON": "/jobs.json",
-        "metrics": "/metrics",
+        "jobs as JSON": _FOR_PROGRAMS[0],
+        "metrics": _FOR_PROGRAMS[1],
     }
 
 
@@ -90,8 +133,8 @@ def _asked(name: str, path: str, count: int, listening: socket.socket) -> Record
     return {"page": name, "round": count, "seconds": seconds, "bytes": len(found)}
 
 
-def _fill(store: Database, runs: int, jobs: int, say: Say) -> list[str]:
-    """Fill an empty database; returns the ids of its jobs."""
+def _fill(store: Database, runs: int, jobs: int, say: Say) -> None:
+    """Fill an empty database."""
     (model,) = material.models(["squeezenet"])
     filled = filling.fill(store, [model], material.targets(), min(runs, _REAL), 0, say)
     target, names = filled.tuned[0].target.key, [f"{number:012x}" for number in range(jobs)]
@@ -112,7 +155,6 @@ def _fill(store: Database, runs: int, jobs: int, say: Say) -> list[str]:
             connection.execute(text(statement))
 
     store.session.write(write)
-    return names
 
 
 def _copies(filled: filling.Filled, runs: int, jobs: int) -> Iterator[str]:
@@ -181,15 +223,17 @@ def _report(model: material.TunedModel, job: str) -> Report:
     )
 
 
-def _share(share: float) -> Callable[[FrameRows], float]:
-    """Return what takes a quantile of the seconds of a page, the first time not counted."""
-    return lambda rows: 1e9 * quantile(rows.all("seconds")[1:], share)
+def _share(share: float, column: str = "seconds", first: int = 1) -> Callable[[FrameRows], float | None]:
+    """Return what takes a quantile of the times of a page, the first so many not counted; None without any."""
+    return lambda rows: 1e9 * quantile(found[first:], share) if (found := rows.all(column)) else None
 
 
 ABOUT = (
     "How long the pages of `autotune serve` take to come, for a database of a thousand jobs and a million runs: of a "
     "few real schedules, with figures that are made up. Each page is asked for by a client in the same process, which "
-    "waits for all of it. The first time stands by itself: what it needs is imported and read from the disk then."
+    "waits for all of it. The first time stands by itself: what it needs is imported and read from the disk then. The "
+    "first paint is Chromium's own (first-contentful-paint, from the beginning of the request), a median; it is "
+    "missing where no browser is installed, and of documents for programs."
 )
 
 EXPERIMENT = Experiment(
@@ -201,6 +245,12 @@ EXPERIMENT = Experiment(
         options.number("--runs", 1_000_000, "Runs in the database."),
         options.number("--jobs", 1000, "Jobs in it."),
         options.number("--rounds", 20, "Times that each page is asked for."),
+        click.Option(
+            ["--db", "database"],
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            help="Fill this database and leave it, or measure it as it is if it is there; else a new one each time.",
+        ),
     ),
     measure=measure,
     views=(
@@ -213,6 +263,7 @@ EXPERIMENT = Experiment(
                 Column("median", _share(0.5), duration),
                 Column("99th percentile", _share(0.99), duration),
                 Column("size", "bytes", number(1, " kB", 1e3)),
+                Column("first paint", _share(0.5, "painted", 0), duration),
             ),
         ),
     ),

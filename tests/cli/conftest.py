@@ -1,14 +1,16 @@
-"""A tuned database that the tests of several commands read."""
+"""A tuned database that the tests of several commands read, and a browser that shows pages."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from results.bench.chromium import Browser, binary
 from tests.cli.job_states import fill
 from tests.once import made_once
 from tests.patience import PATIENCE_S
@@ -18,6 +20,8 @@ TRIALS = 20
 DATABASE = "tuning.db"
 EVENTS = "events.jsonl"
 """Events that the job has printed, beside its database."""
+SIZES = [(1400, False), (1400, True), (400, False), (400, True)]
+"""Widths of the window, and whether it is dark."""
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +36,33 @@ def job_states(tmp_path: Path) -> str:
     where = str(tmp_path / "tuning.db")
     fill(where)
     return where
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A browser; the test is skipped where none is installed."""
+    path = binary()
+    if path is None:
+        pytest.skip("no Chromium is installed; on Debian: apt-get install chromium")
+    found = Browser(path, tmp_path_factory.mktemp("chromium"))
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="session")
+def rules() -> str:
+    """The script of axe-core, which finds what people with other senses or means cannot use."""
+    package = pytest.importorskip("axe_core_python", reason="the extra test is not installed")
+    return (Path(package.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+
+
+def faults(browser: Browser, rules: str, width: int) -> list[object]:
+    """Return what is wrong with the page that a browser shows: wider than the window, or not for everybody."""
+    browser.value(rules)
+    found = browser.value("axe.run().then(all => all.violations)")
+    wide = browser.value("document.documentElement.scrollWidth")
+    broken = [(each["id"], [node["html"] for node in each["nodes"]]) for each in found]
+    return broken + ([("width", wide)] if wide > width else [])
 
 
 def _tune(folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,30 +10,11 @@ import pytest
 
 from autotune.cli.job_lines import chosen
 from autotune.database import Database
-from tests.cli.chromium import Browser, binary
+from results.bench.chromium import Browser
+from tests.cli.conftest import SIZES, faults
 from tests.cli.job_states import SAID
 from tests.cli.test_serve import served
 from tests.patience import wait_until
-
-SIZES = [(1400, False), (1400, True), (400, False), (400, True)]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A browser; the test is skipped where none is installed."""
-    path = binary()
-    if path is None:
-        pytest.skip("no Chromium is installed; on Debian: apt-get install chromium")
-    found = Browser(path, tmp_path_factory.mktemp("chromium"))
-    yield found
-    found.close()
-
-
-@pytest.fixture(scope="module")
-def rules() -> str:
-    """The script of axe-core, which finds what people with other senses or means cannot use."""
-    package = pytest.importorskip("axe_core_python", reason="the extra test is not installed")
-    return (Path(package.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
 
 
 def paths(database: str | Path) -> list[str]:
@@ -52,10 +32,7 @@ def test_pages_fit_and_everybody_can_use_them(
     with served(tuned) as url:
         for path in paths(tuned):
             browser.open(url + path, width, dark=dark)
-            assert browser.value("document.documentElement.scrollWidth") <= width, path
-            browser.value(rules)
-            found = browser.value("axe.run().then(all => all.violations)")
-            assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == [], path
+            assert faults(browser, rules, width) == [], path
         browser.open("about:blank")  # ends the stream
 
 

@@ -8,10 +8,27 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
-from tests.patience import wait_until
+from autotune.errors import MeasureError
+
+_ATTEMPTS, _STEP_S = 30_000, 0.005
+"""So often, with so many seconds between, something is expected of a page: also on a machine that stands still."""
+_KEYS = {
+    "Tab": 9,
+    "Enter": 13,
+    "End": 35,
+    "Home": 36,
+    "ArrowLeft": 37,
+    "ArrowUp": 38,
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+}
+"""The numbers of keys that are no letters."""
+_CONTROL = 2
+"""The protocol's number of the key."""
 
 
 def binary() -> str | None:
@@ -110,7 +127,7 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", features=[scheme])
         self.ask("Page.navigate", url=url)
-        wait_until(lambda: self.value("document.readyState") == "complete", url)
+        self.until("document.readyState === 'complete'")
 
     def value(self, script: str) -> Any:
         """Return the value of an expression on the page, a promise's when it has one."""
@@ -118,13 +135,43 @@ class Browser:
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
+    def until(self, condition: str) -> Any:
+        """Return the value of an expression as soon as it is true; raises MeasureError where it stays false."""
+        for _ in range(_ATTEMPTS):
+            if found := self.value(condition):
+                return found
+            time.sleep(_STEP_S)
+        raise MeasureError(f"{condition}: not after {_ATTEMPTS} attempts")
+
+    def painted_s(self) -> float:
+        """Return the seconds from the request of the page to its first paint with contents."""
+        entry = "performance.getEntriesByName('first-contentful-paint')[0]"
+        return float(self.until(f"{entry}?.startTime")) / 1e3
+
     def press(self, key: str) -> None:
         """Press a key."""
-        codes = {"Tab": 9, "Enter": 13}
-        about = {"key": key, "code": key, "windowsVirtualKeyCode": codes[key]}
-        text = {"text": "\r"} if key == "Enter" else {}
+        code = _KEYS.get(key, ord(key[0]))
+        about = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        text = {} if key in _KEYS and key != "Enter" else {"text": "\r" if key == "Enter" else key}
         self.ask("Input.dispatchKeyEvent", type="keyDown", **about, **text)
         self.ask("Input.dispatchKeyEvent", type="keyUp", **about)
+
+    def drag(self, begin: tuple[float, float], end: tuple[float, float]) -> None:
+        """Press the mouse's left button in one place and leave it in another; a click where they are the same."""
+        left = {"button": "left", "clickCount": 1}
+        for kind, (x, y), more in (
+            ("mousePressed", begin, left),
+            ("mouseMoved", end, {"button": "left", "buttons": 1}),
+            ("mouseReleased", end, left),
+        ):
+            self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
+
+    def wheel(self, place: tuple[float, float], down: float, *, control: bool = False) -> None:
+        """Turn the mouse's wheel."""
+        (x, y), held = place, _CONTROL if control else 0
+        self.ask(
+            "Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=down, modifiers=held
+        )
 
     def picture(self, path: Path) -> None:
         """Write the whole page as a picture."""

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from autotune.codegen.code import DispatchCode, RunnableCode
-from autotune.codegen.interpreter.machine import Array, poisoned, run_kernel
+from autotune.codegen.interpreter.evaluator import Array
+from autotune.codegen.interpreter.machine import poisoned, run_kernel
 from autotune.codegen.manifest import ManifestEntry, with_manifest
 from autotune.lower.ir import LoopProgram
 from autotune.lower.printer import program_text

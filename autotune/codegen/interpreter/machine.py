@@ -6,11 +6,12 @@ thread axes run as on a GPU, barriers included.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from autotune.codegen.interpreter.evaluator import Array, Env, Evaluator, Memory
 from autotune.codegen.interpreter.external import call_external
 from autotune.codegen.interpreter.threads import Thread
 from autotune.errors import InternalError
@@ -23,7 +24,6 @@ from autotune.lower.ir import (
     If,
     Intrinsic,
     Let,
-    Load,
     LoopKernel,
     LoopProgram,
     Prefetch,
@@ -33,13 +33,9 @@ from autotune.lower.ir import (
     While,
     has_thread_axes,
 )
-from autotune.te.conversion import converted
 from autotune.te.depth import walks_deep
 from autotune.te.dtypes import is_float
-from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, Not, Select, Var
-from autotune.te.values import BINARY, COMPARE, FUNCTIONS
-
-Array = np.ndarray[Any, Any]
+from autotune.te.expr import Expr
 
 
 def run_program(program: LoopProgram, arrays: Mapping[str, Array]) -> None:
@@ -47,7 +43,7 @@ def run_program(program: LoopProgram, arrays: Mapping[str, Array]) -> None:
 
     Raises InternalError on an access outside of a buffer.
     """
-    memory: dict[Buffer, Array] = {}
+    memory: Memory = {}
     for buffer in program.arguments:
         memory[buffer] = arrays[buffer.name]
     for buffer in program.workspaces:
@@ -64,10 +60,10 @@ def run_kernel(kernel: LoopKernel, memory: Mapping[Buffer, Array], tiles: range)
     """
     with np.errstate(all="ignore"):
         if has_thread_axes(kernel.body):
-            for _ in Thread(_evaluate, _place, poisoned, dict(memory)).run(kernel.body):
+            for _ in Thread(Evaluator(), poisoned, dict(memory)).run(kernel.body):
                 raise InternalError(f"kernel {kernel.name} waits at a barrier outside of its threads")
         else:
-            _Machine(dict(memory), tiles=tiles).run(kernel.body)
+            _Machine(dict(memory), tiles).run(kernel.body)
 
 
 def poisoned(buffer: Buffer) -> Array:
@@ -77,11 +73,10 @@ def poisoned(buffer: Buffer) -> Array:
 
 
 class _Machine:
-    def __init__(
-        self, memory: dict[Buffer, Array], env: dict[Var, Any] | None = None, tiles: range = range(1)
-    ) -> None:
+    def __init__(self, memory: Memory, tiles: range) -> None:
         self.memory = memory
-        self.env: dict[Var, Any] = {} if env is None else env
+        self.env: Env = {}
+        self.evaluator = Evaluator()
         self.tiles = tiles
         """Iterations of the kernel's parallel loop."""
 
@@ -97,8 +92,8 @@ class _Machine:
             while self.value(stmt.cond):
                 self.run(stmt.body)
         elif isinstance(stmt, Store):
-            index = self.index(stmt.buffer, stmt.indices)
-            self.memory[stmt.buffer][index] = self.value(stmt.value)
+            place = self.evaluator.place(stmt.buffer, stmt.indices, self.env, self.memory)
+            self.memory[stmt.buffer][place] = self.value(stmt.value)
         elif isinstance(stmt, Let):
             self.env[stmt.var] = self.value(stmt.value)
             self.run(stmt.body)
@@ -117,59 +112,8 @@ class _Machine:
         elif not isinstance(stmt, Barrier | Prefetch):
             raise InternalError(f"unknown statement {type(stmt).__name__}")
 
-    def index(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[int, ...]:
-        return self._place(buffer, map(self.value, indices))
-
-    def _place(self, buffer: Buffer, indices: Iterable[Any]) -> tuple[int, ...]:
-        place = tuple(int(i) for i in indices)
-        if any(not 0 <= i < d for i, d in zip(place, buffer.shape, strict=True)):
-            raise InternalError(f"access to {buffer.name}{list(place)} outside of its shape {buffer.shape}")
-        return place
-
     def value(self, node: Expr) -> Any:
-        """Return the value of an expression, of whose parts each is worked out once."""
-        return self._value(node, {})
-
-    def _value(self, node: Expr, memo: dict[int, Any]) -> Any:
-        if isinstance(node, Const):
-            return np.dtype(node.dtype).type(node.value)
-        if isinstance(node, Var):
-            return self.env[node]
-        done = memo.get(id(node))
-        if done is None:
-            done = memo[id(node)] = self._computed(node, lambda part: self._value(part, memo))
-        return done
-
-    def _computed(self, node: Expr, value: Callable[[Expr], Any]) -> Any:
-        if isinstance(node, Load):
-            return self.memory[node.buffer][self._place(node.buffer, map(value, node.indices))]
-        if isinstance(node, Binary):
-            if node.op == "and":
-                return value(node.a) and value(node.b)
-            if node.op == "or":
-                return value(node.a) or value(node.b)
-            return BINARY[node.op](value(node.a), value(node.b))
-        if isinstance(node, Compare):
-            return COMPARE[node.op](value(node.a), value(node.b))
-        if isinstance(node, Select):
-            return value(node.a if value(node.cond) else node.b)
-        if isinstance(node, Not):
-            return not value(node.a)
-        if isinstance(node, Cast):
-            return converted(np.asarray(value(node.a)), node.dtype)[()]
-        if isinstance(node, Call):
-            return FUNCTIONS[node.name](*[value(a) for a in node.args])
-        raise InternalError(f"unknown expression {type(node).__name__}")
-
-
-def _evaluate(node: Expr, env: dict[Var, Any], memory: dict[Buffer, Array]) -> Any:
-    return _Machine(memory, env).value(node)
-
-
-def _place(
-    buffer: Buffer, indices: tuple[Expr, ...], env: dict[Var, Any], memory: dict[Buffer, Array]
-) -> tuple[int, ...]:
-    return _Machine(memory, env).index(buffer, indices)
+        return self.evaluator.value(node, self.env, self.memory)
 
 
 __all__ = ["poisoned", "run_kernel", "run_program"]

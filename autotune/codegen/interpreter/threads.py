@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from autotune.codegen.interpreter.evaluator import Array, Env, Evaluator, Memory
 from autotune.codegen.interpreter.external import call_external
 from autotune.errors import InternalError, LoweringError
 from autotune.lower.ir import (
@@ -27,33 +28,21 @@ from autotune.lower.ir import (
     is_block_axis,
     is_thread_axis,
 )
-from autotune.te.expr import Expr, Var
+from autotune.te.expr import Expr
 
-Array = np.ndarray[Any, Any]
 Waits = Iterator[None]
 """A running thread; it yields at each barrier."""
 
 
 class Thread:
-    """One thread of a block: its variables and its local memory; shared memory is the block's.
+    """One thread of a block: its variables and its local memory; shared memory is the block's."""
 
-    ``evaluate(expression, variables, memory)`` and ``index(buffer, indices, variables, memory)`` come from the
-    interpreter.
-    """
-
-    def __init__(
-        self,
-        evaluate: Callable[[Expr, dict[Var, Any], dict[Buffer, Array]], Any],
-        index: Callable[[Buffer, tuple[Expr, ...], dict[Var, Any], dict[Buffer, Array]], tuple[int, ...]],
-        fresh: Callable[[Buffer], Array],
-        memory: dict[Buffer, Array],
-    ) -> None:
-        self.evaluate = evaluate
-        self.index = index
+    def __init__(self, evaluator: Evaluator, fresh: Callable[[Buffer], Array], memory: Memory) -> None:
+        self.evaluator = evaluator
         self.fresh = fresh
-        self.env: dict[Var, Any] = {}
+        self.env: Env = {}
         self.memory = memory
-        self.shared: dict[Buffer, Array] = {}
+        self.shared: Memory = {}
         self.alone = True
 
     def run(self, stmt: Stmt) -> Waits:
@@ -64,16 +53,16 @@ class Thread:
         elif isinstance(stmt, For):
             yield from self._for(stmt)
         elif isinstance(stmt, While):
-            while self.evaluate(stmt.cond, self.env, self.memory):
+            while self.value(stmt.cond):
                 yield from self.run(stmt.body)
         elif isinstance(stmt, Store):
-            place = self.index(stmt.buffer, stmt.indices, self.env, self.memory)
-            self.memory[stmt.buffer][place] = self.evaluate(stmt.value, self.env, self.memory)
+            place = self.evaluator.place(stmt.buffer, stmt.indices, self.env, self.memory)
+            self.memory[stmt.buffer][place] = self.value(stmt.value)
         elif isinstance(stmt, Let):
-            self.env[stmt.var] = self.evaluate(stmt.value, self.env, self.memory)
+            self.env[stmt.var] = self.value(stmt.value)
             yield from self.run(stmt.body)
         elif isinstance(stmt, If):
-            if self.evaluate(stmt.cond, self.env, self.memory):
+            if self.value(stmt.cond):
                 yield from self.run(stmt.then)
             elif stmt.otherwise is not None:
                 yield from self.run(stmt.otherwise)
@@ -89,6 +78,10 @@ class Thread:
             call_external(stmt, self.memory)
         elif not isinstance(stmt, Prefetch):
             raise InternalError(f"unknown statement {type(stmt).__name__}")
+
+    def value(self, node: Expr) -> Any:
+        """Return the value of an expression for this thread."""
+        return self.evaluator.value(node, self.env, self.memory)
 
     def _allocate(self, buffer: Buffer) -> None:
         """Allocate memory: local memory is fresh, shared memory belongs to the first thread of the block
@@ -117,7 +110,7 @@ class Thread:
         """Return all iterations at once: each runs to its next barrier before any goes on."""
         threads: list[Thread] = []
         for number in range(loop.extent):
-            thread = Thread(self.evaluate, self.index, self.fresh, dict(self.memory))
+            thread = Thread(self.evaluator, self.fresh, dict(self.memory))
             thread.env = dict(self.env)
             thread.env[loop.var] = np.int64(number)
             thread.shared = self.shared if not self.alone else threads[0].shared if threads else {}

@@ -96,20 +96,16 @@ class Conformance:
         s[c].parallel(s[c].op.axis[0])
         agree(backend, target, load, s, [a, c])
 
-    @pytest.mark.parametrize("dtype", [d for d in DTYPES if d != "bool"])
     def test_every_type_is_read_computed_and_written(
-        self, backend: Backend, target: Target, load: Callable[[DispatchCode], Entry], dtype: str
+        self, backend: Backend, target: Target, load: Callable[[DispatchCode], Entry]
     ) -> None:
         """Whole vectors and a rest; remainders and quotients by zero among integers."""
-        a, b = (te.placeholder((37,), dtype, name=name) for name in "AB")
-        if is_float(dtype):
-            c = te.compute((37,), lambda i: te.maximum(a[i] * b[i], a[i] - b[i]), name="C")
-        else:
-            c = te.compute((37,), lambda i: a[i] // b[i] + a[i] % b[i], name="C")
-        s = te.create_schedule(c)
-        _, inner = s[c].split(s[c].op.axis[0], 16)
-        s[c].vectorize(inner)
-        agree(backend, target, load, s, [a, b, c])
+        made = [computed_in(dtype) for dtype in DTYPES if dtype != "bool"]
+        s = te.create_schedule([c for _, _, c in made])
+        for _, _, c in made:
+            _, inner = s[c].split(s[c].op.axis[0], 16)
+            s[c].vectorize(inner)
+        agree(backend, target, load, s, [tensor for each in made for tensor in each])
 
     def test_what_a_condition_guards_is_not_read(
         self, backend: Backend, target: Target, load: Callable[[DispatchCode], Entry]
@@ -140,6 +136,18 @@ class Conformance:
         s, args = case.schedule()
         options = {"constants": case.constants, "strides": dict(case.strides)}
         agree(backend, target, load, s, args, tolerance=case.program.tolerance, **options)
+
+
+def computed_in(dtype: str) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
+    """Two inputs of a type, and what is computed of them."""
+    a, b = (te.placeholder((37,), dtype, name=f"{name}_{dtype}") for name in "AB")
+
+    def element(i: te.IterVar) -> te.Expr:
+        if is_float(dtype):
+            return te.maximum(a[i] * b[i], a[i] - b[i])
+        return a[i] // b[i] + a[i] % b[i]
+
+    return a, b, te.compute((37,), element, name=f"C_{dtype}")
 
 
 def two_kernels(columns: int = 70) -> tuple[Schedule, Arguments]:
@@ -189,7 +197,11 @@ def agree(
             np.testing.assert_array_equal(array, named[spec.name])
         elif spec.role == "output":
             np.testing.assert_allclose(
-                array.astype(np.float64), wanted[spec.name].astype(np.float64), rtol=1e-4, atol=tolerance
+                array.astype(np.float64),
+                wanted[spec.name].astype(np.float64),
+                rtol=1e-4,
+                atol=tolerance,
+                err_msg=spec.name,
             )
 
 

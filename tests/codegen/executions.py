@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from autotune import te
 from autotune.codegen import interpreter
 from autotune.lower import lower_schedule, program_text
+from autotune.schedule import Schedule
 from tests.codegen.opencl_device import installed, run_on_device
 from tests.schedule.machine import numba_target, run_machine_code, runnable_target
 
@@ -21,35 +22,52 @@ NUMBA_EVERY = 4
 TARGETS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 
 
-def everywhere(arrays: Sequence[Any], element: Callable[..., te.Expr]) -> Any:
+Element = Callable[..., te.Expr]
+
+
+def everywhere(arrays: Sequence[Any], element: Element) -> Any:
     """The values of ``element`` over the elements of one-dimensional arrays, which all executions must agree on."""
+    (values,) = all_everywhere(arrays, [element])
+    return values
+
+
+def all_everywhere(arrays: Sequence[Any], elements: Sequence[Element]) -> list[Any]:
+    """The values of each of ``elements``, which are compiled together: a compiler's start takes longer than one."""
     inputs = [te.placeholder(a.shape, a.dtype.name, name=f"P{n}") for n, a in enumerate(arrays)]
-    c = te.compute(arrays[0].shape, lambda i: element(*[p[i] for p in inputs]), name="C")
-    named = {p.name: a for p, a in zip(inputs, arrays, strict=True)}
-    (expected,) = te.evaluate([c], dict(zip(inputs, arrays, strict=True)))
-    schedule, outer = te.create_schedule(c), np.zeros(c.shape, c.dtype)
-    interpreter.run_program(lower_schedule(schedule, [*inputs, c]), {**named, "C": outer})
-    same(outer, expected, "interpreter")
+    made = [
+        te.compute(arrays[0].shape, lambda i, one=one: one(*[p[i] for p in inputs]), name=f"C{n}")
+        for n, one in enumerate(elements)
+    ]
+    args, named = [*inputs, *made], {p.name: a for p, a in zip(inputs, arrays, strict=True)}
+    values = te.evaluate(made, dict(zip(inputs, arrays, strict=True)))
+    expected = {c.name: each for c, each in zip(made, values, strict=True)}
+    plain = lower_schedule(te.create_schedule(made), args)
+    outer = {c.name: np.zeros(c.shape, c.dtype) for c in made}
+    interpreter.run_program(plain, {**named, **outer})
+    _all_same(outer, expected, "interpreter")
     for target in dict.fromkeys(map(runnable_target, TARGETS)):
         for lanes in (0, LANES):
-            schedule = te.create_schedule(c)
-            if lanes:
-                _, inner = schedule[c].split(schedule[c].op.axis[0], lanes)
-                schedule[c].vectorize(inner)
-            found = run_machine_code(schedule, [*inputs, c], named, target=target)["C"]
-            same(found, expected, f"{target.cpu}, {lanes or 1} lanes")
-    if (
-        zlib.crc32(program_text(lower_schedule(te.create_schedule(c), [*inputs, c])).encode()) % NUMBA_EVERY
-        == 0
-    ):
-        by_numba = run_machine_code(te.create_schedule(c), [*inputs, c], named, target=numba_target())
-        same(by_numba["C"], expected, "numba")
+            found = run_machine_code(_scheduled(made, lanes), args, named, target=target)
+            _all_same(found, expected, f"{target.cpu}, {lanes or 1} lanes")
+    if zlib.crc32(program_text(plain).encode()) % NUMBA_EVERY == 0:
+        by_numba = run_machine_code(te.create_schedule(made), args, named, target=numba_target())
+        _all_same(by_numba, expected, "numba")
     if installed():
-        schedule = te.create_schedule(c)
-        _, inner = schedule[c].split(schedule[c].op.axis[0], LANES)
+        _all_same(run_on_device(_scheduled(made, LANES), args, named), expected, "OpenCL")
+    return list(values)
+
+
+def _scheduled(made: Sequence[te.Tensor], lanes: int) -> Schedule:
+    schedule = te.create_schedule(list(made))
+    for c in made if lanes else ():
+        _, inner = schedule[c].split(schedule[c].op.axis[0], lanes)
         schedule[c].vectorize(inner)
-        same(run_on_device(schedule, [*inputs, c], named)["C"], expected, "OpenCL")
-    return expected
+    return schedule
+
+
+def _all_same(found: Mapping[str, Any], expected: Mapping[str, Any], who: str) -> None:
+    for name, values in expected.items():
+        same(found[name], values, f"{who}, {name}")
 
 
 def same(found: Any, expected: Any, who: str) -> None:

@@ -11,10 +11,11 @@ import pytest
 from autotune import te
 from autotune.codegen.backend import compile_schedule
 from autotune.target import Target
-from tests.codegen.executions import everywhere
+from tests.codegen.executions import all_everywhere
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+CLIPPED = ("int8", "uint8", "int32", "uint32")
 VALUES = [
     300.7,
     -300.7,
@@ -56,27 +57,30 @@ def expected(value: float, dtype: str) -> int:
 
 
 @pytest.mark.parametrize("source", FLOATS)
-@pytest.mark.parametrize("dtype", INTEGERS)
-def test_every_value_has_one_result(source: str, dtype: str) -> None:
+def test_every_value_has_one_result(source: str) -> None:
     with np.errstate(all="ignore"):
         values = np.array(VALUES).astype(source)
-    found = everywhere([values], lambda x: te.cast(x, dtype))
-    assert found.tolist() == [expected(float(v), dtype) for v in values]
+    casts = [lambda x, dtype=dtype: te.cast(x, dtype) for dtype in INTEGERS]
+    for dtype, found in zip(INTEGERS, all_everywhere([values], casts), strict=True):
+        assert found.tolist() == [expected(float(v), dtype) for v in values], dtype
 
 
 @pytest.mark.parametrize(
     "bounds", [(0, 255), (-128, 127), (-3.5, 100), (500, 1000), (300, -300), (-np.inf, 5)]
 )
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32"])
-def test_clipped_values(dtype: str, bounds: tuple[float, float]) -> None:
+def test_clipped_values(bounds: tuple[float, float]) -> None:
     low, high = (te.const(b, "float32") for b in bounds)
     values = np.array(VALUES, "float32")
-    inner = everywhere([values], lambda x: te.cast(te.maximum(te.minimum(x, high), low), dtype))
-    clipped = np.maximum(np.minimum(values, np.float32(bounds[1])), np.float32(bounds[0]))
-    assert inner.tolist() == [expected(float(v), dtype) for v in clipped]
-    outer = everywhere([values], lambda x: te.cast(te.minimum(high, te.maximum(low, x)), dtype))
-    clipped = np.minimum(np.maximum(values, np.float32(bounds[0])), np.float32(bounds[1]))
-    assert outer.tolist() == [expected(float(v), dtype) for v in clipped]
+    least, most = map(np.float32, bounds)
+    inner, outer = (
+        [(lambda x, dtype=dtype: te.cast(te.maximum(te.minimum(x, high), low), dtype)) for dtype in CLIPPED],
+        [(lambda x, dtype=dtype: te.cast(te.minimum(high, te.maximum(low, x)), dtype)) for dtype in CLIPPED],
+    )
+    clipped = [np.maximum(np.minimum(values, most), least)] * len(inner)
+    clipped += [np.minimum(np.maximum(values, least), most)] * len(outer)
+    found = all_everywhere([values], [*inner, *outer])
+    for dtype, got, wanted in zip(CLIPPED * 2, found, clipped, strict=True):
+        assert got.tolist() == [expected(float(v), dtype) for v in wanted], dtype
 
 
 def test_a_clipped_value_is_clamped_once() -> None:

@@ -10,7 +10,7 @@ import pytest
 from autotune import te
 from autotune.codegen.backend import compile_schedule
 from autotune.target import Target
-from tests.codegen.executions import everywhere, pairs
+from tests.codegen.executions import all_everywhere, pairs
 from tests.schedule.machine import run_machine_code
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -33,8 +33,9 @@ def toward_zero(a: int, b: int) -> int:
 def test_rounding_down_is_numpys(dtype: str) -> None:
     a, b = pairs(edges(dtype))
     with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(everywhere([a, b], lambda x, y: x // y), np.floor_divide(a, b))
-        np.testing.assert_array_equal(everywhere([a, b], lambda x, y: x % y), np.mod(a, b))
+        quotient, rest = all_everywhere([a, b], [lambda x, y: x // y, lambda x, y: x % y])
+        np.testing.assert_array_equal(quotient, np.floor_divide(a, b))
+        np.testing.assert_array_equal(rest, np.mod(a, b))
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
@@ -43,22 +44,24 @@ def test_rounding_toward_zero(dtype: str) -> None:
     exact = [toward_zero(int(x), int(y)) for x, y in zip(a, b, strict=True)]
     limits = np.iinfo(dtype)
     wrapped = [(q - limits.min) % (1 << limits.bits) + limits.min for q in exact]
-    np.testing.assert_array_equal(everywhere([a, b], te.truncdiv), np.array(wrapped, dtype))
     with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(everywhere([a, b], te.truncmod), np.fmod(a, b))
-        np.testing.assert_array_equal(everywhere([a, b], te.fmod), np.fmod(a, b))
+        quotient, *rests = all_everywhere([a, b], [te.truncdiv, te.truncmod, te.fmod])
+        np.testing.assert_array_equal(quotient, np.array(wrapped, dtype))
+        for rest in rests:
+            np.testing.assert_array_equal(rest, np.fmod(a, b))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8"])
-@pytest.mark.parametrize("divisor", [-3, -1, 0, 1, 2, 7])
-def test_known_divisors(dtype: str, divisor: int) -> None:
+def test_known_divisors(dtype: str) -> None:
     values = edges(dtype)
-    by = np.array(divisor).astype(dtype)
     with np.errstate(all="ignore"):
-        quotient = everywhere([values], lambda x: x // te.const(int(by), dtype) + x)
-        np.testing.assert_array_equal(quotient, values // by + values)
-        rest = everywhere([values], lambda x: x % te.const(int(by), dtype) + x)
-        np.testing.assert_array_equal(rest, values % by + values)
+        divisors = [np.array(divisor).astype(dtype) for divisor in (-3, -1, 0, 1, 2, 7)]
+        quotients = [lambda x, by=by: x // te.const(int(by), dtype) + x for by in divisors]
+        rests = [lambda x, by=by: x % te.const(int(by), dtype) + x for by in divisors]
+        found = all_everywhere([values], [*quotients, *rests])
+        wanted = [values // by + values for by in divisors] + [values % by + values for by in divisors]
+        for by, got, expected in zip(divisors * 2, found, wanted, strict=True):
+            np.testing.assert_array_equal(got, expected, str(by))
 
 
 def test_constants_are_folded_to_the_same_numbers() -> None:

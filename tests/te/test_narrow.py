@@ -17,20 +17,24 @@ from tests.codegen.executions import same
 from tests.schedule.machine import numba_target, run_machine_code
 
 
-def cast_everywhere(x: Any, to: str) -> Any:
+def cast_everywhere(x: Any, *to: str) -> list[Any]:
+    """Numbers in some types, which all executions must agree on."""
     a = te.placeholder(x.shape, x.dtype.name, name="A")
-    c = te.compute(x.shape, lambda i: te.cast(a[i], to), name="C")
-    (expected,) = te.evaluate([c], {a: x})
-    found = np.zeros(x.shape, to)
-    interpreter.run_program(lower_schedule(te.create_schedule(c), [a, c]), {"A": x, "C": found})
-    same(found, expected, "interpreter")
+    made = [te.compute(x.shape, lambda i, dtype=dtype: te.cast(a[i], dtype), name=dtype) for dtype in to]
+    args, expected = [a, *made], te.evaluate(made, {a: x})
+    found = {dtype: np.zeros(x.shape, dtype) for dtype in to}
+    interpreter.run_program(lower_schedule(te.create_schedule(made), args), {"A": x, **found})
+    who = {"interpreter": found}
     for lanes in (False, True):
-        s = te.create_schedule(c)
-        if lanes:
+        s = te.create_schedule(made)
+        for c in made if lanes else ():
             s[c].vectorize(s[c].split(c.op.axis[0], 8)[1])
-        same(run_machine_code(s, [a, c], {"A": x})["C"], expected, f"lanes: {lanes}")
-    same(run_machine_code(s, [a, c], {"A": x}, target=numba_target())["C"], expected, "numba")
-    return expected
+        who[f"lanes: {lanes}"] = run_machine_code(s, args, {"A": x})
+    who["numba"] = run_machine_code(s, args, {"A": x}, target=numba_target())
+    for name, values in who.items():
+        for dtype, wanted in zip(to, expected, strict=True):
+            same(values[dtype], wanted, f"{name}, {dtype}")
+    return list(expected)
 
 
 def every_number(dtype: str) -> Any:
@@ -46,9 +50,8 @@ def test_every_stored_type_has_a_size() -> None:
 @pytest.mark.parametrize("dtype", NARROW)
 def test_every_number_is_widened(dtype: str) -> None:
     x = every_number(dtype)
-    np.testing.assert_array_equal(cast_everywhere(x, "float32"), x.astype(np.float32))
-    cast_everywhere(x, "int32")
-    cast_everywhere(x, "float16")
+    widened, *_ = cast_everywhere(x, "float32", "int32", "float16")
+    np.testing.assert_array_equal(widened, x.astype(np.float32))
 
 
 @pytest.mark.parametrize("dtype", NARROW_FLOATS)
@@ -58,7 +61,7 @@ def test_floats_are_rounded_to_even_once(dtype: str) -> None:
     ties = (numbers[1:] + numbers[:-1]) / 2
     beside = [np.nextafter(ties, np.float32(side)) for side in (-np.inf, np.inf)]
     x = np.concatenate([numbers, ties, *beside, [np.nan, np.inf, -np.inf, 1e9, -1e9, 1e-30, -1e-30, 1e-40]])
-    found = cast_everywhere(x.astype(np.float32), dtype)
+    (found,) = cast_everywhere(x.astype(np.float32), dtype)
     if NARROW_FLOATS[dtype].beyond == "none":  # ml_dtypes gives NaN either zero
         found, x = found[~np.isnan(x)], x[~np.isnan(x)]
     same(found, x.astype(np.float32).astype(dtype), "ml_dtypes")
@@ -67,12 +70,12 @@ def test_floats_are_rounded_to_even_once(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", NARROW_INTEGERS)
 def test_integers_wrap_and_floats_stay_within_the_limits(dtype: str) -> None:
     x = np.arange(-20, 20, dtype=np.int32)
-    np.testing.assert_array_equal(cast_everywhere(x, dtype), x.astype(dtype))
+    np.testing.assert_array_equal(cast_everywhere(x, dtype)[0], x.astype(dtype))
     low, high = (-(1 << NARROW_INTEGERS[dtype]) // 2, (1 << NARROW_INTEGERS[dtype]) // 2 - 1)
     low, high = (0, (1 << NARROW_INTEGERS[dtype]) - 1) if dtype.startswith("u") else (low, high)
     y = np.array([-1e9, -1.5, 0.9, 1.9, 1e9, np.nan], np.float32)
     expected = [low, max(low, -1), 0, 1, high, 0]
-    assert cast_everywhere(y, dtype).astype(int).tolist() == expected
+    assert cast_everywhere(y, dtype)[0].astype(int).tolist() == expected
 
 
 def test_nothing_else_takes_them() -> None:

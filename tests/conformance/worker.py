@@ -12,10 +12,10 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 _WHY = 400
 """Characters of a reason."""
 _MOST_VALUES = 8
@@ -33,7 +33,6 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
-    tests = load_tests()
     run = {"autotune": _autotune, "onnxruntime": _onnxruntime}[system]()
 
     def answer(what: Mapping[str, Any]) -> None:
@@ -43,14 +42,15 @@ def main() -> None:
     answer({"ready": True})
     for line in sys.stdin:
         name = json.loads(line)["test"]
-        answer(judge(tests[name], run))
+        answer(judge(load_tests(name.partition("/")[0])[name], run))
 
 
-def load_tests() -> dict[str, Any]:
-    """ONNX's tests, by ``kind/name``."""
+@cache
+def load_tests(kind: str) -> dict[str, Any]:
+    """ONNX's tests of a kind, by ``kind/name``; those of nodes are worked out, in seconds."""
     from onnx.backend.test import loader
 
-    return {f"{kind}/{test.name}": test for kind in KINDS for test in loader.load_model_tests(kind=kind)}
+    return {f"{kind}/{test.name}": test for test in loader.load_model_tests(kind=kind)}
 
 
 def judge(test: Any, run: Run) -> dict[str, Any]:

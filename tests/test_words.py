@@ -6,6 +6,8 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -55,23 +57,36 @@ def sources(*more: str) -> list[Path]:
     return [path for package in (*PACKAGES, *more) for path in sorted((ROOT / package).rglob("*.py"))]
 
 
-def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield every string of a module, docstrings among them, with its line."""
-    for node in ast.walk(tree):
+@dataclass
+class Source:
+    """Words of a module, each with its line: docstrings of it and of all that is in it, attributes too; functions and
+    classes as line, name and docstring; every string."""
+
+    docstrings: list[tuple[int, str]] = field(default_factory=list)
+    functions: list[tuple[int, str, str]] = field(default_factory=list)
+    classes: list[tuple[int, str, str]] = field(default_factory=list)
+    texts: list[tuple[int, str]] = field(default_factory=list)
+
+
+@cache
+def source(path: Path) -> Source:
+    """Return the words of a file, which is parsed once for all tests."""
+    found = Source()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.lineno, node.value
-
-
-def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield the docstrings of a module and of all that is in it, attributes too, with their lines."""
-    for node in ast.walk(tree):
-        for statement in getattr(node, "body", []) if isinstance(getattr(node, "body", None), list) else []:
-            if (
-                isinstance(statement, ast.Expr)
-                and isinstance(statement.value, ast.Constant)
-                and isinstance(statement.value.value, str)
-            ):
-                yield statement.lineno, statement.value.value
+            found.texts.append((node.lineno, node.value))
+        body = getattr(node, "body", None)
+        found.docstrings += [
+            (statement.lineno, statement.value.value)
+            for statement in (body if isinstance(body, list) else [])
+            if isinstance(statement, ast.Expr)
+            and isinstance(statement.value, ast.Constant)
+            and isinstance(statement.value.value, str)
+        ]
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            kind = found.functions if isinstance(node, ast.FunctionDef) else found.classes
+            kind.append((node.lineno, node.name, ast.get_docstring(node) or ""))
+    return found
 
 
 def meaning(text: str) -> set[str]:
@@ -91,7 +106,7 @@ def test_docstrings_do_not_open_with_a_question_word() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}: {text[:60]}"
         for path in sources("tests")
-        for line, text in docstrings(ast.parse(path.read_text(encoding="utf-8")))
+        for line, text in source(path).docstrings
         if OPENINGS.match(text)
     ]
     assert found == [], "open with an imperative (Return ...), or with a noun for a class or a value"
@@ -100,12 +115,10 @@ def test_docstrings_do_not_open_with_a_question_word() -> None:
 def test_docstrings_of_functions_say_more_than_their_names() -> None:
     """``Return the columns`` on ``columns`` is no documentation."""
     found = [
-        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}: {text}"
+        f"{path.relative_to(ROOT)}:{line}: {name}: {text}"
         for path in sources()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef)
-        if (text := ast.get_docstring(node) or "").startswith("Return ")
-        if meaning(text) <= meaning(node.name.replace("_", " "))
+        for line, name, text in source(path).functions
+        if text.startswith("Return ") and meaning(text) <= meaning(name.replace("_", " "))
     ]
     assert found == []
 
@@ -115,9 +128,8 @@ def test_a_class_name_is_one_idea() -> None:
     classes: dict[str, dict[str, str]] = defaultdict(dict)
     for path in sources():
         module = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef) and not module.startswith("results."):
-                classes[node.name][module] = ast.get_docstring(node) or ""
+        for _, name, text in [] if module.startswith("results.") else source(path).classes:
+            classes[name][module] = text
     unexplained = [
         f"{module}.{name}"
         for name, found in classes.items()
@@ -131,7 +143,7 @@ def test_messages_and_docstrings_use_the_words_of_the_glossary() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}: {match[0]}"
         for path in sources()
-        for line, text in texts(ast.parse(path.read_text(encoding="utf-8")))
+        for line, text in source(path).texts
         for match in FORBIDDEN.finditer(" ".join(text.split()))
     ]
     assert found == []

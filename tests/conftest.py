@@ -16,6 +16,7 @@ import pytest
 from autotune.hardware import usable_cores
 from autotune.settings import Settings, environment_name
 from cost_models import kept_defaults
+from tests.once import compile_once
 
 HOME = environment_name("home")
 DEFAULTS = environment_name("defaults")
@@ -34,6 +35,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[FOLDER] = folder = Path(tempfile.mkdtemp(prefix="autotune-tests-"))
     os.environ[DEFAULTS] = shared_defaults or str(folder / "defaults")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    objects = Path(os.environ[DEFAULTS]).with_name("objects")
+    objects.mkdir(parents=True, exist_ok=True)
+    compile_once(objects)
     shared = folder / "shared"  # of fixtures that several tests share
     shared.mkdir()
     os.environ[HOME] = str(shared)
@@ -42,8 +46,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep Python's collector from the modules and the tests, which all stay: it would look at them again and again."""
+    """Keep Python's collector from the modules and the tests, which all stay: it would look at them again and again.
+
+    It looks at what the tests make after so many objects that it takes no part of their time worth mentioning; most
+    of it goes without it.
+    """
     gc.freeze()
+    gc.set_threshold(50_000)
     gc.enable()
 
 
@@ -63,6 +72,23 @@ def own_home(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> It
 def defaults_of_others() -> None:
     """Read what the processes beside this one have kept by now."""
     kept_defaults.forget()
+
+
+@pytest.fixture(scope="session")
+def pools() -> Iterator[Any]:
+    """Workers of jobs that have ended, for :func:`shared_pools`."""
+    from tests.pools import Pools  # few tests need it
+
+    found = Pools()
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def shared_pools(pools: Any) -> Iterator[None]:
+    """Let real jobs have the workers of those before them; each would start three, in several seconds."""
+    with pools.shared():
+        yield
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -125,7 +125,7 @@ def forgotten() -> Iterator[None]:
         library.unregister(name, dtype)
 
 
-@pytest.mark.usefixtures("shortly", "forgotten")
+@pytest.mark.usefixtures("shared_pools", "shortly", "forgotten")
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if page.name in NEEDS:
@@ -142,7 +142,7 @@ def test_the_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pyte
             exec(compile(block, where, "exec"), names)
 
 
-@pytest.mark.usefixtures("shortly", "forgotten")
+@pytest.mark.usefixtures("shared_pools", "shortly", "forgotten")
 @pytest.mark.parametrize(
     "script", sorted((ROOT / "docs" / "examples").glob("*.py")), ids=lambda path: path.name
 )
@@ -152,7 +152,7 @@ def test_an_example_runs(script: Path, tmp_path: Path, monkeypatch: pytest.Monke
     runpy.run_path(str(script), run_name="__main__")
 
 
-@pytest.mark.usefixtures("shortly", "forgotten")
+@pytest.mark.usefixtures("shared_pools", "shortly", "forgotten")
 @pytest.mark.parametrize(
     "notebook", sorted((ROOT / "docs" / "examples").glob("*.ipynb")), ids=lambda path: path.name
 )
@@ -192,6 +192,7 @@ def commands(page: Path) -> list[str]:
     return [re.sub(r"--(budget|trials) \w+", "--trials 2", line) for line in smaller]
 
 
+@pytest.mark.usefixtures("shared_pools")
 def test_commands_of_pages_run_in_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     programs = {"autotune": cli.run, "autotune-run": run_command.run}

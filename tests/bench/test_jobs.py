@@ -128,11 +128,12 @@ def test_compare_prints_what_policies_reached(tmp_path: Path, capsys: pytest.Cap
     assert "unknown policy 'by-chanc'; there are: policy, in-turn" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("shared_pools")
 def test_a_job_is_recorded_from_its_database(tmp_path: Path) -> None:
     target = Target.detect(threads=1)
     path = tmp_path / "tuning.db"
     report = tune(
-        "zoo:tiny_cnn", budget=Budget(trials=30), database=path, threads=1, quiet=True, time_model=False
+        "zoo:tiny_cnn", budget=Budget(trials=14), database=path, threads=1, quiet=True, time_model=False
     )
     said: list[str] = []
     with Database(path, read_only=True) as database:

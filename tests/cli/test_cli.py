@@ -547,6 +547,7 @@ def test_an_unknown_sampler_is_noticed_before_workers_start(
     assert "unknown sampler 'best'; known samplers: guided" in err
 
 
+@pytest.mark.usefixtures("shared_pools")
 def test_the_studies_of_a_job_are_kept_where_they_are_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -601,6 +602,7 @@ def test_wrong_shapes(
     assert said in err
 
 
+@pytest.mark.usefixtures("shared_pools")
 def test_every_command_takes_sizes_by_the_names_of_dimensions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -179,6 +179,7 @@ def test_each_part_of_the_page_that_is_empty_says_why() -> None:
         assert reason in texts
 
 
+@pytest.mark.usefixtures("shared_pools")
 def test_the_whole_model_is_timed_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, model = tmp_path / "t.db", "zoo:tiny_cnn"
     forecast = ["tune", model, "--dry-run", "--budget", "2m", "--threads", "1", "--db", str(path)]

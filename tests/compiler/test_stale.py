@@ -224,6 +224,7 @@ def test_what_a_mutant_generates_otherwise_is_stale_and_nothing_else(tmp_path: P
     assert (changed.changed, changed.missed, changed.failed) == (3, (), "")
 
 
+@pytest.mark.usefixtures("shared_pools")
 def test_a_job_measures_what_is_stale_first_and_forgets_nothing(tmp_path: Path) -> None:
     """The default, then the fastest of before; lookups see the new runs alone, the database has both."""
     path = tmp_path / "tuning.db"
@@ -239,7 +240,7 @@ def test_a_job_measures_what_is_stale_first_and_forgets_nothing(tmp_path: Path) 
     assert all(run.code for run in before if run.latency)
     with Database(path) as database:
         database.session.write(lambda connection: connection.exec_driver_sql("UPDATE runs SET code = 'x'"))
-    both = tuned(24)
+    both = tuned(16)
     first, again = both[: len(before)], both[len(before) :]
     assert {run.code for run in first} == {"x"}
     stale = {(run.key, run.trace_key) for run in first}

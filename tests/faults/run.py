@@ -68,6 +68,11 @@ def faults_of(kind: Kind) -> dict[str, tuple[Fault, tuple[str, ...]]]:
     return {**_EVERYWHERE, **_ON_DEVICES} if kind.devices else dict(_EVERYWHERE)
 
 
+def of_devices(name: str) -> bool:
+    """Return whether only models on devices may meet a fault."""
+    return name in _ON_DEVICES
+
+
 def try_fault(name: str, kind: Kind, way: str) -> Outcome:
     """Make a fault and look what happens."""
     fault, _ = faults_of(kind)[name]
@@ -135,4 +140,4 @@ def _beside() -> Iterator[_Beside]:
             found._thread.join()
 
 
-__all__ = ["WAYS", "Outcome", "fault_ends", "faults_of", "try_fault"]
+__all__ = ["WAYS", "Outcome", "fault_ends", "faults_of", "of_devices", "try_fault"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import pytest
@@ -13,22 +14,35 @@ from autotune.runtime.hal.recording import LoadedImage
 from tests.faults import places as fault_places
 from tests.faults.__main__ import EXPERIMENT, command
 from tests.faults.places import kinds
-from tests.faults.run import WAYS, faults_of, try_fault
+from tests.faults.run import WAYS, faults_of, of_devices, try_fault
 
 SLOW = {"processes killed beside it"}
 """Processes that start: tried in this process alone."""
+PLACES = pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.name)
 
 
-@pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.name)
+def meet(name: str, kind: fault_places.Kind, ways: Sequence[str]) -> None:
+    for way in ways:
+        found = try_fault(name, kind, way)
+        assert found.problems == (), found
+        assert found.error, found
+        assert (found.good, found.live_bytes) == (found.others, 0)
+
+
+@PLACES
 def test_each_fault_is_one_error_to_its_caller(kind: fault_places.Kind) -> None:
+    """In every way where it is at home: those that any model may meet in this process, those of devices on two CPUs."""
     for name, (_, ways) in faults_of(kind).items():
-        if name in SLOW and kind.devices:
-            continue
-        for way in ways[-1:] if "opencl:0" in kind.devices else ways:
-            found = try_fault(name, kind, way)
-            assert found.problems == (), found
-            assert found.error, found
-            assert (found.good, found.live_bytes) == (found.others, 0)
+        if name not in SLOW or not kind.devices:
+            at_home = "opencl:0" not in kind.devices and bool(kind.devices) == of_devices(name)
+            meet(name, kind, ways if at_home else ways[-1:])
+
+
+@pytest.mark.slow
+@PLACES
+def test_each_fault_is_one_error_to_its_caller_in_every_way(kind: fault_places.Kind) -> None:
+    for name, (_, ways) in faults_of(kind).items():
+        meet(name, kind, ways)
 
 
 def test_what_stays_in_use_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.schedule import fuzz
 
-BLOCKS = 3
+BLOCKS = 2
 
 
 @pytest.mark.registers
@@ -18,7 +18,8 @@ def test_executions_agree(block: int) -> None:
     assert tally.findings == []
 
 
-def test_counts_add_up_and_a_record_is_continued(tmp_path: Path) -> None:
+def test_counts_add_up_and_a_record_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzz, "BLOCK", 8)
     record = tmp_path / "fuzz.jsonl"
     programs = fuzz.BLOCK + 4
     record.write_text('{"first": cut short\n', encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from search_spaces.programs import program as program_space
 from search_spaces.sketch import Sketch
 from tests.schedule.printed import run_printed
 
+pytestmark = pytest.mark.usefixtures("shared_pools")
 N = 24
 
 
@@ -55,11 +57,22 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tuned(database: Path) -> TunedSchedule:
-    return tune(database)
+def resumed(database: Path, shared_pools: None) -> tuple[TunedSchedule, list[str]]:
+    """A job of nine trials and then of all, and the events of the second part; "learn" is one."""
+    events: list[str] = []
+    tune(database, trials=9)
+    learn = OnlineModel.learn
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OnlineModel, "learn", lambda self: events.append("learn") or learn(self))
+        return tune(database, callback=lambda event: events.append(event.event)), events
 
 
-def tune(database: Path, trials: int = 14) -> TunedSchedule:
+@pytest.fixture(scope="module")
+def tuned(resumed: tuple[TunedSchedule, list[str]]) -> TunedSchedule:
+    return resumed[0]
+
+
+def tune(database: Path, trials: int = 14, **options: Any) -> TunedSchedule:
     return tune_schedule(
         stencil,
         [A, C],
@@ -68,11 +81,12 @@ def tune(database: Path, trials: int = 14) -> TunedSchedule:
         threads=1,
         quiet=True,
         name="stencil",
+        **options,
     )
 
 
 def test_the_result_is_a_schedule_that_builds_and_prints(tuned: TunedSchedule) -> None:
-    assert tuned.report.trials == 11  # all that there are
+    assert tuned.report.trials == 2  # the job before it has measured nine of the eleven that there are
     assert tuned.before_ns is not None
     assert min(tuned.before_ns, tuned.after_ns) > 0
     again = run_printed(str(tuned.trace), te.create_schedule(C))
@@ -177,26 +191,9 @@ def test_a_budget_that_starting_uses_up_still_measures_one_candidate(tmp_path: P
     assert found.report.outcomes == {"ok": 1}
 
 
-def test_a_resumed_job_measures_before_it_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_job_measures_before_it_learns(resumed: tuple[TunedSchedule, list[str]]) -> None:
     """Training loads a library, which takes seconds on a busy machine."""
-    events: list[str] = []
-
-    def tune_to(trials: int) -> None:
-        tune_schedule(
-            stencil,
-            [A, C],
-            budget=autotune.Budget(trials=trials),
-            database=tmp_path / "r.db",
-            threads=1,
-            quiet=True,
-            callback=lambda event: events.append(event.event),
-        )
-
-    tune_to(9)
-    events.clear()
-    learn = OnlineModel.learn
-    monkeypatch.setattr(OnlineModel, "learn", lambda self: events.append("learn") or learn(self))
-    tune_to(11)
+    _, events = resumed
     assert "learn" not in events[: 1 + events.index("measured")]
 
 

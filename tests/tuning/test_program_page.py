@@ -32,7 +32,7 @@ def page() -> str:
 
 
 @pytest.fixture(scope="module")
-def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def names(tmp_path_factory: pytest.TempPathFactory, shared_pools: None) -> dict[str, Any]:
     """Return what the page defines, after it ran with two trials a program."""
     tune = autotune.tune_schedule
 

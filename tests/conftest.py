@@ -52,7 +52,7 @@ def pytest_collection_finish() -> None:
     of it goes without it.
     """
     gc.freeze()
-    gc.set_threshold(50_000)
+    gc.set_threshold(20_000, 10, 5)
     gc.enable()
 
 

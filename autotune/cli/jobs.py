@@ -10,6 +10,7 @@ import click
 from autotune.cli.echo import echo
 from autotune.cli.options import EPILOG_DATABASE, FLAGS, json_option, print_json
 from autotune.cli.verbosity import is_quiet, verbosity
+from autotune.garbage import collector_paused
 
 if TYPE_CHECKING:
     from autotune.database import Database
@@ -23,6 +24,7 @@ SHOWN = 20
 @click.option("--all", "everything", is_flag=True, help=f"List all jobs, not only the newest {SHOWN}.")
 @verbosity("Print only the ids, for other commands.")
 @json_option
+@collector_paused()  # a list leaves next to no garbage
 def command(database: str | None, everything: bool, as_json: bool) -> None:
     """List the jobs of a database, the newest last: what they are doing now, or how they ended.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, func, select
@@ -115,15 +116,37 @@ def outcomes_alone(connection: Connection, key: Key) -> dict[str, int]:
     return rows.counts(connection.execute(statements.count_outcomes(), statements.parameters(key)))
 
 
+def outcomes_by_job(connection: Connection) -> dict[str, dict[str, int]]:
+    """Return the number of runs by job and the outcome that each had alone; of no job its name is empty."""
+    found: dict[str, dict[str, int]] = {}
+    for row in connection.execute(statements.select_outcomes_by_job()):
+        found.setdefault(row.job or "", {})[row.outcome] = int(row.runs)
+    return found
+
+
+def all_outcomes(
+    connection: Connection, by_job: Mapping[str, Mapping[str, int]] | None = None
+) -> dict[str, int]:
+    """Return the number of all runs by outcome, from those of each job."""
+    alone = Counter[str]()
+    for each in (outcomes_by_job(connection) if by_job is None else by_job).values():
+        alone.update(each)
+    return _with_crashes(connection, alone)
+
+
 def outcomes(connection: Connection, *where: ColumnElement[bool]) -> dict[str, int]:
-    """Return the number of runs by outcome; what crashed or hung inside a model has that outcome."""
-    found = rows.counts(connection.execute(statements.select_outcomes(*where)))
-    crashed, timeout = Outcome.CRASHED.value, Outcome.TIMEOUT.value
+    """Return the number of some runs by outcome."""
+    alone = rows.counts(connection.execute(statements.select_outcomes(*where)))
+    return _with_crashes(connection, Counter(alone), *where)
+
+
+def _with_crashes(connection: Connection, alone: Counter[str], *where: ColumnElement[bool]) -> dict[str, int]:
+    """Return the outcomes of runs from those that they had alone: what crashed or hung inside a model has that one."""
     for outcome, inside, hung in connection.execute(statements.select_outcomes_of_crashed(*where)).all():
-        found[outcome] -= inside
-        found[crashed] = found.get(crashed, 0) + inside - hung
-        found[timeout] = found.get(timeout, 0) + hung
-    return {name: count for name, count in found.items() if count}
+        alone[outcome] -= inside
+        alone[Outcome.CRASHED.value] += inside - hung
+        alone[Outcome.TIMEOUT.value] += hung
+    return {name: count for name, count in alone.items() if count}
 
 
 def _defaults(connection: Connection, key: Key) -> int:
@@ -189,6 +212,7 @@ def diagnose(connection: Connection, key: Key) -> Miss:
 
 
 __all__ = [
+    "all_outcomes",
     "best_of",
     "diagnose",
     "for_goal",
@@ -196,6 +220,7 @@ __all__ = [
     "lookup",
     "outcomes",
     "outcomes_alone",
+    "outcomes_by_job",
     "points_of",
     "readings_of",
 ]

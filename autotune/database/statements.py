@@ -171,15 +171,14 @@ def select_crashes() -> Select[Any]:
 
 
 def select_outcomes(*where: ColumnElement[bool]) -> Select[Any]:
-    """Return the number of runs by the outcome that each had alone.
+    """Return the number of runs by the outcome that each had alone."""
+    return select(_RUNS.outcome, func.count()).where(*where).group_by(_RUNS.outcome)
 
-    All are counted by job first, in the order of an index, which takes SQLite a third of the time.
-    """
-    counted = select(_RUNS.outcome, func.count().label("runs")).where(*where)
-    if where:
-        return counted.group_by(_RUNS.outcome)
-    of_jobs = counted.group_by(_RUNS.job, _RUNS.outcome).subquery().c
-    return select(of_jobs.outcome, func.sum(of_jobs.runs)).group_by(of_jobs.outcome)
+
+@cache
+def select_outcomes_by_job() -> Select[Any]:
+    """Return the same of each job: in the order of an index, which takes SQLite a third of the time."""
+    return select(_RUNS.job, _RUNS.outcome, func.count().label("runs")).group_by(_RUNS.job, _RUNS.outcome)
 
 
 def select_outcomes_of_crashed(*where: ColumnElement[bool]) -> Select[Any]:

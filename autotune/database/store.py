@@ -435,12 +435,21 @@ class Database:
         """Return the models of the newest jobs that have a workload, the newest first, by the jobs' ids."""
         return self.session.read(lambda connection: jobs.with_workload(connection, workload, most))
 
-    def outcomes(self, *, job: str | None = None) -> dict[str, int]:
-        """Return the number of runs by outcome, of one job or of all."""
+    def outcomes_by_job(self) -> dict[str, dict[str, int]]:
+        """Return the number of runs by job and the outcome that each had alone; of no job its name is empty."""
         from autotune.database import best
 
-        where = [] if job is None else [schema.runs.c.job == job]
-        return self.session.read(lambda connection: best.outcomes(connection, *where))
+        return self.session.read(best.outcomes_by_job)
+
+    def outcomes(
+        self, *, job: str | None = None, by_job: Mapping[str, Mapping[str, int]] | None = None
+    ) -> dict[str, int]:
+        """Return the number of runs by outcome, of one job or of all; by those of each job if they are known."""
+        from autotune.database import best
+
+        if job is not None:
+            return self.session.read(lambda connection: best.outcomes(connection, schema.runs.c.job == job))
+        return self.session.read(lambda connection: best.all_outcomes(connection, by_job))
 
     def run_counts(self, before: RunCounts = NO_RUNS) -> RunCounts:
         """Return the number of runs by workload and target; it takes less time if it is known from before."""

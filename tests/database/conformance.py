@@ -393,6 +393,10 @@ class Conformance:
             failed = run("b", None).outcome.value
             assert database.outcomes() == {"ok": 2, failed: 1}
             assert database.outcomes(job="j0") == {"ok": 2}
+            database.record(run("c", 4.0))
+            by_job = database.outcomes_by_job()
+            assert by_job == {"": {"ok": 1}, "j0": {"ok": 2}, "j1": {failed: 1}}
+            assert database.outcomes(by_job=by_job) == database.outcomes() == {"ok": 3, failed: 1}
 
     def test_runs_are_counted_from_where_they_were(self, where: str) -> None:
         def counted() -> list[tuple[str, int, float | None, float | None]]:

@@ -19,25 +19,24 @@ _Samples = Iterable[tuple[Mapping[str, str], float]]
 
 def text(store: Database) -> str:
     """Return the metrics of a database in the text format of Prometheus."""
-    jobs = jobs_of(store)
-    return "\n".join([*_counts(store, jobs), *_jobs(store, jobs)]) + "\n"
+    jobs, by_job = jobs_of(store), store.outcomes_by_job()
+    counts = _counts(jobs, store.outcomes(by_job=by_job))
+    trials = {job: sum(outcomes.values()) for job, outcomes in by_job.items()}
+    return "\n".join([*counts, *_jobs(store, jobs, trials)]) + "\n"
 
 
-def _counts(store: Database, jobs: Iterable[JobState]) -> Iterator[str]:
+def _counts(jobs: Iterable[JobState], outcomes: Mapping[str, int]) -> Iterator[str]:
     lives = Counter(state.life for state in jobs)
     yield from _metric(
         "jobs", "Tuning jobs by state.", (({"state": life.value}, lives[life]) for life in Life)
     )
-    outcomes = store.outcomes().items()
-    yield from _metric(
-        "runs", "Measured runs by outcome.", (({"outcome": name}, count) for name, count in outcomes)
-    )
+    found = (({"outcome": name}, count) for name, count in outcomes.items())
+    yield from _metric("runs", "Measured runs by outcome.", found)
 
 
-def _jobs(store: Database, jobs: Iterable[JobState]) -> Iterator[str]:
+def _jobs(store: Database, jobs: Iterable[JobState], trials: Mapping[str, int]) -> Iterator[str]:
     now = time.time()
     shown = [state for state in jobs if not state.life.over or now - state.heard < _SHOWN_S]
-    trials = store.job_trials([state.job.id for state in shown])
     targets = {key: target.name for key, target in store.targets().items()}
     named = [(_labels(state), state) for state in shown]
 
@@ -49,7 +48,7 @@ def _jobs(store: Database, jobs: Iterable[JobState]) -> Iterator[str]:
         "job_info", "A job: its state and process.", ((own | about(state), 1) for own, state in named)
     )
     yield from _metric(
-        "job_trials", "Measured runs of a job.", ((own, trials[state.job.id]) for own, state in named)
+        "job_trials", "Measured runs of a job.", ((own, trials.get(state.job.id, 0)) for own, state in named)
     )
     yield from _metric(
         "job_worked_seconds",

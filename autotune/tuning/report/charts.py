@@ -180,8 +180,18 @@ def rooflines(report: ModelReport) -> Plot | None:
             Dot(*at, text, kind) for at, text, kind in zip(points, said, ("before", "after"), strict=True)
         ]
     about = f"{len(timed)} dispatches: the share of their roofline that they reach, over their time"
-    across = PlotAxis("time in the model", log=True, shown=nanoseconds)
+    across = PlotAxis("time, of all its uses", log=True, shown=_round)
     return Plot(across, PlotAxis("% of the roofline"), about, dots, lines)
+
+
+def _round(ns: float) -> str:
+    """Return a power of ten of ns with a unit.
+
+    >>> _round(1e4), _round(1e6)
+    ('10 µs', '1 ms')
+    """
+    number, _, unit = nanoseconds(ns).partition(" ")
+    return f"{float(number):g} {unit}"
 
 
 def figure(report: Report) -> Markup:

@@ -112,7 +112,11 @@ def _rooflines(report: ModelReport) -> Iterator[Markup]:
             "p", "No roofline is known: nothing was timed, or an older version has stored the report."
         )
         return
-    yield element("p", "A dot a dispatch: below 100 % on the right there is most to gain.", class_="faint")
+    yield element(
+        "p",
+        "A dot a dispatch, grey before and blue after: far below 100 % on the right there is most to gain.",
+        class_="faint",
+    )
     yield made.svg()
 
 

@@ -17,7 +17,7 @@ import click
 from autotune import __version__
 from autotune.cli.echo import echo
 from autotune.cli.groups import SuggestingGroup
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, UsageError
 from autotune.garbage import collector_paused
 
 INTERRUPTED = 130
@@ -102,6 +102,7 @@ def run(arguments: Sequence[str] | None = None, command: click.Command = cli, na
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without "µ" is no reason to end a job
     try:
+        _check_folder()
         result = command.main(arguments, prog_name=name, standalone_mode=False)
     except AutotuneError as error:
         return _fail(str(error), error.exit_code)
@@ -118,6 +119,16 @@ def run(arguments: Sequence[str] | None = None, command: click.Command = cli, na
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return result if isinstance(result, int) else 0
+
+
+def _check_folder() -> None:
+    """Raise UsageError where the working directory was deleted: each relative path would be an error of its own."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise UsageError(
+            f"the working directory is not there any more ({error.strerror}); change to another folder"
+        ) from error
 
 
 def _fail(message: str, code: int) -> int:

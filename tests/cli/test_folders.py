@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,14 +17,18 @@ MODEL = "zoo:tiny_cnn"
 _DROP, _ROOTS_ACCESS = 24, (1, 2)  # prctl's PR_CAPBSET_DROP; capabilities to pass over permissions
 
 
-def autotune(home: str | Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """A command whose home and other folders of the user are this; root has the rights of others only."""
+def autotune(
+    home: str | Path, *arguments: object, folder: Path = ROOT, first: Callable[[], None] = lambda: None
+) -> subprocess.CompletedProcess[str]:
+    """A command in a folder, whose home and other folders of the user are this; root has the rights of others only.
+    What its process does ``first`` it does with all rights."""
     folders = {f"XDG_{name}_HOME": str(home) for name in ("CACHE", "CONFIG", "DATA", "STATE")}
     environment = {**os.environ, **folders, "HOME": str(home), "PYTHONPATH": str(ROOT)}
     environment.pop("AUTOTUNE_HOME", None)
     prctl = ctypes.CDLL(None).prctl
 
     def without_root() -> None:
+        first()
         for capability in _ROOTS_ACCESS:
             prctl(_DROP, capability, 0, 0, 0)
 
@@ -35,6 +39,7 @@ def autotune(home: str | Path, *arguments: object) -> subprocess.CompletedProces
         text=True,
         check=False,
         timeout=200,
+        cwd=folder,
         preexec_fn=without_root,
     )
 
@@ -79,3 +84,21 @@ def test_what_a_locked_folder_forbids_is_one_line(
     assert done.stderr.splitlines()[-1] == "error: " + message.format(locked)
     assert "Traceback" not in done.stderr
     assert done.returncode in (1, 2)
+
+
+@pytest.mark.parametrize("arguments", [("zoo",), ("jobs", "--db", "/no/such.db"), ("run", "/no/such.atm")])
+def test_a_deleted_working_directory_is_one_line(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    done = autotune(tmp_path, *arguments, folder=gone, first=gone.rmdir)
+    message = (
+        "the working directory is not there any more (No such file or directory); change to another folder"
+    )
+    assert (done.returncode, done.stderr) == (2, f"error: {message}\n")
+
+
+def test_defaults_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
+    defaults = tmp_path / "autotune.toml"
+    defaults.touch(mode=0o000)
+    done = autotune(tmp_path, "zoo", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (2, f"error: cannot read {defaults}: Permission denied\n")

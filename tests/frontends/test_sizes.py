@@ -50,6 +50,14 @@ def test_a_dimension_without_a_name_is_that_of_an_input_and_sums_follow() -> Non
     assert load(two_inputs(("past + 1", 3)), shapes={"past": 4}).type_of("x").shape == (5, 3)
 
 
+def test_what_exporters_write_of_unknown_dimensions_is_no_name() -> None:
+    """Two of them need not have the same size."""
+    source = two_inputs(("?", "?"), ("None", "-1"))
+    assert declared_shapes(read_model(source)) == {"x": ["x.0", "x.1"], "y": ["y.0", "y.1"]}
+    graph = load(source, shapes={"x.0": 3, "x.1": 4, "y": (3, 1)})
+    assert [graph.type_of(name).shape for name in graph.inputs] == [(3, 4), (3, 1)]
+
+
 def test_a_name_of_both_is_the_input_where_that_has_one_axis() -> None:
     assert load(two_inputs(("x",), ("x", 2)), shapes={"x": 3}).type_of("y").shape == (3, 2)
     assert load(two_inputs(("x", 2), ("x", 4)), shapes={"x": 3}).type_of("y").shape == (3, 4)

@@ -473,9 +473,18 @@ def _declared_shape(value: Any) -> list[int | str] | None:
         return None
     fixed = [d.HasField("dim_value") and d.dim_value >= 0 for d in tensor.shape.dim]
     return [
-        int(d.dim_value) if is_fixed else d.dim_param or f"{value.name}.{axis}"
+        int(d.dim_value) if is_fixed else _name(d.dim_param) or f"{value.name}.{axis}"
         for axis, (d, is_fixed) in enumerate(zip(tensor.shape.dim, fixed, strict=True))
     ]
+
+
+def _name(symbol: str) -> str:
+    """Return the name of an open dimension; empty for what exporters write of any that they do not know.
+
+    >>> _name("batch"), _name("?"), _name("-1"), _name("None")
+    ('batch', '', '', '')
+    """
+    return symbol if any(each.isalpha() for each in symbol) and symbol != "None" else ""
 
 
 def _graph_name(origin: str, declared: str) -> str:

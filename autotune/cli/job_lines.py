@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 LEAST_NAME = 12
 """Characters that the name of a model gets, however narrow the terminal is."""
 _FORMAT = "{:<8}  {:<9}  {:<11}  {:>6}  {:>7}  {:<8}  "
+_NEWEST = 20
+"""Jobs among which the newest is looked for: more than a job on several devices has searches."""
 ID = 8
 """Characters of a job's id that are shown, and are enough to name it."""
 
@@ -29,16 +31,30 @@ def jobs_of(store: Database, most: int | None = None) -> list[JobState]:
     return states_of(store.jobs(most), heard={} if most is None else store.heard())
 
 
+def trials_of(store: Database, jobs: Sequence[JobState]) -> dict[str, int]:
+    """Return the number of measured runs of each of these jobs, those of its searches included."""
+    parts = {state.job.id: (state.job.id, *searches(state)) for state in jobs}
+    counts = store.job_trials([part for own in parts.values() for part in own])
+    return {job: sum(counts[part] for part in own) for job, own in parts.items()}
+
+
+def searches(state: JobState) -> tuple[str, ...]:
+    """Return the ids of the jobs that a job on several devices consists of; none of another."""
+    return tuple(map(str, state.said.get("searches") or ()))
+
+
 def chosen(store: Database, name: str | None) -> JobState:
-    """Return the job of an id, of its beginning or of a model; the newest of them, without a name of all.
+    """Return the job of an id, of its beginning or of a model; the newest of them, without a name of all. A job on
+    several devices stands for its searches, unless one of them is named by its id.
 
     Raises UsageError.
     """
-    jobs = jobs_of(store, 1 if name is None else None)
+    jobs = jobs_of(store, _NEWEST if name is None else None)
     if not jobs:
         raise UsageError(f"{store.where} has no jobs: `autotune tune MODEL --db {store.where}` begins one")
-    found = [job for job in jobs if name is None or job.job.id.startswith(name)]
-    found = found or [job for job in jobs if name == job.job.model]
+    parts = {part for job in jobs for part in searches(job)}
+    found = [job for job in jobs if name is not None and job.job.id.startswith(name)]
+    found = found or [job for job in jobs if name in (None, job.job.model) and job.job.id not in parts]
     if not found:
         known = {job.job.id for job in jobs} | {job.job.model for job in jobs}
         raise UsageError(
@@ -94,14 +110,22 @@ def table(
 ) -> Iterator[str]:
     """Yield a line a job, names cut where they would be wider than ``columns``; below it what is unusual."""
     yield _FORMAT.format("job", "state", "begun", "worked", "trials", "speed-up") + "model"
+    parts = {part for state in jobs for part in searches(state)}
     for state in jobs:
         job = state.job
         begun = time.strftime("%m-%d %H:%M", time.localtime(job.created))
         worked, count = duration(job.elapsed_s), trials[job.id]
         line = _FORMAT.format(job.id[:ID], state.life.value, begun, worked, count, faster(state))
-        yield line + cut(job.model, None if columns is None else max(LEAST_NAME, columns - len(line)))
+        name = f"  {job.model}" if job.id in parts else title(state)
+        yield line + cut(name, None if columns is None else max(LEAST_NAME, columns - len(line)))
         if state.explained:
             yield f"  {state.explained}"
+
+
+def title(state: JobState) -> str:
+    """Return the model of a job, with the devices where these are several."""
+    devices = state.said.get("devices")
+    return f"{state.job.model} on {', '.join(devices)}" if devices else state.job.model
 
 
 _LABEL = 10
@@ -128,7 +152,7 @@ def facts(state: JobState, trials: int, target: str) -> Iterator[tuple[str, str]
     """Yield what is known of a job, by names."""
     job, said, who = state.job, state.said, Owner.parse(state.job.owner)
     begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.created))
-    yield "model", f"{job.model}, for {target or job.target_key}"
+    yield "model", title(state) if searches(state) else f"{job.model}, for {target or job.target_key}"
     yield "begun", f"{begun} on {who.host}, process {who.pid or 'unknown'}; heard of {ago(state.silent_s)}"
     left, working = said.get("eta_s"), state.life in (Life.RUNNING, Life.WAITING)
     left = 0.0 if left is None or not working else left - state.silent_s
@@ -139,6 +163,8 @@ def facts(state: JobState, trials: int, target: str) -> Iterator[tuple[str, str]
     yield "trials", f"{trials}{failed}"
     if doing(state):
         yield "doing", doing(state)
+    if searches(state):
+        yield "searches", ", ".join(each[:ID] for each in searches(state))
     if not state.life.over and said.get("forecast"):
         yield "forecast", said["forecast"]["text"]
     yield from _gains(state)
@@ -176,7 +202,10 @@ __all__ = [
     "faster",
     "gain_of",
     "jobs_of",
+    "searches",
     "status_lines",
     "table",
+    "title",
     "to_json",
+    "trials_of",
 ]

@@ -31,7 +31,7 @@ def command(database: str | None, everything: bool, as_json: bool) -> None:
     The process of a job is looked for, so that one that was killed does not count as running. Of another host's it is
     only known when it was heard of last.
     """
-    from autotune.cli.job_lines import jobs_of, table
+    from autotune.cli.job_lines import jobs_of, table, trials_of
     from autotune.database.opening import opened
     from autotune.tuning.report.width import columns_of
 
@@ -40,7 +40,7 @@ def command(database: str | None, everything: bool, as_json: bool) -> None:
             print_json(document(store))
             return
         jobs, count = jobs_of(store, None if everything else SHOWN), store.count_jobs()
-        trials = store.job_trials([state.job.id for state in jobs])
+        trials = trials_of(store, jobs)
         where = store.where
     if is_quiet():
         for state in jobs:
@@ -57,10 +57,10 @@ def command(database: str | None, everything: bool, as_json: bool) -> None:
 
 def document(store: Database) -> dict[str, Any]:
     """Return what is known of all jobs, without their reports, as JSON values."""
-    from autotune.cli.job_lines import jobs_of, to_json
+    from autotune.cli.job_lines import jobs_of, to_json, trials_of
 
     jobs = jobs_of(store)
-    trials = store.job_trials([state.job.id for state in jobs])
+    trials = trials_of(store, jobs)
     targets = {key: target.name for key, target in store.targets().items()}
     known = [to_json(job, trials[job.job.id], targets.get(job.job.target_key, "")) for job in jobs]
     return {"database": store.where, "jobs": known}

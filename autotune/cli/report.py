@@ -104,17 +104,17 @@ def target_of(store: Database, state: JobState) -> str:
 
 def document(store: Database, state: JobState) -> dict[str, Any]:
     """Return what is known of a job and its report, or why there is none, as JSON values."""
-    from autotune.cli.job_lines import to_json
+    from autotune.cli.job_lines import to_json, trials_of
     from autotune.tuning.report.stored import report_from
 
-    trials, text = store.job_trials([state.job.id])[state.job.id], store.job_report(state.job.id)
+    trials, text = trials_of(store, [state])[state.job.id], store.job_report(state.job.id)
     report = report_from(text, state.job.id).to_json() if text else None
     missing = None if text else why_missing(state)
     return {**to_json(state, trials, target_of(store, state)), "report": report, "missing": missing}
 
 
 def _print_text(store: Database, state: JobState, text: str, again: Sequence[TimedAgain]) -> None:
-    from autotune.cli.job_lines import status_lines
+    from autotune.cli.job_lines import status_lines, trials_of
     from autotune.tuning.report.result import lines_of, summary
     from autotune.tuning.report.stored import report_from
     from autotune.tuning.report.width import columns_of, wrapped
@@ -124,7 +124,7 @@ def _print_text(store: Database, state: JobState, text: str, again: Sequence[Tim
         report = report_from(text, state.job.id)
         lines = summary(report) if is_quiet() else [heading(state), *lines_of(report, columns)]
     else:
-        trials = store.job_trials([state.job.id])[state.job.id]
+        trials = trials_of(store, [state])[state.job.id]
         lines = [*status_lines(state, trials, target_of(store, state), columns)]
         lines.append(f"no report: {why_missing(state)}")
     for line in [*lines, *wrapped((line for each in again for line in each.lines()), columns)]:
@@ -143,6 +143,11 @@ def heading(state: JobState) -> str:
 
 def why_missing(state: JobState) -> str:
     """Return why a job has stored no report."""
+    from autotune.cli.job_lines import ID, searches
+
+    if parts := searches(state):
+        named = ", ".join(f"`autotune report {each[:ID]}`" for each in parts)
+        return f"it is a job on several devices, and each of its searches has one of its own: {named}"
     if not state.said:
         return "the job is of a version that stored none, or has just begun; `autotune query MODEL` has its schedules"
     if state.life.over:

@@ -46,11 +46,11 @@ def command(job: str | None, database: str | None, watch: bool, as_json: bool) -
 
 
 def _show(store: Database, state: JobState, as_json: bool) -> None:
-    from autotune.cli.job_lines import status_lines, to_json
+    from autotune.cli.job_lines import status_lines, to_json, trials_of
     from autotune.cli.report import target_of
     from autotune.tuning.report.width import columns_of
 
-    trials, target = store.job_trials([state.job.id])[state.job.id], target_of(store, state)
+    trials, target = trials_of(store, [state])[state.job.id], target_of(store, state)
     if as_json:
         print_json({"database": store.where, **to_json(state, trials, target), "said": state.said})
         return

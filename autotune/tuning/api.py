@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from autotune.runtime.programs.device_program import DeviceProgram
     from autotune.tuning.jobs.events import Callback
     from autotune.tuning.jobs.forecast import Forecast
+    from autotune.tuning.jobs.models import AskedModel
     from autotune.tuning.measure.interface import Measurer
     from autotune.tuning.report.status import Progress
     from autotune.tuning.search.prior import CostModelLike
@@ -136,22 +137,23 @@ def tune(
     the latency go; the whole model is timed as at any end.
 
     A job that was stopped or killed is continued when the same call is made again; one that came to its end is followed
-    by a new one, or, unless ``again``, its report is shown and returned, if the budget is the same. Ctrl-C ends the
-    search early: the report says ``stopped`` and the best so far is kept. Raises UsageError, also for
-    more threads than usable cores without ``allow_oversubscription``, ModelImportError, DatabaseError
-    and MeasureError.
+    by a new one, or, unless ``again`` or with ``sites`` to compare again, its report is shown and returned at once, if
+    the budget is the same. Ctrl-C ends the search early: the report says ``stopped`` and the best so far is kept.
+    Raises UsageError, also for more threads than usable cores without ``allow_oversubscription``, ModelImportError,
+    DatabaseError and MeasureError.
     """
     from autotune.calibration.host import ensure
     from autotune.runtime.random_inputs import checked_seed
     from autotune.tuning.compare.decide import decide_for
+    from autotune.tuning.jobs.heartbeat import answered_before
     from autotune.tuning.jobs.job import Job, Options
     from autotune.tuning.jobs.model import tuned_model
-    from autotune.tuning.jobs.models import common_target, read_models, source_of, sources_of
+    from autotune.tuning.jobs.models import asked_key, common_target, read_models, source_of, sources_of
     from autotune.tuning.measure.pool import ProcessPool
     from autotune.tuning.report.progress import signs_of_life
     from autotune.tuning.search.online_model import OnlineModel
     from autotune.tuning.search.prior import prior_for
-    from autotune.tuning.search.samplers import factory
+    from autotune.tuning.search.samplers import factory, name_of
 
     begun = time.monotonic() if begun is None else begun
     limit = Budget.of(budget)
@@ -174,7 +176,13 @@ def tune(
     builders = builders_for(chosen, allow_oversubscription=request.allow_oversubscription)
     shown = shown_to(progress, callback, quiet=quiet)
     ensure(chosen, shown.preparing)
+    identity = (name_of(sampler), search.seed, objective)
     with opened(request.database) as store, ExitStack() as cleanup:
+        if not (again or sites):
+            known = models if sites is not None else _as_decided(models, store)
+            before = answered_before(store, asked_key(known, identity), limit, shown)
+            if before is not None:
+                return before
         decided = []
         for asked in models:
             own, decisions, begun = decide_for(
@@ -188,10 +196,11 @@ def tune(
                 fixed=("threads",) if len(models) > 1 else (),
             )
             decided.append((asked.by(own), decisions))
-        chosen = common_target([asked for asked, _ in decided])
+        models = [asked for asked, _ in decided]
+        chosen = common_target(models)
         ensure(chosen, shown.preparing)
         pool = cleanup.enter_context(closing((measurer or ProcessPool.started)(builders)))
-        dispatches = sum(len(asked.parts.dispatches) for asked, _ in decided)
+        dispatches = sum(len(asked.parts.dispatches) for asked in models)
         choosing = f"choosing default schedules for {dispatches} dispatches"
         with signs_of_life(shown.preparing, choosing):
             tuned = [tuned_model(asked, decisions, store, seed) for asked, decisions in decided]
@@ -205,10 +214,17 @@ def tune(
             options=search,
             prior=prior_for(cost_model, chosen, cost_model_registry()),
             head_s=time.monotonic() - begun,
-            source=source_of([asked for asked, _ in decided], options),
-            again=again,
+            source=source_of(models, options),
+            asked=asked_key(models, identity),
         )
         return job.run()
+
+
+def _as_decided(models: Sequence[AskedModel], store: Database) -> list[AskedModel]:
+    """Return models with what the database has decided of each as a whole."""
+    from autotune.compiler.sites.decision import decided
+
+    return [replace(each, request=decided(each.request, each.graph, store)[0]) for each in models]
 
 
 @keywords_of(MachineOptions)

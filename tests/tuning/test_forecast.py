@@ -161,7 +161,7 @@ def test_a_search_ends_when_too_little_is_expected(tmp_path: Path) -> None:
     with Database(path, read_only=True) as database:
         (row,) = database.jobs()
     assert row.state == JobRow.DONE
-    again = whole_job(path, replace(budget, trials=80, stop_when=None), again=False).run()
+    again = whole_job(path, replace(budget, trials=80, stop_when=None)).run()
     assert again.trials > report.trials  # another budget goes on
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import autotune
 from autotune.cli import main as cli
 from autotune.database import Database, JobRow, Latency, Ratio
 from autotune.database.evidence import Evidence, State
@@ -16,6 +17,7 @@ from autotune.errors import DatabaseError, MeasureError
 from autotune.tuning.jobs import heartbeat
 from autotune.tuning.jobs.budget import Budget
 from autotune.tuning.jobs.events import Calls, StopTuning
+from autotune.tuning.jobs.heartbeat import answered_before
 from autotune.tuning.jobs.owner import said
 from autotune.tuning.measure.gain import Gain
 from autotune.tuning.report.result import DispatchRow, ModelReport, Report, lines_of
@@ -85,7 +87,7 @@ def test_a_damaged_report_is_said_to_be_one(text: str) -> None:
 
 
 def test_the_same_job_again_shows_its_report(path: Path) -> None:
-    first = job(path, A, whole=Timed(A), trials=12).run()
+    first = job(path, A, whole=Timed(A), asked="key", trials=12).run()
     shown: list[Report] = []
     notes: list[str] = []
 
@@ -96,14 +98,34 @@ def test_the_same_job_again_shows_its_report(path: Path) -> None:
         def finished(self, report: Report) -> None:
             shown.append(report)
 
-    same = {"whole": Timed(A), "trials": 12}
-    assert job(path, A, again=False, progress=Shown(), **same).run() == first
-    assert shown == [first]
-    assert "--again" in notes[0]
-    more = job(path, A, whole=Timed(A), again=False, trials=13).run()
-    assert (more.job != first.job, more.session_trials) == (True, 13)
-    assert job(path, A, again=False, **same).run().session_trials == 12  # the newest had another budget
-    assert job(path, A, again=True, **same).run().session_trials == 12
+    with Database(path) as database:
+        assert answered_before(database, "another", Budget(trials=12), Shown()) is None
+        assert answered_before(database, "key", Budget(trials=12), Shown()) == first
+        assert shown == [first]
+        assert "--again" in notes[0]
+        assert answered_before(database, "key", Budget(trials=13), Shown()) is None
+        more = job(path, A, whole=Timed(A), asked="key", trials=13).run()
+        assert (more.job != first.job, more.session_trials) == (True, 13)
+        assert (
+            answered_before(database, "key", Budget(trials=12), Shown()) is None
+        )  # of the newest it is another
+
+
+def test_a_job_that_is_done_is_answered_before_anything_is_chosen(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The models are read and looked up; neither workers nor default schedules are there."""
+    asked: dict[str, Any] = {"budget": Budget(trials=1), "database": path, "quiet": True}
+    first = autotune.tune("zoo:tiny_cnn", **asked)
+
+    def chosen(*rest: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr("autotune.tuning.jobs.model.tuned_model", chosen)
+    assert autotune.tune("zoo:tiny_cnn", again=False, **asked, measurer=chosen).job == first.job
+    for other in ({"again": True}, {"seed": 1}, {"budget": 2.0}, {"tolerance": 0.0}):
+        with pytest.raises(AssertionError):
+            autotune.tune("zoo:tiny_cnn", **{"again": False, **asked, **other}, measurer=chosen)
 
 
 def test_a_job_that_was_stopped_says_by_what(path: Path) -> None:
@@ -111,11 +133,12 @@ def test_a_job_that_was_stopped_says_by_what(path: Path) -> None:
         if event.trials == 9:
             raise StopTuning
 
-    report = job(path, A, progress=Calls(stop)).run()
+    report = job(path, A, progress=Calls(stop), asked="key").run()
     assert (row(path).state, said(row(path))["ended"]) == ("stopped", "by a callback")
     assert stored(path) == report
     assert "whole model: not timed: the job did not come to its end" in lines_of(report)
-    assert job(path, A, again=False).run().session_trials > 0  # there is work left
+    with Database(path) as database:
+        assert answered_before(database, "key", Budget(trials=40), Progress()) is None  # there is work left
 
 
 def test_a_job_that_fails_says_by_what(path: Path) -> None:

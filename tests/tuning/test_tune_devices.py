@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,19 +19,26 @@ from autotune.cli.tune import refuse_beside_devices
 from autotune.compiler.request import CompileRequest
 from autotune.compiler.tiers import Tier
 from autotune.database import Database
-from autotune.database.records import DEVICES, MODEL, WorkloadRow
+from autotune.database.records import DEVICES, MODEL, Ratio, WorkloadRow
 from autotune.errors import UsageError
 from autotune.hardware import usable_cores
 from autotune.target import Target
 from autotune.tuning.compiling import compile_request
 from autotune.tuning.jobs.budget import Budget
+from autotune.tuning.jobs.owner import alive, owner, said
 from autotune.tuning.jobs.tune_devices import _PhasedJob
 from autotune.tuning.placement.answer import PlacementReading
 from autotune.tuning.placement.place import MeasuredPlacement, PlacementReport
 from autotune.tuning.report.result import Report
+from autotune.tuning.report.status import Status
 from tests.compiler.test_sizes import check, images
+from tests.database.examples import job as example
+from tests.database.examples import prepare
+from tests.database.examples import run as run_of
 
 ONE, MANY = Target.parse("x86-64-v3", threads=1), Target.parse("x86-64-v3", threads=2)
+GONE = f"{platform.node()}:1:0.00"
+"""An owner that is a process of another time."""
 TARGETS = {"cpu:0": ONE, "cpu:1": ONE, "cpu": MANY}
 
 
@@ -48,6 +56,12 @@ class Searches:
         self.job.claim(["the same"])
 
     def tuned(self, target: Target, budget: Budget) -> Report:
+        name = f"search{len(self.database.jobs()) - 1}"
+        search = replace(example(name=name, fingerprint=name, owner=owner()), created=time.time())
+        self.database.claim_job(search, alive)
+        self.job.heart.started(
+            cast("Status", SimpleNamespace(job=search.id, phase="search", note="next: x", waiting=False))
+        )
         self.asked.append((target.threads, budget.limit_s, budget.trials))
         return cast("Report", SimpleNamespace(stopped=len(self.asked) - 1 == self.stop_at))
 
@@ -59,7 +73,7 @@ class Searches:
         row = replace(PlacementReading(tuple(TARGETS), placement, 1.0, "c").candidate(), won=True)
         self.database.add_workload(WorkloadRow("k", "", MODEL, 0, 0))
         self.database.compared("k", ONE.key, DEVICES, [row], "net", self.job.id)
-        measured = MeasuredPlacement(placement, tuple(placement.values()), 1.0, 1.0, None)
+        measured = MeasuredPlacement(placement, tuple(placement.values()), 1.0, 1.0, Ratio(0.8, (0.7, 0.9)))
         return PlacementReport("net", tuple(TARGETS), 1, 1, {}, (measured,), 0)
 
     def run(self) -> Any:
@@ -72,7 +86,8 @@ def test_schedules_are_searched_for_each_target_and_again_for_those_that_are_use
         report = searches.run()
         assert searches.asked == [(1, 30.0, 4), (2, 30.0, 3), "placement", (1, 25.0, 3), "placement"]
         assert (len(report.tuned), len(report.placed), report.stopped, report.skipped) == (3, 2, False, ())
-        assert [job.state for job in database.jobs()] == ["done"] * 6
+        whole = next(job for job in database.jobs() if job.id == searches.job.id)
+        assert (whole.state, len(said(whole)["phases"]), said(whole)["devices"]) == ("done", 5, [*TARGETS])
         again = Searches(database, [{"*": "cpu:1"}, {"*": "cpu:0"}])
         assert len(again.run().tuned) == 3  # a job that is done is not continued
 
@@ -96,14 +111,68 @@ def test_a_stopped_job_goes_on_where_it_was(tmp_path, stop_at):
 def test_a_job_whose_process_is_gone_goes_on(tmp_path):
     with Database(tmp_path / "tuning.db") as database:
         first = Searches(database, [])
-        assert first.job._phase("a search") is not None
-        for row in database.jobs():
-            database.update_job(replace(row, owner=f"{platform.node()}:1:0.00"))  # a process of another time
+        assert first.job._begins("a search")
+        first.job.heart.over()
+        assert first.job._begins("another")
+        (row,) = database.jobs()
+        database.update_job(replace(row, owner=GONE))
         second = Searches(database, [])
         assert second.job.id == first.job.id
-        found = second.job._phase("a search")
-        assert found is not None
-        assert len(database.jobs()) == 2
+        assert not second.job._begins("a search")
+        assert second.job._begins("another")
+        assert len(database.jobs()) == 1
+
+
+def test_the_whole_is_a_job_that_is_told_right_while_it_runs_and_when_it_was_killed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the middle of the second search: its state, what it does, its trials; and the newest job is the whole."""
+    where = str(tmp_path / "tuning.db")
+    with Database(where) as database:
+        searches = Searches(database, [{"*": "cpu:1"}], stop_at=1)
+        prepare(database)
+        shown: dict[str, list[str]] = {}
+
+        def look(target: Target, budget: Budget) -> Report:
+            found = searches.tuned(target, budget)
+            database.record(run_of("a", 1.0, job="search0"))
+            for name in ("running", "killed"):
+                assert run(["jobs", "--db", where]) == 0
+                assert run(["status", "--db", where]) == 0
+                shown[name] = capsys.readouterr().out.splitlines()
+                for row in database.jobs():
+                    database.update_job(replace(row, owner=GONE))
+            return found
+
+        searches.job.run(look, searches.placed)
+    id_, line = searches.job.id, shown["running"][1]
+    assert [line.split()[n] for n in (0, 1, 5, 6)] == [id_[:8], "running", "1", "-"]
+    assert line.endswith("net on cpu:0, cpu:1, cpu")
+    assert shown["running"][2].endswith("    m")  # a search stands below the whole
+    begin = shown["running"].index(f"job {id_}: running")
+    facts = {each.split()[0]: each.split(maxsplit=1)[1] for each in shown["running"][begin + 1 :]}
+    assert (facts["trials"], facts["searches"]) == ("1", "search0, search1")
+    assert facts["doing"] == "schedules for x86-64-v3, 2 threads: search: next: x"
+    assert facts["worked"].endswith(" of 10 trials or 1m40s")
+    assert [each.split()[1] for each in shown["killed"][1:] if each[0] != " "][:3] == ["killed"] * 3
+    assert f"job {id_}: killed; process 1 is gone" in "\n".join(shown["killed"])
+
+
+def test_the_report_of_the_whole_says_where_its_parts_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = str(tmp_path / "tuning.db")
+    with Database(where) as database:
+        searches = Searches(database, [{"*": "cpu:1"}, {"*": "cpu:0"}])
+        searches.run()
+    assert run(["report", "--db", where]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith(
+        "no report: it is a job on several devices, and each of its searches has one of its own: "
+    )
+    assert "`autotune report search0`" in last
+    assert run(["jobs", "--db", where]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[1:7:5] == ["done", "1.25×"]
 
 
 def test_options_of_one_device_are_refused_beside_several():

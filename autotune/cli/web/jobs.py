@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from autotune.cli import report as reports
-from autotune.cli.job_lines import ID, chosen, doing, facts, faster, jobs_of
+from autotune.cli.job_lines import ID, chosen, doing, facts, faster, jobs_of, title, trials_of
 from autotune.cli.web.frame import Page, described, link
 from autotune.cli.web.listing import Wanted
 from autotune.database import Database
@@ -26,7 +26,7 @@ def jobs_page(store: Database, wanted: Wanted) -> Page:
     targets = {key: target.name for key, target in store.targets().items()}
     found = [state for state in jobs_of(store)[::-1] if wanted.holds(*_words(state, targets))]
     shown = wanted.part(found)
-    trials = store.job_trials([state.job.id for state in shown])
+    trials = trials_of(store, shown)
     rows = [_row(state, trials[state.job.id], targets) for state in shown]
     heading = ("state", "job", "speed-up", "trials", "worked", "begun", "target", "process")
     body = table(heading, rows, (2, 3, 4), range(3, 8)) if rows else _nothing(store, wanted, found)
@@ -65,7 +65,7 @@ def _row(state: JobState, trials: int, targets: Mapping[str, str]) -> list[Part]
     begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.created))
     worked = duration(job.elapsed_s) + (f" of {state.said['budget']}" if "budget" in state.said else "")
     more = (begun, targets.get(job.target_key, job.target_key), f"{who.host} {who.pid}")
-    name = joined([link(path_of(job.id), job.model), *about])
+    name = joined([link(path_of(job.id), title(state)), *about])
     return [_state(state), name, faster(state), str(trials), worked, *more]
 
 
@@ -92,7 +92,7 @@ def job_page(store: Database, name: str) -> Page:
 
 def _about(store: Database, state: JobState) -> Markup:
     job = state.job
-    trials = store.job_trials([job.id])[job.id]
+    trials = trials_of(store, [state])[job.id]
     why = f": {state.explained}" if state.explained else ""
     found = [("job", job.id), *facts(state, trials, reports.target_of(store, state))]
     return joined([element("h1", job.model), element("p", _state(state), why), described(found)])

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from autotune.database import Database
-from autotune.database.records import JobRow, Run
+from autotune.database.records import JobRow, Ratio, Run
+from autotune.foreign import parse_json
 from autotune.tuning.jobs.budget import Budget
-from autotune.tuning.jobs.owner import HEARTBEAT_S, JobState, Life, states_of
+from autotune.tuning.jobs.owner import HEARTBEAT_S, Life, ago, said, states_of
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.report.result import Report
 from autotune.tuning.report.status import Progress, Status
@@ -22,30 +25,69 @@ _REPORT_S = 30.0
 
 
 @dataclass
-class Heartbeat(Progress):
-    """Stores the state of a job at its events, at most every two seconds, and its report."""
+class Beating(Progress):
+    """Stores the state of a job at its events, at most every two seconds; subclasses say what it is."""
 
     database: Database
     row: JobRow
-    status: Status
     _said: float = field(default=-HEARTBEAT_S, init=False)
-    _reported: float = field(default=-_REPORT_S, init=False)
+
+    def says(self) -> dict[str, Any]:
+        """Return what the job says of itself, as JSON values."""
+        raise NotImplementedError
+
+    @property
+    def elapsed_s(self) -> float:
+        """Return the seconds that the job has worked, in all sessions."""
+        raise NotImplementedError
 
     def started(self, status: Status) -> None:
         """Store that the job works."""
-        self._beat()
+        self.beat()
 
     def measured(self, status: Status, task: Task, run: Run) -> None:
         """Store that the job works."""
-        self._beat()
+        self.beat()
 
     def phase(self, status: Status) -> None:
         """Store that the job works, and at once that it waits, as nothing follows for as long as it does."""
-        self._beat(now=status.waiting)
+        self.beat(now=status.waiting)
 
     def chosen(self, status: Status) -> None:
         """Store that the job works."""
-        self._beat()
+        self.beat()
+
+    def end(self, state: str, why: str = "") -> None:
+        """Store the state in which the job ends, and what ended it before its time."""
+        self._store(state, ended=why)
+
+    def beat(self, *, now: bool = False) -> None:
+        """Store that the job works, if that was not done just before, or else ``now``."""
+        if now or time.monotonic() - self._said > HEARTBEAT_S:
+            self._store()
+
+    def _store(self, state: str = JobRow.RUNNING, report: Report | None = None, ended: str = "") -> None:
+        self._said = time.monotonic()
+        text = json.dumps(self.says() | {"version": _version(), "ended": ended})
+        self.row = replace(self.row, state=state, elapsed_s=self.elapsed_s, status=text)
+        self.database.update_job(self.row, None if report is None else json.dumps(report.to_json()))
+
+
+@dataclass
+class Heartbeat(Beating):
+    """Stores the state of a job, and its report."""
+
+    status: Status
+    _reported: float = field(default=-_REPORT_S, init=False)
+
+    def says(self) -> dict[str, Any]:
+        """Return the numbers of its status."""
+        return self.status.to_json()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Return the time by its meter."""
+        return self.status.meter.elapsed_s
 
     def interim(self, report: Callable[[], Report]) -> None:
         """Store the report of a job that goes on, which may be killed before it has another."""
@@ -53,44 +95,123 @@ class Heartbeat(Progress):
             self._store(report=report())
             self._reported = time.monotonic()
 
-    def end(self, state: str, why: str = "") -> None:
-        """Store the state in which the job ends, and what ended it before its time."""
-        self._store(state, ended=why)
-
     def finished(self, report: Report) -> None:
         """Store the report of a job that has ended."""
         gains = {each.model: each.gain.to_json() for each in report.models if each.gain is not None}
-        said = json.loads(self.row.status) | {"gains": gains}
-        self.row = replace(self.row, status=json.dumps(said))
+        self.row = replace(self.row, status=json.dumps(json.loads(self.row.status) | {"gains": gains}))
         self.database.update_job(self.row, json.dumps(report.to_json()))
 
-    def _beat(self, *, now: bool = False) -> None:
-        if now or time.monotonic() - self._said > HEARTBEAT_S:
-            self._store()
 
-    def _store(self, state: str = JobRow.RUNNING, report: Report | None = None, ended: str = "") -> None:
-        self._said = time.monotonic()
-        meter, version = self.status.meter, {"version": _version(), "ended": ended}
-        said = json.dumps(self.status.to_json() | version)
-        self.row = replace(self.row, state=state, elapsed_s=meter.elapsed_s, status=said)
-        self.database.update_job(self.row, None if report is None else json.dumps(report.to_json()))
+@dataclass
+class PhasesHeartbeat(Beating):
+    """Stores the state of a job on several ``devices``, which is a row of searches, each a job of its own, and of
+    placements.
+
+    ``searches`` are the ids of those jobs, ``phases`` the names of what is done, ``gains`` the ratios of placements.
+    """
+
+    devices: Sequence[str]
+    budget: Budget
+    searches: list[str] = field(default_factory=list)
+    phases: list[str] = field(default_factory=list)
+    gains: dict[str, Any] = field(default_factory=dict)
+    _phase: str = field(default="", init=False)
+    _search: Status | None = field(default=None, init=False)
+    _note: str = field(default="", init=False)
+
+    def __post_init__(self) -> None:
+        self._before_s, self._begun, before = self.row.elapsed_s, time.monotonic(), said(self.row)
+        self.searches += before.get("searches", ())
+        self.phases += before.get("phases", ())
+        self.gains |= before.get("gains", {})
+
+    def says(self) -> dict[str, Any]:
+        """Return what is done now, and what was."""
+        search = self._search
+        return {
+            "phase": self._phase,
+            "note": self._note if search is None else f"{search.phase}: {search.note}".strip(": "),
+            "waiting": search is not None and search.waiting,
+            "budget": str(self.budget),
+            "devices": [*self.devices],
+            "searches": self.searches,
+            "phases": self.phases,
+            "models": [{"model": self.row.model, "confirmed": None}],
+            "gains": self.gains,
+        }
+
+    @property
+    def elapsed_s(self) -> float:
+        """Return the time of this session and those before."""
+        return self._before_s + time.monotonic() - self._begun
+
+    def begin(self, phase: str) -> None:
+        """Store which phase begins."""
+        self._phase, self._search, self._note = phase, None, ""
+        self.beat(now=True)
+
+    def started(self, status: Status) -> None:
+        """Store which job searches."""
+        self._search = status
+        self.searches += [] if status.job in self.searches else [status.job]
+        self.beat(now=True)
+
+    def preparing(self, note: str) -> None:
+        """Store what a search does before it begins."""
+        self._search, self._note = None, note
+        self.beat()
+
+    def say(self, note: str) -> None:
+        """Store what is done without a search."""
+        self.preparing(note)
+        self.beat(now=True)
+
+    def placed(self, gain: Ratio | None) -> None:
+        """Store that a placement was searched, with its ratio; None of all on the first device."""
+        self.gains = {} if gain is None else {self.row.model: gain.to_json()}
+        self.over()
+
+    def over(self) -> None:
+        """Store that the phase is done."""
+        self.phases.append(self._phase)
+        self._search, self._note = None, ""
+        self.beat(now=True)
 
 
 def _version() -> str:
     return versions_of(("autotune",))["autotune"]
 
 
-def finished_before(database: Database, fingerprint: str, budget: Budget) -> tuple[JobState, Report] | None:
-    """Return the newest job of a fingerprint with its report, if it has come to its end within the same budget and
-    by this version; None where there is work left to do."""
-    of_it = [state for state in states_of(database.jobs()) if state.job.fingerprint == fingerprint]
-    last = of_it[-1] if of_it else None
+ASKED = "asked"
+"""The name, in the options of a job, of the key that is equal for calls that ask for the same job."""
+
+
+def answered_before(database: Database, asked: str, budget: Budget, shown: Progress) -> Report | None:
+    """Return the report of the newest job of a key and show how to go on, if it has come to its end within the same
+    budget and by this version; None where there is work left to do."""
+    last = next((job for job in reversed(states_of(database.jobs())) if _asked(job.job) == asked), None)
     if last is None or last.life is not Life.DONE:
         return None
     if (last.said.get("budget"), last.said.get("version")) != (str(budget), _version()):
         return None
     text = database.job_report(last.job.id)
-    return (last, report_from(text, last.job.id)) if text else None
+    if not text:
+        return None
+    report = report_from(text, last.job.id)
+    shown.preparing(
+        f"this job ended {ago(last.silent_s)}, within the same budget: this is its report, nothing is measured "
+        "now; --again (again=True) goes on with a new job from what is known, as another --budget does"
+    )
+    shown.finished(report)
+    shown.close()
+    return report
 
 
-__all__ = ["Heartbeat", "finished_before"]
+def _asked(job: JobRow) -> str | None:
+    with suppress(ValueError):
+        found = parse_json(job.options)
+        return found.get(ASKED) if isinstance(found, dict) else None
+    return None
+
+
+__all__ = ["ASKED", "Beating", "Heartbeat", "PhasesHeartbeat", "answered_before"]

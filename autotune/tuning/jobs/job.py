@@ -32,9 +32,9 @@ from autotune.tuning.jobs.again import SOURCE
 from autotune.tuning.jobs.budget import Budget, Meter
 from autotune.tuning.jobs.enough import Ahead
 from autotune.tuning.jobs.events import Several, StopTuning
-from autotune.tuning.jobs.heartbeat import Heartbeat, finished_before
+from autotune.tuning.jobs.heartbeat import ASKED, Heartbeat
 from autotune.tuning.jobs.loop import Seat, TuningLoop
-from autotune.tuning.jobs.owner import ago, alive, owner
+from autotune.tuning.jobs.owner import alive, owner
 from autotune.tuning.jobs.policy import SPENT, TOP, WORTH, Action, ActionKind, Policy
 from autotune.tuning.jobs.rows import ModelRows
 from autotune.tuning.jobs.subject import Subject, TunedModel, subjects_of
@@ -127,8 +127,8 @@ class Job:
     """The class of the policy that spends the budget."""
     source: Mapping[str, Any] = field(default_factory=dict)
     """The files and options that the models were read from, as JSON values: with them they can be timed again."""
-    again: bool = True
-    """A job that has come to its end within the same budget is followed by a new one; else its report is the result."""
+    asked: str = ""
+    """A key that is equal for calls that ask for the same job (:func:`autotune.tuning.jobs.models.asked_key`)."""
 
     def __post_init__(self) -> None:
         self._subjects = subjects_of(self.models)
@@ -147,8 +147,6 @@ class Job:
         Jobs on the same machine measure one at a time: of the time budget only what passes before its first
         turn is not counted. Raises DatabaseError and MeasureError; a failing candidate is a row in the database.
         """
-        if not self.again and (before := self._finished_before()) is not None:
-            return before
         with Measuring(f"tune {self.name}", self.progress.preparing) as machine:
             return self.run_on(machine)
 
@@ -245,21 +243,6 @@ class Job:
             text = json.dumps(subject.space.to_json(), sort_keys=True)
             self.database.add_space(subject.space.key, subject.workload.key, text)
 
-    def _finished_before(self) -> Report | None:
-        """Show the report of the same job, if it has come to its end, and how to go on."""
-        found = finished_before(self.database, self._fingerprint, self.budget)
-        if found is None:
-            return None
-        state, report = found
-        self.progress.preparing(
-            f"this job ended {ago(state.silent_s)}, within the same budget: this is its report, nothing is measured "
-            "now; --again (again=True) goes on with a new job from what is known, as another --budget does"
-        )
-        self.progress.finished(report)
-        self.progress.close()
-        self.measurer.close()
-        return report
-
     @property
     def _fingerprint(self) -> str:
         """Return what is equal for jobs of the same workloads, target, sampler, seed and objective."""
@@ -283,6 +266,7 @@ class Job:
                     "seed": self.options.seed,
                     "objective": self.options.objective,
                     SOURCE: self.source,
+                    ASKED: self.asked,
                 }
             ),
             state=JobRow.RUNNING,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from autotune.compiler import divide
 from autotune.compiler.dividing import imported, on_one_device
 from autotune.compiler.request import CompileRequest, MachineOptions
+from autotune.compiler.sites.decision import model_row
 from autotune.errors import ModelImportError, UsageError
 from autotune.frontends.models import declared_shapes, read_model
 from autotune.frontends.sizes import Declared, open_names
@@ -138,6 +140,19 @@ def source_of(models: Sequence[AskedModel], options: Mapping[str, Any]) -> dict[
     return {"models": files, **json.loads(json.dumps(noted, default=str))}
 
 
+def asked_key(models: Sequence[AskedModel], search: Sequence[object]) -> str:
+    """Return what is equal for calls that ask for the same job: SHA-256 (hex) of the models as they were read, with
+    what is decided of them, and of the options of a ``search``. It takes no look into their dispatches."""
+    asked = sorted(json.dumps(_identity(each)) for each in models)
+    return hashlib.sha256(json.dumps([asked, *search]).encode()).hexdigest()
+
+
+def _identity(asked: AskedModel) -> list[object]:
+    request = asked.request
+    decisions, preference = sorted((request.decisions or {}).items()), repr(request.preference)
+    return [model_row(asked.graph).key, request.one_target().key, decisions, preference]
+
+
 def common_target(models: Sequence[AskedModel]) -> Target:
     """Return the target of all models; raises UsageError where other threads were decided for some."""
     targets = {model.request.one_target(): model.name for model in models}
@@ -150,4 +165,4 @@ def common_target(models: Sequence[AskedModel]) -> Target:
     return next(iter(targets))
 
 
-__all__ = ["AskedModel", "common_target", "named", "read_models", "source_of", "sources_of"]
+__all__ = ["AskedModel", "asked_key", "common_target", "named", "read_models", "source_of", "sources_of"]

@@ -20,6 +20,8 @@ from autotune.compiler.request import CompileRequest, MachineOptions, keywords_o
 from autotune.database.records import DEVICES, JobRow
 from autotune.target import Target
 from autotune.tuning.jobs.budget import Budget, BudgetLike
+from autotune.tuning.jobs.events import Several
+from autotune.tuning.jobs.heartbeat import PhasesHeartbeat
 from autotune.tuning.jobs.owner import alive, owner
 from autotune.tuning.placement.answer import PlacementReading, checked_devices, placement_key, used_of
 from autotune.tuning.placement.place import PlacementReport, place
@@ -74,7 +76,7 @@ def tune_on_devices(
     """
     from autotune.compiler.dividing import imported, on_one_device
     from autotune.database.opening import opened
-    from autotune.tuning.api import tune
+    from autotune.tuning.api import shown_to, tune
 
     request = CompileRequest(model, devices=devices, **options).checked()
     infos = known_devices()
@@ -90,8 +92,7 @@ def tune_on_devices(
             seed=seed,
             sampler=sampler,
             study_storage=study_storage,
-            quiet=quiet,
-            progress=progress(),
+            progress=Several([job.heart, shown_to(progress(), None, quiet=quiet)]),
             time_model=False,
             sites=(),  # parts of a placement are compiled as in an untuned model
             **own,
@@ -103,12 +104,12 @@ def tune_on_devices(
         job.claim([placement_key(graph, names, infos), name_of(sampler), seed])
         return job.run(
             tuned,
-            lambda: place(graph, names, seed=seed, progress=say, job=job.id, **here),
+            lambda: place(graph, names, seed=seed, progress=job.placing, job=job.id, **here),
         )
 
 
 class _PhasedJob:
-    """Phases in order, each of which is a row in the table of jobs: one that is done is not done again."""
+    """Phases in order: one that is done is not done again."""
 
     def __init__(
         self,
@@ -124,17 +125,22 @@ class _PhasedJob:
         self.budget = budget
         self.say = say
         self.report = DevicesReport()
-        self.id = ""
+        self.heart: PhasesHeartbeat
+
+    @property
+    def id(self) -> str:
+        """Return the id of the job."""
+        return self.heart.row.id
 
     def claim(self, identity: Sequence[object]) -> None:
         """Continue an unfinished job of the same identity, or begin one."""
         for target in dict.fromkeys(self.targets.values()):
             self.database.add_target(target)
-        self.row = self._claimed(["devices", *identity])
-        self.id = self.row.id
+        row = self._claimed(["devices", *identity])
+        self.heart = PhasesHeartbeat(self.database, row, [*self.targets], self.budget)
 
     def run(self, tuned: Tuned, placed: Callable[[], PlacementReport]) -> DevicesReport:
-        state = JobRow.STOPPED
+        state, why = JobRow.STOPPED, ""
         try:
             every = list(dict.fromkeys(self.targets.values()))
             first = self._tune("schedules", every, _FIRST, tuned)
@@ -142,35 +148,40 @@ class _PhasedJob:
             if used is not None and self._tune("schedules again", self._of(used), _SECOND, tuned):
                 self._place("placement again", placed)
                 state = JobRow.DONE
-        except KeyboardInterrupt:
-            self.report = replace(self.report, stopped=True)
+        except KeyboardInterrupt as error:
+            self.report, why = replace(self.report, stopped=True), f"by {str(error) or 'Ctrl-C'}"
+        except Exception as error:
+            why = f"by an error: {(str(error).splitlines() or [type(error).__name__])[0]}"
+            raise
         finally:
-            self._ended(self.row, state)
+            self.heart.end(state, why)
         return self.report
+
+    def placing(self, note: str) -> None:
+        """Say what the search for a placement does."""
+        self.heart.say(note)
+        self.say(note)
 
     def _tune(self, phase: str, targets: Sequence[Target], share: float, tuned: Tuned) -> bool:
         """Search schedules for targets; False when that was stopped."""
         for number, target in enumerate(targets):
-            with_target = f"{phase} for {target.name}, {target.threads} threads"
-            row = self._phase(with_target)
-            if row is None:
+            if not self._begins(f"{phase} for {target.name}"):
                 continue
             report = tuned(target, _part(self.budget, share, len(targets), number))
             self.report = replace(self.report, tuned=(*self.report.tuned, report))
-            self._ended(row, JobRow.STOPPED if report.stopped else JobRow.DONE)
             if report.stopped:
                 self.report = replace(self.report, stopped=True)
                 return False
+            self.heart.over()
         return True
 
     def _place(self, phase: str, placed: Callable[[], PlacementReport]) -> dict[str, str]:
         """Search a placement; the one that is used."""
-        row = self._phase(phase)
-        if row is None:
+        if not self._begins(phase):
             return self._kept()
         report = placed()
         self.report = replace(self.report, placed=(*self.report.placed, report))
-        self._ended(row, JobRow.DONE)
+        self.heart.placed(report.measured[report.accepted].ratio)
         return report.placement
 
     def _kept(self) -> dict[str, str]:
@@ -183,21 +194,21 @@ class _PhasedJob:
         used = {*placement.values()}
         return list(dict.fromkeys(target for name, target in self.targets.items() if name in used))
 
-    def _phase(self, name: str) -> JobRow | None:
-        """Return the row of a phase; None for one that is done."""
-        fingerprint = _fingerprint([self.id, name])
-        if any(job.fingerprint == fingerprint and job.state == JobRow.DONE for job in self.database.jobs()):
-            self.report = replace(self.report, skipped=(*self.report.skipped, name))
-            return None
-        self.say(f"{name} of {self.model}")
-        return self._claimed([self.id, name])
+    def _begins(self, phase: str) -> bool:
+        """Return whether a phase begins: one that is done does not."""
+        if phase in self.heart.phases:
+            self.report = replace(self.report, skipped=(*self.report.skipped, phase))
+            return False
+        self.say(f"{phase} of {self.model}")
+        self.heart.begin(phase)
+        return True
 
     def _claimed(self, identity: Sequence[object]) -> JobRow:
         now, target = time.time(), next(iter(self.targets.values()))
         options = json.dumps({"devices": [*self.targets], "budget": str(self.budget)})
         fresh = JobRow(
             uuid.uuid4().hex[:12],
-            _fingerprint(identity),
+            hashlib.sha256(json.dumps(identity).encode()).hexdigest(),
             self.model,
             target.key,
             options,
@@ -208,11 +219,6 @@ class _PhasedJob:
             now,
         )
         return self.database.claim_job(fresh, alive)
-
-    def _ended(self, row: JobRow, state: str) -> None:
-        self.database.update_job(
-            replace(row, state=state, elapsed_s=row.elapsed_s + time.time() - row.updated)
-        )
 
 
 def _part(budget: Budget, share: float, parts: int, number: int) -> Budget:
@@ -228,10 +234,6 @@ def _part(budget: Budget, share: float, parts: int, number: int) -> Budget:
         per_workload=budget.per_workload,
         stop_when=budget.stop_when,
     )
-
-
-def _fingerprint(identity: Sequence[object]) -> str:
-    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
 
 __all__ = ["DevicesReport", "tune_on_devices"]

@@ -33,6 +33,8 @@ def wrapped(texts: Iterable[str], columns: int | None, indent: int | None = None
 
     >>> wrapped(["  12 dispatches left: `autotune tune m`"], 22)
     ['  12 dispatches left:', '      `autotune tune m`']
+    >>> wrapped(["9.7 µs  a/contraction ×2  searched"], 16, indent=8)
+    ['9.7 µs', '   a/contraction', '   ×2  searched']
     """
     if columns is None:
         return list(texts)
@@ -43,10 +45,12 @@ def _wrapped(text: str, columns: int, indent: int | None) -> list[str]:
     if len(text) <= columns:
         return [text]
     further = len(text) - len(text.lstrip()) + _FURTHER if indent is None else indent
+    held = _COMMAND.sub(lambda found: found[0].replace(" ", _HELD), text)
+    room = columns - max(map(len, held.split()))  # a long word begins further to the left
     lines = textwrap.wrap(
-        _COMMAND.sub(lambda found: found[0].replace(" ", _HELD), text),
+        held,
         columns,
-        subsequent_indent=" " * min(further, columns // 2),
+        subsequent_indent=" " * max(0, min(further, columns // 2, room)),
         break_on_hyphens=False,
         break_long_words=False,
     )

@@ -182,8 +182,9 @@ def _gains(state: JobState) -> Iterator[tuple[str, str]]:
     for model in models:
         found = timed.get(model["model"]) or model.get("confirmed")
         how = "whole model timed" if model["model"] in timed else "by dispatches compared in the model"
+        yet, far = ("", "") if state.life.over else (" yet", " so far")
         text = (
-            "nothing confirmed yet: no candidate was faster in a comparison so far" if found is None else ""
+            f"nothing confirmed{yet}: no candidate was faster in a comparison{far}" if found is None else ""
         )
         which = f"{model['model']}: " if len(models) > 1 else ""
         yield "speed-up", f"{which}{text or f'{Ratio.from_json(found)}, {how}'}"

@@ -552,6 +552,9 @@ class Job:
             }
             assert model.whole is not None
             gains[model.name] = model.whole.gain(untuned, tuned[model.name], out_of_time)
+            if gains[model.name] is None:
+                over = "the budget was over before enough of it was timed"
+                self._untimed_by[model.name] = over if out_of_time() else "a version failed"
 
     def _why_untimed(self, model: TunedModel, stopped: bool) -> str:
         """Return why a whole model was not timed, or that it is not yet."""
@@ -559,7 +562,7 @@ class Job:
             return "its candidates are not measured in a model"
         if not self.options.time_model:
             return "that was not asked for"
-        otherwise = "the job did not come to its end" if stopped else "a version failed, or the time was over"
+        otherwise = "the job did not come to its end" if stopped else "no time was left for that"
         return self._untimed_by.get(model.name, otherwise)
 
     def _report(self, status: Status, stopped: bool, gains: Mapping[str, Gain | None]) -> Report:

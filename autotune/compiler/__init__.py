@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from autotune.compiler.coverage import CoverageReport, DispatchCoverage
     from autotune.compiler.dividing import distinct_workloads, divide
-    from autotune.compiler.driver import compile_in_detail, predict_in_detail
+    from autotune.compiler.driver import compile_in_detail, predict_in_detail, predict_ns
     from autotune.compiler.explain import Compilation
     from autotune.compiler.forecast import Prediction
     from autotune.compiler.region import region_inputs, region_outputs
@@ -24,6 +24,7 @@ _WHERE = {
     "distinct_workloads": "dividing",
     "divide": "dividing",
     "predict_in_detail": "driver",
+    "predict_ns": "driver",
     "region_inputs": "region",
     "region_outputs": "region",
 }
@@ -49,6 +50,7 @@ __all__ = [
     "distinct_workloads",
     "divide",
     "predict_in_detail",
+    "predict_ns",
     "region_inputs",
     "region_outputs",
 ]

@@ -14,7 +14,7 @@ from autotune.compiler.coverage import CoverageReport, coverage
 from autotune.compiler.devices.segments import DeviceSegment, part_of, segments_of
 from autotune.compiler.dividing import distinct_workloads
 from autotune.compiler.explain import Compilation, CompiledSegment, dump
-from autotune.compiler.forecast import Prediction, forecast
+from autotune.compiler.forecast import Prediction, forecast, forecast_ns
 from autotune.compiler.lock import Lock
 from autotune.compiler.locked import check_code, locked_plan
 from autotune.compiler.memory.proof import prove_memory
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from autotune.graph.ir import Graph
     from autotune.passes.partition import Partition
     from autotune.runtime.hal.device import DeviceInfo
+    from autotune.target import Target
 
 
 @collector_paused()
@@ -161,6 +162,17 @@ def predict_in_detail(request: CompileRequest, graph: Graph | None = None) -> Pr
 
     Raises ModelImportError, and UsageError as that does.
     """
+    return forecast(*_foreseen(request, graph))
+
+
+@collector_paused()
+def predict_ns(request: CompileRequest, graph: Graph | None = None) -> float:
+    """Return the latency of :func:`predict_in_detail` alone: no kernel is lowered for that."""
+    return forecast_ns(*_foreseen(request, graph))
+
+
+def _foreseen(request: CompileRequest, graph: Graph | None) -> tuple[Partition, Plan, Target]:
+    """Return a model as it would be compiled, in the order of its dispatches, its plan and its target."""
     request, lock = _unlocked(request.checked())
     with opened_if_given(request.database) as store:
         request, graph, _ = decided_of_model(request, graph, store)
@@ -174,7 +186,7 @@ def predict_in_detail(request: CompileRequest, graph: Graph | None = None) -> Pr
             else:
                 plan = locked_plan(lock, workloads)
     ordered = in_order(plan.apply(parts), target.threads, request.order or preference.aim)
-    return forecast(ordered, plan, target)
+    return ordered, plan, target
 
 
 def _unlocked(request: CompileRequest) -> tuple[CompileRequest, Lock | None]:
@@ -209,4 +221,4 @@ def _miss_message(name: str, reports: Sequence[CoverageReport]) -> str:
     )
 
 
-__all__ = ["Compilation", "compile_in_detail", "predict_in_detail"]
+__all__ = ["Compilation", "compile_in_detail", "predict_in_detail", "predict_ns"]

@@ -91,6 +91,25 @@ def forecast(parts: Partition, plan: Plan, target: Target) -> Prediction:
 
     Kernels are lowered to loops, which say exactly what memory they need, and no further.
     """
+    found, errors = _dispatches(parts, plan, target)
+    total = sum(dispatch.latency_ns for dispatch in found)
+    read = (LatencySource.INSIDE, LatencySource.ALONE)
+    measured = sum(d.latency_ns for d in found if d.source in read) / (total or 1.0)
+    common = measured * MACHINE.spread + (1.0 - measured) * of_machine(target).spread
+    whole = KnownError(1.0, of_sum(errors, common))
+    needs = memory_needs(parts, _manifests(plan.schedules, target), target)
+    return Prediction(parts.name, target.threads, total, whole.interval(total), needs, tuple(found))
+
+
+def forecast_ns(parts: Partition, plan: Plan, target: Target) -> float:
+    """Return the latency of :func:`forecast` alone: no kernel is lowered for that."""
+    return sum(dispatch.latency_ns for dispatch in _dispatches(parts, plan, target)[0])
+
+
+def _dispatches(
+    parts: Partition, plan: Plan, target: Target
+) -> tuple[list[DispatchForecast], list[tuple[str, float, float]]]:
+    """Return what each dispatch takes; and the key of its workload, that latency, and the spread of its error."""
     machine = Machine.of(target)
     away = distant([_touched(parts, dispatch) for dispatch in parts.dispatches], machine)
     alone = {key: _alone(planned, target) for key, planned in plan.schedules.items()}
@@ -111,13 +130,7 @@ def forecast(parts: Partition, plan: Plan, target: Target) -> Prediction:
             )
         )
         errors.append((dispatch.workload.key, latency, error.spread))
-    total = sum(dispatch.latency_ns for dispatch in found)
-    read = (LatencySource.INSIDE, LatencySource.ALONE)
-    measured = sum(d.latency_ns for d in found if d.source in read) / (total or 1.0)
-    common = measured * MACHINE.spread + (1.0 - measured) * of_machine(target).spread
-    whole = KnownError(1.0, of_sum(errors, common))
-    needs = memory_needs(parts, _manifests(plan.schedules, target), target)
-    return Prediction(parts.name, target.threads, total, whole.interval(total), needs, tuple(found))
+    return found, errors
 
 
 def _alone(planned: Planned, target: Target) -> tuple[float, LatencySource, KnownError]:
@@ -166,4 +179,4 @@ def _manifests(schedules: Mapping[str, Planned], target: Target) -> dict[str, Bu
     return found
 
 
-__all__ = ["DispatchForecast", "LatencySource", "Prediction", "forecast"]
+__all__ = ["DispatchForecast", "LatencySource", "Prediction", "forecast", "forecast_ns"]

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from autotune.codegen.llvm import backend
-from autotune.compiler import compile_in_detail, predict_in_detail
+from autotune.compiler import compile_in_detail, predict_in_detail, predict_ns
 from autotune.compiler.forecast import LatencySource
 from autotune.compiler.request import CompileRequest
 from autotune.target import Target
@@ -31,6 +31,7 @@ def test_nothing_is_compiled_for_a_prediction(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(backend, "compile_ir", refuse)
     found = predict_in_detail(CompileRequest(MODEL, target=Target.parse("x86-64-v3")))
     assert found.latency_ns == pytest.approx(sum(d.latency_ns for d in found.dispatches))
+    assert predict_ns(CompileRequest(MODEL, target=Target.parse("x86-64-v3"))) == found.latency_ns
     assert found.interval_ns[0] < found.latency_ns < found.interval_ns[1]
     assert sum(map(found.share, found.dispatches)) == pytest.approx(1.0)
     assert found.sources == {LatencySource.PREDICTED: len(found.dispatches)}

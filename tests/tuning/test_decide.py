@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -183,10 +182,10 @@ def test_a_site_is_compared_once_and_again_only_if_asked(
 ) -> None:
     expected = {"2": 1.0, "1": 1.4}
 
-    def predicted(request: CompileRequest, graph: Graph) -> SimpleNamespace:
-        return SimpleNamespace(latency_ns=expected[(request.decisions or {})["threads"]])
+    def predicted(request: CompileRequest, graph: Graph) -> float:
+        return expected[(request.decisions or {})["threads"]]
 
-    monkeypatch.setattr("autotune.tuning.compare.decide.predict_in_detail", predicted)
+    monkeypatch.setattr("autotune.tuning.compare.decide.predict_ns", predicted)
     request = CompileRequest(graph(), database=database)
     assert decide_by_fake(request, database, ["threads"], again=False) == ["threads 2", "threads 1"]
     assert decide_by_fake(request, database, ["threads"], again=False) == []
@@ -199,10 +198,10 @@ def test_a_site_is_compared_once_and_again_only_if_asked(
 def test_what_is_expected_to_be_far_slower_is_compared_only_if_asked(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def predicted(request: CompileRequest, graph: Graph) -> SimpleNamespace:
-        return SimpleNamespace(latency_ns={"2": 1.0, "1": 1.6}[(request.decisions or {})["threads"]])
+    def predicted(request: CompileRequest, graph: Graph) -> float:
+        return {"2": 1.0, "1": 1.6}[(request.decisions or {})["threads"]]
 
-    monkeypatch.setattr("autotune.tuning.compare.decide.predict_in_detail", predicted)
+    monkeypatch.setattr("autotune.tuning.compare.decide.predict_ns", predicted)
     request = CompileRequest(graph(), database=database)
     assert decide_by_fake(request, database, ["threads"], again=False) == []
     assert decide_by_fake(request, database, ["threads"]) == ["threads 2", "threads 1"]

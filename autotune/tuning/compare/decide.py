@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from autotune.compiler import compile_in_detail, predict_in_detail
+from autotune.compiler import compile_in_detail, predict_ns
 from autotune.compiler.sites import KINDS, SiteKind
 from autotune.compiler.sites.decision import Decision, compared, decided, model_row, option_key
 from autotune.database.records import Comparison
@@ -108,7 +108,7 @@ def decide(
         version = applied.one_target().key, applied.layout  # the order of dispatches is not predicted
         if version not in predicted:
             asked = with_option(request, {kind.name: option})
-            predicted[version] = predict_in_detail(asked, graph).latency_ns
+            predicted[version] = predict_ns(asked, graph)
         return predicted[version]
 
     def promising(kind: SiteKind, request: CompileRequest) -> tuple[str, ...]:

@@ -305,12 +305,12 @@ NVIDIA = {
 """GPUs of NVIDIA by what code is for; caches and multiprocessors are those of common ones."""
 
 
-@lru_cache(maxsize=1024)
 def known_targets() -> list[str]:
     """Return the names that :meth:`Target.parse` takes, but for those of devices of this machine."""
     return ["host", *_LEVELS, "opencl", _GENERIC_DEVICE.cpu, *NVIDIA]
 
 
+@lru_cache(maxsize=1024)
 def _key(target: Target) -> str:
     return hashlib.sha256(target.to_json().encode()).hexdigest()
 

@@ -254,8 +254,10 @@ def rank(
     goal, workers = preference.goal, workers or BuildWorkers()
     near = DOUBT if goal.is_latency else max(DOUBT, goal.max_slowdown)
     times, tasks = dict[Workload, Sequence[OptionTime]](), dict[Workload, EstimateTask]()
+    single = list[EstimateTask]()
     several = list(dict.fromkeys(workloads))
-    history = {} if database is None else comparisons_of(several, target, database)
+    keys = [workload.key for workload in several]
+    history = {} if database is None else database.comparison_histories(keys, target.key, OPTION)
     known = standings(history)
     for workload in several:
         compared = known.get(workload.key, Standings())
@@ -267,13 +269,15 @@ def rank(
             continue
         everything = options()
         if len(everything) == 1 and everything[0].steps is None:
+            if database is None and not target.group_items:  # the workers share in choosing what it will use
+                single.append(EstimateTask((everything[0],), target, 1.0))
             continue
         times[workload], failed = _compared(everything, compared, target)
         if not times[workload]:
             left = [option for option in everything if option not in failed] or everything
             tasks[workload] = EstimateTask(tuple(left), target, max(within, near))
-    results = workers.run(list(tasks.values()))
-    times |= {w: sorted(found, key=_rank) for w, found in zip(tasks, results, strict=True)}
+    results = workers.run([*tasks.values(), *single])
+    times |= {w: sorted(found, key=_rank) for w, found in zip(tasks, results, strict=False)}
     ranked = {workload.key: Ranking(workload, found) for workload, found in times.items()}
     if goal.is_latency:
         return ranked
@@ -308,14 +312,6 @@ class _Options(Protocol):
     """The options of a workload, or those with some names."""
 
     def __call__(self, *, names: Collection[str] | None = None) -> list[Option]: ...
-
-
-def comparisons_of(
-    workloads: Sequence[Workload], target: Target, database: Database
-) -> dict[str, list[Comparison]]:
-    """Return all comparisons of the options of workloads, by their keys, of those that have any."""
-    found = {w.key: database.comparison_history(w.key, target.key, OPTION) for w in workloads}
-    return {key: rows for key, rows in found.items() if rows}
 
 
 def _winner(options: _Options, compared: Standings, target: Target) -> OptionTime | None:
@@ -436,7 +432,6 @@ __all__ = [
     "Plan",
     "Ranking",
     "compared_time",
-    "comparisons_of",
     "key_of_regions",
     "option_key",
     "plan_of",

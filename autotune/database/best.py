@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, select
+from sqlalchemy import ColumnElement, Select
 from sqlalchemy.engine import Connection
 
-from autotune.database import rows, schema, statements
+from autotune.database import rows, statements
 from autotune.database.front import FrontPoint, points
 from autotune.database.goal import Goal, Saving, smallest
 from autotune.database.inside import Estimate, claim_of, estimates, latencies
@@ -194,20 +194,13 @@ def leaders_of(connection: Connection, key: Key, count: int) -> list[tuple[Run, 
 
 def diagnose(connection: Connection, key: Key) -> Miss:
     """Return the reason why there is no run for a key."""
-    columns = schema.runs.c
-    same = columns.workload_key == key.workload
-    targets = (
-        select(schema.targets)
-        .where(schema.targets.c.key.in_(select(columns.target_key).where(same)))
-        .where(schema.targets.c.key != key.target)
-    )
-    here = and_(same, columns.target_key == key.target, columns.space_key != key.space)
-    spaces = select(func.count(columns.space_key.distinct())).where(here)
+    mine = statements.parameters(key)
+    targets = connection.execute(statements.select_other_targets(), mine)
     return miss(
         key,
-        [rows.target_from_row(row).name for row in connection.execute(targets)],
-        connection.execute(spaces).scalar_one(),
-        outcomes(connection, statements.of(key)),
+        [rows.target_from_row(row).name for row in targets],
+        connection.execute(statements.count_other_spaces(), mine).scalar_one(),
+        outcomes(connection, statements.of(key)) if outcomes_alone(connection, key) else {},
     )
 
 

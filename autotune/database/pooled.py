@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 SHIFT = 0.015
 """The standard deviation of what other work adds to the log of a ratio for each processor that it takes: it is the same
@@ -42,7 +43,7 @@ class Pooled:
             max(self.high, value),
         )
 
-    @property
+    @cached_property
     def weight(self) -> float:
         """The inverse of the mean's variance; 0 of nothing."""
         return max(0.0, self.ones - self.loads**2 / self._shifts)
@@ -65,7 +66,7 @@ class Pooled:
         loads, shifts = self.loads + load / variance, self._shifts + load * load / variance
         return 1 / max(1e-12, self.ones + 1 / variance - loads * loads / shifts - self.weight)
 
-    @property
+    @cached_property
     def _shifts(self) -> float:
         return self.products_of_loads + SHIFT**-2
 

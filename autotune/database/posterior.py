@@ -296,7 +296,7 @@ def standings(
     ``expected_ns``: estimates of the latencies, as of :func:`beliefs`; without them all may be as fast.
     An option of the same name at several sites tells about itself: their log latencies have a part in common.
     """
-    number, mean, spread = _pooled(history, expected_ns or {})
+    number, mean, spread = _joint(history, expected_ns or {}, PooledHistory.of(history))
     return {site: _standings(site, rows, number, mean, spread) for site, rows in history.items()}
 
 
@@ -304,13 +304,14 @@ def beliefs(
     history: Mapping[str, Sequence[Comparison]],
     expected_ns: Mapping[str, Mapping[str, float]],
     references: Mapping[str, str],
+    pooled: PooledHistory | None = None,
 ) -> dict[str, dict[str, Posterior]]:
     """Return what is known of all options of sites over their references, also of those that were never compared: of
     these the latency is ``expected_ns``, by estimates or by timings alone, with the error of the prior.
 
-    What failed the last time it was compared is left out.
+    What failed the last time it was compared is left out. ``pooled`` is the ``history``'s, where that is known.
     """
-    number, mean, spread = _pooled(history, expected_ns)
+    number, mean, spread = _joint(history, expected_ns, pooled or PooledHistory.of(history))
     failed = {
         (site, row.name)
         for site, rows in history.items()
@@ -327,8 +328,10 @@ def beliefs(
     }
 
 
-def _pooled(
-    history: Mapping[str, Sequence[Comparison]], expected_ns: Mapping[str, Mapping[str, float]]
+def _joint(
+    history: Mapping[str, Sequence[Comparison]],
+    expected_ns: Mapping[str, Mapping[str, float]],
+    pooled: PooledHistory,
 ) -> tuple[dict[tuple[str, str], int], NDArray[np.float64], NDArray[np.float64]]:
     """Return the numbers of all options at all sites, and the mean and covariance of the logs of their latencies."""
     compared = [(site, row.name) for site, rows in history.items() for row in _today(rows)]
@@ -337,14 +340,25 @@ def _pooled(
     number = {arm: at for at, arm in enumerate(arms)}
     names = np.array([name for _, name in arms])
     covariance = KIN**2 * (names[:, None] == names[None, :]) + OPTION**2 * np.eye(len(arms))
-    every = pools(history)
-    noise = scatter(history)
     seen = [
-        LogDifference(number[site, mine], number[site, other], pool.mean, noise / pool.weight)
-        for (site, mine, other), pool in every.items()
+        LogDifference(number[site, mine], number[site, other], pool.mean, pooled.noise / pool.weight)
+        for (site, mine, other), pool in pooled.pools.items()
     ]
     means = [_expected_log(expected_ns.get(site, {}), name) for site, name in arms]
     return number, *posterior(means, covariance, seen)
+
+
+@dataclass(frozen=True)
+class PooledHistory:
+    """All comparisons pooled (:func:`pools`), and the variance of repeated ones over the usual (:func:`scatter`)."""
+
+    pools: Mapping[tuple[str, str, str], Pooled]
+    noise: float
+
+    @staticmethod
+    def of(history: Mapping[str, Sequence[Comparison]]) -> PooledHistory:
+        """Return that of some sites."""
+        return PooledHistory(pools(history), scatter(history))
 
 
 def pools(history: Mapping[str, Sequence[Comparison]]) -> dict[tuple[str, str, str], Pooled]:
@@ -462,6 +476,7 @@ __all__ = [
     "TOGETHER",
     "UNLIKELY",
     "LogDifference",
+    "PooledHistory",
     "Posterior",
     "Seen",
     "Standing",

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, TypeVar
 
 from sqlalchemy import literal_column
@@ -166,16 +167,19 @@ def _held_to(connection: Connection, references: bool) -> Iterator[None]:
 
 def insert_new(connection: Connection, table: Any, values: dict[str, Any]) -> bool:
     """Insert unless the row is there already; says whether it was new."""
-    statement = _insert(connection.dialect.name)(table).values(values).on_conflict_do_nothing()
-    return connection.execute(statement.returning(literal_column("1"))).first() is not None
+    return connection.execute(_insert(connection.dialect.name, table), values).first() is not None
 
 
-def _insert(dialect: str) -> Any:
+@cache
+def _insert(dialect: str, table: Any) -> Any:
+    """Return the statement, made once: to put it together takes longer than to execute it."""
     if dialect == "sqlite":
-        return sqlite.insert
-    from sqlalchemy.dialects import postgresql  # costs what reading a list of jobs does
+        found: Any = sqlite.insert(table)
+    else:
+        from sqlalchemy.dialects import postgresql  # costs what reading a list of jobs does
 
-    return postgresql.insert
+        found = postgresql.insert(table)
+    return found.on_conflict_do_nothing().returning(literal_column("1"))
 
 
 __all__ = ["STREAMED", "Session", "Work", "insert_new"]

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import (
     BindParameter,
     ColumnElement,
+    CompoundSelect,
     Integer,
     Select,
     and_,
@@ -21,6 +22,7 @@ from sqlalchemy import (
     func,
     literal_column,
     select,
+    union,
 )
 
 from autotune.database import schema
@@ -162,6 +164,20 @@ def count_defaults() -> Select[Any]:
 
 
 @cache
+def select_other_targets() -> Select[Any]:
+    """Select the other targets that a workload was measured on."""
+    measured = select(_RUNS.target_key).where(_RUNS.workload_key == _WORKLOAD)
+    return select(schema.targets).where(schema.targets.c.key.in_(measured), schema.targets.c.key != _TARGET)
+
+
+@cache
+def count_other_spaces() -> Select[Any]:
+    """Return the number of other search spaces in which a workload was measured on a target."""
+    here = (_RUNS.workload_key == _WORKLOAD, _RUNS.target_key == _TARGET, _RUNS.space_key != _SPACE)
+    return select(func.count(_RUNS.space_key.distinct())).where(*here)
+
+
+@cache
 def select_crashes() -> Select[Any]:
     """Select the runs of a key that crashed inside a model, the oldest crash first: number, outcome alone, and why."""
     joined = schema.comparisons.join(schema.runs, _COMPARED.run_id == _RUNS.id)
@@ -201,9 +217,10 @@ def select_comparison(*, of_key: bool) -> Select[Any]:
 
 @cache
 def select_comparisons() -> Select[Any]:
-    """Select the candidates of all comparisons of a kind of ``site`` of a workload on a target, the oldest first, and
-    their parts in measurements of whole models."""
-    place = (_COMPARED.workload_key == _WORKLOAD, _COMPARED.target_key == _TARGET)
+    """Select the candidates of all comparisons of a kind of ``site`` of ``workloads`` on a target, the oldest first,
+    and their parts in measurements of whole models."""
+    workloads: BindParameter[Any] = bindparam("workloads", expanding=True)
+    place = (_COMPARED.workload_key.in_(workloads), _COMPARED.target_key == _TARGET)
     kinds = _COMPARED.site.in_([bindparam("site"), bindparam("whole")])
     found = select(schema.comparisons).where(*place, kinds)
     return found.order_by(_COMPARED.created, _COMPARED.id)
@@ -280,16 +297,31 @@ def run_number() -> Select[Any]:
     return found.order_by(_RUNS.created.desc(), _RUNS.id.desc()).limit(1)
 
 
-def select_records(
-    workload: str | None, target: str | None, space: str | None, job: str | None, after: int
-) -> Select[Any]:
-    """Return runs by the order in which they were stored, those after a row id; each key given narrows."""
-    columns = schema.runs.c
-    wanted = {
-        columns.workload_key: workload,
-        columns.target_key: target,
-        columns.space_key: space,
-        columns.job: job,
-    }
-    given = [column == value for column, value in wanted.items() if value is not None]
-    return select_runs().where(columns.id > after, *given).order_by(columns.id)
+_EVIDENCE = (schema.runs, schema.comparisons, schema.readings)
+"""The tables that answers follow from."""
+
+
+@cache
+def select_last() -> Select[Any]:
+    """Return the number of the last row of each table that answers follow from."""
+    return select(*(select(func.max(table.c.id)).scalar_subquery() for table in _EVIDENCE))
+
+
+@cache
+def select_changed() -> CompoundSelect[Any]:
+    """Select the workloads of the rows of these tables that come after the numbers ``after0`` and so on."""
+    each = (
+        select(table.c.workload_key).where(table.c.id > bindparam(f"after{number}", type_=Integer))
+        for number, table in enumerate(_EVIDENCE)
+    )
+    return union(*each)
+
+
+@cache
+def select_records(*given: str) -> Select[Any]:
+    """Return runs by the order in which they were stored, those ``after`` a row id; ``given`` names what narrows, of
+    ``workload``, ``target``, ``space`` and ``job``."""
+    by = {"workload": _RUNS.workload_key == _WORKLOAD, "target": _RUNS.target_key == _TARGET}
+    by |= {"space": _RUNS.space_key == _SPACE, "job": _RUNS.job == bindparam("job")}
+    later = _RUNS.id > bindparam("after", type_=Integer)
+    return select_runs().where(later, *(by[name] for name in given)).order_by(_RUNS.id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from autotune.database.near import Neighbour
 
 T = TypeVar("T")
+_SPACE = ("key", "workload_key", "json")
 _NO_MODEL = schema.workloads.c.kind != MODEL
 
 
@@ -96,9 +97,9 @@ class Database:
 
         self.session.write(insert_all)
 
-    def add_workload(self, workload: WorkloadRow) -> None:
-        """Make a workload known; runs refer to it."""
-        self._insert(schema.workloads, vars(workload))
+    def add_workload(self, *workloads: WorkloadRow) -> None:
+        """Make workloads known, all at once; runs refer to them."""
+        self._insert(schema.workloads, *map(vars, workloads))
 
     def add_target(self, target: Target) -> None:
         """Make a target known; runs and jobs refer to it."""
@@ -106,7 +107,11 @@ class Database:
 
     def add_space(self, key: str, workload_key: str, description: str) -> None:
         """Make a search space known; ``description`` is JSON text."""
-        self._insert(schema.spaces, {"key": key, "workload_key": workload_key, "json": description})
+        self.add_spaces([(key, workload_key, description)])
+
+    def add_spaces(self, spaces: Iterable[tuple[str, str, str]]) -> None:
+        """Make search spaces known, all at once: the key of each, that of its workload, and a description."""
+        self._insert(schema.spaces, *(dict(zip(_SPACE, space, strict=True)) for space in spaces))
 
     def add_layers(self, job: str, names: Mapping[str, Sequence[str]]) -> None:
         """Make known which dispatches of a job's model have each workload; ``names`` is by workload key."""
@@ -170,8 +175,20 @@ class Database:
     def comparison_history(self, workload_key: str, target_key: str, site: str) -> list[Comparison]:
         """Return the candidates of all comparisons of a workload's options or schedules, the oldest first: those that
         were compared with each other have the same time; and their parts in measurements of whole models."""
-        values = {"workload": workload_key, "target": target_key, "site": site, "whole": site + WHOLE}
-        return self._all(statements.select_comparisons(), rows.comparison_from_row, values)
+        return self.comparison_histories([workload_key], target_key, site).get(workload_key, [])
+
+    def comparison_histories(
+        self, workloads: Sequence[str], target_key: str, site: str
+    ) -> dict[str, list[Comparison]]:
+        """Return the same of several workloads, by their keys and in their order, of those that have any."""
+        values = {"workloads": workloads, "target": target_key, "site": site, "whole": site + WHOLE}
+        found = dict[str, list[Comparison]]()
+        query = statements.select_comparisons()
+        for key, row in self._all(
+            query, lambda row: (row.workload_key, rows.comparison_from_row(row)), values
+        ):
+            found.setdefault(key, []).append(row)
+        return {key: found[key] for key in workloads if key in found}
 
     def compared_at(
         self, site: str, *, workload: str | None = None, job: str | None = None
@@ -240,6 +257,17 @@ class Database:
 
         key = Key(workload_key, target_key, space_key)
         return self.session.read(lambda connection: best.lookup(connection, key, goal))
+
+    def last_rows(self) -> tuple[int, ...]:
+        """Return numbers that change whenever something is stored that :meth:`lookup` follows from."""
+        row = self.session.read(lambda connection: connection.execute(statements.select_last()).one())
+        return tuple(number or 0 for number in row)
+
+    def changed_since(self, last: tuple[int, ...]) -> set[str]:
+        """Return the keys of the workloads of which something was stored after :meth:`last_rows` gave these numbers."""
+        values = {f"after{number}": row for number, row in enumerate(last)}
+        query = statements.select_changed()
+        return {row[0] for row in self.session.read(lambda c: c.execute(query, values).all())}
 
     def near(
         self,
@@ -359,8 +387,10 @@ class Database:
 
         Raises DatabaseError for a damaged row, unless those are to be skipped.
         """
-        query = statements.select_records(workload, target, space, job, after)
-        return self._all(query, rows.from_row, skip_damaged=skip_damaged)
+        narrowed = {"workload": workload, "target": target, "space": space, "job": job}
+        given = {name: value for name, value in narrowed.items() if value is not None}
+        query = statements.select_records(*given)
+        return self._all(query, rows.from_row, {**given, "after": after}, skip_damaged=skip_damaged)
 
     def each_record(self, visit: Callable[[Run], None]) -> None:
         """Show all runs that are not damaged, one after the other: of a million not all are in memory at once."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,7 @@ from autotune.database import (
     schema,
 )
 from autotune.database.address import DatabaseAddress
+from autotune.database.answers import KeptAnswers
 from autotune.database.merge import forget, merge
 from autotune.database.records import DEVICES, MODEL, Comparison, Latency, Ratio, Reading
 from autotune.database.session import Session
@@ -152,6 +155,42 @@ class Conformance:
             assert _best(database).trace_key == "a"
             assert len(database.comparison_history(KEY.workload, KEY.target, "schedule")) == 8
             assert [row.name for row in database.compared_schedules(KEY)] == ["default", "a"] * 4
+
+    def test_answers_are_renewed_by_all_that_any_process_stores(self, where: str) -> None:
+        stores: list[Callable[[Database], object]] = [
+            lambda database: database.record(run("default", 100.0, origin=Origin.DEFAULT)),
+            lambda database: database.record(run("a", 90.0)),
+            lambda database: database.read_inside(KEY, [Reading("a", 0.8, 3, 90.0)], "net"),
+            lambda database: compare(
+                database, schedules(*zip(database.records(), (100.0, 80.0), strict=True), won="a")
+            ),
+            lambda database: database.crashed_inside(KEY, {"a": ""}, "net"),
+        ]
+        with Database(where) as database, Database(where) as other:
+            answers, seen = KeptAnswers(database), list[Hit | Miss]()
+            for store in stores:
+                store(other)
+                found = answers.lookup([KEY])[KEY]
+                assert found == database.lookup(KEY.workload, KEY.target, KEY.space)
+                assert answers.best([KEY])[KEY] == database.best(KEY.workload, KEY.target, KEY.space)
+                assert answers.lookup([KEY])[KEY] is found
+                seen.append(found)
+            assert all(earlier != later for earlier, later in pairwise(seen))
+
+    def test_comparisons_of_several_workloads_come_in_their_order(self, where: str) -> None:
+        with Database(where) as database:
+            other = replace(KEY, workload="5" * 64)
+            database.add_workload(WorkloadRow(other.workload, "other", "contraction", 1, 2))
+            for key in (KEY, other, KEY):
+                found = options(("direct", 100.0), ("rows", 90.0), won="rows")
+                database.compared(key.workload, KEY.target, "option", found, "net")
+            asked = [other.workload, "6" * 64, KEY.workload]
+            known = database.comparison_histories(asked, KEY.target, "option")
+            assert [(key, len(rows)) for key, rows in known.items()] == [
+                (other.workload, 2),
+                (KEY.workload, 4),
+            ]
+            assert known[KEY.workload] == database.comparison_history(KEY.workload, KEY.target, "option")
 
     def test_what_crashed_inside_a_model_is_never_used(self, where: str) -> None:
         with Database(where) as database:

@@ -17,6 +17,7 @@ from autotune.bench.jobs.replay import replay
 from autotune.cli import main as cli
 from autotune.database import Database, JobRow
 from autotune.errors import UsageError
+from autotune.tuning.jobs.beliefs import Beliefs
 from autotune.tuning.jobs.budget import Budget, part_of
 from autotune.tuning.jobs.events import Calls, Several, TuningEvent
 from autotune.tuning.jobs.forecast import Forecast, forecast, outlooks_of
@@ -34,7 +35,7 @@ EQUAL = Seat([[0.0, 0.0, 0.0]] * 10, 0.03, 0)
 def made(seconds: float, seed: int = 0, **changes: Any) -> Forecast:
     """A forecast of ten sites of three options, of which isolated timings say little."""
     sites = sites_of(Seat(EQUAL.truth, EQUAL.noise, seed))
-    found = forecast(sites, Policy(sites, **changes), seconds)
+    found = forecast(sites, Policy(Beliefs(sites), **changes), seconds)
     assert found is not None
     return found
 
@@ -58,7 +59,7 @@ def test_what_was_never_measured_is_forecast_by_the_cost_model() -> None:
         task.default_ns, task.curve, task.expected_ns = None, [], 1e5
         task.floor_ns = 0.95e5 if number < 3 else 0.5e5  # the options of the first site
         task.search, task.default = cast(Any, Searched()), cast(Any, "default")
-    found = forecast(sites, Policy(sites), 600.0)
+    found = forecast(sites, Policy(Beliefs(sites)), 600.0)
     assert found is not None
     assert (found.dispatches, found.near, found.measured) == (10, 1, False)
     text = "1 of 10 dispatches is above 90 % of their roofline by the cost model; expect "
@@ -70,7 +71,7 @@ def test_without_any_latency_there_is_no_forecast() -> None:
     sites = sites_of(EQUAL)
     for task in sites.tasks:
         task.default_ns, task.curve = None, []
-    assert forecast(sites, Policy(sites), 600.0) is None
+    assert forecast(sites, Policy(Beliefs(sites)), 600.0) is None
 
 
 def test_a_dispatch_at_its_roofline_has_nothing_to_find() -> None:
@@ -78,16 +79,16 @@ def test_a_dispatch_at_its_roofline_has_nothing_to_find() -> None:
     for task in sites.tasks:
         task.floor_ns = task.best_ns
         task.search.exhausted = False  # type: ignore[misc]
-    at_floor = forecast(sites, Policy(sites, in_model=False), 600.0)
+    at_floor = forecast(sites, Policy(Beliefs(sites), in_model=False), 600.0)
     for task in sites.tasks:
         task.floor_ns = 0.0
-    free = forecast(sites, Policy(sites, in_model=False), 600.0)
+    free = forecast(sites, Policy(Beliefs(sites), in_model=False), 600.0)
     assert at_floor is not None
     assert free is not None
     assert (at_floor.near, at_floor.remaining) == (10, 0.0)
     assert free.near == 0
     assert free.remaining > 0.005
-    little = forecast(sites, Policy(sites, in_model=False), 600.0, trials_left=4)
+    little = forecast(sites, Policy(Beliefs(sites), in_model=False), 600.0, trials_left=4)
     assert little is not None
     assert little.remaining < free.remaining
     assert little.seconds < 600.0
@@ -97,7 +98,7 @@ def test_what_a_site_takes_follows_from_the_best_schedule() -> None:
     sites = sites_of(EQUAL)
     task = sites.task_of["0.0"]
     task.curve.append(0.9 * task.best_ns)
-    first, second = [*outlooks_of(sites, Policy(sites, in_model=False))][:2]
+    first, second = [*outlooks_of(sites, Policy(Beliefs(sites), in_model=False))][:2]
     assert first.ns == pytest.approx(0.9 * first.untuned_ns)
     assert second.ns == second.untuned_ns
 

@@ -25,11 +25,12 @@ from autotune.passes.options import Option
 from autotune.schedule.knob import Config, Knob
 from autotune.tuning.compare.interleaved import PROCESSES
 from autotune.tuning.compare.sites import Site
+from autotune.tuning.jobs.actions import Action
 from autotune.tuning.jobs.budget import Budget
 from autotune.tuning.jobs.job import Job, Options
 from autotune.tuning.jobs.loop import TuningLoop, Turn
-from autotune.tuning.jobs.policy import TOP, Action
 from autotune.tuning.jobs.subject import Subject, TunedModel
+from autotune.tuning.jobs.worth import TOP
 from autotune.tuning.measure.gain import Gain
 from autotune.tuning.measure.interface import Built, Candidate
 from autotune.tuning.measure.outcome import Measurement

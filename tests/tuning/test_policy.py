@@ -15,13 +15,13 @@ from autotune.database.posterior import Posterior, standings
 from autotune.database.records import Comparison, Latency, Ratio
 from autotune.tuning.compare.interleaved import PROCESSES
 from autotune.tuning.compare.sites import Site, Sites
-from autotune.tuning.jobs.policy import (
+from autotune.tuning.jobs.actions import Action, ActionKind
+from autotune.tuning.jobs.beliefs import Beliefs
+from autotune.tuning.jobs.policy import Policy
+from autotune.tuning.jobs.worth import (
     PROCESS_S,
     SPENT,
     VERSION_S,
-    Action,
-    ActionKind,
-    Policy,
     knowledge_gradient,
     worth_measuring,
     worth_repeating,
@@ -103,7 +103,7 @@ def rows_of(seat: Seat, action: Action, policy: Policy) -> None:
     picked = [numbers.get(f"{site}.0", [0]) for site in range(SITES)]
     versions = [[p[n] if n < len(p) else p[0] for p in picked] for n in range(count)]
     ns = seat.measure(versions, PROCESSES)
-    policy.recent[:] = []
+    policy.beliefs.recent[:] = []
     for key in keys:
         site = int(key.partition(".")[0])
         for number, option in enumerate(action.options[key]):
@@ -112,13 +112,13 @@ def rows_of(seat: Seat, action: Action, policy: Policy) -> None:
             by_process = float(np.median(np.median(ratios.reshape(-1, ROUNDS), axis=1)))
             took = Latency(len(ratios), 1e5 * float(ratios.min()), 1e5 * float(np.median(ratios)), spread)
             row = Comparison(option.name, "k", took, ratio=Ratio(by_process) if number else None)
-            policy.recent.append(replace(row, created=seat.seconds))
-            policy.history.setdefault(key, []).append(policy.recent[-1])
+            policy.beliefs.recent.append(replace(row, created=seat.seconds))
+            policy.beliefs.history.setdefault(key, []).append(policy.beliefs.recent[-1])
 
 
 def use(policy: Policy) -> None:
     """Have the policy know what is used, as a job does."""
-    found = standings(policy.history)
+    found = standings(policy.beliefs.history)
     for site in policy.sites.several:
         if (order := found[site.workload.key].order if site.workload.key in found else ()) != ():
             policy.sites.used[site.workload.key] = next(o for o in site.options if o.name == order[0].name)
@@ -126,7 +126,7 @@ def use(policy: Policy) -> None:
 
 def job(seat: Seat, budget_s: float = BUDGET_S) -> Policy:
     """Do what the policy says for so long; nothing is left to search."""
-    policy = Policy(sites_of(seat), least=SPENT)
+    policy = Policy(Beliefs(sites_of(seat)), least=SPENT)
     nothing = [task.workload.key for task in policy.sites.tasks]
     while action := policy.next({}, nothing, budget_s - seat.seconds):
         assert action.work is ActionKind.OPTIONS
@@ -174,7 +174,7 @@ def test_little_is_claimed_where_all_options_are_the_same() -> None:
     jobs, claimed = 5, 0
     for seed in range(jobs):
         policy = job(Seat([[0.0] * 3] * SITES, 0.06, seed), budget_s=120.0)
-        for found in standings(policy.history).values():
+        for found in standings(policy.beliefs.history).values():
             claimed += any(one.posterior.claim(one.looks).changed for one in found.order)
     assert claimed <= binom.ppf(0.999, jobs * SITES, 0.05)
 
@@ -187,13 +187,13 @@ def test_what_is_known_promises_less_and_less() -> None:
     assert early is not None
     rng = np.random.default_rng(0)
     for at in range(60):
-        policy.recent = []
+        policy.beliefs.recent = []
         for key, options in ((s.workload.key, s.options) for s in policy.sites.several):
             for n, option in enumerate(options):
                 ratio = Ratio(float(np.exp(rng.normal(0, 0.03)))) if n else None
                 row = Comparison(option.name, "k", Latency(9, 1e5, 1e5, 3e4), ratio=ratio, load=1.5)
-                policy.recent.append(replace(row, created=1000.0 + at))
-                policy.history.setdefault(key, []).append(policy.recent[-1])
+                policy.beliefs.recent.append(replace(row, created=1000.0 + at))
+                policy.beliefs.history.setdefault(key, []).append(policy.beliefs.recent[-1])
     late = policy.next({}, nothing)
     assert late is None or late.gain < 0.2 * early.gain
 

@@ -21,9 +21,9 @@ from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 from autotune.passes.options import Option
 from autotune.tuning.compare.sites import Site, Sites
+from autotune.tuning.jobs.beliefs import Beliefs
 from autotune.tuning.jobs.budget import Budget
 from autotune.tuning.jobs.models import read_models, sources_of
-from autotune.tuning.jobs.policy import Policy
 from autotune.tuning.jobs.subject import subjects_of
 from autotune.tuning.measure.gain import Gain
 from autotune.tuning.report.progress import JsonLines, PlainLines
@@ -90,7 +90,7 @@ def test_a_part_of_a_models_latency_counts_the_same_in_each_model() -> None:
     assert found.models == ("large", "small")
     assert found.total(lambda t: t.best_ns) == pytest.approx((1000.0 * 100.0) ** 0.5)
     assert found.of("small").total(lambda t: t.best_ns) == pytest.approx(100.0)
-    weights = Policy(found).weights()
+    weights = Beliefs(found).weights()
     shares = {key: weights[key] * value for key, value in ns.items()}
     assert shares == pytest.approx({"plain": 0.005, "direct": 0.495, "rows": 0.005, "product": 0.495})
 
@@ -98,7 +98,7 @@ def test_a_part_of_a_models_latency_counts_the_same_in_each_model() -> None:
 def test_a_shared_workload_counts_for_all_models_that_have_it() -> None:
     ns = {"plain": 10.0, "direct": 90.0}
     found = sites_of(("one", "plain", 1), ("one", "direct", 1), ("two", "plain", 3), ns=ns)
-    weights = Policy(found).weights()
+    weights = Beliefs(found).weights()
     assert weights["plain"] * 10.0 == pytest.approx(0.5 * 0.1 + 0.5 * 1.0)
     assert weights["direct"] * 90.0 == pytest.approx(0.5 * 0.9)
 
@@ -109,7 +109,7 @@ def test_the_weight_is_that_of_the_aim() -> None:
     rows = (("one", "plain", 2), ("one", "direct", 1), ("two", "plain", 3))
     less = {**ns, "plain": ns["plain"] - step}
     before, after = (sites_of(*rows, ns=each).total(lambda t: t.best_ns) for each in (ns, less))
-    weight = Policy(sites_of(*rows, ns=ns)).weights()["plain"]
+    weight = Beliefs(sites_of(*rows, ns=ns)).weights()["plain"]
     assert (np.log(before) - np.log(after)) / step == pytest.approx(weight, rel=1e-4)
 
 

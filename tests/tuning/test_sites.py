@@ -6,7 +6,7 @@ import pytest
 
 from autotune.passes.options import Option
 from autotune.tuning.compare.sites import Site, Sites
-from autotune.tuning.jobs.policy import Policy
+from autotune.tuning.jobs.beliefs import Beliefs
 from autotune.tuning.jobs.task import Task
 from tests.tuning.synthetic import FakeWorkload
 
@@ -63,11 +63,11 @@ def test_the_fastest_option_counts():
 
 
 def test_workloads_count_by_how_likely_their_option_is_the_fastest():
-    found = Policy(sites(direct=100.0, rows=20.0, product=30.0)).weights()
+    found = Beliefs(sites(direct=100.0, rows=20.0, product=30.0)).weights()
     weights = {key: (5 + 2 * 100) * weight for key, weight in found.items()}
     assert weights["plain"] == pytest.approx(1)
     assert weights["rows"] + weights["direct"] == pytest.approx(2)
     assert weights["product"] == 2 * weights["rows"]
     assert weights["rows"] > weights["direct"] > 0
-    far = Policy(sites(direct=1000.0, rows=20.0, product=30.0)).weights()
+    far = Beliefs(sites(direct=1000.0, rows=20.0, product=30.0)).weights()
     assert (5 + 2 * 1000) * far.get("direct", 0.0) < 0.01

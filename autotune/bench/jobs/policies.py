@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from autotune.tuning.jobs.policy import Action, ActionKind, Policy
+from autotune.tuning.jobs.actions import Action, ActionKind
+from autotune.tuning.jobs.policy import Policy
 
 _OF_OPTIONS = (ActionKind.DEFAULTS, ActionKind.OPTIONS)
 
@@ -33,7 +34,7 @@ class ByChance(Policy):
     _rng: np.random.Generator = field(init=False)
 
     def __post_init__(self) -> None:
-        self._rng = np.random.default_rng(self.seed)
+        self._rng = np.random.default_rng(self.beliefs.seed)
 
     def pick(self, actions: Sequence[Action]) -> Action:
         """Return one of them."""

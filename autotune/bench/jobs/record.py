@@ -59,11 +59,7 @@ def record(model: Model, database: Database, target: Target, say: Say) -> Record
     untuned = Version({site.workload.key: site.default for site in sites}, {})
     with Measuring(f"replay record {parts.name}", say):
         noise, seconds, base = _measure(measured, untuned, start, _trial_s(database, subjects), say)
-    history = {
-        site.workload.key: rows
-        for site in sites
-        if (rows := database.comparison_history(site.workload.key, target.key, OPTION))
-    }
+    history = database.comparison_histories([site.workload.key for site in sites], target.key, OPTION)
     known = beliefs(
         history,
         {s.workload.key: _expected(s) for s in sites},

@@ -13,16 +13,17 @@ from autotune.bench.jobs.recording import RecordedJob
 from autotune.bench.jobs.seat import SimulatedModel, SimulatedPool
 from autotune.bench.jobs.truth import PlanInUse, Truth, candidate_of
 from autotune.database import Database, Hit, Miss
+from autotune.database.answers import KeptAnswers
 from autotune.database.posterior import Standings, standings
 from autotune.database.records import Ratio
 from autotune.files import scratch_folder
 from autotune.machine_lock import Measuring
+from autotune.tuning.jobs.actions import Action, ActionKind
 from autotune.tuning.jobs.budget import Budget
 from autotune.tuning.jobs.forecast import Forecast
 from autotune.tuning.jobs.job import Job, Options
-from autotune.tuning.jobs.policy import Action, ActionKind, Policy
+from autotune.tuning.jobs.policy import Policy
 from autotune.tuning.jobs.subject import TunedModel
-from autotune.tuning.jobs.task import Task
 from autotune.tuning.report.result import Report
 from autotune.tuning.report.status import Progress, Status, share_done
 
@@ -74,13 +75,12 @@ class _Watching(Progress):
     """Notes at each action what is in use."""
 
     truth: Truth
-    database: Database
+    answers: KeptAnswers = field(init=False)
     begun: list[tuple[float, Action | None, float]] = field(default_factory=list)
     """Second, action, and the latency of the plan in use in ns."""
     status: Status | None = None
     plan: PlanInUse = field(default_factory=lambda: PlanInUse({}, {}))
     forecast: Forecast | None = None
-    _candidates: dict[str, tuple[object, int]] = field(default_factory=dict)
 
     def started(self, status: Status) -> None:
         """Keep the status."""
@@ -97,19 +97,13 @@ class _Watching(Progress):
         assert self.status is not None
         sites = self.status.sites
         options = {key: option.name for key, option in sites.used.items()}
-        in_use = sites.uses(sites.used)
-        self.plan = PlanInUse(options, {key: self._in_use(sites.task_of[key]) for key in in_use})
+        keys = [sites.task_of[key].key for key in sites.uses(sites.used)]
+        found = self.answers.best(keys).items()
+        self.plan = PlanInUse(
+            options,
+            {key.workload: 0 if isinstance(run, Miss) else candidate_of(run.config) for key, run in found},
+        )
         self.begun.append((self.status.meter.elapsed_s, action, self.truth.latency(self.plan)))
-
-    def _in_use(self, task: Task) -> int:
-        """Return the candidate that a compilation would use: looked up where something new is known."""
-        known = (len(task.known), sum(one.weight for one in task.inside.values()))
-        before = self._candidates.get(task.workload.key)
-        if before is None or before[0] != known:
-            found = self.database.best(task.key.workload, task.key.target, task.key.space)
-            before = known, 0 if isinstance(found, Miss) else candidate_of(found.config)
-            self._candidates[task.workload.key] = before
-        return before[1]
 
 
 def replay(
@@ -128,7 +122,7 @@ def replay(
     truth = truth or Truth.of(recording, seed)
     machine = SimulatedMachine(kind, seed)
     with scratch_folder("autotune-job-") as folder, Database(folder / "job.db") as database:
-        watching = _Watching(truth, database)
+        watching = _Watching(truth)
         machine.work(recording.seconds.start)
         whole = SimulatedModel(truth, machine, database)
         model = TunedModel(recording.model, truth.subjects, truth.sites, whole)
@@ -144,6 +138,7 @@ def replay(
             policy=policy,
             clock=machine.clock,
         )
+        watching.answers = job.answers
         report = job.run_on(Measuring("", lambda text: None))
         watching.note(None)
         claims = [*_claims(watching, report)]
@@ -263,10 +258,10 @@ def _claims(watching: _Watching, report: Report) -> Iterator[tuple[str, bool]]:
         yield _claim("the whole model", gain.ratio, truth.latency(plan) / truth.untuned_ns)
     for key, number in plan.candidates.items():
         task = watching.status.sites.task_of[key]
-        found = watching.database.lookup(key, task.key.target, task.key.space)
+        found = watching.answers.database.lookup(key, task.key.target, task.key.space)
         if isinstance(found, Hit) and found.claim is not None and found.claim.changed:
             yield _claim(task.names[0], found.claim, float(truth.pools[key].inside[number]))
-    known = standings(watching.status.policy.history)
+    known = standings(watching.status.policy.beliefs.history)
     for place in truth.places:
         order = known.get(place.place.workload, Standings()).order
         default = next((one for one in order if one.is_reference), None)

@@ -100,12 +100,8 @@ class SimulatedModel:
 
     def _rank(self) -> dict[str, Ranking]:
         several = [site for site in self.truth.sites if len(site.options) > 1]
-        target = self.truth.target.key
-        history = {
-            site.workload.key: self.database.comparison_history(site.workload.key, target, OPTION)
-            for site in several
-        }
-        known = standings({key: rows for key, rows in history.items() if rows})
+        keys = [site.workload.key for site in several]
+        known = standings(self.database.comparison_histories(keys, self.truth.target.key, OPTION))
         return {s.workload.key: _ranking(s, known.get(s.workload.key, Standings())) for s in several}
 
     def read(

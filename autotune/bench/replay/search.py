@@ -18,6 +18,7 @@ from autotune.errors import InternalError
 from autotune.passes.options import Option
 from autotune.schedule.knob import Config, config_to_json
 from autotune.tuning.compare.sites import Site, Sites
+from autotune.tuning.jobs.beliefs import Beliefs
 from autotune.tuning.jobs.budget import Budget, Meter
 from autotune.tuning.jobs.loop import TuningLoop
 from autotune.tuning.jobs.policy import Policy
@@ -181,7 +182,7 @@ def search(
     site = Site((facts.name,), space.workload, (Option(cast("Workload", space.workload)),))
     TuningLoop(
         tasks=[task],
-        policy=Policy(Sites([task], [site]), seed, in_model=False),
+        policy=Policy(Beliefs(Sites([task], [site]), seed), in_model=False),
         measurer=RecordedMeasurer(answers),
         store=_Nowhere(),
         cost_model=cost_model,

@@ -13,7 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from autotune.compiler.plan import OPTION
-from autotune.database import Database, Hit, Miss
+from autotune.database import Hit, Miss
+from autotune.database.answers import KeptAnswers
 from autotune.database.goal import Goal
 from autotune.database.inside import Estimate
 from autotune.database.records import Comparison, Run
@@ -39,6 +40,7 @@ class Comparing(Interleaved):
     model: WholeModel
     sites: Sites
     measurer: Measurer
+    answers: KeptAnswers
     goals: Sequence[Goal] = ()
     """Whose schedules are compared beside the fastest."""
     history: dict[str, list[Comparison]] = field(default_factory=dict)
@@ -126,13 +128,15 @@ class Comparing(Interleaved):
         """Return the schedules that a compilation would use and that were never compared, by workload key, and all
         workloads of which another goal has schedules."""
         found = dict[str, list[str]]()
-        for key in sorted(self._uses(self._options())):
-            task = self.sites.task_of[key]
-            best = self._best(task)
+        tasks = [self.sites.task_of[key] for key in sorted(self._uses(self._options()))]
+        answers = self.answers.best(task.key for task in tasks)
+        for task in tasks:
+            answer = answers[task.key]
+            best = None if isinstance(answer, Miss) else answer
             news = best is not None and best.confirmed_ns is None and best.trace_key != task.default_trace
             others = [run for run in self._smaller(task) if run.confirmed_ns is None]
             if news or others:
-                found[key] = [best.trace_key] if best is not None and news else []
+                found[task.workload.key] = [best.trace_key] if best is not None and news else []
         return found
 
     def _runs(self, task: Task, traces: Sequence[str]) -> list[Run]:
@@ -188,19 +192,15 @@ class Comparing(Interleaved):
         """Return the workloads that a model with these options executes, as far as the job tunes them."""
         return self.sites.uses(options).keys() & self.sites.task_of.keys()
 
-    def _best(self, task: Task) -> Run | None:
-        found = self.database.best(task.key.workload, task.key.target, task.key.space)
-        return None if isinstance(found, Miss) else found
-
     def _code(self, keys: Iterable[str]) -> dict[str, Built]:
         """Return the code of the schedules that a compilation would use now, by workload key."""
-        return code_in_use([self.sites.task_of[key] for key in sorted(keys)], self.database, self.measurer)
+        return code_in_use([self.sites.task_of[key] for key in sorted(keys)], self.answers, self.measurer)
 
 
-def code_in_use(tasks: Iterable[Task], database: Database, measurer: Measurer) -> dict[str, Built]:
+def code_in_use(tasks: Sequence[Task], answers: KeptAnswers, measurer: Measurer) -> dict[str, Built]:
     """Return the code of the schedules that a compilation would use now, by workload key, where there are any."""
-    known = [(task, database.best(task.key.workload, task.key.target, task.key.space)) for task in tasks]
-    runs = [(task, run) for task, run in known if not isinstance(run, Miss)]
+    known = answers.best(task.key for task in tasks)
+    runs = [(task, run) for task in tasks if not isinstance(run := known[task.key], Miss)]
     built = code_of(runs, measurer)
     return {task.workload.key: b for (task, _), b in zip(runs, built, strict=True) if not b.failed}
 

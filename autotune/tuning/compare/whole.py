@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from autotune.compiler.plan import OPTION
-from autotune.database import Database, Miss
+from autotune.database import Miss
+from autotune.database.answers import KeptAnswers
 from autotune.database.posterior import TOGETHER, Posterior, variance_of_whole
 from autotune.database.records import SAME_CODE, Comparison, PartOfWhole, Run
 from autotune.passes.options import Option
@@ -30,10 +31,10 @@ class InUse:
     runs: Mapping[str, Run]
 
     @staticmethod
-    def of(sites: Sites, database: Database) -> InUse:
+    def of(sites: Sites, answers: KeptAnswers) -> InUse:
         """Return what a compilation uses now."""
         keys = [sites.task_of[key].key for key in sites.uses(sites.used) if key in sites.task_of]
-        found = {key.workload: database.best(key.workload, key.target, key.space) for key in keys}
+        found = {key.workload: run for key, run in answers.best(keys).items()}
         here = {site.workload.key for site in sites.all}
         options = {key: option for key, option in sites.used.items() if key in here}
         return InUse(options, {key: run for key, run in found.items() if not isinstance(run, Miss)})

@@ -8,8 +8,10 @@ from functools import partial
 
 from autotune.compiler.plan import OPTION
 from autotune.database import Database
+from autotune.database.answers import KeptAnswers
 from autotune.target import Target
 from autotune.tuning.compare.sites import Sites
+from autotune.tuning.jobs.beliefs import Beliefs
 from autotune.tuning.jobs.budget import Budget
 from autotune.tuning.jobs.forecast import Forecast, forecast
 from autotune.tuning.jobs.policy import Policy
@@ -27,12 +29,11 @@ def foreseen(
     """Return what a job of models is expected to gain; None where there is neither a measurement nor an estimate."""
     tasks = [*map(partial(_task, database=database), subjects_of(models))]
     sites = Sites(tasks, [site for model in models for site in model.its_sites])
-    policy = Policy(sites)
-    for site in sites.several:
-        rows = database.comparison_history(site.workload.key, target.key, OPTION)
-        policy.history |= {site.workload.key: rows} if rows else {}
+    policy = Policy(Beliefs(sites))
+    compared = [site.workload.key for site in sites.several]
+    policy.beliefs.history |= database.comparison_histories(compared, target.key, OPTION)
     for model in models:
-        rankings = ModelRows(model, sites.of(model.name), database, target).rankings()
+        rankings = ModelRows(model, sites.of(model.name), KeptAnswers(database), target).rankings()
         for site in sites.of(model.name).several:
             ranking = rankings.get(site.workload.key)
             if ranking is not None and ranking.chosen in site.options:

@@ -26,7 +26,7 @@ class Ahead:
         if meter.enough or recent:
             return False
         self._looked = meter.elapsed_s
-        status.noise.take(status.policy.recent)
+        status.noise.take(status.policy.beliefs.recent)
         room = sum(task.room for task in status.tasks if not task.finished)
         trials = min(meter.trials_left, room)
         status.forecast = found = forecast(status.sites, status.policy, meter.seconds_left, trials)

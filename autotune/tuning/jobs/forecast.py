@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,8 +27,10 @@ from autotune.database.posterior import (
 from autotune.passes.options import Option
 from autotune.tuning.compare.interleaved import PROCESSES
 from autotune.tuning.compare.sites import Site, Sites
-from autotune.tuning.jobs.policy import BATCH, DEFAULT_AS, TOP, ActionKind, Policy
+from autotune.tuning.jobs.actions import ActionKind
+from autotune.tuning.jobs.policy import Policy
 from autotune.tuning.jobs.task import Task
+from autotune.tuning.jobs.worth import BATCH, DEFAULT_AS, TOP
 from autotune.tuning.report.units import duration
 
 NEAR = 0.9
@@ -176,9 +178,10 @@ def outlooks_of(sites: Sites, policy: Policy) -> Iterator[Outlook]:
     top: in simulated jobs the sum is right within the posterior's error, either alone 3 to 5 % off.
     (results/replay/squeezenet.job.json, mobilenetv2.job.json)
     """
+    policy.beliefs.renew()
     for site in sites.all:
         used = sites.used.get(site.workload.key, site.default)
-        option = policy.known(site).get(used.name, CERTAIN) if used != site.default else CERTAIN
+        option = policy.beliefs.options(site).get(used.name, CERTAIN) if used != site.default else CERTAIN
         schedules = _schedules(used, sites, policy)
         mean, error = option.mean + schedules.mean, math.hypot(option.error, schedules.error)
         floor_ns = sum(sites.task_of[region.key].floor_ns for region in used.regions)
@@ -198,7 +201,7 @@ def _schedules(option: Option, sites: Sites, policy: Policy) -> Posterior:
 def best_schedule(task: Task, policy: Policy) -> Posterior:
     """Return the log of the best schedule of a workload over its default, as far as that is known."""
     if policy.in_model:
-        return min(policy.schedules_known(task).values(), key=lambda known: known.mean)
+        return min(policy.beliefs.schedules(task).values(), key=lambda known: known.mean)
     if not task.default_ns or not math.isfinite(task.best_ns):
         return CERTAIN
     return Posterior(math.log(task.best_ns / task.default_ns), 0.0)
@@ -247,7 +250,7 @@ def _choices(
             names = sorted(arms, key=lambda name: (name != each.used.name, arms[name].mean))[:_ARMS]
             yield _Alternatives(share, [replace(arms[name], mean=arms[name].mean - base) for name in names])
     for task, share in _workloads(outlooks, shares, sites):
-        known = sorted(policy.schedules_known(task).values(), key=lambda one: one.mean)[:_ARMS]
+        known = sorted(policy.beliefs.schedules(task).values(), key=lambda one: one.mean)[:_ARMS]
         yield _Alternatives(share, [replace(one, mean=one.mean - known[0].mean) for one in known])
 
 
@@ -255,9 +258,9 @@ def _options(each: Outlook, sites: Sites, policy: Policy) -> dict[str, Posterior
     """Return what is known of options with their best schedules. What was never compared is about as likely faster as
     others were: what it takes alone only says that it is slower."""
     found = dict[str, Posterior]()
-    known = policy.comparable(each.site, each.used) if len(each.site.options) > 1 else {}
+    known = policy.beliefs.comparable(each.site, each.used) if len(each.site.options) > 1 else {}
     compared = {each.site.default.name, each.used.name}
-    compared |= {row.name for row in policy.history.get(each.site.workload.key, ())}
+    compared |= {row.name for row in policy.beliefs.history.get(each.site.workload.key, ())}
     for option in each.site.options:
         if (one := known.get(option.name)) is None:
             continue
@@ -306,17 +309,16 @@ class _Ahead:
         self._draw([*_choices(outlooks, shares, sites, policy)])
         self._searched = [*_searches(outlooks, shares, sites, policy)]
         self._trials = trials
-        self._variance = policy.comparison_variance
+        self._variance = policy.beliefs.comparison_variance
         self.candidate_s, self._comparison_s = _pace(policy)
-        self._before_s = policy.seconds(ActionKind.DEFAULTS, len(policy.untried)) if policy.untried else 0.0
+        untried = len(policy.untried)
+        self._before_s = policy.pace.seconds(ActionKind.DEFAULTS, untried) if untried else 0.0
 
     def _draw(self, choices: Sequence[_Alternatives]) -> None:
-        rng, size = np.random.default_rng(0), (len(choices), _ARMS)
+        size = (len(choices), _ARMS)
         self._shares = np.array([choice.share for choice in choices])
         self._means, self._errors = np.full(size, _NEVER), np.zeros(size)
-        self._truth, self._luck = rng.standard_normal((2, _DRAWS, *size))
-        self._turns = rng.random(_DRAWS)
-        self._together = np.exp(_COMMON * rng.standard_normal(_DRAWS))
+        self._truth, self._luck, self._turns, self._together = _drawn(size)
         for row, choice in enumerate(choices):
             for arm, one in enumerate(choice.known):
                 self._means[row, arm], self._errors[row, arm] = one.mean, one.error
@@ -356,6 +358,15 @@ class _Ahead:
         return np.asarray(np.minimum(-np.expm1(-falls), most) @ shares)
 
 
+@lru_cache(maxsize=4)
+def _drawn(size: tuple[int, int]) -> tuple[Draws, Draws, Draws, Draws]:
+    """Return the draws for so many choices and alternatives, the same each time: of what each takes and is measured to
+    take, of when the first comparison is, and of what all have in common."""
+    rng = np.random.default_rng(0)
+    truth, luck = rng.standard_normal((2, _DRAWS, *size))
+    return truth, luck, rng.random(_DRAWS), np.exp(_COMMON * rng.standard_normal(_DRAWS))
+
+
 def _spread(many: float, known: NDArray[np.float64], shares: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return how many of so many candidates each workload gets, if each goes where a record is worth most: in the end
     all have as many as their shares.
@@ -378,10 +389,10 @@ def _spread(many: float, known: NDArray[np.float64], shares: NDArray[np.float64]
 def _pace(policy: Policy) -> tuple[float, float]:
     """Return the seconds of a candidate, and those from one comparison to the next with all that is between."""
     many = _SEARCHES * BATCH
-    seconds = _SEARCHES * policy.seconds(ActionKind.SEARCH, BATCH)
+    seconds = _SEARCHES * policy.pace.seconds(ActionKind.SEARCH, BATCH)
     if policy.in_model:
-        seconds += policy.seconds(ActionKind.MEASURE, 0, many // 2 + 1, 1)
-        seconds += policy.seconds(ActionKind.SCHEDULES, 0, TOP + 1, PROCESSES)
+        seconds += policy.pace.seconds(ActionKind.MEASURE, 0, many // 2 + 1, 1)
+        seconds += policy.pace.seconds(ActionKind.SCHEDULES, 0, TOP + 1, PROCESSES)
     return seconds / many, seconds
 
 

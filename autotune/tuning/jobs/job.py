@@ -18,6 +18,7 @@ from optuna.study import Study
 from autotune import settings
 from autotune.compiler.plan import OPTION
 from autotune.database import Database
+from autotune.database.answers import KeptAnswers
 from autotune.database.goal import Objective, goals_of, searched
 from autotune.database.records import JobRow, Run, WorkloadRow
 from autotune.errors import DatabaseError
@@ -28,17 +29,20 @@ from autotune.tuning.compare.interleaved import PROCESSES as COMPARED_IN
 from autotune.tuning.compare.sites import Sites
 from autotune.tuning.compare.step import Comparing, code_in_use
 from autotune.tuning.compare.whole import InUse, parts_of
+from autotune.tuning.jobs.actions import Action, ActionKind
 from autotune.tuning.jobs.again import SOURCE
+from autotune.tuning.jobs.beliefs import Beliefs
 from autotune.tuning.jobs.budget import Budget, Meter
 from autotune.tuning.jobs.enough import Ahead
 from autotune.tuning.jobs.events import Several, StopTuning
 from autotune.tuning.jobs.heartbeat import ASKED, Heartbeat
 from autotune.tuning.jobs.loop import Seat, TuningLoop
 from autotune.tuning.jobs.owner import alive, owner
-from autotune.tuning.jobs.policy import SPENT, TOP, WORTH, Action, ActionKind, Policy
+from autotune.tuning.jobs.policy import Policy
 from autotune.tuning.jobs.rows import ModelRows
 from autotune.tuning.jobs.subject import Subject, TunedModel, subjects_of
 from autotune.tuning.jobs.task import Task
+from autotune.tuning.jobs.worth import SPENT, TOP, WORTH
 from autotune.tuning.measure.gain import PROCESSES, Gain
 from autotune.tuning.measure.inside import InModelReader
 from autotune.tuning.measure.interface import Measurer
@@ -133,6 +137,7 @@ class Job:
     def __post_init__(self) -> None:
         self._subjects = subjects_of(self.models)
         self._untimed_by: dict[str, str] = {}
+        self.answers = KeptAnswers(self.database)
         self._heart: Heartbeat
         self._heard_by: Progress
 
@@ -163,8 +168,7 @@ class Job:
         self.database.add_layers(row.id, {s.workload.key: s.names for s in self._subjects})
         sites = Sites(tasks, [site for model in self.models for site in model.its_sites])
         policy = self.policy(
-            sites,
-            self.options.seed,
+            Beliefs(sites, self.options.seed),
             in_model=self._in_model,
             thrifty=self.budget.per_workload is not None,
             least=WORTH if self.budget.limit_s is None else SPENT,
@@ -237,11 +241,12 @@ class Job:
         compared = [
             site.workload for model in self.models for site in model.sites if len(site.options) > 1
         ]  # a chain may be no subject
-        for w in dict.fromkeys([*compared, *(subject.workload for subject in self._subjects)]):
-            self.database.add_workload(WorkloadRow.of(w))
-        for subject in self._subjects:
-            text = json.dumps(subject.space.to_json(), sort_keys=True)
-            self.database.add_space(subject.space.key, subject.workload.key, text)
+        workloads = dict.fromkeys([*compared, *(subject.workload for subject in self._subjects)])
+        self.database.add_workload(*map(WorkloadRow.of, workloads))
+        self.database.add_spaces(
+            (one.space.key, one.workload.key, json.dumps(one.space.to_json(), sort_keys=True))
+            for one in self._subjects
+        )
 
     @property
     def _fingerprint(self) -> str:
@@ -363,7 +368,7 @@ class Job:
         for model in self.models:
             if model.whole is not None:
                 loading = model.whole.nbytes / _LOADED_BYTES_PER_S
-                seconds = partial(status.policy.seconds, ActionKind.SCHEDULES, model=model.name)
+                seconds = partial(status.policy.pace.seconds, ActionKind.SCHEDULES, model=model.name)
                 comparing += seconds(0, TOP + 1, COMPARED_IN) + loading
                 timing += seconds(0, 2, processes) + 0.2 * loading * processes
         return comparing + (1 + _FEWER) * max(timing, least_s) if comparing else 0.0
@@ -400,10 +405,9 @@ class Job:
 
     def _seats(self, status: Status) -> dict[str, Seat]:
         """Return the models that candidates are measured and compared in."""
-        history = status.policy.history
-        for site in status.sites.several:
-            rows = self.database.comparison_history(site.workload.key, self.target.key, OPTION)
-            history |= {site.workload.key: rows} if rows else {}
+        history = status.policy.beliefs.history
+        compared = [site.workload.key for site in status.sites.several]
+        history |= self.database.comparison_histories(compared, self.target.key, OPTION)
         seats = dict[str, Seat]()
         for model in self.models:
             if model.whole is not None:
@@ -416,14 +420,15 @@ class Job:
                     goals=goals_of(self.options.objective),
                     sites=sites,
                     measurer=self.measurer,
+                    answers=self.answers,
                     history=history,
-                    recent=status.policy.recent,
+                    recent=status.policy.beliefs.recent,
                 )
                 seats[model.name] = Seat(InModelReader(sites, model.whole), comparing)
         return seats
 
     def _rows(self, sites: Sites, model: TunedModel) -> ModelRows:
-        return ModelRows(model, sites, self.database, self.target)
+        return ModelRows(model, sites, self.answers, self.target)
 
     def _use(self, status: Status) -> None:
         """Have the policy know what a compilation would use now, and the display what is confirmed."""
@@ -446,7 +451,7 @@ class Job:
 
         status.searched_s = status.meter.elapsed_s
         if loop.seats and status.meter.left_s > 0:
-            loop.check(status.policy.in_use)
+            loop.check(status.policy.beliefs.in_use)
         for seat in loop.seats.values():
             seat.comparing.say("what is used and was never compared in the model")
             seat.comparing.compare_schedules(seat.comparing.unconfirmed(), late)
@@ -521,13 +526,13 @@ class Job:
         ]
 
     def _in_use(self, status: Status, model: TunedModel) -> InUse:
-        return InUse.of(status.sites.of(model.name), self.database)
+        return InUse.of(status.sites.of(model.name), self.answers)
 
     def _learn_of_whole(
         self, status: Status, loop: TuningLoop, model: TunedModel, used: InUse, gain: Gain
     ) -> None:
         """Take what a whole model takes as evidence about all that is used in it."""
-        parts = parts_of(gain, used, status.sites.of(model.name), status.policy.known)
+        parts = parts_of(gain, used, status.sites.of(model.name), status.policy.beliefs.known)
         self.database.measured_whole(parts, model.name, status.job)
         loop.seats[model.name].comparing.learn_of_whole(parts)
 
@@ -537,7 +542,7 @@ class Job:
             return
         gains |= dict.fromkeys(model.name for model in models)
         tasks = {model.name: status.sites.of(model.name).tasks for model in models}
-        tuned = {name: code_in_use(mine, self.database, self.measurer) for name, mine in tasks.items()}
+        tuned = {name: code_in_use(mine, self.answers, self.measurer) for name, mine in tasks.items()}
         self.measurer.rest()  # nothing else may run while models are timed
         for number, model in enumerate(models):
             out_of_time = status.meter.over(_ALL / (len(models) - number))

@@ -14,8 +14,9 @@ from autotune.database.records import Comparison, Key, Origin, Reading, Run
 from autotune.errors import AutotuneError, NoReferenceError
 from autotune.schedule.knob import Config, config_to_json
 from autotune.tuning.compare.step import Comparing
+from autotune.tuning.jobs.actions import BUILDING, Action, ActionKind
 from autotune.tuning.jobs.budget import Meter
-from autotune.tuning.jobs.policy import BUILDING, Action, ActionKind, Policy
+from autotune.tuning.jobs.policy import Policy
 from autotune.tuning.jobs.suspicion import Suspicion
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.measure.inside import InModelReader

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from autotune.compiler.plan import OPTION, with_options
 from autotune.compiler.planned import TRANSFERRED, evidence_in
-from autotune.database import Database
+from autotune.database.answers import KeptAnswers
 from autotune.database.query import Hit, Miss
 from autotune.graph.region import Workload
 from autotune.target import Target
@@ -29,7 +29,7 @@ class ModelRows:
 
     model: TunedModel
     sites: Sites
-    database: Database
+    answers: KeptAnswers
     target: Target
 
     def report(self, gain: Gain | None, untimed: str = "") -> ModelReport:
@@ -47,7 +47,8 @@ class ModelRows:
         """Return the tasks that the model needs now."""
         placed = self.sites.placed({key: ranking.chosen for key, ranking in rankings.items()})
         tasks = [(task, placed[key]) for key, task in self.sites.task_of.items() if key in placed]
-        return tuple(self._row(task, names, rankings) for task, names in tasks)
+        found = self.answers.lookup(task.key for task, _ in tasks)
+        return tuple(self._row(task, found[task.key], names, rankings) for task, names in tasks)
 
     def _options(self, rankings: Mapping[str, Ranking]) -> Iterator[OptionRow]:
         """Yield the options in use that make several dispatches of one."""
@@ -73,15 +74,16 @@ class ModelRows:
     def _decisions(self, rankings: Mapping[str, Ranking]) -> Iterator[str]:
         """Yield a line for the options of each workload with several: latencies, and which of them failed."""
         for site in self.sites.several:
-            rows = self.database.comparison_history(site.workload.key, self.target.key, OPTION)
+            rows = self.answers.database.comparison_history(site.workload.key, self.target.key, OPTION)
             if rows and site.workload.key in rankings:
                 last = {row.name: row for row in rows}
                 failed = [f"{row.name}: {row.message}" for row in last.values() if row.message]
                 yield f"{site.names[0]}: {'; '.join([str(rankings[site.workload.key]), *failed])}"
 
-    def _row(self, task: Task, names: tuple[str, ...], rankings: Mapping[str, Ranking]) -> DispatchRow:
+    def _row(
+        self, task: Task, answer: Hit | Miss, names: tuple[str, ...], rankings: Mapping[str, Ranking]
+    ) -> DispatchRow:
         key = task.key
-        answer = self.database.lookup(key.workload, key.target, key.space)
         before, after = answer.latencies
         evidence = evidence_in(task.space, answer.evidence)
         if isinstance(answer, Hit) and task.may_be_stale(answer.best):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from autotune.database.inside import Estimate, estimates
@@ -93,6 +94,8 @@ class Task:
     """The fastest of them, which are measured first."""
     tried_near: int = 0
     """The number of runs of this kind, those of earlier sessions included."""
+    _begun: bool = False
+    """Its default is being measured, or was."""
 
     @property
     def name(self) -> str:
@@ -105,7 +108,7 @@ class Task:
         """Return the number of executions of this workload in the model."""
         return len(self.names)
 
-    @property
+    @cached_property
     def key(self) -> Key:
         """Return the key under which its runs are stored."""
         return Key(self.workload.key, self.space.target.key, self.space.key)
@@ -135,7 +138,8 @@ class Task:
         """Return whether its default is still to be measured."""
         if self.no_reference or any(run.config == self.default for run in self.unchecked):
             return False
-        return self.default not in self.search
+        self._begun = self._begun or self.default in self.search  # a search forgets nothing
+        return not self._begun
 
     @property
     def at_floor(self) -> bool:

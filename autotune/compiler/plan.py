@@ -402,7 +402,7 @@ def compared_time(option: Option, known: Standing) -> OptionTime:
         option,
         known.latency_ns,
         TimeSource.MEASURED,
-        None if known.is_reference else known.posterior.claim(known.looks),
+        known.claim,
         known.compared,
     )
 

@@ -266,8 +266,9 @@ def posterior(
 class Standing:
     """One option of a site, over the reference of its comparisons: that with which the newest began.
 
-    ``key`` covers its regions and search spaces, ``latency_ns`` is expected, ``compared`` is when it was measured last;
-    ``looks`` counts the measurements of all options of the site.
+    ``key`` covers its regions and search spaces, ``latency_ns`` is expected, ``compared`` is when it was measured last.
+    ``claim`` is what may be said of it: by comparisons alone, as what follows from a whole model may be the doing of
+    others, and for all looks at the site; None of the reference.
     """
 
     name: str
@@ -275,8 +276,12 @@ class Standing:
     posterior: Posterior
     latency_ns: float
     compared: float
-    looks: int = 1
-    is_reference: bool = False
+    claim: Ratio | None = None
+
+    @property
+    def is_reference(self) -> bool:
+        """Return whether the others are compared with it."""
+        return self.claim is None
 
 
 @dataclass(frozen=True)
@@ -296,8 +301,11 @@ def standings(
     ``expected_ns``: estimates of the latencies, as of :func:`beliefs`; without them all may be as fast.
     An option of the same name at several sites tells about itself: their log latencies have a part in common.
     """
-    number, mean, spread = _joint(history, expected_ns or {}, PooledHistory.of(history))
-    return {site: _standings(site, rows, number, mean, spread) for site, rows in history.items()}
+    by_all = _Logs.of(history, expected_ns or {})
+    alone = {site: [row for row in _today(rows) if row.part is None] for site, rows in history.items()}
+    of_whole = any(row.part is not None for rows in history.values() for row in rows)
+    by_comparisons = _Logs.of(alone, expected_ns or {}) if of_whole else by_all
+    return {site: _standings(site, rows, by_all, by_comparisons) for site, rows in alone.items()}
 
 
 def beliefs(
@@ -311,7 +319,7 @@ def beliefs(
 
     What failed the last time it was compared is left out. ``pooled`` is the ``history``'s, where that is known.
     """
-    number, mean, spread = _joint(history, expected_ns, pooled or PooledHistory.of(history))
+    logs = _Logs.of(history, expected_ns, pooled)
     failed = {
         (site, row.name)
         for site, rows in history.items()
@@ -320,32 +328,49 @@ def beliefs(
     }
     return {
         site: {
-            name: _over(mean, spread, number[site, name], number[site, references[site]])
+            name: logs.over(site, name, references[site])
             for name in expected
-            if (site, name) not in failed and (site, references[site]) in number
+            if (site, name) not in failed and (site, references[site]) in logs.number
         }
         for site, expected in expected_ns.items()
     }
 
 
-def _joint(
-    history: Mapping[str, Sequence[Comparison]],
-    expected_ns: Mapping[str, Mapping[str, float]],
-    pooled: PooledHistory,
-) -> tuple[dict[tuple[str, str], int], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the numbers of all options at all sites, and the mean and covariance of the logs of their latencies."""
-    compared = [(site, row.name) for site, rows in history.items() for row in _today(rows)]
-    estimated = [(site, name) for site, named in expected_ns.items() for name in named]
-    arms = list(dict.fromkeys([*compared, *estimated]))
-    number = {arm: at for at, arm in enumerate(arms)}
-    names = np.array([name for _, name in arms])
-    covariance = KIN**2 * (names[:, None] == names[None, :]) + OPTION**2 * np.eye(len(arms))
-    seen = [
-        LogDifference(number[site, mine], number[site, other], pool.mean, pooled.noise / pool.weight)
-        for (site, mine, other), pool in pooled.pools.items()
-    ]
-    means = [_expected_log(expected_ns.get(site, {}), name) for site, name in arms]
-    return number, *posterior(means, covariance, seen)
+@dataclass(frozen=True)
+class _Logs:
+    """The logs of the latencies of all options at all sites, by their numbers: means and covariance."""
+
+    number: Mapping[tuple[str, str], int]
+    mean: NDArray[np.float64]
+    covariance: NDArray[np.float64]
+
+    @staticmethod
+    def of(
+        history: Mapping[str, Sequence[Comparison]],
+        expected_ns: Mapping[str, Mapping[str, float]],
+        pooled: PooledHistory | None = None,
+    ) -> _Logs:
+        """Return what all comparisons make of what is expected; ``pooled`` is the history's, where that is known."""
+        pooled = pooled or PooledHistory.of(history)
+        compared = [(site, row.name) for site, rows in history.items() for row in _today(rows)]
+        estimated = [(site, name) for site, named in expected_ns.items() for name in named]
+        arms = list(dict.fromkeys([*compared, *estimated]))
+        number = {arm: at for at, arm in enumerate(arms)}
+        names = np.array([name for _, name in arms])
+        covariance = KIN**2 * (names[:, None] == names[None, :]) + OPTION**2 * np.eye(len(arms))
+        seen = [
+            LogDifference(number[site, mine], number[site, other], pool.mean, pooled.noise / pool.weight)
+            for (site, mine, other), pool in pooled.pools.items()
+        ]
+        means = [_expected_log(expected_ns.get(site, {}), name) for site, name in arms]
+        return _Logs(number, *posterior(means, covariance, seen))
+
+    def over(self, site: str, name: str, base: str) -> Posterior:
+        """Return the posterior of an option over another one of its site."""
+        mine, other = self.number[site, name], self.number[site, base]
+        covariance = self.covariance
+        variance = covariance[mine, mine] + covariance[other, other] - 2 * covariance[mine, other]
+        return Posterior(float(self.mean[mine] - self.mean[other]), float(np.sqrt(max(0.0, variance))))
 
 
 @dataclass(frozen=True)
@@ -415,14 +440,8 @@ def _with_ratio(row: Comparison, incumbent: Comparison | None) -> Comparison:
     return replace(row, ratio=Ratio(row.latency.median_ns / incumbent.latency.median_ns))
 
 
-def _standings(
-    site: str,
-    rows: Sequence[Comparison],
-    number: Mapping[tuple[str, str], int],
-    mean: NDArray[np.float64],
-    spread: NDArray[np.float64],
-) -> Standings:
-    rows = [row for row in _today(rows) if row.part is None]
+def _standings(site: str, rows: Sequence[Comparison], by_all: _Logs, by_comparisons: _Logs) -> Standings:
+    """Return the standings of a site by the rows of its comparisons."""
     last = {row.name: row for row in rows}
     worked = {name: row for name, row in last.items() if row.latency is not None}
     failed = tuple(row for row in last.values() if row.latency is None)
@@ -431,9 +450,13 @@ def _standings(
     newest = max(row.created for row in worked.values())
     here = [row for row in worked.values() if row.created == newest]
     base = next((row for row in here if row.ratio is None), here[0])
-    at = number[site, base.name]
-    known = {base.name: CERTAIN} | {
-        name: replace(_over(mean, spread, number[site, name], at), freedom=_freedom(rows, name))
+    freedom = {name: _freedom(rows, name) for name in worked}
+    known = {name: replace(by_all.over(site, name, base.name), freedom=freedom[name]) for name in worked} | {
+        base.name: CERTAIN
+    }
+    looks = sum(row.ratio is not None for row in rows)
+    claims = {
+        name: replace(by_comparisons.over(site, name, base.name), freedom=freedom[name]).claim(looks)
         for name in worked
         if name != base.name
     }
@@ -442,7 +465,6 @@ def _standings(
     order = sorted(known, key=lambda name: (name != used, known[name].mean, name))
     assert base.latency is not None
     base_ns = base.latency.median_ns
-    looks = sum(row.ratio is not None for row in rows)
     found = [
         Standing(
             name,
@@ -450,8 +472,7 @@ def _standings(
             known[name],
             base_ns * math.exp(known[name].mean),
             worked[name].created,
-            looks,
-            name == base.name,
+            claims.get(name),
         )
         for name in order
     ]
@@ -461,12 +482,6 @@ def _standings(
 def _freedom(rows: Sequence[Comparison], name: str) -> float:
     """Return the degrees of freedom of all comparisons of an option."""
     return sum(freedom_of(row) for row in rows if row.name == name)
-
-
-def _over(mean: NDArray[np.float64], spread: NDArray[np.float64], mine: int, base: int) -> Posterior:
-    """Return the posterior of the difference of two unknowns."""
-    variance = spread[mine, mine] + spread[base, base] - 2 * spread[mine, base]
-    return Posterior(float(mean[mine] - mean[base]), float(np.sqrt(max(0.0, variance))))
 
 
 __all__ = [

@@ -175,7 +175,7 @@ def test_little_is_claimed_where_all_options_are_the_same() -> None:
     for seed in range(jobs):
         policy = job(Seat([[0.0] * 3] * SITES, 0.06, seed), budget_s=120.0)
         for found in standings(policy.beliefs.history).values():
-            claimed += any(one.posterior.claim(one.looks).changed for one in found.order)
+            claimed += any(one.claim is not None and one.claim.changed for one in found.order)
     assert claimed <= binom.ppf(0.999, jobs * SITES, 0.05)
 
 

@@ -118,6 +118,22 @@ def test_a_whole_model_that_tells_nothing_of_an_option_changes_no_error() -> Non
     assert after["split"].error == pytest.approx(before["split"].error, rel=1e-3)
 
 
+def test_a_whole_model_changes_what_is_used_and_not_what_is_claimed() -> None:
+    """What all choices together take less than was expected may be the doing of another one."""
+    rows = [
+        Comparison("direct", "k", TOOK, True, created=1.0),
+        Comparison("split", "k", TOOK, ratio=Ratio(0.98), created=1.0),
+    ]
+    part = PartOfWhole(0.5, -0.02, -0.01, 0.01, "direct")
+    whole = Comparison("split", "k", TOOK, ratio=Ratio(0.9, (0.89, 0.91)), created=2.0, part=part)
+    before, after = (
+        {one.name: one for one in standings({"s": found})["s"].order} for found in (rows, [*rows, whole])
+    )
+    assert after["split"].posterior.mean < before["split"].posterior.mean - 0.03
+    assert after["split"].claim == before["split"].claim
+    assert (after["direct"].claim, after["direct"].is_reference) == (None, True)
+
+
 def test_the_same_code_says_nothing() -> None:
     found, used = tuned(2)
     assert parts_of(Gain(TOOK, TOOK, SAME_CODE, 1), used, found, lambda site: {}) == {}

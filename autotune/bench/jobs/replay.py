@@ -265,8 +265,7 @@ def _claims(watching: _Watching, report: Report) -> Iterator[tuple[str, bool]]:
     for place in truth.places:
         order = known.get(place.place.workload, Standings()).order
         default = next((one for one in order if one.is_reference), None)
-        if order and default is not None and not order[0].is_reference:
-            ratio = order[0].posterior.claim(order[0].looks)
+        if order and default is not None and (ratio := order[0].claim) is not None:
             compared = [one for one in place.place.choices if one.name in (default.name, order[0].name)]
             replaced = any(plan.candidates.get(key, 0) for one in compared for key in one.workloads)
             if ratio.changed and not replaced:  # the code that was compared is in use still

@@ -158,7 +158,7 @@ def compared(
     if not found.order:
         return None
     newest = {row.name: row for row in known}
-    pooled = {one.name: one.posterior.claim(one.looks) for one in found.order if not one.is_reference}
+    pooled = {one.name: one.claim for one in found.order}
     shown = (replace(newest[name], ratio=pooled.get(name)) for name in options if name in newest)
     return Decision(kind.name, found.order[0].name, tuple(shown))
 

@@ -117,7 +117,7 @@ def _confirmed(compared: Sequence[Compared]) -> dict[str, Ratio]:
         found[name] = claim_of(rows, used)
     for name, options in standings(history.get("option", {})).items():
         if options.order and not options.order[0].is_reference:
-            found[name] = options.order[0].posterior.claim(options.order[0].looks)
+            found[name] = options.order[0].claim
     return {name: ratio for name, ratio in found.items() if ratio is not None and ratio.changed}
 
 

@@ -230,6 +230,17 @@ def test_a_terminal_that_changes_its_size_is_drawn_anew(
     assert text.rstrip().endswith(")")
 
 
+def test_lines_before_and_after_the_screen_break_between_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    out = io.StringIO()
+    job(tmp_path / ("t" * 20 + ".db"), A, trials=10, progress=Live(out)).run()
+    lines = out.getvalue().splitlines()
+    assert lines[1] == "    threads"
+    assert all(len(line) <= 60 or " " not in line.strip() for line in lines)
+
+
 def test_a_log_has_a_line_for_what_is_worth_one(tmp_path: Path) -> None:
     out = io.StringIO()
     job(tmp_path / "t.db", A, Synthetic("c", failing=True), trials=40, progress=PlainLines(out)).run()

@@ -112,8 +112,8 @@ class Forecast:
     def roofline(self) -> str:
         """Return how many dispatches have little to gain."""
         by = "" if self.measured else " by the cost model"
-        verb = "is" if self.near == 1 else "are"
-        return f"{self.near} of {self.dispatches} dispatches {verb} above {100 * NEAR:.0f} % of their roofline{by}"
+        verb, whose = ("is", "its") if self.near == 1 else ("are", "their")
+        return f"{self.near} of {self.dispatches} dispatches {verb} above {100 * NEAR:.0f} % of {whose} roofline{by}"
 
     @property
     def gain(self) -> str:

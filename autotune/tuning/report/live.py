@@ -38,8 +38,7 @@ class Live(Progress):
 
     def preparing(self, note: str) -> None:
         """Say what takes time before the search."""
-        for line in wrapped([printable(note)], self._console.width):
-            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+        self._say([note])
 
     def started(self, status: Status) -> None:
         """Draw the first screen."""
@@ -76,8 +75,8 @@ class Live(Progress):
                 self._live = None
 
     def _say(self, lines: list[str]) -> None:
-        for line in lines:
-            self._console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
+        for line in wrapped(map(printable, lines), self._console.width):
+            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _begin(self) -> RichLive:
         live = RichLive(self._screen, console=self._console, auto_refresh=False, transient=True)

@@ -19,6 +19,7 @@ from autotune.database.merge import TABLES, merge
 from autotune.database.pack import opened_pack, write
 from autotune.database.pack_rows import to_line
 from autotune.database.records import DEVICES, Reading
+from autotune.database.schema import VERSION
 from autotune.errors import MissingExtraError, PackError, UsageError
 from tests.database.examples import HOST, KEY, compare, job, prepare, run, schedules
 
@@ -192,7 +193,7 @@ HOSTILE: dict[str, tuple[Callable[[Members], Members], str]] = {
     "nested": (lambda m: {**m, "manifest.json": b"[" * 10**6}, "manifest.json is not JSON: "),
     "another format": (manifest(format="zip"), "it is no pack: its format is not 'autotune-pack'"),
     "a newer version": (manifest(version=2), "its version is 2, this autotune reads 1; export it again by this "),
-    "another schema": (manifest(schema=8), "its schema is 8, this autotune reads 15; export it again by this "),
+    "another schema": (manifest(schema=8), f"its schema is 8, this autotune reads {VERSION}; export it again by this "),
     "other tables": (manifest(tables={}), "manifest.json has not the tables comparisons, jobs, "),
     "tables that are none": (manifest(tables=3), "manifest.json has not the tables comparisons, jobs, "),
     "no number": (

@@ -119,7 +119,7 @@ def test_a_whole_model_that_tells_nothing_of_an_option_changes_no_error() -> Non
 
 
 def test_a_whole_model_changes_what_is_used_and_not_what_is_claimed() -> None:
-    """What all choices together take less than was expected may be the doing of another one."""
+    """All choices together may take less than was expected by the doing of another one."""
     rows = [
         Comparison("direct", "k", TOOK, True, created=1.0),
         Comparison("split", "k", TOOK, ratio=Ratio(0.98), created=1.0),

@@ -62,7 +62,7 @@ def test_what_was_never_measured_is_forecast_by_the_cost_model() -> None:
     found = forecast(sites, Policy(Beliefs(sites)), 600.0)
     assert found is not None
     assert (found.dispatches, found.near, found.measured) == (10, 1, False)
-    text = "1 of 10 dispatches is above 90 % of their roofline by the cost model; expect "
+    text = "1 of 10 dispatches is above 90 % of its roofline by the cost model; expect "
     assert str(found).startswith(text)
     assert found.to_json()["text"] == str(found)
 

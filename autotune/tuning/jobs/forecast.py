@@ -50,7 +50,7 @@ _RECORDS, _SIZE = 0.2, 0.3
 """Records among new candidates over those that the policy counts, and the mean log of one before anything was measured.
 They are fewer and larger than the policy takes them to be: most jobs find nothing after a fifth of their time, and some
 a schedule that makes a tenth of the model's latency go. The size is half of what simulated jobs find: real ones of ten
-models gained 0 to 1 % after a fifth of their two minutes. (results/promises.md)"""
+models gained 0 to 1 % after a fifth of their two minutes. (results/promises-zen3.md)"""
 _OPTION, _OPTION_ERROR = 0.04, 0.05
 """The mean of the log ratios of options that nobody has compared, if nothing worse is expected of them, and the
 standard deviation: of 350 options that 15 jobs compared half took more than 1.04 times as long as the default, one in

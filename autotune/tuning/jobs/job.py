@@ -488,7 +488,7 @@ class Job:
         where the plan in use was not timed.
 
         The last measurement is a claim and no evidence, so that what it is about stays in use; but for that of a plan
-        which is slower than untuned.
+        which is clearly slower than untuned.
         """
         timed = dict[str, InUse]()
         for left in reversed(range(_TIMED)):
@@ -506,7 +506,7 @@ class Job:
             again = left > 0 and status.meter.left_s >= _FEWER * least_s
             for model in models:
                 gain = gains[model.name]
-                if gain is not None and (again or gain.ratio.median > 1):
+                if gain is not None and (again or (gain.ratio.changed and gain.ratio.median > 1)):
                     self._learn_of_whole(status, loop, model, timed[model.name], gain)
             self._use(status)
         for model in self._untimed(status, timed):

@@ -450,16 +450,17 @@ def _standings(site: str, rows: Sequence[Comparison], by_all: _Logs, by_comparis
     newest = max(row.created for row in worked.values())
     here = [row for row in worked.values() if row.created == newest]
     base = next((row for row in here if row.ratio is None), here[0])
-    freedom = {name: _freedom(rows, name) for name in worked}
-    known = {name: replace(by_all.over(site, name, base.name), freedom=freedom[name]) for name in worked} | {
-        base.name: CERTAIN
-    }
+
+    def over_base(logs: _Logs) -> dict[str, Posterior]:
+        return {
+            name: replace(logs.over(site, name, base.name), freedom=_freedom(rows, name))
+            for name in worked
+            if name != base.name
+        }
+
+    known = {base.name: CERTAIN} | over_base(by_all)
     looks = sum(row.ratio is not None for row in rows)
-    claims = {
-        name: replace(by_comparisons.over(site, name, base.name), freedom=freedom[name]).claim(looks)
-        for name in worked
-        if name != base.name
-    }
+    claims = {name: one.claim(looks) for name, one in over_base(by_comparisons).items()}
     won = next((row.name for row in reversed(rows) if row.won and row.name in worked), base.name)
     used = decided(known, won)
     order = sorted(known, key=lambda name: (name != used, known[name].mean, name))

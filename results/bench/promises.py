@@ -16,7 +16,7 @@ import click
 
 from autotune.bench import options
 from autotune.bench.experiment import Column, Experiment, Record, Say, TableView
-from autotune.bench.jobs.replay import FORECAST
+from autotune.bench.jobs.replay import FORECAST, EarlyForecast
 from autotune.bench.problem import BenchmarkCase
 from autotune.bench.suites import models, operators
 from autotune.bench.tables import NOTHING, duration, geometric_mean, number, plain, ratio
@@ -30,7 +30,6 @@ from autotune.tuning.jobs.budget import Budget
 from autotune.tuning.measure.gain import Gain, gain_of
 from autotune.tuning.measure.pool import ProcessPool
 from autotune.tuning.report.result import Report
-from autotune.tuning.report.status import Progress, Status, share_done
 from results.bench import search
 from results.bench.same_code import SameCode
 
@@ -77,17 +76,6 @@ class Promise:
             return None
         low, high = self.forecast.interval
         return low <= 1 / self.again.ratio.median - 1 <= high
-
-
-class _Early(Progress):
-    """Keeps the forecast of a job when it is due."""
-
-    forecast: Forecast | None = None
-
-    def chosen(self, status: Status) -> None:
-        """Keep the first one after that part of the budget."""
-        if self.forecast is None and share_done(status.meter) >= FORECAST:
-            self.forecast = status.forecast
 
 
 def cases(names: Sequence[str]) -> list[BenchmarkCase]:
@@ -142,7 +130,7 @@ class _Job:
         if self.database.exists():
             raise UsageError(f"{self.database} exists; a job from nothing makes it: name another folder")
         self.folder.mkdir(parents=True, exist_ok=True)
-        begin, early = time.perf_counter(), _Early()
+        begin, early = time.perf_counter(), EarlyForecast()
         report = tune(
             graph,
             budget=budget,

@@ -71,7 +71,19 @@ class JobOutcome:
 
 
 @dataclass
-class _Watching(Progress):
+class EarlyForecast(Progress):
+    """Keeps the forecast of a job at :data:`FORECAST` of its budget."""
+
+    forecast: Forecast | None = field(default=None, init=False)
+
+    def chosen(self, status: Status) -> None:
+        """Keep the first one after that."""
+        if self.forecast is None and share_done(status.meter) >= FORECAST:
+            self.forecast = status.forecast
+
+
+@dataclass
+class _Watching(EarlyForecast):
     """Notes at each action what is in use."""
 
     truth: Truth
@@ -80,7 +92,6 @@ class _Watching(Progress):
     """Second, action, and the latency of the plan in use in ns."""
     status: Status | None = None
     plan: PlanInUse = field(default_factory=lambda: PlanInUse({}, {}))
-    forecast: Forecast | None = None
 
     def started(self, status: Status) -> None:
         """Keep the status."""
@@ -89,8 +100,7 @@ class _Watching(Progress):
     def chosen(self, status: Status) -> None:
         """Note an action that begins."""
         self.note(status.policy.last)
-        if self.forecast is None and share_done(status.meter) >= FORECAST:
-            self.forecast = status.forecast
+        super().chosen(status)
 
     def note(self, action: Action | None) -> None:
         """Note what is in use now, before an action."""
@@ -280,4 +290,4 @@ def _claim(what: str, ratio: Ratio, true: float) -> tuple[str, bool]:
     return f"{what}: {low:.3f} to {high:.3f}, truly {true:.3f}", low <= true <= high
 
 
-__all__ = ["CONFIRMED", "JobOutcome", "replay"]
+__all__ = ["CONFIRMED", "FORECAST", "EarlyForecast", "JobOutcome", "replay"]

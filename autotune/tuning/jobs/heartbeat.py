@@ -163,7 +163,7 @@ class PhasesHeartbeat(Beating):
 
     def say(self, note: str) -> None:
         """Store what is done without a search."""
-        self.preparing(note)
+        self._search, self._note = None, note
         self.beat(now=True)
 
     def placed(self, gain: Ratio | None) -> None:

@@ -491,11 +491,11 @@ class Job:
         which is clearly slower than untuned.
         """
         timed = dict[str, InUse]()
-        for left in reversed(range(_TIMED)):
+        for more in reversed(range(_TIMED)):
             models = self._untimed(status, timed)
             if models and status.meter.left_s < _FEWER * least_s:
-                why = f"the budget is over before that ({duration(status.meter.left_s)} left, "
-                why += f"it takes {duration(_FEWER * least_s)})"
+                left, least = duration(status.meter.left_s), duration(_FEWER * least_s)
+                why = f"the budget is over before that ({left} left, it takes {least})"
                 self._untimed_by |= dict.fromkeys((model.name for model in models), why)
                 self._say(status, "whole model", f"not timed: {why}")
                 break
@@ -503,7 +503,7 @@ class Job:
             begin = status.meter.session_s
             self._time(status, models, gains)
             least_s = status.meter.session_s - begin
-            again = left > 0 and status.meter.left_s >= _FEWER * least_s
+            again = more > 0 and status.meter.left_s >= _FEWER * least_s
             for model in models:
                 gain = gains[model.name]
                 if gain is not None and (again or (gain.ratio.changed and gain.ratio.median > 1)):

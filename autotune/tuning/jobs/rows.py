@@ -73,8 +73,10 @@ class ModelRows:
 
     def _decisions(self, rankings: Mapping[str, Ranking]) -> Iterator[str]:
         """Yield a line for the options of each workload with several: latencies, and which of them failed."""
+        keys = [site.workload.key for site in self.sites.several]
+        compared = self.answers.database.comparison_histories(keys, self.target.key, OPTION)
         for site in self.sites.several:
-            rows = self.answers.database.comparison_history(site.workload.key, self.target.key, OPTION)
+            rows = compared.get(site.workload.key)
             if rows and site.workload.key in rankings:
                 last = {row.name: row for row in rows}
                 failed = [f"{row.name}: {row.message}" for row in last.values() if row.message]

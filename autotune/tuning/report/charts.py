@@ -83,8 +83,9 @@ def gains(report: ModelReport, compared: Sequence[Compared], begun: float) -> li
 
     It follows at each time from all comparisons until then, as the evidence of a dispatch does.
     """
-    whole = sum(each.share for each in entries(report))
-    weights = {name: each.share for each in entries(report) for name in _names(report, each)}
+    every = list(entries(report))
+    whole = sum(each.share for each in every)
+    weights = {name: each.share for each in every for name in _names(report, each)}
     rows = sorted(
         (each for each in compared if each.dispatch in weights), key=lambda each: each.found.created
     )

@@ -49,8 +49,8 @@ def comparisons_of(connection: Connection, key: Key) -> list[Comparison]:
 
 
 def _used(connection: Connection, key: Key, comparisons: Sequence[Comparison]) -> Run | None:
-    """Return the run with the smallest posterior mean (:func:`autotune.database.posterior.decided`), all measurements
-    inside models pooled; where the default never worked the winner of the newest comparison, else the fastest alone.
+    """Return the run that is decided (:func:`autotune.database.posterior.decided`), all measurements inside models
+    pooled; where the default never worked the winner of the newest comparison, else the fastest alone.
     """
     default = one(connection, statements.select_default(alive=True), key)
     incumbent = one(connection, statements.select_winner(), key) or default
@@ -70,15 +70,15 @@ def _used(connection: Connection, key: Key, comparisons: Sequence[Comparison]) -
 
 
 def _contenders(connection: Connection, key: Key, comparisons: Sequence[Comparison]) -> dict[str, Estimate]:
-    """Return the estimates of the runs that were compared, and of all others that may have a smaller mean: of thousands
-    of candidates few.
+    """Return the estimates of the runs that were compared, and of all others that may be decided instead: of
+    thousands of candidates few.
 
     A posterior mean is not less than the smallest of the logs that were measured. So one that is below a bound has
     a measurement below it.
     """
     compared = [row for row in comparisons if row.latency is not None]
     known = estimates(_readings_of_runs(connection, {row.run for row in compared}), compared)
-    least = min((estimate.posterior.mean for estimate in known.values()), default=0.0)
+    least = min((estimate.posterior.cautious for estimate in known.values()), default=0.0)
     values = statements.parameters(key, bound=math.exp(min(least, 0.0) - INERTIA))
     below = [
         rows.reading_from_row(row) for row in connection.execute(statements.select_readings_below(), values)

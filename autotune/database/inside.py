@@ -13,6 +13,7 @@ from autotune.database.posterior import (
     Posterior,
     Seen,
     pairs,
+    scatter_of,
     schedule_posterior,
 )
 from autotune.database.records import Comparison, Ratio, Reading, Run
@@ -51,11 +52,13 @@ class Estimate:
     @cached_property
     def posterior(self) -> Posterior:
         """The log of the latency over the default's, that of an unmeasured schedule being that of most candidates with
-        their spread. What other work adds to all measurements beside it is not averaged out."""
-        found = schedule_posterior(self.seen)
+        their spread. What other work adds to all measurements beside it is not averaged out. Errors are as large as
+        is usual, or as the repeated measurements say."""
         if not self.weight:
-            return found
-        shared = 1 / self.weight - 1 / self.pool.ones
+            return schedule_posterior(())
+        scatter = max(1.0, scatter_of([self.pool]))
+        found = schedule_posterior([replace(one, variance=scatter * one.variance) for one in self.seen])
+        shared = scatter * (1 / self.weight - 1 / self.pool.ones)
         return replace(found, error=math.sqrt(found.error**2 + shared))
 
     @property

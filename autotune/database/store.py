@@ -233,9 +233,9 @@ class Database:
     def best(self, workload_key: str, target_key: str, space_key: str) -> Run | Miss:
         """Return the schedule to use for exactly this key, or why there is none.
 
-        That with the smallest posterior mean (:mod:`autotune.database.posterior`) by all measurements inside models:
-        of searches and of comparisons, each with its error. The winner of the newest comparison, else the default,
-        stays unless another is expected to take half a percent less. Readings alone decide only where the default
+        That with the smallest posterior mean, with some caution (:func:`autotune.database.posterior.decided`), by all
+        measurements inside models: of searches and of comparisons, each with its error. The winner of the newest
+        comparison, else the default, stays unless another is half a percent ahead. Readings alone decide only where the default
         never worked. A run that crashed inside a model is never used.
         """
         from autotune.database import best

@@ -132,18 +132,20 @@ class Conformance:
                 compare(database, schedules((default, 100.0), (a, 110.0), (b, 110.0), won="default"))
             assert known() == Evidence(State.CONFIRMED, 2)
 
-    def test_what_was_measured_once_is_used_as_far_as_that_is_believed(self, where: str) -> None:
+    def test_what_was_measured_is_used_as_far_as_that_is_believed(self, where: str) -> None:
         with Database(where) as database:
             database.record(run("default", 100.0, origin=Origin.DEFAULT))
-            for trace in ("alone", "close", "once"):
+            for trace in ("alone", "close", "once", "often"):
                 database.record(run(trace, 50.0))
             assert _best(database).trace_key == "default"
             database.read_inside(KEY, [Reading("close", 0.995, 3, 90.0)], "net")
             assert _best(database).trace_key == "default"
             database.read_inside(KEY, [Reading("once", 0.9, 3, 90.0)], "net")
-            assert _best(database).trace_key == "once"
+            assert _best(database).trace_key == "default"
+            database.read_inside(KEY, [Reading("often", 0.9, 3, 90.0)] * 3, "net")
+            assert _best(database).trace_key == "often"
             hit = database.lookup(KEY.workload, KEY.target, KEY.space)
-            assert hit.evidence == Evidence(State.UNCONFIRMED, 3)
+            assert hit.evidence == Evidence(State.UNCONFIRMED, 9)
 
     def test_no_measurement_is_replaced_by_a_later_one(self, where: str) -> None:
         with Database(where) as database:
@@ -160,7 +162,7 @@ class Conformance:
         stores: list[Callable[[Database], object]] = [
             lambda database: database.record(run("default", 100.0, origin=Origin.DEFAULT)),
             lambda database: database.record(run("a", 90.0)),
-            lambda database: database.read_inside(KEY, [Reading("a", 0.8, 3, 90.0)], "net"),
+            lambda database: database.read_inside(KEY, [Reading("a", 0.8, 3, 90.0)] * 3, "net"),
             lambda database: compare(
                 database, schedules(*zip(database.records(), (100.0, 80.0), strict=True), won="a")
             ),

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from autotune.database.posterior import (
     ALONE,
+    CAUTION,
     CERTAIN,
     INERTIA,
     Posterior,
@@ -201,7 +202,7 @@ def _schedules(option: Option, sites: Sites, policy: Policy) -> Posterior:
 def best_schedule(task: Task, policy: Policy) -> Posterior:
     """Return the log of the best schedule of a workload over its default, as far as that is known."""
     if policy.in_model:
-        return min(policy.beliefs.schedules(task).values(), key=lambda known: known.mean)
+        return min(policy.beliefs.schedules(task).values(), key=lambda known: known.cautious)
     if not task.default_ns or not math.isfinite(task.best_ns):
         return CERTAIN
     return Posterior(math.log(task.best_ns / task.default_ns), 0.0)
@@ -247,10 +248,10 @@ def _choices(
         arms = _options(each, sites, policy) if policy.in_model else {}
         if each.used.name in arms and len(arms) > 1:
             base = arms[each.used.name].mean
-            names = sorted(arms, key=lambda name: (name != each.used.name, arms[name].mean))[:_ARMS]
+            names = sorted(arms, key=lambda name: (name != each.used.name, arms[name].cautious))[:_ARMS]
             yield _Alternatives(share, [replace(arms[name], mean=arms[name].mean - base) for name in names])
     for task, share in _workloads(outlooks, shares, sites):
-        known = sorted(policy.beliefs.schedules(task).values(), key=lambda one: one.mean)[:_ARMS]
+        known = sorted(policy.beliefs.schedules(task).values(), key=lambda one: one.cautious)[:_ARMS]
         yield _Alternatives(share, [replace(one, mean=one.mean - known[0].mean) for one in known])
 
 
@@ -335,6 +336,7 @@ class _Ahead:
         squares = self._errors**2
         moved = np.sqrt(squares * many / np.maximum(squares * many + self._variance, 1e-30))
         seen = self._means + self._errors * moved * (moved * self._truth + np.sqrt(1 - moved**2) * self._luck)
+        seen += CAUTION * self._errors * np.sqrt(1 - moved**2)
         seen[:, :, 0] -= INERTIA
         compared = self._turns[:, None] < many  # nothing else is used before the first comparison
         return self._latency(np.where(compared, seen.argmin(axis=2), 0)) - self._found(left)

@@ -366,7 +366,7 @@ class Policy:
             return _Others(task, "", {}, {})
         known, share = self.beliefs.schedules(task), weight * self.beliefs.latency(task)
         left = {trace for trace in known if (task.workload.key, trace) not in self._given_up}
-        used = min(known, key=lambda trace: known[trace].mean)
+        used = min(known, key=lambda trace: known[trace].cautious)
         values = worth_measuring(known, used, self.beliefs.of_schedule(task, used), left)
         errors = {trace: share * math.hypot(known[trace].error, known[used].error) for trace in values}
         return _Others(task, used, {trace: share * value for trace, value in values.items()}, errors, left)

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
-from autotune.database.posterior import INERTIA, SCHEDULE, Posterior
+from autotune.database.posterior import CAUTION, INERTIA, SCHEDULE, Posterior
 
 WORTH = 2e-4
 """The least expected gain, as a part of the model's latency, for which something is measured again."""
@@ -49,11 +49,13 @@ def worth_repeating(behind: float, spread: float, variance: Callable[[int], floa
     """Return the expected gain for each of as many measurements as are worth most; ``variance`` is that of so many.
 
     One alone may never change what is used where several would (Frazier, Powell, Paradoxes in learning and the marginal
-    value of information, Decision Analysis 7, 2010).
+    value of information, Decision Analysis 7, 2010). What cannot become as certain as it must be promises nothing.
     """
     if is_clear(behind, spread):
         return 0.0
-    return max(knowledge_gradient(behind, spread, variance(many)) / many for many in REPEATED)
+    left = spread**2 - _moves(spread, variance(REPEATED[-1])) ** 2
+    needed = INERTIA + CAUTION * math.sqrt(max(0.0, left))
+    return max(knowledge_gradient(behind, spread, variance(many), needed) / many for many in REPEATED)
 
 
 def is_clear(behind: float, spread: float) -> bool:
@@ -61,17 +63,25 @@ def is_clear(behind: float, spread: float) -> bool:
     return behind + INERTIA > _CLEAR * spread
 
 
-def knowledge_gradient(behind: float, spread: float, variance: float) -> float:
+def knowledge_gradient(behind: float, spread: float, variance: float, needed: float = INERTIA) -> float:
     """Return the expected gain of a measurement with this variance of something that is ``behind`` what is used, in
-    logs of the ratio, the difference being known with a standard deviation of ``spread``.
+    logs of the ratio, the difference being known with a standard deviation of ``spread``: it is used if it is then
+    ahead by what is ``needed``.
 
     What is expected to be ahead is not used until it was compared: that alone is then worth as much.
     """
     if spread <= 0.0:
         return 0.0
-    moves = spread**2 / math.sqrt(spread**2 + variance)
-    z = -(behind + INERTIA) / moves
-    return moves * (z * 0.5 * math.erfc(-z / math.sqrt(2)) + math.exp(-0.5 * z * z) / math.sqrt(2 * math.pi))
+    moves = _moves(spread, variance)
+    z = -(behind + needed) / moves
+    return moves * math.exp(-0.5 * z * z) / math.sqrt(2 * math.pi) - behind * 0.5 * math.erfc(
+        -z / math.sqrt(2)
+    )
+
+
+def _moves(spread: float, variance: float) -> float:
+    """Return the standard deviation by which a measurement with this variance moves what is expected."""
+    return spread**2 / math.sqrt(spread**2 + variance) if spread > 0.0 else 0.0
 
 
 def records(known: int, more: int) -> float:

@@ -2,9 +2,9 @@
 
 An option or a schedule is known by measurements inside models, each with its error, and by how others like it turned
 out. They are pooled as in a linear model with normal errors (Gelman et al., Bayesian Data Analysis, 3rd ed., chapters 5
-and 14): nothing measured is replaced by what is measured later. What is used has the smallest posterior mean, where each
-alternative counts :data:`CAUTION` of its errors slower: the best of many is also the luckiest of them (Smith, Winkler, The
-optimizer's curse, Management Science 52, 2006).
+and 14): nothing measured is replaced by what is measured later. What is used has the smallest posterior mean, where
+each alternative counts as slower by :data:`CAUTION` of its errors: the best of many is also the luckiest of them
+(Smith, Winkler, The optimizer's curse, Management Science 52, 2006).
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ OPTION, KIN = 0.1, 0.2
 INERTIA = 0.005
 """By how much the log ratio of another one must be smaller than that of the one in use."""
 CAUTION = 1.0
-"""Standard deviations of its error by which an alternative counts as slower than expected. With 0, 1 and 2 of them 83, 15
-and 10 % of made-up jobs end with anything slower by 1 % (``python -m results.bench decisions``), and simulated jobs of
-two minutes 1.7, 1.9 and 2.5 % above the best plan (``autotune replay compare``)."""
+"""Standard deviations of its error by which an alternative counts as slower than expected. With 0, 1 and 2 of them 83,
+15 and 10 % of made-up jobs end with anything slower by 1 % (``python -m results.bench decisions``), and simulated jobs
+of two minutes 1.7, 1.9 and 2.5 % above the best plan (``autotune replay compare``)."""
 ALONE, ALONE_ERROR = 0.4, 0.15
 """The log of a ratio inside a model over that of the ratio alone, and its standard deviation. (docs/tuning.md,
 "Isolated measurements say little about the model")"""

@@ -235,8 +235,8 @@ class Database:
 
         That with the smallest posterior mean, with some caution (:func:`autotune.database.posterior.decided`), by all
         measurements inside models: of searches and of comparisons, each with its error. The winner of the newest
-        comparison, else the default, stays unless another is half a percent ahead. Readings alone decide only where the default
-        never worked. A run that crashed inside a model is never used.
+        comparison, else the default, stays unless another is half a percent ahead. Readings alone decide only where the
+        default never worked. A run that crashed inside a model is never used.
         """
         from autotune.database import best
 

@@ -142,7 +142,8 @@ class Conformance:
             assert _best(database).trace_key == "default"
             database.read_inside(KEY, [Reading("once", 0.9, 3, 90.0)], "net")
             assert _best(database).trace_key == "default"
-            database.read_inside(KEY, [Reading("often", 0.9, 3, 90.0)] * 3, "net")
+            for _ in range(3):
+                database.read_inside(KEY, [Reading("often", 0.9, 3, 90.0)], "net")
             assert _best(database).trace_key == "often"
             hit = database.lookup(KEY.workload, KEY.target, KEY.space)
             assert hit.evidence == Evidence(State.UNCONFIRMED, 9)
@@ -162,7 +163,7 @@ class Conformance:
         stores: list[Callable[[Database], object]] = [
             lambda database: database.record(run("default", 100.0, origin=Origin.DEFAULT)),
             lambda database: database.record(run("a", 90.0)),
-            lambda database: database.read_inside(KEY, [Reading("a", 0.8, 3, 90.0)] * 3, "net"),
+            *[lambda database: database.read_inside(KEY, [Reading("a", 0.6, 3, 90.0)], "net")] * 3,
             lambda database: compare(
                 database, schedules(*zip(database.records(), (100.0, 80.0), strict=True), won="a")
             ),

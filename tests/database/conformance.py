@@ -146,7 +146,7 @@ class Conformance:
                 database.read_inside(KEY, [Reading("often", 0.9, 3, 90.0)], "net")
             assert _best(database).trace_key == "often"
             hit = database.lookup(KEY.workload, KEY.target, KEY.space)
-            assert hit.evidence == Evidence(State.UNCONFIRMED, 9)
+            assert hit.evidence == Evidence(State.UNCONFIRMED, 4)
 
     def test_no_measurement_is_replaced_by_a_later_one(self, where: str) -> None:
         with Database(where) as database:

@@ -51,7 +51,7 @@ def counted(number: int, noun: str) -> str:
     >>> counted(1, "thread"), counted(2, "thread"), counted(2, "process"), counted(2, "dispatch")
     ('1 thread', '2 threads', '2 processes', '2 dispatches')
     """
-    ending = "" if number == 1 else "es" if noun.endswith(("s", "ch")) else "s"
+    ending = "" if number == 1 else "es" if noun.endswith(("s", "ch", "sh")) else "s"
     return f"{number} {noun}{ending}"
 
 

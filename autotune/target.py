@@ -12,7 +12,7 @@ from autotune import settings
 from autotune.errors import TargetError
 from autotune.foreign import parse_json
 from autotune.hardware import architecture, cache_sizes, device_name, instruction_sets, usable_cores
-from autotune.suggest import listing
+from autotune.suggest import counted, listing
 
 ITEM_BYTES = {
     "float64": 8,
@@ -139,7 +139,7 @@ class Target:
     def __repr__(self) -> str:
         return (
             f"<Target {self.arch} {self.cpu}, {self.device}: {self.vector_bits}-bit vectors, "
-            f"{self.threads} threads of {self.cores} cores, caches {self.l1_bytes >> 10} KiB, "
+            f"{counted(self.threads, 'thread')} of {counted(self.cores, 'core')}, caches {self.l1_bytes >> 10} KiB, "
             f"{self.l2_bytes >> 10} KiB and {self.l3_bytes / (1 << 20):g} MiB>"
         )
 
@@ -151,7 +151,7 @@ class Target:
     @property
     def name(self) -> str:
         """Return the name that people use: the processor, or else the level, and the number of workers of a model."""
-        return f"{self.cpu if self.device == 'generic' else self.device}, {self.threads} threads"
+        return f"{self.cpu if self.device == 'generic' else self.device}, {counted(self.threads, 'thread')}"
 
     @property
     def registers(self) -> int:

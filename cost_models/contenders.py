@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from autotune.suggest import counted
 from cost_models import booster as boosters
 from cost_models import objectives
 from cost_models.dataset import Dataset
@@ -29,7 +30,7 @@ def scores(
     """Return scores [n] of valid rows by the name of what gave them, each row by a model that has not seen its fold."""
     found = {}
     for name in names:
-        say(f"{name}: {len(data)} runs")
+        say(f"{name}: {counted(len(data), 'run')}")
         if name == RANDOM:
             found[name] = np.random.default_rng(0).random(len(data), dtype=np.float32)
         elif name == ANALYTIC:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.suggest import counted
 from cost_models import proposals
 from cost_models.dataset import Dataset
 from cost_models.interval import ConfidenceInterval
@@ -81,7 +82,7 @@ class Judgement:
             f"{text} {self.interval(name)}"
             for name, text in zip(MEASURES[:4], ("pairwise", "top-1", "top-5", "regret"), strict=True)
         )
-        return f"{shown} over {len(self)} workloads and {self.rows.sum()} runs"
+        return f"{shown} over {counted(len(self), 'workload')} and {counted(self.rows.sum(), 'run')}"
 
 
 def judge(scores: NDArray[np.floating[Any]], data: Dataset) -> Judgement:

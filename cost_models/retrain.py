@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import AutotuneError
+from autotune.suggest import counted
 from autotune.target import Target
 from autotune.versions import versions_of
 from cost_models import dataset, features, folds, gate, objectives
@@ -61,13 +62,13 @@ class RetrainReport:
     def __str__(self) -> str:
         lines = [
             ("replaced the cost model: " if self.replaced else "kept what was in use: ") + self.reason,
-            f"  {self.runs} runs of {self.workloads} workloads",
+            f"  {counted(self.runs, 'run')} of {counted(self.workloads, 'workload')}",
         ]
         lines += [f"  {name}: {found}" for name, found in self.judged.items()]
         new = self.judged.get("new")
         if new is not None:
             lines += [f"  {name}: {found}" for name, found in new.split(new.families).items()]
-        lines += [f"  skipped {count} runs: {why}" for why, count in self.skipped.items()]
+        lines += [f"  skipped {counted(count, 'run')}: {why}" for why, count in self.skipped.items()]
         return "\n".join(lines)
 
 
@@ -91,7 +92,7 @@ def retrain(
     features of earlier runs; ``say`` hears of the progress. Raises CostModelError for a damaged registry.
     """
     runs, sources = _together(tables)
-    say(f"deriving features of {len(runs)} runs")
+    say(f"deriving features of {counted(len(runs), 'run')}")
     data = dataset.build(runs, cache)
     valid = data.take(data.valid)
     report = RetrainReport(False, "", len(data), len(set(data.workloads)), sources, data.skipped)

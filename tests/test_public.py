@@ -163,5 +163,5 @@ def test_objects_say_what_they_are_in_a_line(compiled: autotune.Module, tmp_path
     assert repr(first).endswith(f"]): {first.summary}>")
     assert "is not in the database; run `autotune tune`" in first.summary
     assert repr(autotune.Target.parse("x86-64-v3", 2)) == (
-        "<Target x86_64 x86-64-v3, generic: 256-bit vectors, 2 threads of 1 cores, caches 32 KiB, 512 KiB and 8 MiB>"
+        "<Target x86_64 x86-64-v3, generic: 256-bit vectors, 2 threads of 1 core, caches 32 KiB, 512 KiB and 8 MiB>"
     )

@@ -22,6 +22,7 @@ from autotune.bench.systems import System, find_peers
 from autotune.bench.tables import duration, ratio
 from autotune.errors import UsageError
 from autotune.files import scratch_folder
+from autotune.suggest import counted
 from autotune.tuning.report.history import History
 from autotune.tuning.report.progress import PlainLines
 
@@ -91,7 +92,7 @@ def compare(cases: Iterable[BenchmarkCase], plan: BenchmarkPlan, say: Say) -> It
             SideBySide(threads, scratch, plan.pace) as running,
         ):
             for number, case in enumerate(listed, start=1):
-                say(f"[{number}/{len(listed)}] {case.family} {case.name}, {threads} threads")
+                say(f"[{number}/{len(listed)}] {case.family} {case.name}, {counted(threads, 'thread')}")
                 folder = scratch / str(number)
                 folder.mkdir()
                 records = _one(case, plan, running, folder, say, left)

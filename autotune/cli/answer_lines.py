@@ -87,8 +87,8 @@ def _transferred(transfer: Transfer) -> list[str]:
     latency = f"{nanoseconds(transfer.latency_ns)} ({nanoseconds(low)} to {nanoseconds(high)})"
     best, runs = transfer.hit.best, transfer.hit.runs
     return [
-        f"  expected {latency}, from {nanoseconds(transfer.hit.latencies[1])} there, the best of {runs} runs, "
-        + provenance(best),
+        f"  expected {latency}, from {nanoseconds(transfer.hit.latencies[1])} there, "
+        f"the best of {counted(runs, 'run')}, {provenance(best)}",
         f"  {config_to_json(transfer.config)}",
     ]
 

@@ -14,6 +14,7 @@ from autotune.cli import completion
 from autotune.cli.echo import echo
 from autotune.cli.groups import SuggestingGroup
 from autotune.cli.options import EPILOG_DATABASE, FLAGS, json_option, print_json
+from autotune.suggest import counted
 
 if TYPE_CHECKING:
     from autotune.database import Database
@@ -115,7 +116,7 @@ def export(file: Path | None, output: Path | None, sign: Path | None, database: 
                 write(table, path)
     except OSError as error:
         raise click.ClickException(f"cannot write {path}: {error.strerror or error}") from error
-    echo(f"wrote {count} runs to {path}")
+    echo(f"wrote {counted(count, 'run')} to {path}")
 
 
 @contextmanager
@@ -213,7 +214,7 @@ def verify(pack: Path | None, database: str | None, key: Path | None, as_json: b
     else:
         for problem in problems:
             echo(problem)
-        echo("no problems found" if not problems else f"{len(problems)} problems")
+        echo(counted(len(problems), "problem") if problems else "no problems found")
     return 1 if problems else 0
 
 
@@ -249,7 +250,9 @@ def prune(database: str | None, dry_run: bool, as_json: bool) -> None:
         print_json({"database": where, "runs": count, "spaces": len(stale), "dry_run": dry_run})
         return
     verb = "would delete" if dry_run else "deleted"
-    echo(f"{verb} {count} runs of {len(stale)} search spaces of other versions, in {where}")
+    echo(
+        f"{verb} {counted(count, 'run')} of {counted(len(stale), 'search space')} of other versions, in {where}"
+    )
 
 
 __all__ = ["command"]

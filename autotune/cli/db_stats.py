@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
 
+from autotune.suggest import counted
+
 if TYPE_CHECKING:
     from autotune.database import Database
 
@@ -82,12 +84,13 @@ def lines_of(facts: dict[str, Any], shown: int | None, by: str | None = None) ->
     ``by`` something."""
     outcomes = ", ".join(f"{count} {name}" for name, count in facts["outcomes"].items())
     distinct = len({row["key"] for row in facts["workloads"]})
-    yield f"{facts['database']}: {facts['runs']} runs ({outcomes or 'none'}) of {distinct} workloads"
+    runs = counted(facts["runs"], "run")
+    yield f"{facts['database']}: {runs} ({outcomes or 'none'}) of {counted(distinct, 'workload')}"
     for job in facts["jobs"]:
         begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(job["created"]))
         yield (
-            f"  job {job['id']}  {job['model']}: {job['state']}, {job['runs']} runs in {job['seconds']:.0f} s, "
-            f"begun {begun}, {job['target']}"
+            f"  job {job['id']}  {job['model']}: {job['state']}, {counted(job['runs'], 'run')} "
+            f"in {job['seconds']:.0f} s, begun {begun}, {job['target']}"
         )
     if by is not None:
         yield ""
@@ -97,14 +100,14 @@ def lines_of(facts: dict[str, Any], shown: int | None, by: str | None = None) ->
         rows = [row for row in facts["workloads"] if row["target"] == target]
         if rows:
             yield ""
-            yield f"{target}: {len(rows)} workloads, those that take longest first; latencies alone"
+            yield f"{target}: {counted(len(rows), 'workload')}, those that take longest first; latencies alone"
             yield from _table(rows[:shown])
         if shown is not None and len(rows) > shown:
             yield f"  … and {len(rows) - shown} more: --all lists them"
     without = sum(row["target"] is None for row in facts["workloads"])
     if without:
         yield ""
-        yield f"{without} workloads were not measured yet"
+        yield f"not measured yet: {counted(without, 'workload')}"
 
 
 def _table_of_groups(groups: Sequence[dict[str, Any]], by: str) -> Iterator[str]:

@@ -18,6 +18,7 @@ from autotune.cli.options import (
     request_flags,
 )
 from autotune.compiler.request import ChoiceOptions, CompileRequest
+from autotune.suggest import counted
 
 
 @click.command(
@@ -53,7 +54,7 @@ def command(
         return
     echo(str(done.coverage))
     names = ", ".join(each.target.name for each in made.targets)
-    echo(f"wrote {output}: {made.workloads} schedules for {names}")
+    echo(f"wrote {output}: {counted(made.workloads, 'schedule')} for {names}")
 
 
 __all__ = ["command"]

@@ -73,10 +73,12 @@ def details(manifest: RankerManifest) -> list[str]:
     """Return all else that is known of a model, a line each."""
     lines = [f"promoted: {manifest.reason}"] if manifest.reason else []
     for judged, found in manifest.metrics.items():
-        about = f" over {found['workloads']} held-out workloads" if "workloads" in found else ""
+        about = f" over {counted(found['workloads'], 'held-out workload')}" if "workloads" in found else ""
         lines.append(f"{judged}: {', '.join(_measures(manifest, judged))}{about}")
     for source in manifest.sources:
-        lines.append(f"learnt from {source.name}: {source.runs} runs, {source.first} to {source.last}")
+        lines.append(
+            f"learnt from {source.name}: {counted(source.runs, 'run')}, {source.first} to {source.last}"
+        )
     lines.append(
         f"latencies over the default's: {manifest.latency_range[0]:.3g} to {manifest.latency_range[1]:.3g}"
     )

@@ -23,6 +23,7 @@ from autotune.cli.options import (
 )
 from autotune.compiler.request import ModelOptions
 from autotune.errors import UsageError
+from autotune.suggest import counted
 
 if TYPE_CHECKING:
     from autotune.tuning.placement.place import PlacementReport
@@ -108,12 +109,14 @@ def report_lines(report: PlacementReport) -> list[str]:
         return nanoseconds(None if seconds is None else 1e9 * seconds)
 
     alone = ", ".join(f"{name} {time(seconds)}" for name, seconds in report.alone_seconds.items())
-    lines = [f"{report.model}: {report.units} parts; expected of all on one device: {alone}"]
+    lines = [f"{report.model}: {counted(report.units, 'part')}; expected of all on one device: {alone}"]
     if report.in_flight:
-        lines.append(f"with {report.in_flight} requests in flight; times are from one result to the next")
+        lines.append(
+            f"with {counted(report.in_flight, 'request')} in flight; times are from one result to the next"
+        )
     if len(report.measured) == 1:
         lines.append(
-            f"none of {report.evaluated} placements is expected to be faster than {report.devices[0]}"
+            f"none of {counted(report.evaluated, 'placement')} is expected to be faster than {report.devices[0]}"
         )
     for number, each in enumerate(report.measured):
         off = "" if each.off is None else f", {abs(each.off):.0%} {'more' if each.off > 0 else 'less'}"

@@ -12,6 +12,7 @@ import click
 from autotune.cli.echo import echo
 from autotune.cli.options import FLAGS, announce, json_option, model_argument, print_json
 from autotune.errors import InputError, UsageError
+from autotune.suggest import counted
 
 
 @click.command(
@@ -104,7 +105,9 @@ def command(
     if as_json:
         print_json(facts)
         return
-    echo(f"{made.products} products with their weights, {made.values} values between them are of eight bits")
+    echo(
+        f"of eight bits: {counted(made.products, 'product')} with weights, {counted(made.values, 'value')} between them"
+    )
     if check:
         echo(
             f"on the samples: outputs are {100 * found.relative:.2g} % from those of {model} (norm of the difference), "

@@ -26,6 +26,7 @@ from autotune.cli.verbosity import is_quiet, verbosity
 from autotune.compiler.request import CompileOptions, CompileRequest
 from autotune.errors import UsageError
 from autotune.frontends.sizes import as_shape
+from autotune.suggest import counted
 
 if TYPE_CHECKING:
     from autotune.frontends.sizes import Given
@@ -188,8 +189,8 @@ def _show(facts: dict[str, Any]) -> None:
     if "latency" in facts:
         latency = facts["latency"]
         echo(
-            f"latency: minimum {nanoseconds(latency['min_ns'])}, median "
-            f"{nanoseconds(latency['median_ns'])}, {latency['repeat']} runs, {facts['threads']} threads"
+            f"latency: minimum {nanoseconds(latency['min_ns'])}, median {nanoseconds(latency['median_ns'])}, "
+            f"{counted(latency['repeat'], 'run')}, {counted(facts['threads'], 'thread')}"
         )
 
 

@@ -28,6 +28,7 @@ from autotune.errors import MissError
 from autotune.garbage import collector_paused
 from autotune.passes.memory.dispatch_order import in_order
 from autotune.runtime.counted import CountedOutput, to_metadata
+from autotune.suggest import counted
 
 if TYPE_CHECKING:
     from autotune.database.store import Database
@@ -213,7 +214,7 @@ def _miss_message(name: str, reports: Sequence[CoverageReport]) -> str:
     more, total = len(missed) - len(shown), sum(len(report.dispatches) for report in reports)
     return "\n".join(
         [
-            f"nothing was searched for {len(missed)} of {total} dispatches of {name!r}:",
+            f"nothing was searched for {len(missed)} of {counted(total, 'dispatch')} of {name!r}:",
             *shown,
             *([f"  ... and {more} more"] if more else []),
             "  tune the model first, or for longer, or compile without requiring hits",

@@ -20,6 +20,7 @@ from autotune.frontends.sizes import as_shape
 from autotune.graph.region import Workload
 from autotune.passes.options import options_of
 from autotune.schedule.trace import Trace
+from autotune.suggest import counted
 from autotune.target import Target
 from autotune.versions import versions_of
 
@@ -105,11 +106,15 @@ def _check_fit(lock: Lock, locked: set[str], resulting: Mapping[str, Workload], 
         return
     lines = [
         f"the lock of {lock.model!r} does not fit this model, or this autotune divides it otherwise",
-        f"  in the model and not in the lock: {len(missing)} of {len(resulting)} workloads",
+        f"  in the model and not in the lock: {len(missing)} of {counted(len(resulting), 'workload')}",
         *("  " + line for line in missing[:4]),
-        f"  in the lock and not in the model: {len(left)} of {len(locked)} workloads",
+        f"  in the lock and not in the model: {len(left)} of {counted(len(locked), 'workload')}",
         *(f"    {s.kind} {s.workload[:12]} of {', '.join(s.names[:2])}" for s in left[:4]),
-        *([f"  in the lock and not in the model: the options of {len(sites)} workloads"] if sites else []),
+        *(
+            [f"  in the lock and not in the model: the options of {counted(len(sites), 'workload')}"]
+            if sites
+            else []
+        ),
         f"  locked by {_shown(lock.versions)}; this is {_shown(versions_of(lock.versions))}",
         f"  {AGAIN}",
     ]

@@ -11,6 +11,7 @@ from autotune.errors import LoweringError
 from autotune.lower import verify
 from autotune.lower.verify_isl import Verified
 from autotune.passes.partition import Partition
+from autotune.suggest import counted
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class ProofReport:
         for proof in self.proofs:
             counts[proof.verdict.status] += len(proof.names)
         parts = ", ".join(f"{count} {status}" for status, count in counts.most_common())
-        return f"schedules of {counts.total()} dispatches: {parts}"
+        return f"schedules of {counted(counts.total(), 'dispatch')}: {parts}"
 
     def details(self) -> str:
         """Return the one line, then a line a workload."""

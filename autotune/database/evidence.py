@@ -139,7 +139,7 @@ def tally(states: Iterable[State], share: str = "") -> str:
     count = Counter(states)
     rest = [f"{count[each]} {each.counted}" for each in State if count[each] and not each.tuned]
     tuned = sum(number for each, number in count.items() if each.tuned)
-    line = f"{tuned} of {count.total()} dispatches tuned{share}"
+    line = f"{tuned} of {counted(count.total(), 'dispatch')} tuned{share}"
     return "; ".join([line, ", ".join(rest)] if rest else [line])
 
 

@@ -16,6 +16,7 @@ from autotune.database.conflict import Conflict, Prefer, conflict
 from autotune.database.records import Key, Run
 from autotune.database.session import STREAMED, insert_new
 from autotune.database.store import Database
+from autotune.suggest import counted
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class MergeReport:
 
     def __str__(self) -> str:
         differ = f", {len(self.conflicts)} of these read differently" if self.conflicts else ""
-        return f"{self.new} new runs, {self.known} were known{differ}"
+        return f"{counted(self.new, 'new run')}, {self.known} known{differ}"
 
 
 def merge(into: Database, source: Database, prefer: Prefer = Prefer.MINE) -> MergeReport:
@@ -137,7 +138,8 @@ class DiffReport:
         agree = self.both - len(self.conflicts)
         return (
             f"{self.here} runs only here, {self.there} only there; of {self.both} in both {agree} agree, "
-            f"{len(self.conflicts)} were read differently; another schedule is used for {len(self.used)} workloads"
+            f"{len(self.conflicts)} read differently; "
+            f"another schedule is used for {counted(len(self.used), 'workload')}"
         )
 
 

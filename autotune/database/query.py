@@ -8,6 +8,7 @@ from enum import StrEnum
 from autotune.database.evidence import Evidence, State
 from autotune.database.goal import Saving
 from autotune.database.records import Comparison, Key, Origin, Ratio, Run
+from autotune.suggest import counted
 
 
 class MissReason(StrEnum):
@@ -117,7 +118,7 @@ def miss(key: Key, targets: list[str], spaces: int, outcomes: dict[str, int]) ->
     """
     if outcomes:
         counts = ", ".join(f"{n} {name}" for name, n in sorted(outcomes.items()))
-        found = f"all {sum(outcomes.values())} measured candidates failed ({counts})"
+        found = f"of {counted(sum(outcomes.values()), 'measured candidate')} none worked ({counts})"
         return Miss(key, MissReason.ALL_FAILED, found, "run `autotune tune` for longer")
     if spaces:
         found = f"it was tuned here in another search space ({spaces} known), by another version"

@@ -127,7 +127,7 @@ def worker_line(each: WorkerProfile) -> str:
     share = "" if each.share is None else f"; begins with {each.share:.1%} of the tiles"
     return (
         f"{each.device} worker {each.worker}: busy {each.busy:.1%}, idle {1.0 - each.busy:.1%}; "
-        f"{each.tiles:.0f} tiles a run, {each.stolen:.3g} stolen{share}"
+        f"{counted(round(each.tiles), 'tile')} a run, {each.stolen:.3g} stolen{share}"
     )
 
 

@@ -11,6 +11,7 @@ from autotune.files import replacing
 from autotune.foreign import printable
 from autotune.frontends.onnx.affinity import FACTS
 from autotune.profiling.facts import DispatchFacts, ModelFacts, roof_text
+from autotune.suggest import counted
 from autotune.tuning.report.units import listed, nanoseconds
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def annotated(model: LoadedModel, facts: ModelFacts) -> Any:
     expected = facts.expected
     low, high = map(nanoseconds, expected.interval_ns)
     whole = {
-        "latency": f"{nanoseconds(expected.latency_ns)} ({low} to {high}) with {expected.threads} threads",
+        "latency": f"{nanoseconds(expected.latency_ns)} ({low} to {high}) with {counted(expected.threads, 'thread')}",
         "sources": ", ".join(f"{count} {source}" for source, count in expected.sources.items()),
         "dispatches": str(len(facts.dispatches)),
     }

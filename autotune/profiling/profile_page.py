@@ -85,7 +85,7 @@ def roofline(own: list[DispatchProfile], roofs: Roofs) -> Plot:
     lines.append(
         ("roof", [(min(low, peak * 1e9 / roofs.l2), peak), (max(high, peak * 1e9 / roofs.memory), peak)])
     )
-    about = f"roofline: {len(own)} dispatches below {peak:.0f} GFLOP/s; the table has their figures"
+    about = f"roofline: {counted(len(own), 'dispatch')} below {peak:.0f} GFLOP/s; the table has their figures"
     across, up = PlotAxis("operations a byte", log=True), PlotAxis("GFLOP/s", log=True)
     return Plot(across, up, about, dots, lines, notes=notes)
 

@@ -24,6 +24,7 @@ from autotune.runtime.recording import Recording
 from autotune.runtime.recycled import Recycled
 from autotune.runtime.requests.request import Request
 from autotune.runtime.requests.streams import Streams
+from autotune.suggest import counted
 
 OnMiss: TypeAlias = Callable[[dict[str, int]], DeviceProgram]
 """Compiles for exactly these sizes."""
@@ -138,7 +139,7 @@ class LoadedBuckets:
     def describe(self) -> str:
         """Return the ranges and the number of buckets."""
         spans = (f"{s}={self._model.least[s]}..{found[-1]}" for s, found in self._model.sizes.items())
-        return f"{', '.join(spans)}, {len(self._model.cases)} buckets"
+        return f"{', '.join(spans)}, {counted(len(self._model.cases), 'bucket')}"
 
     @property
     def _count(self) -> int:

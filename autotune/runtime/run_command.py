@@ -23,6 +23,7 @@ from autotune.runtime.request_files import (
     save_arrays,
     timed,
 )
+from autotune.suggest import counted
 
 INTERRUPTED = 130
 
@@ -113,7 +114,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
         fastest, median = latency["min_ns"] / 1e6, latency["median_ns"] / 1e6
         lines.append(
             f"latency: minimum {fastest:.4g} ms, median {median:.4g} ms, "
-            f"{latency['repeat']} runs, {facts['threads']} threads"
+            f"{counted(latency['repeat'], 'run')}, {counted(facts['threads'], 'thread')}"
         )
     return lines
 

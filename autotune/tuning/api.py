@@ -26,6 +26,7 @@ from autotune.errors import UsageError
 from autotune.files import scratch_folder
 from autotune.garbage import collector_paused
 from autotune.hardware import check_threads, usable_cores
+from autotune.suggest import counted
 from autotune.target import Target
 from autotune.tuning.jobs.budget import Budget, BudgetLike
 from autotune.tuning.report.answer import Answer
@@ -201,7 +202,7 @@ def tune(
         ensure(chosen, shown.preparing)
         pool = cleanup.enter_context(closing((measurer or ProcessPool.started)(builders)))
         dispatches = sum(len(asked.parts.dispatches) for asked in models)
-        choosing = f"choosing default schedules for {dispatches} dispatches"
+        choosing = f"choosing default schedules for {counted(dispatches, 'dispatch')}"
         with signs_of_life(shown.preparing, choosing):
             tuned = [tuned_model(asked, decisions, store, seed) for asked, decisions in decided]
         job = Job(

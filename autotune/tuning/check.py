@@ -78,8 +78,8 @@ class CheckReport:
             return f"the machine code is what was locked, of {counted(self.workloads, 'workload')}: nothing is slower"
         changed = len(self.findings) - 1
         lines = [
-            f"{changed} of {counted(self.workloads, 'workload')} have other machine code than when they were locked, "
-            f"read beside it in {self.processes} fresh processes:",
+            f"{changed} of {counted(self.workloads, 'workload')} with other machine code than when locked, "
+            f"compared with that in {counted(self.processes, 'fresh process')}:",
             *(f"  {finding}" for finding in self.findings),
             f"slower by more than {100 * self.slower_than:g} %: {len(self.regressed)} of {len(self.findings)} "
             f"(where none is, a check says so in at most {100 * ERROR_RATE:g} % of all cases)",
@@ -154,11 +154,11 @@ def _reference(lock: Lock, path: Path | None, changed: Sequence[LockedSchedule])
     """Return the artifact with the code that was locked."""
     from autotune.runtime.artifacts import artifact
 
-    many = f"{len(changed)} of {len(lock.schedules)}"
+    many = f"{len(changed)} of {counted(len(lock.schedules), 'workload')}"
     if path is None:
         versions = ", ".join(f"{name} {version}" for name, version in lock.versions.items())
         raise LockError(
-            f"the locked schedules make other machine code now for {many} workloads\n"
+            f"the locked schedules make other machine code now for {many}\n"
             f"  whether it is slower shows beside that of {versions}, which it was locked by: give the artifact that\n"
             "  `autotune compile MODEL --lock` made then as --reference"
         )
@@ -168,8 +168,8 @@ def _reference(lock: Lock, path: Path | None, changed: Sequence[LockedSchedule])
     other = [s for s in lock.schedules if used.get(s.workload, s.code if not s.names else "") != s.code]
     if other:
         raise LockError(
-            f"the reference {path} is not of this lock: the code of {len(other)} of {len(lock.schedules)} workloads "
-            f"differs, the first is that of {', '.join(other[0].names[:2])}"
+            f"the reference {path} is not of this lock: the code of {len(other)} of "
+            f"{counted(len(lock.schedules), 'workload')} differs, the first is that of {', '.join(other[0].names[:2])}"
         )
     return image
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from autotune.database import Database, Key, Outcome, Run
 from autotune.errors import AutotuneError, PackError
+from autotune.suggest import counted
 
 
 def problems_of(database: Database) -> list[str]:
@@ -56,7 +57,7 @@ def sound_pack(path: Path, key: Path | None = None) -> Iterator[Database]:
     with opened_pack(path, key) as database:
         problems = problems_of(database)
         if problems:
-            more = f", and {len(problems) - 1} problems more" if len(problems) > 1 else ""
+            more = f", and {counted(len(problems) - 1, 'problem')} more" if len(problems) > 1 else ""
             raise PackError(f"cannot use the pack {path}: {problems[0]}{more}")
         yield database
 

@@ -64,7 +64,7 @@ def test_ours_and_numpy_take_turns_and_agree(problem: Problem) -> None:
     assert ours.get("kinds_ns").keys() == {"contraction"}
     assert rows.all("native_ns") == [], "it was not asked for"
     assert (theirs.get("label"), theirs.get("version")) == ("OpenBLAS (NumPy)", np.__version__)
-    assert "matmul, 1 threads" in said[0]
+    assert "matmul, 1 thread" in said[0]
     assert json.loads(json.dumps(records))[2]["min_ns"] > 0
 
 

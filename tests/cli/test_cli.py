@@ -19,6 +19,7 @@ import pytest
 
 from autotune.cli import main as cli
 from autotune.frontends.model_builder import ModelBuilder
+from autotune.suggest import counted
 from cost_models import builtin, features
 from cost_models.manifest import RankerManifest
 from cost_models.registry import Registry
@@ -231,17 +232,17 @@ def test_database_commands(tuned: Path, tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_merge_and_prune(tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mine = tmp_path / "mine.db"
-    assert run(capsys, "db", "merge", tuned, "--db", mine)[1].startswith(f"{TRIALS} new runs, 0 were known")
-    assert run(capsys, "db", "merge", tuned, "--db", mine)[1].startswith(f"0 new runs, {TRIALS} were known")
+    assert run(capsys, "db", "merge", tuned, "--db", mine)[1].startswith(f"{TRIALS} new runs, 0 known")
+    assert run(capsys, "db", "merge", tuned, "--db", mine)[1].startswith(f"0 new runs, {TRIALS} known")
     with sqlite3.connect(mine) as raw:
         (space,) = raw.execute("SELECT space_key FROM runs WHERE id = 1").fetchone()
         raw.execute("UPDATE spaces SET key = 'old' WHERE key = ?", (space,))
         raw.execute("UPDATE runs SET space_key = 'old' WHERE space_key = ?", (space,))
         (old,) = raw.execute("SELECT count(*) FROM runs WHERE space_key = 'old'").fetchone()
     code, out, _ = run(capsys, "db", "prune", "--db", mine, "--dry-run")
-    assert (code, out.startswith(f"would delete {old} runs of 1 search spaces")) == (0, True)
+    assert (code, out.startswith(f"would delete {counted(old, 'run')} of 1 search space ")) == (0, True)
     code, out, _ = run(capsys, "db", "prune", "--db", mine)
-    assert out.startswith(f"deleted {old} runs")
+    assert out.startswith(f"deleted {counted(old, 'run')} of")
     assert json.loads(run(capsys, "db", "stats", "--db", mine, "--json")[1])["runs"] == TRIALS - old
 
 

@@ -35,7 +35,7 @@ def test_an_imported_pack_answers_as_the_database_did(
     assert capsys.readouterr().out == "no problems found\n"
     new = tmp_path / "new.db"
     assert cli.run(["db", "import", str(pack), "--db", str(new)]) == 0
-    assert " new runs, 0 were known, in " in capsys.readouterr().out
+    assert " new runs, 0 known, in " in capsys.readouterr().out
     with Database(new, read_only=True) as mine, Database(tuned, read_only=True) as its:
         keys = its.tuned_keys()
         assert sorted(mine.tuned_keys(), key=str) == sorted(keys, key=str)

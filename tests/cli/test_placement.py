@@ -58,7 +58,7 @@ def test_explain_says_where_each_operation_runs(stages):
 
 
 def test_a_model_with_devices_is_explained_compiled_and_run(stages, tmp_path):
-    assert "002 cpu:1: 1 dispatches (r@cpu:1) -> y after 001" in run("explain", stages)
+    assert "002 cpu:1: 1 dispatch (r@cpu:1) -> y after 001" in run("explain", stages)
     artifact, folder = tmp_path / "stages.atm", tmp_path / "out"
     said = run("compile", stages, "-o", str(artifact))
     assert said.startswith("2 parts on cpu:0, cpu:1; 1 transfer, 128 B a run\n")

@@ -132,7 +132,7 @@ def test_a_model_gets_a_line_a_dispatch(
     title, header, *lines, last, unchecked = query(capsys, "zoo:mlp", "--db", database, *ASKED).splitlines()
     used = divide("zoo:mlp").dispatches
     assert title.startswith(
-        "x86-64-v2, 1 threads; 1 of 3 dispatches tuned; 2 default not searched; schedules: 1 exact, "
+        "x86-64-v2, 1 thread; 1 of 3 dispatches tuned; 2 default not searched; schedules: 1 exact, "
     )
     assert header.split()[:3] == ["latency", "default", "roofline"]
     assert len(lines) == len(used)

@@ -83,7 +83,7 @@ def test_a_function_for_numba(tmp_path: Path) -> None:
     assert (tmp_path / "product.py").read_text() == function.source
     with pytest.raises(UsageError, match="'product' was built for numba: only code of a machine is saved"):
         function.save(tmp_path / "product.atm")
-    with pytest.raises(UsageError, match=r"has no \.cl source, it was built for numba, 1 threads"):
+    with pytest.raises(UsageError, match=r"has no \.cl source, it was built for numba, 1 thread"):
         function.save(tmp_path / "product.cl")
     with pytest.raises(UsageError, match="was built for numba, which runs no module"):
         _ = function.module

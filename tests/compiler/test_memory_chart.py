@@ -46,7 +46,7 @@ def test_names_of_the_model_are_in_it_and_quoted():
     titles = [element.text for element in picture.iter(f"{SVG}title")]
     assert titles == ['rows & "more": 128 bytes at 0\nfrom 000_softmax to 001_softmax']
     (headline, *_) = (element.text for element in picture.iter(f"{SVG}text"))
-    assert headline == "a<b: arena of 128 B, at most 128 B live at once (1.00x); 1 values"
+    assert headline == "a<b: arena of 128 B, at most 128 B live at once (1.00x); 1 value"
 
 
 def test_a_model_without_an_arena():

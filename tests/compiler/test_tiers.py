@@ -133,7 +133,7 @@ def test_compile_and_query_resolve_alike_and_say_from_which_tier(database: Datab
     compilation = compile_in_detail(CompileRequest(model, target=ONE, database=database))
     (answer,) = query(model, target=ONE, database=database)
     assert str(compilation.coverage) == (
-        "0 of 1 dispatches tuned, 0 % of FLOPs; 1 transferred; schedules: 1 compatible target"
+        "0 of 1 dispatch tuned, 0 % of FLOPs; 1 transferred; schedules: 1 compatible target"
     )
     assert answer.planned is not None
     assert answer.planned.trace == served(workload, ONE, database).trace
@@ -146,7 +146,7 @@ def test_compile_and_query_resolve_alike_and_say_from_which_tier(database: Datab
 
 def test_requiring_hits_refuses_what_was_not_searched_here(database: Database) -> None:
     tuned(database, workload_of(64, 64, 64), TWO, 0.5)
-    with pytest.raises(MissError, match="nothing was searched for 1 of 1 dispatches"):
+    with pytest.raises(MissError, match="nothing was searched for 1 of 1 dispatch"):
         compile_in_detail(
             CompileRequest(product(64, 64, 64), target=ONE, require_hit=True, database=database)
         )

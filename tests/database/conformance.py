@@ -241,7 +241,7 @@ class Conformance:
             database.crashed_inside(KEY, {"a": ""}, "net")
             found = database.best(KEY.workload, KEY.target, KEY.space)
             assert isinstance(found, Miss)
-            assert found.found == "all 2 measured candidates failed (2 crashed)"
+            assert found.found == "of 2 measured candidates none worked (2 crashed)"
 
     def test_readings_come_back_as_they_were_stored(self, where: str) -> None:
         with Database(where) as database:
@@ -332,7 +332,7 @@ class Conformance:
             ([], MissReason.NO_WORKLOAD, "not in the database; run `autotune tune`"),
             ([{"target": OTHER.key}], MissReason.OTHER_TARGET, "only for other targets (x86-64-v4, 8"),
             ([{"space": "t" * 64}], MissReason.OTHER_SPACE, "in another search space (1 known)"),
-            ([{}], MissReason.ALL_FAILED, "all 1 measured candidates failed (1 crashed)"),
+            ([{}], MissReason.ALL_FAILED, "of 1 measured candidate none worked (1 crashed)"),
         ],
     )
     def test_a_miss_says_why_and_what_to_run(
@@ -408,7 +408,7 @@ class Conformance:
             database.record(run("a", 1.0, job=mine.id))
             database.compared(KEY.workload, KEY.target, "option", options(("a", 1.0), won="a"), "net")
             compare(database, schedules((database.records()[0], 2.0), won="a"))
-            assert str(merge(database, database)) == "0 new runs, 1 were known"
+            assert str(merge(database, database)) == "0 new runs, 1 known"
             assert database.layers() == {(mine.id, KEY.workload): ("conv1", "conv2")}
             for site in ("option", "schedule"):
                 assert len(database.comparison(KEY.workload, KEY.target, site)) == 1

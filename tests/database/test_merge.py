@@ -34,7 +34,7 @@ def test_merging_adds_what_is_new_and_keeps_what_was_there(tmp_path: Path) -> No
         assert (report.new, report.known, str(report)) == (
             2,
             1,
-            "2 new runs, 1 were known, 1 of these read differently",
+            "2 new runs, 1 known, 1 of these read differently",
         )
         assert [r.latency_ns for r in mine.records()[:2]] == [9.0, 2.0]
         assert [r.confirmed_ns for r in mine.records()] == [None, 1.5, None]
@@ -69,8 +69,8 @@ def test_a_difference_names_the_keys_that_use_another_schedule(tmp_path: Path) -
         compare(source, schedules((first, 70.0), (second, 60.0), won="b"))
         assert diff(here, source).used == (KEY,)
         assert str(diff(here, source)) == (
-            "0 runs only here, 0 only there; of 2 in both 2 agree, 0 were read differently; "
-            "another schedule is used for 1 workloads"
+            "0 runs only here, 0 only there; of 2 in both 2 agree, 0 read differently; "
+            "another schedule is used for 1 workload"
         )
 
 

@@ -107,7 +107,7 @@ def test_what_is_slower_is_named(locked: tuple[Lock, Path], factor: float, regre
 def test_a_report_as_text() -> None:
     found = Finding(("a", "b", "c", "d"), Ratio(1.2, (1.1, 1.3)), True), Finding(("e",), Ratio(0.9), False)
     assert str(CheckReport(7, 0.05, found, 12)).splitlines() == [
-        "1 of 7 workloads have other machine code than when they were locked, read beside it in 12 fresh processes:",
+        "1 of 7 workloads with other machine code than when locked, compared with that in 12 fresh processes:",
         "  a, b, c and 1 more: 1.20 (1.10 to 1.30) of the latency, slower",
         "  e: 0.90 (0.90 to 0.90) of the latency",
         "slower by more than 5 %: 1 of 2 (where none is, a check says so in at most 5 % of all cases)",

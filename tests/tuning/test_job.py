@@ -430,7 +430,7 @@ def test_what_is_faster_inside_the_model_is_used_and_not_read_again(path: Path) 
     default = A.latency(A.space.default())
     assert found.evidence.ratio is not None
     assert found.evidence.ratio.speedup == pytest.approx(default / found.best.latency_ns, rel=0.3)
-    assert "1 workloads faster in the model, 0 keep the default" in out.getvalue()
+    assert "1 workload faster in the model, 0 keep the default" in out.getvalue()
     job(path, A, budget=Budget(per_workload=30), whole=model).run()
     compared = {asked for asked in model.asked if asked[1] > 1}
     assert (TOP + 1, PROCESSES) in compared
@@ -692,7 +692,7 @@ def test_progress_as_plain_lines(path: Path) -> None:
     out = io.StringIO()
     job(path, A, trials=12, progress=PlainLines(out)).run()
     lines = out.getvalue().splitlines()
-    assert lines[0] == "tuning model: 1 dispatches, 1 workloads, for x86-64-v3, 2 threads"
+    assert lines[0] == "tuning model: 1 dispatch, 1 workload, for x86-64-v3, 2 threads"
     assert lines[1] == f"database {path}, budget 12 trials"
     assert lines[2].startswith("defaults measured: 1/12 trials, ")
     gains = [line for line in lines if re.match(r"\d+/12 trials, ", line)]

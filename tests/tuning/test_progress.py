@@ -341,8 +341,8 @@ def test_a_callback_that_fails_ends_the_job_and_says_so(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError, match="mine") as caught:
         job(path, A, trials=30, progress=Several([Closing(), Calls(wrong)])).run()
     assert caught.value.__notes__ == [
-        "raised by the callback of autotune.tune at the event 'measured': tuning has ended after 3 trials, all of "
-        f"them are in {path}, and the same call goes on with them"
+        "raised by the callback of autotune.tune at the event 'measured': tuning has ended after 3 trials, which "
+        f"{path} has, and the same call goes on with them"
     ]
     assert closed
     with Database(path) as database:

@@ -15,6 +15,7 @@ from autotune.database.summary import RunCounts
 from autotune.errors import AutotuneError, DatabaseError, UsageError
 from autotune.foreign import parse_json
 from autotune.schedule.trace import Trace
+from autotune.suggest import counted
 from autotune.tuning.report.answer import measured
 from autotune.tuning.report.html import Markup, Part, dots, element, joined, table
 from autotune.tuning.report.importance import importances
@@ -45,7 +46,8 @@ def workloads_page(store: Database, wanted: Wanted, counts: RunCounts) -> Page:
     rows = [_listed(row, about, names, targets) for row in shown]
     heading = ("runs", "workload", "default", "best", "speed-up", "target")
     text = (
-        f"{len(found)} workloads and targets, what takes longest first; latencies alone, speed-ups in a model"
+        f"{counted(len(found), 'pair')} of workload and target, what takes longest first; "
+        "latencies alone, speed-ups in a model"
     )
     body = (
         table(heading, rows, (0, 2, 3), (2, 3, 5)) if rows else element("p", "No such workload was measured.")
@@ -146,8 +148,8 @@ def _plot(latencies: Sequence[float | None]) -> Iterator[Markup]:
     shown = [ns for at, ns in enumerate(latencies) if at % step == 0 or at == least]
     some = f"every {step}th of them; " if step > 1 else ""
     text = (
-        f"Isolated latencies of {len(latencies)} runs, {some}{nanoseconds(min(known))} to {nanoseconds(max(known))}, "
-        "on a logarithmic axis. The line is the least so far."
+        f"Isolated latencies of {counted(len(latencies), 'run')}, {some}{nanoseconds(min(known))} to "
+        f"{nanoseconds(max(known))}, on a logarithmic axis. The line is the least so far."
     )
     yield dots(shown, text)
     yield element("p", text, class_="faint")

@@ -11,6 +11,7 @@ import html
 from autotune.foreign import printable
 from autotune.passes.memory.plan_memory import Lifetime, MemoryPlan
 from autotune.passes.partition import Partition
+from autotune.suggest import counted
 
 _LEFT, _RIGHT, _ABOVE, _BELOW, _HEIGHT = 80, 20, 40, 40, 480
 _WIDTHS = (640, 1600)  # of the boxes, at least and at most; a step takes 24 between
@@ -69,7 +70,7 @@ def memory_svg(partition: Partition, plan: MemoryPlan) -> str:
 def _headline(partition: Partition, plan: MemoryPlan) -> str:
     ratio = plan.arena_bytes / plan.lower_bound if plan.lower_bound else 1.0
     most = f"at most {_size(plan.lower_bound)} live at once ({ratio:.2f}x)"
-    return f"{partition.name}: arena of {_size(plan.arena_bytes)}, {most}; {len(plan.lifetimes)} values"
+    return f"{partition.name}: arena of {_size(plan.arena_bytes)}, {most}; {counted(len(plan.lifetimes), 'value')}"
 
 
 def _about(partition: Partition, plan: MemoryPlan, value: Lifetime) -> str:

@@ -15,6 +15,7 @@ from autotune.frontends.onnx.microsoft import DEFINED
 from autotune.frontends.onnx.nodes import REWRITTEN
 from autotune.frontends.onnx.sequences import SEQUENCES
 from autotune.graph import ops
+from autotune.suggest import counted
 
 IMPORTED = (*SPECIAL, *REWRITTEN, *COMPOSED, *CONTROL, *SEQUENCES)
 """Operators of which the import makes others, or constants."""
@@ -69,15 +70,15 @@ def check_supported(protos: Sequence[Any], origin: str, opset: int) -> None:
     for (domain, op), nodes in sorted(unsupported.items()):
         shown = ", ".join(repr(name) for name in nodes[:_MAX_NAMED_NODES])
         more = f", and {len(nodes) - _MAX_NAMED_NODES} more" if len(nodes) > _MAX_NAMED_NODES else ""
-        times = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
+        times = counted(len(nodes), "node")
         lines.append(f"  {f'{domain}::' if domain else ''}{op}: {times} ({shown}{more})")
     total = sum(len(nodes) for nodes in unsupported.values())
     foreign = (
         f"\n  those of other domains: {ops.HOW_TO_NAME}" if any(domain for domain, _ in unsupported) else ""
     )
-    what = "1 operator" if len(unsupported) == 1 else f"{len(unsupported)} operators"
+    what = counted(len(unsupported), "operator")
     raise UnsupportedOpError(
-        f"{origin} uses {what} without a definition here, in {total} of {len(protos)} nodes:\n"
+        f"{origin} uses {what} without a definition here, in {total} of {counted(len(protos), 'node')}:\n"
         + "\n".join(lines)
         + f"\n  supported: {', '.join(name for name in sorted({*ops.names(), *IMPORTED}) if is_known(name))}"
         + foreign

@@ -26,6 +26,7 @@ from autotune.runtime.loaded import MAX_RUNS, Results
 from autotune.runtime.recording import Recording, StepRecording, boundaries
 from autotune.runtime.requests.request import Request
 from autotune.runtime.requests.streams import Streams
+from autotune.suggest import counted
 from autotune.target import Target
 
 _BATCH_NS = 100_000_000  # timing returns to Python this often, so that Ctrl-C works
@@ -166,7 +167,7 @@ class LoadedHere:
         dispatches = self._image.dispatches
         tuned = sum(dispatch.is_tuned for dispatch in dispatches)
         state = ", closed" if self._closed else ""
-        return f"{tuned} of {len(dispatches)} dispatches tuned, threads={self._threads}{state}"
+        return f"{tuned} of {counted(len(dispatches), 'dispatch')} tuned, threads={self._threads}{state}"
 
     def answer(self, arrays: tuple[Any, ...], out: Results | None, request: Request[Results]) -> Results:
         """Return the same as :meth:`call` of a request in the background; raises what it ends with."""
@@ -265,10 +266,9 @@ def _workers(image: ModuleImage, threads: int | None) -> int:
 def _say_fewer(wanted: int, cores: int) -> None:
     """Warn once a process for the same numbers."""
     _LOG.warning(
-        "compiled for %d threads, but this process may use %d core%s: it runs with %d",
+        "compiled for %d threads, but this process may use %s: it runs with %d",
         wanted,
-        cores,
-        "s" * (cores > 1),
+        counted(cores, "core"),
         cores,
     )
 

@@ -42,8 +42,8 @@ def measure(samples: int = 2000, workers: int = 2) -> list[Overhead]:
     alone, together = chain_times(_CHAIN, 1, 1, samples // 10), chain_times(_CHAIN, 8, workers, samples // 10)
     results = [
         _summary("dispatch, one worker", 500.0, alone / _CHAIN),
-        _summary(f"dispatch and barrier, {workers} workers", 2000.0, together / _CHAIN),
-        _summary(f"fork-join, {workers} workers", 2000.0, chain_times(1, 8, workers, samples)),
+        _summary(f"dispatch and barrier, {counted(workers, 'worker')}", 2000.0, together / _CHAIN),
+        _summary(f"fork-join, {counted(workers, 'worker')}", 2000.0, chain_times(1, 8, workers, samples)),
     ]
     for threads in dict.fromkeys((1, workers)):
         name = f"call from Python, {counted(threads, 'worker')}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from autotune.runtime.image import ModuleImage, TensorSpec
+from autotune.suggest import counted
 
 StepKind = Literal["run", "transfer"]
 HERE = ""
@@ -111,7 +112,7 @@ class DeviceProgram(ProgramSteps):
             source = self.values[step.reads[0]].device
             return f"transfer {value.spec.nbytes} bytes {source} -> {step.device}: {reads} -> {writes}{after}"
         image = self.images[step.image]
-        return f"{step.device}: {len(image.dispatches)} dispatches ({reads}) -> {writes}{after}"
+        return f"{step.device}: {counted(len(image.dispatches), 'dispatch')} ({reads}) -> {writes}{after}"
 
 
 def of_image(image: ModuleImage, device: str = HERE) -> DeviceProgram:

@@ -24,6 +24,7 @@ from autotune.runtime.programs.verify_program import verify_program
 from autotune.runtime.recording import Recording
 from autotune.runtime.requests.queue import apart
 from autotune.runtime.requests.request import Request
+from autotune.suggest import counted
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ class LoadedOnDevices:
     def describe(self) -> str:
         """Return the number of its parts and the devices."""
         state = ", closed" if self._requests.closed else ""
-        return f"{len(self._program.images)} parts on {', '.join(self.devices)}{state}"
+        return f"{counted(len(self._program.images), 'part')} on {', '.join(self.devices)}{state}"
 
     def _submit(
         self,

@@ -99,8 +99,8 @@ class Interleaved:
         first = questions[0]
         subject = f"the {first.kind} of" if first.whole else f"{counted(len(questions), 'workload')} in"
         self.say(
-            f"measuring {subject} the model: the default and {count - 1} candidates, "
-            f"interleaved in {processes} fresh processes"
+            f"measuring {subject} the model: the default and {counted(count - 1, 'candidate')}, "
+            f"interleaved in {counted(processes, 'fresh process')}"
         )
         rounds = Rounds(ROUNDS * processes, ROUNDS, processes, every=EVERY)
         versions = [version_of(base, questions, numbered(questions, n)) for n in range(count)]

@@ -20,6 +20,7 @@ from autotune.database.inside import Estimate
 from autotune.database.records import Comparison, Run
 from autotune.errors import NoReferenceError
 from autotune.passes.options import Option
+from autotune.suggest import counted
 from autotune.tuning.compare.interleaved import Interleaved
 from autotune.tuning.compare.questions import (
     SCHEDULE,
@@ -67,7 +68,9 @@ class Comparing(Interleaved):
         if winners is None:
             return False
         changed = sum(winner > 0 for winner in winners)
-        self.say(f"another algorithm is faster in the model for {changed} of {len(winners)} workloads")
+        self.say(
+            f"another algorithm is faster in the model for {changed} of {counted(len(winners), 'workload')}"
+        )
         return True
 
     def _question(self, site: Site, options: Sequence[Option], code: Code) -> Question:
@@ -121,7 +124,7 @@ class Comparing(Interleaved):
             return False
         faster = sum(winner > 0 for winner in winners)
         kept = len(winners) - faster
-        self.say(f"{faster} workloads faster in the model, {kept} keep the default")
+        self.say(f"{counted(faster, 'workload')} faster in the model, {kept} keep the default")
         return True
 
     def unconfirmed(self) -> dict[str, list[str]]:

@@ -11,6 +11,7 @@ from autotune.compiler.sites.decision import decided_of_model
 from autotune.database import Database
 from autotune.errors import UsageError
 from autotune.machine_lock import Measuring
+from autotune.suggest import counted
 from autotune.target import Target
 from autotune.tuning.jobs.model import tuned_model
 from autotune.tuning.jobs.models import AskedModel, read_models
@@ -38,8 +39,7 @@ class TimedAgain:
         yield f"{self.model}, by the job: {self.then or f'not timed: {self.why_not_then}'}"
         yield f"{self.model}, measured now: {self.now or 'a version failed'}"
         if self.later_jobs:
-            many = "a later job has" if self.later_jobs == 1 else f"{self.later_jobs} later jobs have"
-            yield f"  {many} worked on the same: what they have found is part of it"
+            yield f"  what {counted(self.later_jobs, 'later job')} found since is part of it"
 
     def to_json(self) -> dict[str, Any]:
         """Return both gains."""

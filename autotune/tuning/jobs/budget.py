@@ -11,6 +11,7 @@ from numbers import Real
 from typing import TypeAlias
 
 from autotune.errors import UsageError
+from autotune.suggest import counted
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -72,8 +73,8 @@ class Budget:
         return f"Budget({', '.join(limit + given)})"
 
     def __str__(self) -> str:
-        trials = [f"{self.trials} trials"] if self.trials is not None else []
-        each = [f"{self.per_workload} trials a workload"] if self.per_workload is not None else []
+        trials = [counted(self.trials, "trial")] if self.trials is not None else []
+        each = [f"{counted(self.per_workload, 'trial')} a workload"] if self.per_workload is not None else []
         time_limit = [_time_text(self.limit_s)] if self.limit_s is not None else []
         enough = [f"less than {100 * self.stop_when:g} % to gain"] if self.stop_when is not None else []
         return " or ".join(trials + each + time_limit + enough)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.database.records import Ratio, Run
+from autotune.suggest import counted
 from autotune.tuning.jobs.forecast import Forecast
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.report.result import Report
@@ -105,7 +106,7 @@ class Calls(Progress):
         except Exception as error:
             error.add_note(
                 f"raised by the callback of autotune.tune at the event {event.event!r}: tuning has ended after "
-                f"{event.trials} trials, all of them are in {database}, and the same call goes on with them"
+                f"{counted(event.trials, 'trial')}, which {database} has, and the same call goes on with them"
             )
             raise
 

@@ -26,6 +26,7 @@ from autotune.database.posterior import (
     Posterior,
 )
 from autotune.passes.options import Option
+from autotune.suggest import counted
 from autotune.tuning.compare.interleaved import PROCESSES
 from autotune.tuning.compare.sites import Site, Sites
 from autotune.tuning.jobs.actions import ActionKind
@@ -114,7 +115,8 @@ class Forecast:
         """Return how many dispatches have little to gain."""
         by = "" if self.measured else " by the cost model"
         verb, whose = ("is", "its") if self.near == 1 else ("are", "their")
-        return f"{self.near} of {self.dispatches} dispatches {verb} above {100 * NEAR:.0f} % of {whose} roofline{by}"
+        many = counted(self.dispatches, "dispatch")
+        return f"{self.near} of {many} {verb} above {100 * NEAR:.0f} % of {whose} roofline{by}"
 
     @property
     def gain(self) -> str:

@@ -13,6 +13,7 @@ from typing import Protocol
 from autotune.database.records import Comparison, Key, Origin, Reading, Run
 from autotune.errors import AutotuneError, NoReferenceError
 from autotune.schedule.knob import Config, config_to_json
+from autotune.suggest import counted
 from autotune.tuning.compare.step import Comparing
 from autotune.tuning.jobs.actions import BUILDING, Action, ActionKind
 from autotune.tuning.jobs.budget import Meter
@@ -288,7 +289,9 @@ class TuningLoop:
             self.store.crashed_inside(here[key].key, traces, reader.model.name, self.job)
             here[key].crashed_inside(traces)
         number, took = sum(map(len, found.readings.values())), self.meter.session_s - begin
-        self.say(f"measured {number} candidates in the model, {number / max(took, 1e-9):.0f} a second")
+        self.say(
+            f"measured {counted(number, 'candidate')} in the model, {number / max(took, 1e-9):.0f} a second"
+        )
         for turn, built in waiting:
             if turn.proposal is not None:
                 self._tell(turn, turn.proposal, built.trace_key)
@@ -389,9 +392,8 @@ class TuningLoop:
             else:
                 task.settle()
         if outdated:
-            self.say(
-                f"other code is generated now for {len(outdated)} workloads: what was measured of them is stale"
-            )
+            many = counted(len(outdated), "workload")
+            self.say(f"other code is generated now for {many}: what was measured with the old is stale")
         return len(outdated)
 
     def _learn_from(self, task: Task, runs: Sequence[Run]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from autotune.passes.options import Option
+from autotune.suggest import counted
 from autotune.tuning.compare.interleaved import PROCESSES
 from autotune.tuning.compare.sites import Site, Sites
 from autotune.tuning.jobs.actions import BUILDING, Action, ActionKind
@@ -210,7 +211,7 @@ class Policy:
             names.append(name)
         if not batch:
             return None
-        what = f"of {names[0]}" + (f" and {len(names) - 1} more options" if len(names) > 1 else "")
+        what = f"of {names[0]}" + (f" and {counted(len(names) - 1, 'more option')}" if len(names) > 1 else "")
         processes = PROCESSES if self.in_model else 0
         seconds = (
             self.pace.seconds(ActionKind.DEFAULTS, len(batch))
@@ -272,7 +273,9 @@ class Policy:
         for key, count in here.items():
             task = self.sites.task_of[key]
             gain += weights.get(key, 0.0) * self.beliefs.latency(task) * records(len(task.inside), count)
-        what = f"{sum(here.values())} candidates of {len(here)} workloads{self._in(model)}"
+        what = (
+            f"{counted(sum(here.values()), 'candidate')} of {counted(len(here), 'workload')}{self._in(model)}"
+        )
         seconds = self.pace.seconds(ActionKind.MEASURE, 0, max(here.values()) + 1, 1, model)
         yield Action(ActionKind.MEASURE, what, gain, gain, seconds, model=model)
 
@@ -291,7 +294,7 @@ class Policy:
             errors += one.errors[picked[0]] ** 2
             names.append(f"{picked[0]} at {site.names[0]}")
         if wanted:
-            what = names[0] + (f" and at {len(names) - 1} more sites" if len(names) > 1 else "")
+            what = names[0] + (f" and at {counted(len(names) - 1, 'more site')}" if len(names) > 1 else "")
             versions = max(map(len, wanted.values())) + 1
             action = self._comparison(ActionKind.OPTIONS, what, gain, errors, versions, model)
             yield replace(action, options=wanted)

@@ -16,6 +16,7 @@ from autotune.database.records import DEVICES, Comparison, Ratio
 from autotune.errors import PlacementError
 from autotune.machine_lock import Measuring
 from autotune.runtime.hal.driver import open_device
+from autotune.suggest import counted
 from autotune.tuning.compare.decide import PROCESSES, CompiledVersions
 from autotune.tuning.compare.interleaved import Interleaved
 from autotune.tuning.compare.questions import Choice, Question
@@ -218,7 +219,7 @@ class _Job:
         self.progress(f"measuring {self.graph.name} on {', '.join(self.devices)}")
         alone = [self._compiled({"*": device}) for device in self.devices]
         costs = measured_costs(self.graph, alone, {name: open_device(name) for name in self.devices})
-        self.progress(f"searching where {len(costs.units)} parts run")
+        self.progress(f"searching where to run {counted(len(costs.units), 'part')}")
         ops = tuple(unit.op for unit in costs.units)
         aim, starts = self.aim, self.aim.starts(costs)
         found = search_placements(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from autotune.database import Evidence, Hit, Miss, Run
 from autotune.foreign import preformatted
+from autotune.suggest import counted
 from autotune.tuning.report.units import nanoseconds
 
 if TYPE_CHECKING:
@@ -159,7 +160,8 @@ def measured(found: Hit) -> str:
     """Return the latencies of the best run and of the default, where they were measured, and how many runs worked."""
     default, best = found.latencies
     where = f"inside {found.best.inside}" if found.side_by_side else "alone"
-    return f"{nanoseconds(best)} {where} (default {nanoseconds(default)}), {found.ok} of {found.runs} runs worked"
+    worked = f"{found.ok} of {counted(found.runs, 'run')} worked"
+    return f"{nanoseconds(best)} {where} (default {nanoseconds(default)}), {worked}"
 
 
 __all__ = ["Answer", "measured"]

@@ -11,6 +11,7 @@ from autotune.database import Comparison
 from autotune.database.inside import claim_of
 from autotune.database.posterior import standings
 from autotune.database.records import Ratio
+from autotune.suggest import counted
 from autotune.tuning.compare.paired import total
 from autotune.tuning.report import plot
 from autotune.tuning.report.html import Markup, bars, element, joined
@@ -180,7 +181,7 @@ def rooflines(report: ModelReport) -> Plot | None:
         dots += [
             Dot(*at, text, kind) for at, text, kind in zip(points, said, ("before", "after"), strict=True)
         ]
-    about = f"{len(timed)} dispatches: the share of their roofline that they reach, over their time"
+    about = f"{counted(len(timed), 'dispatch')}: the share of their roofline that they reach, over their time"
     across = PlotAxis("time, of all its uses", log=True, shown=_round)
     return Plot(across, PlotAxis("% of the roofline"), about, dots, lines)
 

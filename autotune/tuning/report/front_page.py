@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from autotune.database import Hit
+from autotune.suggest import counted
 from autotune.tuning.report.html import Markup, document, element, table
 from autotune.tuning.report.page import NOTHING_LOADED, STYLE
 from autotune.tuning.report.plot import Dot, Plot, PlotAxis
@@ -23,7 +24,7 @@ def front_page(title: str, answers: Sequence[Answer]) -> str:
     """Return the page of the fronts of a query, those with the most points first."""
     shown = sorted((each for each in answers if each.front), key=lambda each: -len(each.front))
     about = "Runs that none beats in latency, memory and bytes of the artifact; a dot is larger with its artifact."
-    left = f"{len(answers) - len(shown)} of {len(answers)} workloads have no run of known footprint."
+    left = f"{len(answers) - len(shown)} of {counted(len(answers), 'workload')} without a run of known footprint."
     body = [
         element("header", element("h1", title), element("p", about, class_="faint")),
         *(part for each in shown for part in _front(each)),
@@ -50,7 +51,7 @@ def _front(answer: Answer) -> Iterator[Markup]:
         PlotAxis("latency over the default's", shown="{:.3g}".format),
         PlotAxis("memory", shown=_bytes),
     )
-    yield Plot(across, up, f"Pareto front of {len(dots)} runs", dots).svg()
+    yield Plot(across, up, f"Pareto front of {counted(len(dots), 'run')}", dots).svg()
     heading = ("latency over the default's", "memory", "artifact", "error", "measured", "")
     yield table(heading, [_figures(point, used) for point, used in points], (0, 1, 2, 3))
 

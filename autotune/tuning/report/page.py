@@ -11,6 +11,7 @@ from statistics import fmean
 
 from autotune.database import Comparison
 from autotune.database.evidence import tally
+from autotune.suggest import counted
 from autotune.tuning.jobs.owner import JobState, Owner
 from autotune.tuning.report import charts
 from autotune.tuning.report.charts import COLOURS, MOST, Compared
@@ -217,7 +218,7 @@ def _failures(report: Report) -> Iterator[Markup]:
     if rows:
         yield table(("what", "how many, or which", "for example"), rows)
     else:
-        yield element("p", f"None of {report.session_trials} candidates failed.")
+        yield element("p", f"None of {counted(report.session_trials, 'candidate')} failed.")
 
 
 def _noise(report: Report, compared: Sequence[Compared]) -> Iterator[Markup]:
@@ -243,9 +244,8 @@ def _deploy(state: JobState, report: Report) -> Iterator[Markup]:
     models = [each.model for each in report.models]
     commands = "\n".join(f"autotune compile {m} -o model.atm --db {report.database}" for m in models)
     yield element("pre", commands, tabindex="0")
-    text = (
-        f"{report.trials} trials in the job, at {report.trials_per_second:.1f} a second in its last session"
-    )
+    trials = counted(report.trials, "trial")
+    text = f"{trials} in the job, at {report.trials_per_second:.1f} a second in its last session"
     left = f"; left: {report.left}" if report.left else ""
     yield element("p", f"{text}{left}. Job {state.job.id}.", class_="faint")
 

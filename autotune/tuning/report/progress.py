@@ -136,7 +136,7 @@ class PlainLines(Progress):
 
     def phase(self, status: Status) -> None:
         """Report the next phase."""
-        text = f"{status.phase} after {status.meter.trials} trials{_note(status)}"
+        text = f"{status.phase} after {counted(status.meter.trials, 'trial')}{_note(status)}"
         if text != self._phase:
             self._phase = text
             self._say(text)
@@ -179,11 +179,12 @@ def _note(status: Status) -> str:
 def state_line(status: Status) -> str:
     """Return trials, speed, best so far, time left and failures in one line."""
     limit = status.meter.budget.trials
-    done = f"{status.meter.trials}" + (f"/{limit}" if limit else "")
+    trials = status.meter.trials
+    done = f"{trials}/{counted(limit, 'trial')}" if limit else counted(trials, "trial")
     eta = "" if status.eta_s is None else f", {duration(status.eta_s)} left"
     bad = {name: n for name, n in status.outcomes.items() if name != "ok"}
     failures = "".join(f", {n} {name}" for name, n in sorted(bad.items()))
-    return f"{done} trials, {status.trials_per_second:.1f}/s, {'; '.join(gain_lines(status))}{eta}{failures}"
+    return f"{done}, {status.trials_per_second:.1f}/s, {'; '.join(gain_lines(status))}{eta}{failures}"
 
 
 def gain_line(model: ModelStatus) -> str:

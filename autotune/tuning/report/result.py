@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.database.evidence import Evidence, tally
 from autotune.database.records import Origin
+from autotune.suggest import counted
 from autotune.tuning.report import table
 from autotune.tuning.report.units import listed
 from autotune.tuning.report.width import wrapped
@@ -187,7 +188,7 @@ def summary(report: Report) -> list[str]:
     lines += [f"{which.format(model)}: {found}" for model, found in timed]
     stopped = "stopped after " if report.stopped else ""
     lines.append(
-        f"{stopped}{report.session_trials} trials in {report.seconds:.1f} s "
+        f"{stopped}{counted(report.session_trials, 'trial')} in {report.seconds:.1f} s "
         f"({report.trials_per_second:.1f} trials/s), {report.trials} in the job"
     )
     if report.actions:

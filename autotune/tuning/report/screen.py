@@ -13,6 +13,7 @@ from rich.text import Text
 
 from autotune.database.posterior import Posterior
 from autotune.foreign import printable
+from autotune.suggest import counted
 from autotune.tuning.jobs.forecast import Outlook, outlooks_of
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.report.progress import ahead_lines, gain_lines
@@ -116,7 +117,7 @@ class Screen:
         yield Text(printable(f"{self.model}, {self.target}"), style="bold")
         yield from (Text(printable(gain)) for gain in self.gains)
         yield self._bar(width, ascii_only=ascii_only)
-        yield Text(f"{self.trials} trials, {self.trials_per_second:.1f}/s")
+        yield Text(f"{counted(self.trials, 'trial')}, {self.trials_per_second:.1f}/s")
         if self.failures:
             yield Text("failed: " + ", ".join(f"{n} {name}" for name, n in self.failures), style="yellow")
         yield Text(printable(f"{self.phase}: {self.note}" if self.note else self.phase), style="dim")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.database.records import Origin, Outcome, Ratio, Run
+from autotune.suggest import counted
 from autotune.tuning.compare.paired import geometric_mean, total
 from autotune.tuning.compare.sites import Sites
 from autotune.tuning.jobs.budget import Meter
@@ -185,16 +186,16 @@ def headline(status: Status) -> list[str]:
     """Return the subject, target and database of tuning."""
     dispatches, ways = status.sites.dispatches, len(status.sites.several)
     more = f" ({ways} with several algorithms)" if ways else ""
+    workloads, known = counted(len(status.tasks), "workload"), counted(status.recalled, "run")
     lines = [
-        f"tuning {status.model}: {dispatches} dispatches, {len(status.tasks)} workloads{more}, for {status.target}",
+        f"tuning {status.model}: {counted(dispatches, 'dispatch')}, {workloads}{more}, for {status.target}",
         f"database {status.database}, budget {status.meter.budget}",
     ]
     if status.continued:
-        lines.append(
-            f"continuing job {status.job}: {status.meter.trials} trials done, {status.recalled} runs known"
-        )
+        done = counted(status.meter.trials, "trial")
+        lines.append(f"continuing job {status.job}: {done} done, {known} known")
     elif status.recalled:
-        lines.append(f"the database knows {status.recalled} runs of these workloads")
+        lines.append(f"the database knows {known} of these workloads")
     return lines if status.forecast is None else [*lines, str(status.forecast)]
 
 

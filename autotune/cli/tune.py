@@ -151,7 +151,12 @@ def command(
     requests = [CompileRequest(each, devices=devices, verify=verify, **options).checked() for each in sources]
     enough = None if stop_when is None else part_of(stop_when)
     limit, begun = Budget(budget, trials, stop_when=enough), time.monotonic() - process_age()
-    search: dict[str, Any] = {"seed": seed, "sampler": sampler, "study_storage": study_storage}
+    search: dict[str, Any] = {
+        "seed": seed,
+        "sampler": sampler,
+        "study_storage": study_storage,
+        "again": again,
+    }
     if devices:
         refuse_beside_devices(
             {"--objective": objective != "latency", "--no-transfer": no_transfer, "--sites": bool(sites)}
@@ -174,7 +179,6 @@ def command(
         stopped = _tune_on_devices(sources[0], devices, limit, as_json, search, options)
     else:
         shown = display(sys.stdout, as_json=as_json, quiet=is_quiet(), verbose=is_verbose())
-        search["again"] = again
         stopped = tune(sources, budget=limit, progress=shown, begun=begun, **search, **options).stopped
     if verify:
         for request in requests:

@@ -146,7 +146,7 @@ def tune(
     from autotune.calibration.host import ensure
     from autotune.runtime.random_inputs import checked_seed
     from autotune.tuning.compare.decide import decide_for
-    from autotune.tuning.jobs.heartbeat import answered_before
+    from autotune.tuning.jobs.answered import answered_before
     from autotune.tuning.jobs.job import Job, Options
     from autotune.tuning.jobs.model import tuned_model
     from autotune.tuning.jobs.models import asked_key, common_target, read_models, source_of, sources_of

@@ -15,9 +15,9 @@ from autotune.database.evidence import Evidence, State
 from autotune.database.goal import Objective, Saving
 from autotune.errors import DatabaseError, MeasureError
 from autotune.tuning.jobs import heartbeat
+from autotune.tuning.jobs.answered import answered_before
 from autotune.tuning.jobs.budget import Budget
 from autotune.tuning.jobs.events import Calls, StopTuning
-from autotune.tuning.jobs.heartbeat import answered_before
 from autotune.tuning.jobs.owner import said
 from autotune.tuning.measure.gain import Gain
 from autotune.tuning.report.result import DispatchRow, ModelReport, Report, lines_of

@@ -26,11 +26,11 @@ from autotune.target import Target
 from autotune.tuning.compiling import compile_request
 from autotune.tuning.jobs.budget import Budget
 from autotune.tuning.jobs.owner import alive, owner, said
-from autotune.tuning.jobs.tune_devices import _PhasedJob
+from autotune.tuning.jobs.tune_devices import DevicesReport, _PhasedJob, tune_on_devices
 from autotune.tuning.placement.answer import PlacementReading
 from autotune.tuning.placement.place import MeasuredPlacement, PlacementReport
-from autotune.tuning.report.result import Report
-from autotune.tuning.report.status import Status
+from autotune.tuning.report.result import ModelReport, Report
+from autotune.tuning.report.status import Progress, Status
 from tests.compiler.test_sizes import check, images
 from tests.database.examples import job as example
 from tests.database.examples import prepare
@@ -53,7 +53,7 @@ class Searches:
         self.placements = placements
         self.stop_at = stop_at
         self.job = _PhasedJob("net", database, TARGETS, Budget("100s", 10), lambda text: None)
-        self.job.claim(["the same"])
+        self.job.claim("the same")
 
     def tuned(self, target: Target, budget: Budget) -> Report:
         name = f"search{len(self.database.jobs()) - 1}"
@@ -90,6 +90,65 @@ def test_schedules_are_searched_for_each_target_and_again_for_those_that_are_use
         assert (whole.state, len(said(whole)["phases"]), said(whole)["devices"]) == ("done", 5, [*TARGETS])
         again = Searches(database, [{"*": "cpu:1"}, {"*": "cpu:0"}])
         assert len(again.run().tuned) == 3  # a job that is done is not continued
+
+
+class Shown(Progress):
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.reports: list[Report] = []
+
+    def preparing(self, note: str) -> None:
+        self.notes.append(note)
+
+    def finished(self, report: Report) -> None:
+        self.reports.append(report)
+
+
+@pytest.mark.skipif(usable_cores() < 2, reason="needs two devices")
+def test_a_job_that_is_done_is_shown_and_not_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of one device: within the same budget, and unless a new one is asked for."""
+    calls, model = list[str](), ModelReport("m", (), untimed="a reason")
+
+    def tuned(graph: Any, *, database: Database, progress: Progress, target: Target, **rest: Any) -> Report:
+        calls.append(f"search{len(calls)}")
+        row = example(name=calls[-1], fingerprint=calls[-1], owner=owner())
+        search = database.claim_job(replace(row, created=time.time(), target_key=target.key), alive)
+        what = SimpleNamespace(job=search.id, phase="search", note="", waiting=False)
+        progress.started(cast("Status", what))
+        report = Report((model,), "t", "db", search.id, False, 1, 1, 1.0, 1.0, {"ok": 1}, {})
+        database.update_job(replace(search, state="done"), json.dumps(report.to_json()))
+        return report
+
+    def placed(graph: Any, names: Any, **rest: Any) -> PlacementReport:
+        calls.append("placement")
+        measured = MeasuredPlacement({"*": "cpu:1"}, ("cpu:1",), 1.0, 1.0, Ratio(0.8, (0.7, 0.9)))
+        return PlacementReport("net", ("cpu:0", "cpu:1"), 1, 1, {"cpu:0": 1.0}, (measured,), 0)
+
+    monkeypatch.setattr("autotune.tuning.api.tune", tuned)
+    monkeypatch.setattr("autotune.tuning.jobs.tune_devices.place", placed)
+    shown = Shown()
+
+    def tune(budget: str, *, again: bool = False, tolerance: float = 1e-4) -> DevicesReport:
+        asked: dict[str, Any] = {"database": str(tmp_path / "tuning.db"), "progress": lambda: shown}
+        asked |= {"again": again, "tolerance": tolerance}
+        return tune_on_devices("zoo:tiny_cnn", ("cpu:0", "cpu:1"), budget=budget, **asked)
+
+    first = tune("1m")
+    done = len(calls)
+    assert (done, len(first.placed), shown.notes) == (4, 2, [])
+    second = tune("1m")
+    assert len(calls) == done
+    assert (second.tuned, second.placed, second.stopped) == (first.tuned, first.placed, False)
+    assert [*shown.reports] == [*first.tuned]
+    assert [note.startswith("this job ended ") for note in shown.notes] == [True]
+    tune("2m")
+    tune("2m", again=True)
+    tune("2m", tolerance=0.0)
+    assert len(calls) == 4 * done
 
 
 @pytest.mark.parametrize("stop_at", range(5))

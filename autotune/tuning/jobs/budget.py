@@ -23,8 +23,8 @@ class Budget:
 
     ``time`` is a text such as ``90s``, ``10m``, ``8h`` or ``1h30m``, or a number of seconds; ``seconds``, ``minutes``
     and ``hours`` are added to it. ``per_workload`` counts what the database knows already. With ``stop_when`` the
-    search ends as soon as the rest of it is expected to make less than this part of the model's latency go. Raises
-    UsageError unless there is a positive limit.
+    search ends as soon as the rest of it is expected to make less than this part of the model's latency go. ``whole``
+    is the text of the budget that this one is a part of. Raises UsageError unless there is a positive limit.
 
     >>> Budget("1h30m", trials=2000)
     Budget('1h30m', trials=2000)
@@ -39,6 +39,7 @@ class Budget:
     hours: float | None = None
     per_workload: int | None = None
     stop_when: float | None = None
+    whole: str = ""
 
     def __post_init__(self, time: str | float | None) -> None:
         if time is not None:
@@ -60,6 +61,11 @@ class Budget:
         parts = ((self.seconds, 1.0), (self.minutes, 60.0), (self.hours, 3600.0))
         given = [value * unit for value, unit in parts if value is not None]
         return float(sum(given)) if given else None
+
+    @property
+    def requested(self) -> str:
+        """Return the text of the budget that a call was given, of which this may be a part."""
+        return self.whole or str(self)
 
     @staticmethod
     def of(value: BudgetLike) -> Budget:

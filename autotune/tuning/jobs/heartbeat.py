@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autotune.database import Database
 from autotune.database.records import JobRow, Ratio, Run
-from autotune.foreign import parse_json
 from autotune.tuning.jobs.budget import Budget
-from autotune.tuning.jobs.owner import HEARTBEAT_S, Life, ago, said, states_of
+from autotune.tuning.jobs.owner import HEARTBEAT_S, said
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.report.result import Report
 from autotune.tuning.report.status import Progress, Status
-from autotune.tuning.report.stored import report_from
 from autotune.versions import versions_of
 
 _REPORT_S = 30.0
@@ -68,7 +65,7 @@ class Beating(Progress):
 
     def _store(self, state: str = JobRow.RUNNING, report: Report | None = None, ended: str = "") -> None:
         self._said = time.monotonic()
-        text = json.dumps(self.says() | {"version": _version(), "ended": ended})
+        text = json.dumps(self.says() | {"version": current_version(), "ended": ended})
         self.row = replace(self.row, state=state, elapsed_s=self.elapsed_s, status=text)
         self.database.update_job(self.row, None if report is None else json.dumps(report.to_json()))
 
@@ -81,8 +78,8 @@ class Heartbeat(Beating):
     _reported: float = field(default=-_REPORT_S, init=False)
 
     def says(self) -> dict[str, Any]:
-        """Return the numbers of its status."""
-        return self.status.to_json()
+        """Return the numbers of its status, and the budget of its call."""
+        return {**self.status.to_json(), "requested": self.status.meter.budget.requested}
 
     @property
     def elapsed_s(self) -> float:
@@ -107,7 +104,8 @@ class PhasesHeartbeat(Beating):
     """Stores the state of a job on several ``devices``, which is a row of searches, each a job of its own, and of
     placements.
 
-    ``searches`` are the ids of those jobs, ``phases`` the names of what is done, ``gains`` the ratios of placements.
+    ``searches`` are the ids of those jobs, ``phases`` the names of what is done, ``gains`` the ratios of placements,
+    and ``placements`` their reports, as JSON values.
     """
 
     devices: Sequence[str]
@@ -115,6 +113,7 @@ class PhasesHeartbeat(Beating):
     searches: list[str] = field(default_factory=list)
     phases: list[str] = field(default_factory=list)
     gains: dict[str, Any] = field(default_factory=dict)
+    placements: list[dict[str, Any]] = field(default_factory=list)
     _phase: str = field(default="", init=False)
     _search: Status | None = field(default=None, init=False)
     _note: str = field(default="", init=False)
@@ -124,6 +123,7 @@ class PhasesHeartbeat(Beating):
         self.searches += before.get("searches", ())
         self.phases += before.get("phases", ())
         self.gains |= before.get("gains", {})
+        self.placements += before.get("placements", ())
 
     def says(self) -> dict[str, Any]:
         """Return what is done now, and what was."""
@@ -133,11 +133,13 @@ class PhasesHeartbeat(Beating):
             "note": self._note if search is None else f"{search.phase}: {search.note}".strip(": "),
             "waiting": search is not None and search.waiting,
             "budget": str(self.budget),
+            "requested": self.budget.requested,
             "devices": [*self.devices],
             "searches": self.searches,
             "phases": self.phases,
             "models": [{"model": self.row.model, "confirmed": None}],
             "gains": self.gains,
+            "placements": self.placements,
         }
 
     @property
@@ -166,9 +168,10 @@ class PhasesHeartbeat(Beating):
         self._search, self._note = None, note
         self.beat(now=True)
 
-    def placed(self, gain: Ratio | None) -> None:
-        """Store that a placement was searched, with its ratio; None of all on the first device."""
+    def placed(self, gain: Ratio | None, report: dict[str, Any]) -> None:
+        """Store that a placement was searched, with its ratio, None of all on the first device, and its report."""
         self.gains = {} if gain is None else {self.row.model: gain.to_json()}
+        self.placements.append(report)
         self.over()
 
     def over(self) -> None:
@@ -178,40 +181,9 @@ class PhasesHeartbeat(Beating):
         self.beat(now=True)
 
 
-def _version() -> str:
+def current_version() -> str:
+    """Return the version that a job says to be of."""
     return versions_of(("autotune",))["autotune"]
 
 
-ASKED = "asked"
-"""The name, in the options of a job, of the key that is equal for calls that ask for the same job."""
-
-
-def answered_before(database: Database, asked: str, budget: Budget, shown: Progress) -> Report | None:
-    """Return the report of the newest job of a key and show how to go on, if it has come to its end within the same
-    budget and by this version; None where there is work left to do."""
-    last = next((job for job in reversed(states_of(database.jobs())) if _asked(job.job) == asked), None)
-    if last is None or last.life is not Life.DONE:
-        return None
-    if (last.said.get("budget"), last.said.get("version")) != (str(budget), _version()):
-        return None
-    text = database.job_report(last.job.id)
-    if not text:
-        return None
-    report = report_from(text, last.job.id)
-    shown.preparing(
-        f"this job ended {ago(last.silent_s)}, within the same budget: this is its report, nothing is measured "
-        "now; --again (again=True) goes on with a new job from what is known, as another --budget does"
-    )
-    shown.finished(report)
-    shown.close()
-    return report
-
-
-def _asked(job: JobRow) -> str | None:
-    with suppress(ValueError):
-        found = parse_json(job.options)
-        return found.get(ASKED) if isinstance(found, dict) else None
-    return None
-
-
-__all__ = ["ASKED", "Beating", "Heartbeat", "PhasesHeartbeat", "answered_before"]
+__all__ = ["Beating", "Heartbeat", "PhasesHeartbeat", "current_version"]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 from autotune.compiler.request import CompileRequest, MachineOptions, keywords_of
 from autotune.database.records import DEVICES, JobRow
 from autotune.target import Target
+from autotune.tuning.jobs.answered import ASKED, ended_before, how_to_go_on, reports_of
 from autotune.tuning.jobs.budget import Budget, BudgetLike
 from autotune.tuning.jobs.events import Several
 from autotune.tuning.jobs.heartbeat import PhasesHeartbeat
@@ -65,14 +66,17 @@ def tune_on_devices(
     quiet: bool = False,
     progress: Callable[[], Progress | None] = lambda: None,
     say: Callable[[str], None] = lambda text: None,
+    again: bool = True,
     **options: Unpack[MachineOptions],
 ) -> DevicesReport:
     """Tune a model for devices: schedules for each of their targets, a placement, schedules for the targets that it
     uses, and a placement again.
 
     The ``budget`` is shared: most of it goes to schedules. All of it is in the database, so that the same call goes on
-    where a job was stopped or killed. ``progress`` makes the display of a search for schedules, ``say`` hears which
-    search begins. The rest is as for :func:`autotune.tune` and :func:`autotune.place`, which see for what is raised.
+    where a job was stopped or killed. Unless ``again``, a job that came to its end within the same budget is not
+    followed by a new one: what it has found is shown and returned at once. ``progress`` makes the display of a search
+    for schedules, ``say`` hears which search begins. The rest is as for :func:`autotune.tune` and
+    :func:`autotune.place`, which see for what is raised.
     """
     from autotune.compiler.dividing import imported, on_one_device
     from autotune.database.opening import opened
@@ -100,12 +104,40 @@ def tune_on_devices(
 
     with opened(request.database) as store:
         here: MachineOptions = {**options, "shapes": None, "database": store}
-        job = _PhasedJob(graph.name, store, targets, Budget.of(budget), say)
-        job.claim([placement_key(graph, names, infos), name_of(sampler), seed])
+        key, limit = placement_key(graph, names, infos), Budget.of(budget)
+        asked = _asked_key(["devices", key, name_of(sampler), seed, repr(request.preference)])
+        if not again:
+            before = _answered(store, asked, limit, lambda: shown_to(progress(), None, quiet=quiet))
+            if before is not None:
+                return before
+        job = _PhasedJob(graph.name, store, targets, limit, say)
+        job.claim(asked)
         return job.run(
             tuned,
             lambda: place(graph, names, seed=seed, progress=job.placing, job=job.id, **here),
         )
+
+
+def _asked_key(identity: Sequence[object]) -> str:
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+
+
+def _answered(
+    database: Database, asked: str, budget: Budget, display: Callable[[], Progress]
+) -> DevicesReport | None:
+    """Return what a job that has come to its end found and show its searches; None where there is work left to do."""
+    last = ended_before(database, asked, budget)
+    found = [] if last is None else reports_of(database, last.said["searches"])
+    if last is None or not found:
+        return None
+    for number, report in enumerate(found):
+        shown = display()
+        if not number:
+            shown.preparing(how_to_go_on(last))
+        shown.finished(report)
+        shown.close()
+    placed = tuple(map(PlacementReport.from_json, last.said["placements"]))
+    return DevicesReport(tuple(found), placed, skipped=tuple(last.said["phases"]))
 
 
 class _PhasedJob:
@@ -132,11 +164,11 @@ class _PhasedJob:
         """Return the id of the job."""
         return self.heart.row.id
 
-    def claim(self, identity: Sequence[object]) -> None:
-        """Continue an unfinished job of the same identity, or begin one."""
+    def claim(self, asked: str) -> None:
+        """Continue an unfinished job of the same key, or begin one."""
         for target in dict.fromkeys(self.targets.values()):
             self.database.add_target(target)
-        row = self._claimed(["devices", *identity])
+        row = self._claimed(asked)
         self.heart = PhasesHeartbeat(self.database, row, [*self.targets], self.budget)
 
     def run(self, tuned: Tuned, placed: Callable[[], PlacementReport]) -> DevicesReport:
@@ -181,7 +213,7 @@ class _PhasedJob:
             return self._kept()
         report = placed()
         self.report = replace(self.report, placed=(*self.report.placed, report))
-        self.heart.placed(report.measured[report.accepted].ratio)
+        self.heart.placed(report.measured[report.accepted].ratio, report.to_json())
         return report.placement
 
     def _kept(self) -> dict[str, str]:
@@ -203,12 +235,12 @@ class _PhasedJob:
         self.heart.begin(phase)
         return True
 
-    def _claimed(self, identity: Sequence[object]) -> JobRow:
+    def _claimed(self, asked: str) -> JobRow:
         now, target = time.time(), next(iter(self.targets.values()))
-        options = json.dumps({"devices": [*self.targets], "budget": str(self.budget)})
+        options = json.dumps({"devices": [*self.targets], "budget": str(self.budget), ASKED: asked})
         fresh = JobRow(
             uuid.uuid4().hex[:12],
-            hashlib.sha256(json.dumps(identity).encode()).hexdigest(),
+            asked,
             self.model,
             target.key,
             options,

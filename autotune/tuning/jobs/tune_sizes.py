@@ -57,11 +57,12 @@ def tune_for_sizes(
     no request takes is not tuned. With ``devices`` a bucket's job is that of
     :func:`~autotune.tuning.jobs.tune_devices.tune_on_devices`: schedules for all of them and a placement of its parts.
     The other ``options`` are those of :func:`autotune.tune`; a job of each bucket goes on when the same call is made
-    again. Stops after a bucket whose report says ``stopped``.
+    again, and with ``again=False`` one that has come to its end shows its report, as if that had taken its part of the
+    budget. Stops after a bucket whose report says ``stopped``.
 
     Raises UsageError for the ranges and the traffic, PaddingError, and what :func:`autotune.tune` raises.
     """
-    begun = time.monotonic() if begun is None else begun
+    clock = _Clock(time.monotonic() if begun is None else begun)
     limit = Budget.of(budget)
     source = read_model(model)
     asked = {name: value for name, value in options.items() if name in MachineOptions.__annotations__}
@@ -77,7 +78,7 @@ def tune_for_sizes(
             frequency = 1 if counts is None else counts[tuple(bucket.sizes[symbol] for symbol in ranges)]
             found = predicted(replace(request.of_graph(bucket.graph), database=store)) if frequency else None
             weights.append(frequency * found.latency_ns if found else 0.0)
-        for bucket, share, part in _divided(made, weights, limit, begun):
+        for bucket, share, part in _divided(made, weights, limit, clock):
             tuned = TunedBucket(bucket.sizes, share, None)
             if part is None:
                 say(f"not tuning for {tuned.label}: no request takes this bucket")
@@ -85,6 +86,7 @@ def tune_for_sizes(
                 continue
             say(f"tuning for {tuned.label}: {100 * share:.0f} % of the budget, {part}")
             graph = bucket.graph.replace(name=f"{source.origin} ({tuned.label})")
+            start = clock.used_s
             report: Report | DevicesReport
             if devices:
                 report = tune_on_devices(
@@ -92,14 +94,37 @@ def tune_for_sizes(
                 )
             else:
                 report = tune(graph, budget=part, database=store, progress=progress(), **options)
+            clock.used_s_at_least(start + _seconds(report))
             done.append(replace(tuned, report=report))
             if report.stopped:
                 break
     return done
 
 
+def _seconds(report: Report | DevicesReport) -> float:
+    """Return the seconds of the search that a report is of."""
+    parts = report.tuned if isinstance(report, DevicesReport) else (report,)
+    return sum(part.seconds for part in parts)
+
+
+class _Clock:
+    """The time that a call has used, with that of the jobs that had come to their end before it."""
+
+    def __init__(self, begun: float) -> None:
+        self._begun = begun
+
+    @property
+    def used_s(self) -> float:
+        """Return the seconds that are gone."""
+        return time.monotonic() - self._begun
+
+    def used_s_at_least(self, seconds: float) -> None:
+        """Count what was used before."""
+        self._begun -= max(0.0, seconds - self.used_s)
+
+
 def _divided(
-    made: list[Bucket], weights: list[float], limit: Budget, begun: float
+    made: list[Bucket], weights: list[float], limit: Budget, clock: _Clock
 ) -> Iterator[tuple[Bucket, float, Budget | None]]:
     """Yield the buckets, those with most weight first, with their shares and budgets: of what is left
     when each begins."""
@@ -112,12 +137,12 @@ def _divided(
             yield made[index], 0.0, None
             continue
         share = weight / left
-        seconds = limit.limit_s and max(1.0, share * (limit.limit_s - (time.monotonic() - begun)))
+        seconds = limit.limit_s and max(1.0, share * (limit.limit_s - clock.used_s))
         own = None if trials is None else max(1, round(share * trials))
         yield (
             made[index],
             weight / total,
-            Budget(trials=own, seconds=seconds, per_workload=limit.per_workload, stop_when=limit.stop_when),
+            replace(limit, trials=own, seconds=seconds, minutes=None, hours=None, whole=limit.requested),
         )
         left -= weight
         trials = None if trials is None or own is None else max(0, trials - own)

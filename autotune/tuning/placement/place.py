@@ -76,6 +76,18 @@ class MeasuredPlacement:
             return None
         return 1.0 - self.expected_seconds / self.measured_seconds
 
+    @staticmethod
+    def from_json(made: Mapping[str, Any]) -> MeasuredPlacement:
+        """Return the placement in a report's JSON values."""
+        ratio = (
+            None if (told := made["ratio"]) is None else Ratio(told["median"], _interval(told["interval"]))
+        )
+        return MeasuredPlacement(**{**made, "devices": tuple(made["devices"]), "ratio": ratio})
+
+
+def _interval(told: Sequence[float] | None) -> tuple[float, float] | None:
+    return None if told is None else (told[0], told[1])
+
 
 @dataclass(frozen=True)
 class PlacementReport:
@@ -99,6 +111,13 @@ class PlacementReport:
     def to_json(self) -> dict[str, Any]:
         """Return all of it, as plain values."""
         return asdict(self) | {"placement": self.placement}
+
+    @staticmethod
+    def from_json(made: Mapping[str, Any]) -> PlacementReport:
+        """Return what :meth:`to_json` has described."""
+        measured = tuple(map(MeasuredPlacement.from_json, made["measured"]))
+        fields = {name: value for name, value in made.items() if name != "placement"}
+        return PlacementReport(**{**fields, "devices": tuple(made["devices"]), "measured": measured})
 
 
 @dataclass(frozen=True, eq=False)

@@ -90,7 +90,7 @@ def compared_by(store: Database, job: str) -> list[Compared]:
 
     names = {key: found[0] for (_, key), found in store.layers(job).items()}
     return [
-        Compared(names.get(key, key[:12]), site, row)
+        Compared(names.get(key, key[:12]), site, row, key)
         for key, _, site, row in store.all_comparisons(job)
         if row.part is None
     ]

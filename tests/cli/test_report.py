@@ -141,7 +141,7 @@ HOSTILE = "<script src='//x'>a & b</script>\x1b[31m"
 
 def page_of(report: Report, *lost: Comparison) -> Outline:
     state = states_of([replace(job(owner="h:1:2.00"), state=JobRow.DONE, model=HOSTILE)])[0]
-    return Outline(page(state, report, "a CPU", [Compared("002_conv", "schedule", each) for each in lost]))
+    return Outline(page(state, report, "a CPU", [Compared("002_conv", "schedule", each, "w") for each in lost]))
 
 
 def test_the_page_has_the_figures_of_the_report_and_loads_nothing() -> None:

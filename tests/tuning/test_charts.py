@@ -25,9 +25,17 @@ MODEL = ModelReport("m", (SLOW, FAST), untimed="a reason")
 
 def won(dispatch: str, ratio: Ratio | None, created: float, name: str = "t") -> Compared:
     latency_ns = latency(9.0 if ratio is None else 9.0 * ratio.median)
-    return Compared(
-        dispatch, "schedule", Comparison(name, "s", latency_ns, True, ratio, created=created, inside="m")
-    )
+    found = Comparison(name, "s", latency_ns, True, ratio, created=created, inside="m")
+    return Compared(dispatch, "schedule", found, dispatch.rpartition("_")[2])
+
+
+def ranked(dispatch: str, workload: str, ratio: Ratio, created: float) -> list[Compared]:
+    """An option that was faster than the default in one comparison."""
+    rows = [
+        Comparison("direct", "d", latency(9.0), created=created, inside="m"),
+        Comparison("winograd", "w", latency(9.0 * ratio.median), True, ratio, created=created, inside="m"),
+    ]
+    return [Compared(dispatch, "option", row, workload) for row in rows]
 
 
 def claimed(*compared: Compared) -> Ratio:
@@ -74,17 +82,45 @@ def test_a_gain_of_long_jobs_is_estimated_at_some_times() -> None:
     assert found[-1][0] == 509.0
 
 
+INPUT = DispatchRow(
+    "000_c/000_in", "pool", "in", 2, 600.0, 300.0, 9, TUNED, names=("000_c/000_in", "001_d/000_in")
+)
+PRODUCT = DispatchRow(
+    "000_c/001_mul", "matmul", "mul", 2, 900.0, 600.0, 9, TUNED, names=("000_c/001_mul", "001_d/001_mul")
+)
+DIVIDED = ModelReport(
+    "m", (INPUT, PRODUCT, SLOW), options=(OptionRow("000_c", "winograd", 2, ("in", "mul"), None, "default"),)
+)
+"""Twice the parts take 3000 ns, as the other dispatch does."""
+
+
 def test_an_option_counts_as_a_whole() -> None:
     option = OptionRow("000_a", "winograd", 1, ("a",), 0.5, "2.00×")
-    report = replace(MODEL, options=(option,))
-    rows = [
-        Comparison("direct", "d", latency(9.0), created=110.0, inside="m"),
-        Comparison("winograd", "w", latency(4.5), True, Ratio(0.5), created=110.0, inside="m"),
-    ]
-    ((_, ratio),) = gains(report, [Compared("000_a", "option", row) for row in rows], 100.0)
-    standing = standings({"000_a": rows})["000_a"].order[0]
+    compared = ranked("000_a", "whole", Ratio(0.5), 110.0)
+    ((_, ratio),) = gains(replace(MODEL, options=(option,)), compared, 100.0)
+    standing = standings({"000_a": [each.found for each in compared]})["000_a"].order[0]
     assert standing.name == "winograd"
     assert ratio.median == pytest.approx(0.75 * standing.claim.median + 0.25)
+
+
+def test_the_schedules_of_both_parts_of_an_option_count() -> None:
+    """No comparison tells the option from the default, as in the table: what was gained is what its parts have."""
+    first, second = won("000_in", Ratio(0.5), 110.0), won("elsewhere_mul", Ratio(0.6), 130.0)
+    found = gains(DIVIDED, [second, first], 100.0)
+    assert [at for at, _ in found] == [10.0, 30.0]
+    one, two = claimed(first), claimed(second)
+    assert found[0][1].median == pytest.approx(1 - 0.2 * (1 - one.median))
+    assert found[1][1].median == pytest.approx(1 - 0.2 * (1 - one.median) - 0.3 * (1 - two.median))
+
+
+def test_an_option_that_was_confirmed_has_the_gains_of_its_parts() -> None:
+    """As in the table, where what the default takes follows from the comparison of both."""
+    option = replace(DIVIDED.options[0], ratio=0.5, gain="2.00×")
+    compared = [won("000_in", Ratio(0.5), 110.0), *ranked("000_c", "whole", Ratio(0.5), 130.0)]
+    ((at, ratio),) = gains(replace(DIVIDED, options=(option,)), compared, 100.0)
+    standing = standings({"000_c": [each.found for each in compared[1:]]})["000_c"].order[0]
+    assert at == 30.0
+    assert ratio.median == pytest.approx(1 - 3600 / 6600 * (1 - standing.claim.median))
 
 
 def test_the_whole_model_is_a_dot_at_the_end() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from autotune.compiler.plan import OPTION
 from autotune.database import Comparison
 from autotune.database.inside import claim_of
 from autotune.database.posterior import standings
@@ -45,11 +47,13 @@ STYLE = (
 
 @dataclass(frozen=True)
 class Compared:
-    """A candidate that was compared in the model: at a dispatch, by its kind of site ("schedule" or "option")."""
+    """A candidate that was compared in the model: at a dispatch, by its kind of site ("schedule" or "option"), of a
+    workload by its key."""
 
     dispatch: str
     site: str
     found: Comparison
+    workload: str
 
 
 def times(found: Sequence[Entry]) -> Iterator[Markup]:
@@ -84,18 +88,21 @@ def gains(report: ModelReport, compared: Sequence[Compared], begun: float) -> li
 
     It follows at each time from all comparisons until then, as the evidence of a dispatch does.
     """
-    every = list(entries(report))
-    whole = sum(each.share for each in every)
-    weights = {name: each.share for each in every for name in _names(report, each)}
+    places = [place for each in entries(report) for place in each.decided]
+    sites, workloads = {each.site for each in places}, {each.workload for each in places}
     rows = sorted(
-        (each for each in compared if each.dispatch in weights), key=lambda each: each.found.created
+        (
+            each
+            for each in compared
+            if (each.dispatch in sites if each.site == OPTION else each.workload in workloads)
+        ),
+        key=lambda each: each.found.created,
     )
     found = list[tuple[float, Ratio]]()
     for now in _times(rows):
-        known = _confirmed([each for each in rows if each.found.created <= now])
-        if known or found:
-            rest = whole - sum(weights[name] for name in known)
-            parts = [*((weights[name], ratio) for name, ratio in known.items()), (rest, None)]
+        ratio_of = _confirmed([each for each in rows if each.found.created <= now])
+        parts = [(each.share, ratio_of(each)) for each in places]
+        if found or any(ratio is not None for _, ratio in parts):
             found.append((max(0.0, now - begun), total(parts)))
     return found
 
@@ -108,27 +115,28 @@ def _times(compared: Sequence[Compared]) -> Sequence[float]:
     return ends[::-step][::-1]
 
 
-def _confirmed(compared: Sequence[Compared]) -> dict[str, Ratio]:
-    """Return the confirmed ratios of dispatches: an option's, else a schedule's."""
-    history = dict[str, dict[str, list[Comparison]]]()
+def _confirmed(compared: Sequence[Compared]) -> Callable[[Entry], Ratio | None]:
+    """Return what gives the confirmed ratio of a dispatch or of a part: its option's, else its schedule's."""
+    options, schedules = defaultdict[str, list[Comparison]](list), defaultdict[str, list[Comparison]](list)
     for each in compared:
-        history.setdefault(each.site, {}).setdefault(each.dispatch, []).append(each.found)
-    found = dict[str, Ratio | None]()
-    for name, rows in history.get("schedule", {}).items():
-        used = next((row.name for row in reversed(rows) if row.won), "")
-        found[name] = claim_of(rows, used)
-    for name, options in standings(history.get("option", {})).items():
-        if options.order and not options.order[0].is_reference:
-            found[name] = options.order[0].claim
-    return {name: ratio for name, ratio in found.items() if ratio is not None and ratio.changed}
+        (options[each.dispatch] if each.site == OPTION else schedules[each.workload]).append(each.found)
+    known = {
+        name: ranked.order[0].claim
+        for name, ranked in standings(options).items()
+        if ranked.order and not ranked.order[0].is_reference
+    }
+    claims = {key: claim_of(rows, _winner(rows)) for key, rows in schedules.items()}
+
+    def ratio_of(place: Entry) -> Ratio | None:
+        found = known.get(place.site) or claims.get(place.workload)
+        return found if found is not None and found.changed else None
+
+    return ratio_of
 
 
-def _names(report: ModelReport, entry: Entry) -> list[str]:
-    """Return the dispatch of the model that an entry is, as comparisons call it."""
-    own = [row.name for row in report.dispatches if entry.title in (row.name, *row.names)]
-    return own[:1] or [
-        option.name for option in report.options if entry.title == f"{option.name} by {option.option}"
-    ]
+def _winner(rows: Sequence[Comparison]) -> str:
+    """Return the name of the last that won; empty where none has."""
+    return next((row.name for row in reversed(rows) if row.won), "")
 
 
 def over_time(

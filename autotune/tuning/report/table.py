@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from autotune.tuning.report.units import cut, listed, nanoseconds
@@ -25,7 +25,9 @@ _GAIN = 26
 class Entry:
     """A line: latencies in ns of one of ``count`` dispatches; ``alone`` of ``measured`` parts were measured alone.
 
-    ``parts`` are those of an option, which has none of its own.
+    ``parts`` are those of an option, which has none of its own. ``site`` names the dispatch whose options may have been
+    compared, and ``workload`` is the key of that whose schedules were: what is gained is what these comparisons say.
+    Both are empty of an option that no comparison tells from the default, whose gain is that of its parts.
     """
 
     title: str
@@ -38,6 +40,8 @@ class Entry:
     gain: str
     nodes: tuple[str, ...] = ()
     parts: tuple[Entry, ...] = ()
+    site: str = ""
+    workload: str = ""
 
     @property
     def where(self) -> str:
@@ -48,6 +52,11 @@ class Entry:
     def share(self) -> float:
         """Return what all of them took before."""
         return self.count * (self.before_ns or 0.0)
+
+    @property
+    def decided(self) -> tuple[Entry, ...]:
+        """Return what comparisons were of: itself, or its parts."""
+        return (self,) if self.site or self.workload else self.parts
 
 
 def entries(report: ModelReport) -> list[Entry]:
@@ -85,10 +94,10 @@ def _plain(row: DispatchRow) -> str:
     return next((name for name in row.names if "/" not in name), row.name)
 
 
-def _of_row(row: DispatchRow, count: int, title: str, gain: str = "") -> Entry:
-    gain, known = gain or row.evidence.gain, int(row.after_ns is not None)
-    alone = int(row.alone and known)
-    return Entry(title, count, row.before_ns, row.after_ns, alone, known, row.runs, gain, row.nodes)
+def _of_row(row: DispatchRow, count: int, title: str) -> Entry:
+    known = int(row.after_ns is not None)
+    alone, gain, of = int(row.alone and known), row.evidence.gain, (row.name, row.workload)
+    return Entry(title, count, row.before_ns, row.after_ns, alone, known, row.runs, gain, row.nodes, (), *of)
 
 
 def _of_option(option: OptionRow, parts: Sequence[DispatchRow]) -> Entry:
@@ -98,15 +107,19 @@ def _of_option(option: OptionRow, parts: Sequence[DispatchRow]) -> Entry:
     before = _sum([part.before_ns for part in parts])
     if option.ratio is not None and after is not None:
         before = after / option.ratio
-    below = tuple(
-        _of_row(part, option.count, _part_name(option, part), part.schedule or part.evidence.gain)
-        for part in parts
-    )
+    below = tuple(_of_part(option, part) for part in parts)
     alone, measured = sum(part.alone for part in below), sum(part.measured for part in below)
     nodes = tuple(dict.fromkeys(node for part in parts for node in part.nodes))
     runs = sum(part.runs for part in parts)
     title = f"{option.name} by {option.option}"
-    return Entry(title, option.count, before, after, alone, measured, runs, option.gain, nodes, below)
+    site = "" if option.ratio is None else option.name
+    return Entry(title, option.count, before, after, alone, measured, runs, option.gain, nodes, below, site)
+
+
+def _of_part(option: OptionRow, part: DispatchRow) -> Entry:
+    """Return a part of an option, with what is known of its schedule alone."""
+    found = _of_row(part, option.count, _part_name(option, part))
+    return replace(found, gain=part.schedule or part.evidence.gain, site="")
 
 
 def _part_name(option: OptionRow, part: DispatchRow) -> str:

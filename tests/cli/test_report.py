@@ -15,6 +15,7 @@ from autotune.database.evidence import tally
 from autotune.tuning.api import tune
 from autotune.tuning.jobs.budget import Budget
 from autotune.tuning.jobs.owner import states_of
+from autotune.tuning.report.gain import Gain
 from autotune.tuning.report.live import Live
 from autotune.tuning.report.page import Compared, page
 from autotune.tuning.report.result import DispatchRow, ModelReport, OptionRow, Report, lines_of
@@ -141,7 +142,9 @@ HOSTILE = "<script src='//x'>a & b</script>\x1b[31m"
 
 def page_of(report: Report, *lost: Comparison) -> Outline:
     state = states_of([replace(job(owner="h:1:2.00"), state=JobRow.DONE, model=HOSTILE)])[0]
-    return Outline(page(state, report, "a CPU", [Compared("002_conv", "schedule", each, "w") for each in lost]))
+    return Outline(
+        page(state, report, "a CPU", [Compared("002_conv", "schedule", each, "w") for each in lost])
+    )
 
 
 def test_the_page_has_the_figures_of_the_report_and_loads_nothing() -> None:
@@ -164,6 +167,29 @@ def test_the_page_has_the_figures_of_the_report_and_loads_nothing() -> None:
     } <= {*texts}
     assert "9 of 9 dispatches tuned" not in texts
     assert tally(row.evidence.state for row in BY_OPTIONS.dispatches for _ in range(row.count)) in texts
+
+
+def test_what_decisions_bring_is_compared_with_what_the_whole_model_gains() -> None:
+    """Also the schedule of a part of an option that brings nothing itself."""
+    part = replace(SHARED, before_ns=60.0, schedule="1.50× (1.40× to 1.60×)")
+    gain = Gain(latency(1000.0), latency(900.0), Ratio(0.9, (0.88, 0.92)), 9)
+    divided = replace(BY_OPTIONS, dispatches=(PLAIN, part, PRODUCT), gain=gain)
+    made = page_of(replace(REPORT, models=(divided,)))
+    texts = [text.strip() for text in made.texts]
+    begin = texts.index("speed-up of its own")
+    rows = [text for text in texts[begin:] if text][1:25]
+    assert rows[:4] == ["002_conv by winograd", "40 ns", "5.0 %", "1.25× (1.20× to 1.30×)"]
+    assert rows[rows.index("003_conv by winograd: 000_in") :][:2] == ["003_conv by winograd: 000_in", "20 ns"]
+    (summed,) = (rows.index(each) for each in rows if each == "sum of these")
+    assert rows[summed + 1] == "80 ns"
+    assert rows[rows.index("whole model, timed at the end") :][:4] == [
+        "whole model, timed at the end",
+        "100 ns",
+        "10.0 %",
+        "1.11× (1.09× to 1.14×)",
+    ]
+    assert rows[rows.index("not explained by these") :][:3] == ["not explained by these", "20 ns", "2.0 %"]
+    assert any(text.endswith("known to ± 20 ns.") for text in texts)
 
 
 def test_each_part_of_the_page_that_is_empty_says_why() -> None:

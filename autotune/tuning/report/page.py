@@ -142,26 +142,70 @@ def _rows(entry: Entry, indent: str = "") -> Iterator[list[Part]]:
 
 
 def _decisions(report: ModelReport, found: Sequence[Entry]) -> Iterator[Markup]:
-    """Yield what each changed decision brings, the largest first."""
+    """Yield what each changed decision brings, the largest first: an option, or a schedule, also of a part of an option
+    that brings nothing itself; then how much of the whole model's gain that is."""
     yield element("h2", "What each decision brings")
-    changed = [each for each in found if each.share and each.after_ns is not None and _saved(each) > 0]
-    changed = [each for each in changed if "×" in each.gain and not each.gain.startswith("no change")]
+    changed = [
+        (each, title + charts.of_several(each))
+        for entry in found
+        for each in entry.decided
+        for title in [entry.title if each is entry else f"{entry.title}: {each.title}"]
+        if _is_confirmed(each)
+    ]
     whole = sum(each.share for each in found)
     rows = [
-        [
-            each.title + charts.of_several(each),
-            nanoseconds(_saved(each)),
-            f"{100 * _saved(each) / whole:.1f} %",
-            each.gain,
-        ]
-        for each in sorted(changed, key=_saved, reverse=True)
+        [title, _saving(_saved(each)), _percent(_saved(each) / whole), each.gain]
+        for each, title in sorted(changed, key=lambda one: _saved(one[0]), reverse=True)
     ]
     if rows:
-        yield table(("decision", "saves", "of all dispatches", "speed-up of its own"), rows, (1, 2))
+        explained = sum(_saved(each) for each, _ in changed)
+        rows += _summed(report, explained, whole)
+        yield table(("decision", "saves", "of the latency", "speed-up of its own"), rows, (1, 2))
+        yield element("p", _why_unexplained(report), class_="faint")
     else:
         yield element("p", "Nothing was confirmed faster than the default.")
     if report.decisions:
         yield element("ul", *(element("li", line) for line in report.decisions))
+
+
+def _is_confirmed(entry: Entry) -> bool:
+    gained = "×" in entry.gain and not entry.gain.startswith("no change")
+    return gained and entry.share > 0 and entry.after_ns is not None and _saved(entry) > 0
+
+
+def _summed(report: ModelReport, explained: float, whole: float) -> Iterator[list[str]]:
+    """Yield the sum of the decisions, the gain of the whole model, and what of that the decisions do not explain."""
+    yield ["sum of these", _saving(explained), _percent(explained / whole), ""]
+    if report.gain is not None:
+        before, ratio = report.gain.before.median_ns, report.gain.ratio
+        timed = before * (1 - ratio.median)
+        yield ["whole model, timed at the end", _saving(timed), _percent(1 - ratio.median), str(ratio)]
+        yield [
+            "not explained by these",
+            _saving(timed - explained),
+            _percent((timed - explained) / before),
+            "",
+        ]
+
+
+def _why_unexplained(report: ModelReport) -> str:
+    """Return what the sum of the decisions leaves open."""
+    if report.gain is None:
+        return f"The whole model was not timed: {report.untimed}."
+    rest = "schedules in use that no comparison has confirmed, and what dispatches do to each other"
+    if report.gain.ratio.interval is None:
+        return f"What is not explained are {rest}."
+    low, high = report.gain.ratio.interval
+    error = nanoseconds(report.gain.before.median_ns * (high - low) / 2)
+    return f"What is not explained are {rest}, beside errors: the whole model's saving is known to ± {error}."
+
+
+def _saving(ns: float) -> str:
+    return f"{'−' if ns < 0 else ''}{nanoseconds(abs(ns))}"
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:.1f} %".replace("-", "−")
 
 
 def _saved(entry: Entry) -> float:

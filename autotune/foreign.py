@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from html import escape
 from typing import Any
 
 _UNPRINTABLE = re.compile(
@@ -34,6 +33,8 @@ def preformatted(text: str) -> str:
     >>> preformatted("a < b")
     '<pre>a &lt; b</pre>'
     """
+    from html import escape  # its table of entities takes milliseconds; only notebooks need it
+
     return f"<pre>{escape(printable(text))}</pre>"
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
+from autotune.cli.common import announce, json_option, print_json
 from autotune.cli.echo import echo
-from autotune.cli.options import announce, json_option, model_argument, print_json
+from autotune.cli.options import model_argument
 from autotune.errors import UsageError
 
 

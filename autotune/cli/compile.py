@@ -8,17 +8,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
+from autotune.cli.common import EPILOG_DATABASE, announce, json_option, print_json
 from autotune.cli.echo import echo
-from autotune.cli.options import (
-    EPILOG_DATABASE,
-    announce,
-    compilation_json,
-    json_option,
-    model_argument,
-    print_compilation,
-    print_json,
-    request_flags,
-)
+from autotune.cli.options import compilation_json, model_argument, print_compilation, request_flags
 from autotune.cli.verbosity import is_quiet, is_verbose, verbosity
 from autotune.compiler.request import CompileOptions, CompileRequest
 

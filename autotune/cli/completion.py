@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
 
 from autotune.cli.echo import echo
 from autotune.errors import AutotuneError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _MODELS = (".onnx", ".atm", ".txt")
 _SHELLS = ("bash", "zsh", "fish")
@@ -24,6 +27,8 @@ def command(shell: str) -> None:
 
     For every new shell: eval "$(autotune completion bash)" in ~/.bashrc, or the same with zsh in ~/.zshrc.
     """
+    from click.shell_completion import get_completion_class
+
     from autotune.cli.main import cli
 
     found = get_completion_class(shell)
@@ -38,7 +43,7 @@ def models(_context: click.Context, _param: click.Parameter, begun: str) -> list
 
     entries = [zoo.info(name) for name in zoo.names()]
     named = [
-        CompletionItem(f"zoo:{each.name}", help=each.summary)
+        _item(f"zoo:{each.name}", help=each.summary)
         for each in entries
         if f"zoo:{each.name}".startswith(begun)
     ]
@@ -61,7 +66,7 @@ def jobs(context: click.Context, _param: click.Parameter, begun: str) -> list[Co
     except AutotuneError:
         return []  # the command itself will say why
     return [
-        CompletionItem(each.job.id, help=f"{each.job.model}, {each.life.value}")
+        _item(each.job.id, help=f"{each.job.model}, {each.life.value}")
         for each in found
         if each.job.id.startswith(begun)
     ]
@@ -73,7 +78,7 @@ def devices(_context: click.Context, _param: click.Parameter, begun: str) -> lis
 
     before, comma, last = begun.rpartition(",")
     return [
-        CompletionItem(before + comma + info.name, help=info.description)
+        _item(before + comma + info.name, help=info.description)
         for info in every()
         if info.name.startswith(last)
     ]
@@ -83,14 +88,20 @@ def placements(context: click.Context, param: click.Parameter, begun: str) -> li
     """Return the device after the sign of ``PATTERN=DEVICE``."""
     pattern, sign, last = begun.rpartition("=")
     found = devices(context, param, last) if sign else []
-    return [CompletionItem(pattern + sign + each.value, help=each.help) for each in found]
+    return [_item(pattern + sign + each.value, help=each.help) for each in found]
 
 
 def targets(_context: click.Context, _param: click.Parameter, begun: str) -> list[CompletionItem[str]]:
     """Return the known targets that begin so."""
     from autotune.target import known_targets
 
-    return [CompletionItem(name) for name in known_targets() if name.startswith(begun)]
+    return [_item(name) for name in known_targets() if name.startswith(begun)]
+
+
+def _item(value: str, **about: Any) -> CompletionItem[str]:
+    from click.shell_completion import CompletionItem  # only a shell that completes needs it
+
+    return CompletionItem(value, **about)
 
 
 def _files(begun: str, endings: Iterable[str]) -> list[CompletionItem[str]]:
@@ -102,9 +113,9 @@ def _files(begun: str, endings: Iterable[str]) -> list[CompletionItem[str]]:
         return []
     found = [path for path in near if path.suffix in endings]
     if not found:
-        return [CompletionItem(begun, type="dir")] if any(path.is_dir() for path in near) else []
+        return [_item(begun, type="dir")] if any(path.is_dir() for path in near) else []
     shown = [path.name + "/" * path.is_dir() for path in near if path in found or path.is_dir()]
-    return [CompletionItem(folder + slash + name) for name in shown]
+    return [_item(folder + slash + name) for name in shown]
 
 
 __all__ = ["command", "databases", "devices", "jobs", "models", "placements", "targets"]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from autotune.cli import completion
+from autotune.cli.common import EPILOG_DATABASE, database_option, json_option, print_json
 from autotune.cli.echo import echo
 from autotune.cli.groups import SuggestingGroup
-from autotune.cli.options import EPILOG_DATABASE, FLAGS, json_option, print_json
 from autotune.suggest import counted
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def command() -> None:
 
 
 @command.command(epilog="Example: autotune db stats --db tuning.db, or autotune db stats --by model")
-@FLAGS["database"]
+@database_option
 @click.option(
     "--by",
     type=click.Choice(["model", "family", "target"]),
@@ -53,7 +53,7 @@ def stats(database: str | None, by: str | None, everything: bool, as_json: bool)
 
 
 @command.command(epilog="Example: autotune db upgrade --db tuning.db")
-@FLAGS["database"]
+@database_option
 def upgrade(database: str | None) -> None:
     """Bring a database that an older autotune made up to date; nothing that was measured is lost."""
     from autotune.database.opening import opened
@@ -90,7 +90,7 @@ prefer_option = click.option(
 @click.option(
     "--sign", type=click.Path(path_type=Path), metavar="PEM", help="Sign a pack by this private key."
 )
-@FLAGS["database"]
+@database_option
 def export(file: Path | None, output: Path | None, sign: Path | None, database: str | None) -> None:
     """Write every run to FILE, a table: .parquet, .csv or .jsonl (an object a line); or all there is: .pack."""
     from autotune.database import pack
@@ -138,7 +138,7 @@ def _source(where: str, key: Path | None) -> Iterator[Database]:
 
 @command.command("import", epilog="Example: autotune db import zoo.pack --db tuning.db --key team.pub")
 @click.argument("pack", metavar="PACK", type=click.Path(path_type=Path))
-@FLAGS["database"]
+@database_option
 @key_option
 @prefer_option
 @json_option
@@ -175,7 +175,7 @@ def _print_conflicts(conflicts: Sequence[Conflict]) -> None:
 
 @command.command(epilog="Example: autotune db diff other.db --db tuning.db")
 @click.argument("other", metavar="FILE|URL|PACK", shell_complete=completion.databases)
-@FLAGS["database"]
+@database_option
 @key_option
 @json_option
 def diff(other: str, database: str | None, key: Path | None, as_json: bool) -> None:
@@ -196,7 +196,7 @@ def diff(other: str, database: str | None, key: Path | None, as_json: bool) -> N
 
 @command.command(epilog="Example: autotune db verify --db tuning.db, or autotune db verify zoo.pack")
 @click.argument("pack", metavar="[PACK]", required=False, type=click.Path(path_type=Path))
-@FLAGS["database"]
+@database_option
 @key_option
 @json_option
 def verify(pack: Path | None, database: str | None, key: Path | None, as_json: bool) -> int:
@@ -220,7 +220,7 @@ def verify(pack: Path | None, database: str | None, key: Path | None, as_json: b
 
 @command.command(epilog="Example: autotune db merge other.db --db tuning.db")
 @click.argument("other", metavar="FILE|URL", shell_complete=completion.databases)
-@FLAGS["database"]
+@database_option
 @prefer_option
 @json_option
 def merge(other: str, database: str | None, prefer: str, as_json: bool) -> None:
@@ -230,7 +230,7 @@ def merge(other: str, database: str | None, prefer: str, as_json: bool) -> None:
 
 
 @command.command(epilog="Example: autotune db prune --db tuning.db --dry-run")
-@FLAGS["database"]
+@database_option
 @click.option("--dry-run", is_flag=True, help="Say what would go, and keep it.")
 @json_option
 def prune(database: str | None, dry_run: bool, as_json: bool) -> None:

@@ -123,7 +123,8 @@ def _options(command: click.Command) -> dict[str, click.Option]:
 
 def _shared_options() -> dict[str, click.Option]:
     """Return the options that several commands declare together."""
-    from autotune.cli.options import FLAGS, json_option, seed_option
+    from autotune.cli.common import json_option
+    from autotune.cli.options import FLAGS, seed_option
 
     def declared() -> None:
         """Bear the options."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from autotune.cli.common import json_option, print_json
 from autotune.cli.echo import echo
-from autotune.cli.options import json_option, print_json
 
 if TYPE_CHECKING:
     from autotune.target import Target

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 from click.core import ParameterSource
 
+from autotune.cli.common import json_option, print_json
 from autotune.cli.echo import echo
-from autotune.cli.options import json_option, print_json
 
 if TYPE_CHECKING:
     from pandas import DataFrame

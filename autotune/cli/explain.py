@@ -10,20 +10,16 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
+from autotune.cli.common import EPILOG_DATABASE, announce, json_option, print_json, write_page
 from autotune.cli.echo import echo
 from autotune.cli.options import (
-    EPILOG_DATABASE,
     NO_DATABASE,
-    announce,
     check_for_artifact,
     compilation_json,
-    json_option,
     memory_line,
     model_argument,
     print_compilation,
-    print_json,
     request_flags,
-    write_page,
 )
 from autotune.compiler.request import CompileOptions, CompileRequest
 from autotune.errors import UsageError

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from autotune.cli.common import EPILOG_DATABASE, database_option, json_option, print_json
 from autotune.cli.echo import echo
-from autotune.cli.options import EPILOG_DATABASE, FLAGS, json_option, print_json
 from autotune.cli.verbosity import is_quiet, verbosity
 from autotune.garbage import collector_paused
 
@@ -20,7 +20,7 @@ SHOWN = 20
 
 
 @click.command(epilog=f"Example: autotune jobs --db tuning.db. {EPILOG_DATABASE}")
-@FLAGS["database"]
+@database_option
 @click.option("--all", "everything", is_flag=True, help=f"List all jobs, not only the newest {SHOWN}.")
 @verbosity("Print only the ids, for other commands.")
 @json_option

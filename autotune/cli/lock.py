@@ -7,16 +7,9 @@ from typing import Unpack
 
 import click
 
+from autotune.cli.common import EPILOG_DATABASE, announce, json_option, print_json
 from autotune.cli.echo import echo
-from autotune.cli.options import (
-    EPILOG_DATABASE,
-    FLAGS,
-    announce,
-    json_option,
-    model_argument,
-    print_json,
-    request_flags,
-)
+from autotune.cli.options import FLAGS, model_argument, request_flags
 from autotune.compiler.request import ChoiceOptions, CompileRequest
 from autotune.suggest import counted
 

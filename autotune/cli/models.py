@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from autotune.cli import model_lines, models_evaluate
+from autotune.cli.common import json_option, print_json
 from autotune.cli.echo import echo
 from autotune.cli.groups import SuggestingGroup
-from autotune.cli.options import json_option, print_json
 from autotune.errors import CostModelError
 
 if TYPE_CHECKING:

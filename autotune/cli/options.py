@@ -1,9 +1,7 @@
-"""Arguments and options that several commands share, and how a command prints JSON."""
+"""Arguments and options of commands that take a model, and how they print a compilation."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,8 +11,8 @@ import click
 
 from autotune.cli import completion
 from autotune.cli.advice import advising, asked_models, pasted
+from autotune.cli.common import database_option
 from autotune.cli.echo import echo
-from autotune.cli.verbosity import is_quiet
 from autotune.compiler.request import CompileRequest
 from autotune.errors import UsageError
 from autotune.passes.preference import TOLERANCE
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-EPILOG_DATABASE = "Without --db the database is tuning.db in the folder AUTOTUNE_HOME."
-
 NO_DATABASE = "the cost model: there is no database"
 """The source of schedules without one."""
 
@@ -34,8 +30,6 @@ model_argument = click.argument("model", shell_complete=completion.models)
 models_argument = click.argument(
     "models", metavar="MODEL...", nargs=-1, required=True, shell_complete=completion.models
 )
-job_argument = click.argument("job", required=False, shell_complete=completion.jobs)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
 def _checked_seed(_context: click.Context, _option: click.Parameter, seed: int) -> int:
@@ -96,13 +90,7 @@ def _placement(
 
 
 FLAGS: dict[str, Callable[[Any], Any]] = {
-    "database": click.option(
-        "--db",
-        "database",
-        metavar="FILE|URL",
-        shell_complete=completion.databases,
-        help="The tuning database. [default: tuning.db in AUTOTUNE_HOME, or the user's data folder]",
-    ),
+    "database": database_option,
     "target": click.option(
         "--target",
         multiple=True,
@@ -265,17 +253,6 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, Any] | None:
     return shapes or None
 
 
-def announce(text: str) -> None:
-    """Say on a terminal what is going on, before imports and the work itself keep silent for seconds."""
-    if sys.stderr.isatty() and not is_quiet():
-        echo(text, err=True)
-
-
-def print_json(value: Any) -> None:
-    """Print one JSON document on standard output."""
-    echo(json.dumps(value, indent=2, default=str), whole=True)
-
-
 def compilation_json(done: Compilation, where: str | None) -> dict[str, Any]:
     """Return the choices of a compilation, for a JSON document; ``where`` the schedules come from, None
     without a database."""
@@ -311,18 +288,6 @@ def print_compilation(
 
         echo(error_in_words(done.error))
     echo(f"schedules from {where or NO_DATABASE}")
-
-
-def write_page(made: str, path: Path) -> None:
-    """Write a page, and say how large it is; raises UsageError where it cannot be written."""
-    from autotune.files import replacing
-
-    try:
-        with replacing(path) as temporary:
-            temporary.write_text(made, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
-    echo(f"wrote {path}: {len(made.encode()) / 1e3:.0f} kB", err=True)
 
 
 def memory_json(done: Compilation) -> dict[str, int]:
@@ -371,14 +336,10 @@ def proofs_lines(done: Compilation, *, details: bool = True) -> list[str]:
 
 
 __all__ = [
-    "EPILOG_DATABASE",
     "FLAGS",
     "NO_DATABASE",
-    "announce",
     "check_for_artifact",
     "compilation_json",
-    "job_argument",
-    "json_option",
     "memory_json",
     "memory_line",
     "model_argument",
@@ -386,11 +347,9 @@ __all__ = [
     "parse_devices",
     "parse_shapes",
     "print_compilation",
-    "print_json",
     "proofs_json",
     "proofs_lines",
     "request_flags",
     "runs_options",
     "seed_option",
-    "write_page",
 ]

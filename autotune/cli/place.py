@@ -9,18 +9,10 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from autotune.cli import completion
+from autotune.cli.common import EPILOG_DATABASE, announce, json_option, print_json
 from autotune.cli.echo import echo
 from autotune.cli.long_job import long_job
-from autotune.cli.options import (
-    EPILOG_DATABASE,
-    announce,
-    json_option,
-    model_argument,
-    parse_devices,
-    print_json,
-    request_flags,
-    seed_option,
-)
+from autotune.cli.options import model_argument, parse_devices, request_flags, seed_option
 from autotune.compiler.request import ModelOptions
 from autotune.errors import UsageError
 from autotune.suggest import counted

@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
+from autotune.cli.common import announce, json_option, print_json
 from autotune.cli.echo import echo
-from autotune.cli.options import FLAGS, announce, json_option, model_argument, print_json
+from autotune.cli.options import FLAGS, model_argument
 from autotune.errors import InputError, UsageError
 from autotune.suggest import counted
 

@@ -12,16 +12,9 @@ import click
 
 from autotune.cli import completion
 from autotune.cli.advice import asked_models, tune_options
+from autotune.cli.common import EPILOG_DATABASE, announce, json_option, print_json, write_page
 from autotune.cli.echo import echo
-from autotune.cli.options import (
-    EPILOG_DATABASE,
-    FLAGS,
-    announce,
-    json_option,
-    print_json,
-    request_flags,
-    write_page,
-)
+from autotune.cli.options import FLAGS, request_flags
 from autotune.cli.verbosity import is_quiet, is_verbose, verbosity
 from autotune.compiler.request import ChoiceOptions, CompileRequest
 from autotune.errors import UsageError

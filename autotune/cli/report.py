@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from autotune.cli.common import (
+    EPILOG_DATABASE,
+    database_option,
+    job_argument,
+    json_option,
+    print_json,
+    write_page,
+)
 from autotune.cli.echo import echo
-from autotune.cli.options import EPILOG_DATABASE, FLAGS, job_argument, json_option, print_json, write_page
 from autotune.cli.verbosity import is_quiet, verbosity
 from autotune.errors import UsageError
 
@@ -24,7 +31,7 @@ if TYPE_CHECKING:
 
 @click.command(epilog=f"Example: autotune report --db tuning.db. {EPILOG_DATABASE}")
 @job_argument
-@FLAGS["database"]
+@database_option
 @click.option(
     "--html",
     "html",

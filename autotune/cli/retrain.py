@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from autotune.cli.common import EPILOG_DATABASE, json_option, print_json
 from autotune.cli.echo import echo
-from autotune.cli.options import EPILOG_DATABASE, json_option, print_json, runs_options
+from autotune.cli.options import runs_options
 
 if TYPE_CHECKING:
     from cost_models.retrain import RetrainReport

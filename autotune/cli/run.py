@@ -10,18 +10,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
+from autotune.cli.common import EPILOG_DATABASE, announce, json_option, print_json, write_page
 from autotune.cli.echo import echo
-from autotune.cli.options import (
-    EPILOG_DATABASE,
-    announce,
-    check_for_artifact,
-    json_option,
-    model_argument,
-    print_json,
-    request_flags,
-    seed_option,
-    write_page,
-)
+from autotune.cli.options import check_for_artifact, model_argument, request_flags, seed_option
 from autotune.cli.verbosity import is_quiet, verbosity
 from autotune.compiler.request import CompileOptions, CompileRequest
 from autotune.errors import UsageError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from autotune.cli.common import print_json
 from autotune.cli.echo import echo
-from autotune.cli.options import print_json
 from autotune.cli.schemas import DOCUMENTS, schema
 
 

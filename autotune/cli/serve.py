@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from autotune.cli.common import EPILOG_DATABASE, announce, database_option, json_option, print_json
 from autotune.cli.echo import echo
-from autotune.cli.options import EPILOG_DATABASE, FLAGS, announce, json_option, print_json
 from autotune.distribution import install
 from autotune.errors import MissingExtraError, UsageError
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog=f"Example: autotune serve --db tuning.db. {EPILOG_DATABASE}")
-@FLAGS["database"]
+@database_option
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from autotune.cli.common import EPILOG_DATABASE, database_option, job_argument, json_option, print_json
 from autotune.cli.echo import echo
-from autotune.cli.options import EPILOG_DATABASE, FLAGS, job_argument, json_option, print_json
 from autotune.cli.verbosity import is_quiet, verbosity
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _EVERY_S = 2.0
 
 @click.command(epilog=f"Example: autotune status --db tuning.db --watch. {EPILOG_DATABASE}")
 @job_argument
-@FLAGS["database"]
+@database_option
 @click.option("--watch", is_flag=True, help="Show it again every two seconds, until the job is over.")
 @verbosity("Print only its state: running, done, killed, ...")
 @json_option

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 import click
 
 from autotune.cli import completion
+from autotune.cli.common import EPILOG_DATABASE, json_option
 from autotune.cli.echo import echo
 from autotune.cli.long_job import long_job
 from autotune.cli.options import (
-    EPILOG_DATABASE,
     FLAGS,
-    json_option,
     models_argument,
     parse_devices,
     proofs_json,

@@ -6,8 +6,8 @@ from dataclasses import asdict
 
 import click
 
+from autotune.cli.common import json_option, print_json
 from autotune.cli.echo import echo
-from autotune.cli.options import json_option, print_json
 
 
 @click.command(epilog="Example: autotune zoo")

@@ -15,7 +15,7 @@ from sqlalchemy import Table
 from sqlalchemy.engine import Connection
 from sqlalchemy.schema import AddConstraint, CreateTable
 
-from autotune.database import old_tables, schema
+from autotune.database import schema
 from autotune.database.columns import StoredColumn
 from autotune.database.records import RUNS
 from autotune.database.session import Session
@@ -132,6 +132,8 @@ def _take_over(connection: Connection) -> None:
         )
     for longer in (schema.jobs, schema.comparisons, schema.readings):
         _add_columns(connection, longer, {column["name"] for column in inspector.get_columns(longer.name)})
+    from autotune.database import old_tables
+
     old_tables.take_over(connection)
     for index in (*schema.runs.indexes, *schema.spaces.indexes, *schema.comparisons.indexes):
         index.create(connection, checkfirst=True)

@@ -57,7 +57,7 @@ LIGHT = {
     "tune --help": HEAVY,
     "query --help": HEAVY,
     "db --help": HEAVY,
-    "jobs": HEAVY - {"sqlalchemy"},
+    "jobs": HEAVY - {"sqlalchemy"} | {"autotune.compiler.request", "click.shell_completion", "html"},
     "status": HEAVY - {"sqlalchemy"},
     "report": HEAVY - {"sqlalchemy"},
 }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -119,6 +120,8 @@ _FLAGS = {
         "avx512_vnni": "avx512vnni",
         "avx512_bf16": "avx512bf16",
         "avx_vnni": "avxvnni",
+        "amx_bf16": "amx-bf16",
+        "amx_fp16": "amx-fp16",
         "amx_int8": "amx-int8",
         "amx_tile": "amx-tile",
     },
@@ -136,7 +139,32 @@ def instruction_sets() -> frozenset[str]:
     processor = _first_processor()
     names = _FLAGS.get(architecture(), {})
     flags = processor.get("flags") or processor.get("Features") or ""
-    return frozenset(names.get(flag, flag) for flag in flags.split())
+    return frozenset(permitted(names.get(flag, flag) for flag in flags.split()))
+
+
+_TILES = "amx-"
+"""Start of the names of instruction sets that need the state of tile registers."""
+
+_ARCH_PRCTL, _REQUEST_STATE, _TILE_DATA = 158, 0x1023, 18
+"""System call, ARCH_REQ_XCOMP_PERM and XFEATURE_XTILEDATA of Linux (Documentation/arch/x86/xstate.rst)."""
+
+
+def permitted(features: Iterable[str]) -> list[str]:
+    """Return those instruction sets of a processor that this process may use: tiles need the system's consent."""
+    known = list(features)
+    refused = any(name.startswith(_TILES) for name in known) and not tiles_permitted()
+    return [name for name in known if not (refused and name.startswith(_TILES))]
+
+
+@cache
+def tiles_permitted() -> bool:
+    """Return whether the system lets this process use tile registers, which it is asked for; once a process.
+
+    All threads share the answer, later ones and forked processes too. A processor without tiles is refused.
+    """
+    if not hasattr(os, "uname") or os.uname().sysname != "Linux" or architecture() != "x86_64":
+        return False
+    return not ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_STATE, _TILE_DATA)
 
 
 @cache
@@ -162,6 +190,8 @@ __all__ = [
     "check_threads",
     "device_name",
     "instruction_sets",
+    "permitted",
+    "tiles_permitted",
     "usable_cores",
     "usable_memory",
 ]

@@ -11,7 +11,14 @@ from typing import NamedTuple
 from autotune import settings
 from autotune.errors import TargetError
 from autotune.foreign import parse_json
-from autotune.hardware import architecture, cache_sizes, device_name, instruction_sets, usable_cores
+from autotune.hardware import (
+    architecture,
+    cache_sizes,
+    device_name,
+    instruction_sets,
+    permitted,
+    usable_cores,
+)
 from autotune.suggest import counted, listing
 
 ITEM_BYTES = {
@@ -59,6 +66,8 @@ class _InstructionSet(NamedTuple):
 _V2 = ("sse2", "sse4.2")
 _V3 = (*_V2, "avx", "avx2", "f16c", "fma")
 _V4 = (*_V3, "avx512bw", "avx512dq", "avx512f", "avx512vl")
+_V4_BF16 = (*_V4, "avx512vnni", "avx512bf16")
+_AMX = ("amx-bf16", "amx-int8", "amx-tile")
 _CUDA = ("fma", "fp64", "gpu", "local", "mma")
 """Fused products and sums, tensor cores for half, bfloat16 and TF32, and memory that a block of threads shares."""
 
@@ -74,7 +83,8 @@ _LEVELS = {
     "x86-64-v3-vnni": _InstructionSet("x86_64", "x86-64-v3", _sorted(_V3, "avxvnni"), 256),
     "x86-64-v4": _InstructionSet("x86_64", "x86-64-v4", _sorted(_V4), 512),
     "x86-64-v4-vnni": _InstructionSet("x86_64", "cascadelake", _sorted(_V4, "avx512vnni"), 512),
-    "x86-64-v4-bf16": _InstructionSet("x86_64", "cooperlake", _sorted(_V4, "avx512vnni", "avx512bf16"), 512),
+    "x86-64-v4-bf16": _InstructionSet("x86_64", "cooperlake", _sorted(_V4_BF16), 512),
+    "x86-64-v4-amx": _InstructionSet("x86_64", "cooperlake", _sorted(_V4_BF16, *_AMX), 512),
     "aarch64": _InstructionSet("aarch64", "generic", ("neon",), 128),
     "aarch64-dotprod": _InstructionSet("aarch64", "generic", ("dotprod", "neon"), 128),
 }
@@ -101,6 +111,8 @@ _KEPT_FEATURES = {
         "avx512vnni",
         "avx512bf16",
         "avxvnni",
+        "amx-bf16",
+        "amx-fp16",
         "amx-int8",
         "amx-tile",
     ),
@@ -342,7 +354,8 @@ def _own_instruction_set() -> _InstructionSet:
     import llvmlite.binding as llvm
 
     have = llvm.get_host_cpu_features()
-    features = tuple(sorted(f for f in _KEPT_FEATURES.get(architecture(), ()) if have.get(f)))
+    kept = (name for name in _KEPT_FEATURES.get(architecture(), ()) if have.get(name))
+    features = tuple(sorted(permitted(kept)))
     bits = 512 if "avx512f" in features else 256 if "avx2" in features else 128
     return _InstructionSet(architecture(), llvm.get_host_cpu_name(), features, bits)
 

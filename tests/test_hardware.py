@@ -36,9 +36,28 @@ def test_instruction_sets_are_those_that_llvm_sees() -> None:
     known = hardware.instruction_sets()
     if not known:
         pytest.skip("this system does not say which instruction sets the processor has")
-    have = llvm.get_host_cpu_features()
+    have = hardware.permitted(name for name, value in llvm.get_host_cpu_features().items() if value)
     for name in target._KEPT_FEATURES[hardware.architecture()]:
-        assert (name in known) == bool(have.get(name)), name
+        assert (name in known) == (name in have), name
+
+
+@pytest.mark.parametrize("granted", [False, True])
+def test_tiles_are_used_where_the_system_lets_a_process(
+    granted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hardware, "tiles_permitted", lambda: granted)
+    others, tiles = ["avx2", "avx512bf16"], ["amx-bf16", "amx-tile"]
+    assert hardware.permitted([*others, *tiles]) == others + (tiles if granted else [])
+    processor = {"flags": "avx2 amx_bf16 amx_int8 amx_tile"}
+    monkeypatch.setattr(hardware, "_first_processor", lambda: processor)
+    monkeypatch.setattr(hardware, "architecture", lambda: "x86_64")
+    found = hardware.instruction_sets.__wrapped__()
+    assert found == {"avx2"} | ({"amx-bf16", "amx-int8", "amx-tile"} if granted else set())
+
+
+def test_the_system_is_not_asked_for_tiles_that_a_processor_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "tiles_permitted", lambda: pytest.fail("asked"))
+    assert hardware.permitted(["avx2"]) == ["avx2"]
 
 
 def test_what_is_lacking_here_needs_no_llvm(monkeypatch: pytest.MonkeyPatch) -> None:

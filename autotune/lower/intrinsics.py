@@ -78,7 +78,8 @@ class IntrinsicCall:
         return Load(load.buffer, tuple(form.expr() for form in forms))
 
     def _strides(self, operand: Operand, load: Load) -> tuple[int, ...]:
-        """Return elements from one step of each dimension of an operand to the next."""
+        """Return elements from one step of each loop that moves an operand to the next: a loop a dimension, or several
+        in a product of tiles."""
         form = Lin({}, 0)
         for index, stride in zip(load.indices, load.buffer.strides, strict=True):
             form = form + self.simplifier.form(index).scaled(stride)
@@ -94,19 +95,23 @@ class IntrinsicCall:
         return _dense_where_free(steps, [axis.extent for axis in self._axes(operand)])
 
     def _axes(self, operand: Operand) -> list[IterVar]:
-        """Return the loop of the pattern that moves each dimension."""
+        """Return the loops of the pattern that move each dimension."""
         pattern = self.intrin.op
         if operand.number == 0:
             return list(pattern.axis)
         tensor = pattern.input_tensors[operand.number - 1]
         read = next(r for e in pattern.body for r in reads(e) if r.tensor == tensor)
-        return [index for index in read.indices if isinstance(index, IterVar)]
+        return [part for index in read.indices for part in nodes(index) if isinstance(part, IterVar)]
 
     def _misplaced(self, operand: Operand, load: Load, dim: int, step: int | None) -> str:
         found = "not even" if step is None else f"{step} elements"
+        wanted = operand.strides[dim]
+        distance = "one distance" if wanted is None else f"a distance of {wanted} elements"
+        by_loop = len(operand.strides) > len(operand.shape)
+        along = f"loop {self._axes(operand)[dim].name}" if by_loop else f"dimension {dim}"
         return (
-            f"tensorize of stage {self.stage.op.name}: {self.intrin.name} takes {operand.name} with a distance of "
-            f"{operand.strides[dim]} elements along dimension {dim}, in {load.buffer.name} it is {found}; change the "
+            f"tensorize of stage {self.stage.op.name}: {self.intrin.name} takes {operand.name} with {distance} "
+            f"along {along}, in {load.buffer.name} it is {found}; change the "
             f"layout (cache_read and transform_layout), or declare the operand with another stride (te.decl_buffer)"
         )
 

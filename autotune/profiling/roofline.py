@@ -106,6 +106,8 @@ def _products(target: Target, dtype: str) -> int:
         each.lanes * each.group
         for each in DOT_PRODUCTS
         if each.arch == target.arch
+        and each.rows
+        == 1  # no automatic schedule uses tiles: their rate would be a roof that nothing comes near
         and set(each.requires) <= set(target.features)
         and dtype in (each.left, each.right)
     ]

@@ -5,6 +5,9 @@ of that size next to one another, and the group of ``a`` is copied into all lane
 2**32: VNNI's ``vpdpbusd`` without saturation, of AVX-512 and of AVX, ``vpmaddwd`` on bytes widened to 16 bits
 (``vpmaddubsw`` would saturate), AArch64's ``sdot`` and ``udot``. ``vdpbf16ps`` of AVX-512 BF16 adds pairs of products
 of bfloat16 to float32; it takes subnormal numbers for 0 and rounds to the nearest after each product.
+
+Those of AMX do so for a tile: 16 rows of ``a`` by 16 columns of ``b`` at once, at a depth of 16 groups
+(:mod:`autotune.te.tiles`).
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DotProduct:
-    """An instruction: ``lanes`` sums of ``group`` products each, in ``total``."""
+    """An instruction: ``lanes`` sums of ``group`` products each, in ``total``; of a tile for each of ``rows``, and of
+    ``depth`` groups. One may start every ``cycles``; a core has one unit of tiles."""
 
     name: str
     arch: str
@@ -35,6 +39,14 @@ class DotProduct:
     group: int
     llvm: str
     total: str = "int32"
+    rows: int = 1
+    depth: int = 1
+    cycles: int = 1
+
+    @property
+    def exact(self) -> bool:
+        """Return whether sums are exact, modulo 2**32; those in float32 are rounded."""
+        return self.total == "int32"
 
     @property
     def intrinsic(self) -> str:
@@ -67,6 +79,20 @@ def _madd(bits: int, requires: tuple[str, ...], llvm: str) -> list[DotProduct]:
     ]
 
 
+def _tile(name: str, unit: str, left: str, right: str, total: str = "int32") -> DotProduct:
+    group = 4 if total == "int32" else 2
+    shape = (
+        16,
+        group,
+        f"llvm.x86.{name}",
+        total,
+        16,
+        16,
+        16,
+    )  # cycles: Intel's optimization manual, chapter on AMX
+    return DotProduct(name, "x86_64", ("amx-tile", unit), left, right, *shape)
+
+
 DOT_PRODUCTS: tuple[DotProduct, ...] = (
     _vnni(512, ("avx512vnni",)),
     _vnni(256, ("avx512vnni", "avx512vl")),
@@ -81,8 +107,17 @@ DOT_PRODUCTS: tuple[DotProduct, ...] = (
     *_madd(128, ("sse2",), "llvm.x86.sse2.pmadd.wd"),
     DotProduct("sdot", "aarch64", ("dotprod",), "int8", "int8", 4, 4, "llvm.aarch64.neon.sdot.v4i32.v16i8"),
     DotProduct("udot", "aarch64", ("dotprod",), "uint8", "uint8", 4, 4, "llvm.aarch64.neon.udot.v4i32.v16i8"),
+    _tile("tdpbf16ps", "amx-bf16", "bfloat16", "bfloat16", "float32"),
+    _tile("tdpfp16ps", "amx-fp16", "float16", "float16", "float32"),
+    _tile("tdpbssd", "amx-int8", "int8", "int8"),
+    _tile("tdpbsud", "amx-int8", "int8", "uint8"),
+    _tile("tdpbusd", "amx-int8", "uint8", "int8"),
+    _tile("tdpbuud", "amx-int8", "uint8", "uint8"),
 )
-"""Best first."""
+"""Best first, those of vectors before those of tiles."""
+
+TILE_PRODUCTS = {dot.name: dot for dot in DOT_PRODUCTS if dot.rows > 1}
+"""Those of tiles by name."""
 
 
 _ALONE = 6
@@ -92,8 +127,8 @@ _ALONE = 6
 def dot_product(
     target: Target, left: str, right: str, columns: int, most: int | None = None
 ) -> DotProduct | None:
-    """Return the best instruction of a target for operands of these types, at most ``columns`` wide;
-    None if it has none.
+    """Return the best instruction of a target for operands of these types that is at most ``columns`` wide and has
+    one row; None if it has none.
 
     Narrower ones are better where wide ones leave columns over: 24 columns are three times eight lanes. ``most`` is
     how many lanes it may have.
@@ -102,6 +137,7 @@ def dot_product(
         dot
         for dot in DOT_PRODUCTS
         if dot.arch == target.arch
+        and dot.rows == 1
         and (dot.left, dot.right) == (left, right)
         and set(dot.requires) <= set(target.features)
         and dot.lanes * 32 <= target.vector_bits
@@ -154,7 +190,8 @@ def _accumulated(dot: DotProduct, total: Lanes, left: Lanes, right: Lanes) -> La
 
 
 for _dot in DOT_PRODUCTS:
-    _declare(_dot)
+    if _dot.rows == 1:
+        _declare(_dot)
 
 
-__all__ = ["DOT_PRODUCTS", "DotProduct", "dot_product"]
+__all__ = ["DOT_PRODUCTS", "TILE_PRODUCTS", "DotProduct", "dot_product"]

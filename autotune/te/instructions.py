@@ -193,7 +193,25 @@ class MatrixMultiply:
     transposed: bool = False
 
 
-Step = LaneStore | KernelCall | MatrixMultiply
+@dataclass(frozen=True)
+class TileMultiply:
+    """Give operand 0 the product of operands 1 and 2 by tile registers, or add it where it ``accumulates``.
+
+    ``rows``, ``columns`` and ``depth`` are of the product, in whole tiles; without depth operand 0 becomes zeros.
+    ``instruction`` multiplies tiles of 16 rows by tiles of 16 columns, at a depth of 64 bytes: ``llvm`` is its name
+    there. An operand has a step for each loop that moves it: row and column; row, group and place in the group; group,
+    column and place.
+    """
+
+    instruction: str
+    llvm: str
+    rows: int
+    columns: int
+    depth: int
+    accumulates: bool
+
+
+Step = LaneStore | KernelCall | MatrixMultiply | TileMultiply
 """The steps that may replace an intrinsic."""
 
 
@@ -309,6 +327,7 @@ __all__ = [
     "Reinterpreted",
     "Splat",
     "Step",
+    "TileMultiply",
     "call_llvm_pure_intrin",
     "lane_type",
     "reinterpret",

@@ -9,7 +9,7 @@ from typing import Any
 
 from autotune.errors import ScheduleError
 from autotune.te.expr import IterVar, Read
-from autotune.te.instructions import KernelCall, Operand, Step
+from autotune.te.instructions import KernelCall, Operand, Step, TileMultiply
 from autotune.te.tensor import ComputeOp, Operation, Tensor
 from autotune.te.traversal import reads
 
@@ -19,8 +19,8 @@ PARTS = ("body", "init", "update")
 SHIPPED = ("autotune.te.dot_products", "autotune.te.tensor_cores")
 """Modules that declare the intrinsics that come with the package; loaded when a name is not known yet."""
 
-LIBRARY_CALLS = "autotune.te.library_calls"
-"""Module that makes calls of library kernels, whose names say their sizes."""
+MADE = {"matmul.": "autotune.te.library_calls", "tdp": "autotune.te.tiles"}
+"""Modules that make intrinsics of many sizes by the start of their names: calls of libraries, products of tiles."""
 
 INTRINSICS: dict[str, TensorIntrin] = {}
 """Declared intrinsics by name; traces refer to them."""
@@ -95,7 +95,8 @@ def decl_tensor_intrin(
     target can emit that. ``intrin_func(ins, outs)`` gives instructions (see :mod:`autotune.te.instructions`): stores
     for the whole pattern, or ``(body, init, update)`` for a reduction whose loop goes on outside, each of which may
     be None. ``binds`` gives operands a layout (:func:`decl_buffer`; dense by default), ``requires`` names features
-    of the target that the instructions need. The interpreter runs the pattern, whatever replaces it.
+    of the target that the instructions need. The interpreter runs the pattern, whatever replaces it, but for products
+    of tiles (:mod:`autotune.te.tiles`).
 
     The name defaults to that of the operation; declaring a name again replaces it. Raises TypeError for a pattern
     that is not a compute over placeholders, ValueError for an unknown loop or kind, or instructions that do not fit
@@ -125,8 +126,9 @@ def decl_tensor_intrin(
     operands = _operands(pattern, binds or {})
     instructions: dict[str, tuple[Step, ...]] = {}
     if intrin_func is not None:
-        _check_reads(pattern)
         instructions = _parts(pattern, intrin_func(list(operands[1:]), list(operands[:1])))
+        if not all(isinstance(step, TileMultiply) for steps in instructions.values() for step in steps):
+            _check_reads(pattern)  # those of tiles address by loop
     intrin = TensorIntrin(
         name or pattern.name, pattern, dict(kinds or {}), operands, instructions, tuple(requires)
     )
@@ -136,8 +138,9 @@ def decl_tensor_intrin(
 
 def intrinsic_named(name: str) -> TensorIntrin:
     """Return a declared intrinsic; raises ScheduleError listing the names."""
-    if name.startswith("matmul."):
-        return importlib.import_module(LIBRARY_CALLS).by_name(name)  # type: ignore[no-any-return]
+    for start, module in MADE.items():
+        if name.startswith(start):
+            return importlib.import_module(module).by_name(name)  # type: ignore[no-any-return]
     if name not in INTRINSICS:
         for module in SHIPPED:
             importlib.import_module(module)
@@ -211,8 +214,8 @@ def _parts(pattern: ComputeOp, made: Any) -> dict[str, tuple[Step, ...]]:
 
 
 def _are_calls(made: tuple[Any, ...]) -> bool:
-    """Return whether a tuple has a call of a function for each part."""
-    return len(made) == len(PARTS) and all(isinstance(part, KernelCall) for part in made)
+    """Return whether a tuple has a call of a function, or a product of tiles, for each part."""
+    return len(made) == len(PARTS) and all(isinstance(part, KernelCall | TileMultiply) for part in made)
 
 
 def _is_stores(value: Any) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from autotune.codegen.interpreter.evaluator import Array, Env, Evaluator, Memory
 from autotune.codegen.interpreter.external import call_external
 from autotune.codegen.interpreter.threads import Thread
+from autotune.codegen.interpreter.tiles import multiplied
 from autotune.errors import InternalError
 from autotune.lower.ir import (
     Allocate,
@@ -106,7 +107,8 @@ class _Machine:
             self.memory[stmt.buffer] = poisoned(stmt.buffer)
             self.run(stmt.body)
         elif isinstance(stmt, Intrinsic):
-            self.run(stmt.body)
+            if not multiplied(stmt, self.evaluator, self.env, self.memory):
+                self.run(stmt.body)
         elif isinstance(stmt, External):
             call_external(stmt, self.memory)
         elif not isinstance(stmt, Barrier | Prefetch):

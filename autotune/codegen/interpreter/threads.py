@@ -10,6 +10,7 @@ import numpy as np
 
 from autotune.codegen.interpreter.evaluator import Array, Env, Evaluator, Memory
 from autotune.codegen.interpreter.external import call_external
+from autotune.codegen.interpreter.tiles import multiplied
 from autotune.errors import InternalError, LoweringError
 from autotune.lower.ir import (
     Allocate,
@@ -73,7 +74,8 @@ class Thread:
             if not self.alone:
                 yield
         elif isinstance(stmt, Intrinsic):
-            yield from self.run(stmt.body)
+            if not multiplied(stmt, self.evaluator, self.env, self.memory):
+                yield from self.run(stmt.body)
         elif isinstance(stmt, External):
             call_external(stmt, self.memory)
         elif not isinstance(stmt, Prefetch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from autotune.codegen.llvm.accesses import Accesses
 from autotune.codegen.llvm.arithmetic import ArithmeticEmitter
 from autotune.codegen.llvm.block import ThreadBlock
+from autotune.codegen.llvm.tiles import TileRegisters
 from autotune.codegen.llvm.types import Value, constant, scalar_type, type_of, vector
 from autotune.errors import BuildError
 from autotune.lower.ir import Buffer, External, Intrinsic, Load
@@ -17,8 +18,11 @@ from autotune.te.expr import Const
 class Instructions:
     """Emits what replaces the loops of a tensor intrinsic."""
 
-    def __init__(self, arithmetic: ArithmeticEmitter, accesses: Accesses, block: ThreadBlock) -> None:
+    def __init__(
+        self, arithmetic: ArithmeticEmitter, accesses: Accesses, block: ThreadBlock, tiles: TileRegisters
+    ) -> None:
         self.arithmetic = arithmetic
+        self.tiles = tiles
         self.code = arithmetic.code
         self.accesses = accesses
         self.block = block
@@ -39,6 +43,9 @@ class Instructions:
                     self._kernel_call(node, step)
                 elif isinstance(step, te.MatrixMultiply):
                     self.block.multiply(node, step, self.accesses)
+                elif isinstance(step, te.TileMultiply):
+                    firsts = [self._first(node, number) for number in range(len(node.strides))]
+                    self.tiles.multiply(node, step, firsts)
                 else:
                     value = self._lanes(node, step.value, {})
                     self.accesses.store_lanes(*self._element(node, step.operand, step.index), value)
@@ -50,16 +57,19 @@ class Instructions:
                 f"intrinsic {node.name} calls a function of the processor: build for target='host'"
             )
         arguments = [self._argument(node, argument) for argument in call.arguments]
-        self.code.lines.append("  " + self.code.call("void", f"@{call.symbol}", *arguments))
+        self._call(call.symbol, arguments)
+
+    def _call(self, symbol: str, arguments: list[tuple[str, str]]) -> None:
+        """Call a function from outside, which may write anything, and use tile registers."""
+        self.code.lines.append("  " + self.code.call("void", f"@{symbol}", *arguments))
+        self.code.lines += self.tiles.begin()
         self.code.held.clear()
 
     def external(self, node: External) -> None:
         """Call a function with pointers to first elements and numbers; raises BuildError on a device."""
         if self.code.module.target.arch not in ("x86_64", "aarch64"):
             raise BuildError("te.extern calls a function of the processor: build for target='host'")
-        arguments = [self._external_argument(argument) for argument in node.arguments]
-        self.code.lines.append("  " + self.code.call("void", f"@{node.symbol}", *arguments))
-        self.code.held.clear()
+        self._call(node.symbol, [self._external_argument(argument) for argument in node.arguments])
 
     def _external_argument(self, argument: Load | Const) -> tuple[str, str]:
         if isinstance(argument, Const):
@@ -70,8 +80,7 @@ class Instructions:
     def _argument(self, node: Intrinsic, argument: te.Argument) -> tuple[str, str]:
         """Return the type and the text of an argument."""
         if isinstance(argument, te.OperandPointer):
-            buffer, form = self._element(node, argument.operand, (0,) * len(node.strides[argument.operand]))
-            return "ptr", self.accesses.memory.pointer(buffer, self.addresses.address(form))
+            return "ptr", self._first(node, argument.operand)
         if isinstance(argument, te.Layout):
             steps = [step for strides in node.strides for step in strides]
             return "ptr", self.code.module.numbers("int64", (*argument.extents, *steps))
@@ -82,6 +91,11 @@ class Instructions:
         if isinstance(argument, te.Number):
             return scalar_type(argument.dtype), constant(number, argument.dtype)
         return "ptr", self.code.module.numbers(argument.dtype, (number,))
+
+    def _first(self, node: Intrinsic, operand: int) -> str:
+        """Return the pointer to the first element of an operand."""
+        buffer, form = self._element(node, operand, (0,) * len(node.strides[operand]))
+        return self.accesses.memory.pointer(buffer, self.addresses.address(form))
 
     def _element(self, node: Intrinsic, operand: int, index: tuple[int, ...]) -> tuple[Buffer, Lin]:
         load = node.operands[operand]

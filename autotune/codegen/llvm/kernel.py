@@ -18,6 +18,7 @@ from autotune.codegen.llvm.memory import MemoryAccesses
 from autotune.codegen.llvm.module import ModuleText
 from autotune.codegen.llvm.places import BufferPlaces
 from autotune.codegen.llvm.streams import StreamingStores, alignment_test
+from autotune.codegen.llvm.tiles import TileRegisters
 from autotune.codegen.llvm.writer import Writer
 from autotune.codegen.manifest import ManifestEntry
 from autotune.errors import BuildError
@@ -101,7 +102,8 @@ class KernelEmitter:
         self.accesses = Accesses(
             self.expressions, self.addresses, self.places, self.memory, blocks, self.streams
         )
-        self.instructions = Instructions(arithmetic, self.accesses, self.block)
+        self.tiles = TileRegisters(code, kernel.body)
+        self.instructions = Instructions(arithmetic, self.accesses, self.block, self.tiles)
         self.flow = ControlFlow(self.expressions, self.accesses, self.statement)
         self._emit: dict[type[ir.Stmt], Callable[[Any], None]] = {
             ir.Seq: self._sequence,
@@ -128,7 +130,7 @@ class KernelEmitter:
             self.statement(body)
         self.streams.end()
         end = () if self.places.fences is None else self.places.fences.told()
-        return [*self.code.entry, *self.code.flat_lines(), *end]
+        return [*self.code.entry, *self.tiles.begin(), *self.code.flat_lines(), *self.tiles.end(), *end]
 
     def close(self) -> None:
         """Free the parts, which refer to each other: the collector of such garbage is paused while models compile."""

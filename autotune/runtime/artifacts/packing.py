@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune import library
+from autotune.codegen.process_symbols import TILE_CONFIGURATION
 from autotune.codegen.symbols import object_symbols
 from autotune.errors import ArtifactError, BuildError
 from autotune.hardware import architecture, device_name
@@ -33,9 +34,10 @@ EXTERNAL_SYMBOLS = frozenset(
         *_MATH,
         *(name + "f" for name in _MATH),
         *("__extendhfsf2", "__truncsfhf2", "__truncdfhf2"),
+        TILE_CONFIGURATION,
     ]
 )
-"""Functions of the process that the object code of an artifact may call."""
+"""Functions of the process that the object code of an artifact may call, and the bytes that it may read."""
 
 
 def packed(image: ModuleImage, contents: ContentsWriter) -> Manifest:

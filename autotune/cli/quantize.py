@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +11,29 @@ import click
 from autotune.cli.common import announce, json_option, print_json
 from autotune.cli.echo import echo
 from autotune.cli.options import FLAGS, model_argument
-from autotune.errors import InputError, UsageError
+from autotune.errors import UsageError
 from autotune.suggest import counted
 
 
 @click.command(
-    epilog="Example: autotune quantize model.onnx --calibrate samples.npz -o model.int8.onnx, and then "
+    epilog="Example: autotune quantize model.onnx --data samples.npz -o model.int8.onnx, and then "
     "autotune compile model.int8.onnx -o model.atm"
 )
 @model_argument
 @click.option(
+    "--data",
     "--calibrate",
     "data",
-    required=True,
     type=click.Path(path_type=Path),
-    help="An .npz file with an array an input, by its name: one sample, or several along the first axis.",
+    metavar="FILE.npz|FOLDER",
+    help="An array an input, by its name: one sample, or several along the first axis; with --accuracy `labels`, too. "
+    "A folder's files follow one another. Needed without --accuracy, with which random inputs stand in.",
+)
+@click.option(
+    "--accuracy",
+    metavar="BUDGET",
+    help="The largest error: 1e-2 of outputs (relative), cosine=0.999, or top1=0.5% of labels lost. Layers stay in "
+    "float32 until half of the inputs are within it; the other half is checked.",
 )
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path), help="The ONNX model to write."
@@ -53,13 +60,19 @@ from autotune.suggest import counted
     show_default=True,
     help="Take the means that rounded weights move off the biases.",
 )
-@click.option("--check/--no-check", default=True, show_default=True, help="Run both models on the samples.")
+@click.option(
+    "--check/--no-check",
+    default=True,
+    show_default=True,
+    help="Run both models on the samples; --accuracy always does.",
+)
 @click.option("--threads", type=int, metavar="N", help="Workers. [default: those of the target]")
 @FLAGS["allow_oversubscription"]
 @json_option
 def command(
     model: str,
-    data: Path,
+    data: Path | None,
+    accuracy: str | None,
     output: Path,
     method: Any,
     percentile: float,
@@ -75,23 +88,26 @@ def command(
 
     from autotune.hardware import check_threads
     from autotune.quantization.quantize import agreement, quantize
+    from autotune.quantization.within import quantize_within
+    from autotune.tuning.measure.error_budget import Accuracy
 
+    budget = None if accuracy is None else Accuracy.of(accuracy)
     if threads is not None:
         check_threads(threads, allow_oversubscription=allow_oversubscription)
-    samples = _samples(data)
+    samples = _samples(model, data, budget is not None)
     if not output.absolute().parent.is_dir():
         raise UsageError(f"there is no folder {str(output.absolute().parent)!r} to write {output.name} to")
     announce(f"quantising {model}")
     start = time.perf_counter()
-    made = quantize(
-        model,
-        samples,
-        method=method,
-        percentile=percentile,
-        leave_out=leave_out,
-        correct_biases=correct_biases,
-        threads=threads,
-    )
+    given: dict[str, Any] = {
+        "method": method,
+        "percentile": percentile,
+        "leave_out": leave_out,
+        "correct_biases": correct_biases,
+        "threads": threads,
+    }
+    within = None if budget is None else quantize_within(model, samples, budget, **given)
+    made = quantize(model, samples, **given) if within is None else within.quantization
     onnx.save(made.model, str(output))
     facts: dict[str, Any] = {
         "model": str(output),
@@ -100,7 +116,9 @@ def command(
         "values": made.values,
         "seconds": time.perf_counter() - start,
     }
-    if check:
+    if within is not None:
+        facts["accuracy"] = {"budget": str(budget), "random_inputs": data is None} | within.to_json()
+    elif check:
         found = agreement(model, made.model, samples, threads)
         facts |= {"relative_error": found.relative, "same_greatest": found.first}
     if as_json:
@@ -109,7 +127,9 @@ def command(
     echo(
         f"of eight bits: {counted(made.products, 'product')} with weights, {counted(made.values, 'value')} between them"
     )
-    if check:
+    if within is not None:
+        echo(within.lines(str(budget)))
+    elif check:
         echo(
             f"on the samples: outputs are {100 * found.relative:.2g} % from those of {model} (norm of the difference), "
             f"the greatest element is the same in {100 * found.first:.3g} % of the rows"
@@ -117,19 +137,23 @@ def command(
     echo(f"wrote {output}: {facts['bytes'] / 1e6:.1f} MB in {facts['seconds']:.1f} s")
 
 
-def _samples(path: Path) -> dict[str, Any]:
-    import numpy as np
+def _samples(model: str, data: Path | None, may_be_random: bool) -> dict[str, Any]:
+    """Return the arrays of the data, or random ones with a warning."""
+    from autotune.frontends.onnx.read import read_model
+    from autotune.tuning.measure.samples import RANDOM_SETS, random_samples, read_samples
 
-    if not path.is_file():
-        raise UsageError(f"there is no file {str(path)!r}")
-    try:
-        found = np.load(path, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            raise InputError(f"{path} is a single array\n  write one with numpy.savez(path, NAME=array)")
-        with found:
-            return {name: found[name] for name in found.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is not an .npz file of arrays: {error}") from error
+    if data is not None:
+        return read_samples(data)
+    if not may_be_random:
+        raise UsageError(
+            "samples of the inputs are needed to quantise by: give --data FILE.npz, or a folder of such"
+        )
+    echo(
+        f"warning: no --data was given: {RANDOM_SETS} sets of random inputs stand in for it (standard normal floats, "
+        "zeros for integers), and errors on inputs of real use may be others",
+        err=True,
+    )
+    return random_samples(read_model(model).proto)
 
 
 __all__ = ["command"]

@@ -15,7 +15,7 @@ import numpy as np
 from autotune.graph.ir import ABSENT, Array
 from autotune.quantization.choice import weight_axis
 from autotune.quantization.network import Network
-from autotune.quantization.write import quantized_weights
+from autotune.quantization.write import rounded_weights
 
 Channels = tuple[str, int]
 """A value and the axis of its channels."""
@@ -36,13 +36,20 @@ def correct(network: Network, products: Sequence[Any], means: Mapping[Channels, 
     for node in products:
         axis = weight_axis(network, node)
         assert axis is not None, "chosen as a product"
-        moved = moved_means(network.arrays[node.input[1]], axis, means[channels_of(node)])
-        if node.op_type != "MatMul":
-            _corrected(network, node, 2, moved)
-            continue
-        added = network.only_reader(readers, node.output[0])
-        if added is not None and added.op_type == "Add":
-            _corrected(network, added, 1 if added.input[0] == node.output[0] else 0, moved)
+        place = bias_place(network, readers, node)
+        if place is not None:
+            moved = moved_means(network.arrays[node.input[1]], axis, means[channels_of(node)])
+            _corrected(network, *place, moved)
+
+
+def bias_place(network: Network, readers: dict[str, list[Any]], product: Any) -> tuple[Any, int] | None:
+    """Return the node of which an input is a product's bias, and the number of that input."""
+    if product.op_type != "MatMul":
+        return product, 2
+    added = network.only_reader(readers, product.output[0])
+    if added is None or added.op_type != "Add":
+        return None
+    return added, 1 if added.input[0] == product.output[0] else 0
 
 
 def moved_means(weights: Array, axis: int, mean: Array) -> Array:
@@ -53,10 +60,8 @@ def moved_means(weights: Array, axis: int, mean: Array) -> Array:
     >>> moved_means(np.float32([[1.27, -0.504]]), 0, np.float32([5, 100])).round(3).tolist()
     [0.4]
     """
-    q, scales = quantized_weights(weights, axis)
-    rounded = np.moveaxis(q, axis, 0).astype(np.float64)
-    rounded *= scales.reshape(-1, *(1,) * (weights.ndim - 1))
-    error = (rounded - np.moveaxis(weights, axis, 0)).reshape(*rounded.shape[:2], -1).sum(-1)
+    apart = np.moveaxis(rounded_weights(weights, axis) - weights, axis, 0)
+    error = apart.reshape(*apart.shape[:2], -1).sum(-1)
     outputs, inputs = error.shape
     groups = mean.size // inputs
     each = np.repeat(mean.reshape(groups, inputs), outputs // groups, axis=0)
@@ -80,4 +85,4 @@ def _corrected(network: Network, node: Any, index: int, moved: Array) -> None:
         node.input.append(constant)
 
 
-__all__ = ["Channels", "channels_of", "correct", "moved_means"]
+__all__ = ["Channels", "bias_place", "channels_of", "correct", "moved_means"]

@@ -7,6 +7,7 @@ operator before them.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,13 +59,16 @@ def weight_axis(network: Network, node: Any) -> int | None:
     return 0 if attribute(node, "transB", 0) else 1
 
 
-def choose(network: Network, leave_out: tuple[str, ...] = ()) -> QuantizationChoice:
-    """Choose the nodes to quantise; those named in ``leave_out``, or whose operator is, stay as they are."""
+def choose(
+    network: Network, leave_out: tuple[str, ...] = (), floats: Collection[str] = ()
+) -> QuantizationChoice:
+    """Choose the nodes to quantise; those named in ``leave_out``, or whose operator is, stay as they are, and so do
+    those whose first output is one of ``floats``."""
     made: set[str] = set()  # by quantised operators, bounds after them included
     products, between = [], []
     for node in network.nodes:
         read = [value for value in node.input if value not in network.arrays and value != ABSENT]
-        if node.name in leave_out or node.op_type in leave_out:
+        if node.name in leave_out or node.op_type in leave_out or node.output[0] in floats:
             continue
         if weight_axis(network, node) is not None:
             products.append(node)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,6 +46,11 @@ class Network:
                 nodes.append(node)
         values = {value for node in nodes for value in (*node.input, *node.output)}
         return cls(proto, nodes, arrays, values | arrays.keys() | {v.name for v in proto.graph.input})
+
+    def copy(self) -> Network:
+        """Return a network that may be changed without this one; arrays, which are only ever replaced, are shared."""
+        nodes = [copy.deepcopy(node) for node in self.nodes]
+        return replace(self, nodes=nodes, arrays=dict(self.arrays), taken=set(self.taken))
 
     @property
     def inputs(self) -> list[str]:

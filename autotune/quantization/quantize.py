@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,13 @@ from autotune.errors import UsageError
 from autotune.frontends.onnx.read import ModelSource, read_model
 from autotune.graph.ir import Array
 from autotune.quantization.bias_correction import channels_of, correct
-from autotune.quantization.calibrate import batches, calibrate, fixed_shapes, open_sizes
-from autotune.quantization.choice import choose
+from autotune.quantization.calibrate import CalibrationStatistics, calibrate
+from autotune.quantization.choice import QuantizationChoice, choose
 from autotune.quantization.fold_norms import fold_norms
 from autotune.quantization.network import Network
 from autotune.quantization.ranges import METHODS, Method
 from autotune.quantization.write import write
+from autotune.tuning.measure.samples import batches, fixed_shapes, open_sizes
 
 if TYPE_CHECKING:
     import onnx
@@ -30,6 +31,55 @@ class Quantization:
     model: onnx.ModelProto
     products: int
     values: int
+
+
+@dataclass(frozen=True)
+class CalibratedModel:
+    """A model whose values were seen on samples: all that a quantised model of any part of it is written from."""
+
+    network: Network
+    leave_out: tuple[str, ...]
+    correct_biases: bool
+    statistics: CalibrationStatistics
+
+    def choice(self, floats: Collection[str] = ()) -> QuantizationChoice:
+        """Return what is quantised where the products of the outputs ``floats`` stay in float32."""
+        return choose(self.network, self.leave_out, floats)
+
+    def written(self, floats: Collection[str] = ()) -> Quantization:
+        """Return the quantised model of such a choice."""
+        network = self.network.copy()
+        choice = choose(network, self.leave_out, floats)
+        if self.correct_biases:
+            correct(network, choice.products, self.statistics.means)
+        write(network, choice, self.statistics.ranges)
+        return Quantization(network.model(), len(choice.products), len(choice.values))
+
+
+def calibrate_model(
+    source: ModelSource,
+    samples: Mapping[str, Array],
+    method: Method = "mse",
+    percentile: float = 99.99,
+    leave_out: tuple[str, ...] = (),
+    correct_biases: bool = True,
+    threads: int | None = None,
+) -> CalibratedModel:
+    """Return what :func:`quantize` writes a model from; takes and raises the same."""
+    if method not in METHODS:
+        raise UsageError(f"unknown method {method!r}\n  one of {', '.join(METHODS)}")
+    if not 50 < percentile <= 100:
+        raise UsageError(f"percentile {percentile} is not above 50 and at most 100")
+    network = Network.read(source)
+    fold_norms(network)
+    choice = choose(network, leave_out)
+    if not choice.products:
+        raise UsageError(
+            "nothing to quantise: no Conv, MatMul or Gemm with constant float32 weights is left in"
+        )
+    channels = {channels_of(node) for node in choice.products} if correct_biases else ()
+    found = calibrate(network, list(choice.values), channels, samples, method, percentile, threads)
+    return CalibratedModel(network, leave_out, correct_biases, found)
 
 
 def quantize(
@@ -54,23 +104,7 @@ def quantize(
         UsageError: an unknown method or a percentile that is none; nothing in the model can be quantised.
         InputError: samples that do not fit the inputs.
     """
-    if method not in METHODS:
-        raise UsageError(f"unknown method {method!r}\n  one of {', '.join(METHODS)}")
-    if not 50 < percentile <= 100:
-        raise UsageError(f"percentile {percentile} is not above 50 and at most 100")
-    network = Network.read(source)
-    fold_norms(network)
-    choice = choose(network, leave_out)
-    if not choice.products:
-        raise UsageError(
-            "nothing to quantise: no Conv, MatMul or Gemm with constant float32 weights is left in"
-        )
-    channels = {channels_of(node) for node in choice.products} if correct_biases else ()
-    found = calibrate(network, list(choice.values), channels, samples, method, percentile, threads)
-    if correct_biases:
-        correct(network, choice.products, found.means)
-    write(network, choice, found.ranges)
-    return Quantization(network.model(), len(choice.products), len(choice.values))
+    return calibrate_model(source, samples, method, percentile, leave_out, correct_biases, threads).written()
 
 
 @dataclass(frozen=True)
@@ -107,4 +141,4 @@ def agreement(
     return Agreement((apart / whole) ** 0.5 if whole else 0.0, same / rows if rows else 1.0)
 
 
-__all__ = ["Agreement", "Quantization", "agreement", "quantize"]
+__all__ = ["Agreement", "CalibratedModel", "Quantization", "agreement", "calibrate_model", "quantize"]

@@ -22,15 +22,29 @@ def write(network: Network, choice: QuantizationChoice, found: Mapping[str, Quan
     Activations are uint8 with a zero point, weights int8 with a scale an output channel, biases int32 in steps of the
     products.
     """
-    shared = dict[str, QuantizedRange]()
-    for value, root in choice.values.items():
-        shared[root] = shared[root].hull(found[value]) if root in shared else found[value]
-    steps = {value: shared[root].steps for value, root in choice.values.items()}
+    steps = steps_of(choice, found)
     weights = dict[tuple[str, int], tuple[str, Array]]()
     before: dict[int, list[Any]] = {}
     for node in choice.products:
         before[id(node)] = _product(network, node, float(steps[node.input[0]][0]), weights)
-    made = {value: _activation(network, value, *each) for value, each in steps.items()}
+    splice(network, {value: activation(network, value, *each) for value, each in steps.items()}, before)
+
+
+def steps_of(
+    choice: QuantizationChoice, found: Mapping[str, QuantizedRange]
+) -> dict[str, tuple[np.float32, np.uint8]]:
+    """Return scale and zero point of each value; those of one range have the same."""
+    shared = dict[str, QuantizedRange]()
+    for value, root in choice.values.items():
+        shared[root] = shared[root].hull(found[value]) if root in shared else found[value]
+    return {value: shared[root].steps for value, root in choice.values.items()}
+
+
+def splice(
+    network: Network, made: Mapping[str, tuple[str, list[Any]]], before: Mapping[int, list[Any]]
+) -> None:
+    """Let readers of values read others, whose nodes follow those that make the values; and put nodes ``before`` those
+    of the given identities."""
     nodes = [node for value in network.inputs if value in made for node in made[value][1]]
     for node in network.nodes:
         for i, value in enumerate(node.input):
@@ -43,8 +57,8 @@ def write(network: Network, choice: QuantizationChoice, found: Mapping[str, Quan
     network.nodes = nodes
 
 
-def _activation(network: Network, value: str, scale: np.float32, zero: np.uint8) -> tuple[str, list[Any]]:
-    """Return the value after both, and these nodes."""
+def activation(network: Network, value: str, scale: np.float32, zero: np.uint8) -> tuple[str, list[Any]]:
+    """Return the name of a value after QuantizeLinear and DequantizeLinear, and these nodes."""
     from onnx import helper
 
     q, real = network.fresh(f"{value}.q"), network.fresh(f"{value}.dq")
@@ -106,4 +120,13 @@ def quantized_weights(weights: Array, axis: int) -> tuple[Array, Array]:
     return np.clip(np.rint(weights / along), -_MOST, _MOST).astype(np.int8), scales
 
 
-__all__ = ["quantized_weights", "write"]
+def rounded_weights(weights: Array, axis: int) -> Array:
+    """Return the real numbers of quantised weights, in float64."""
+    q, scales = quantized_weights(weights, axis)
+    rounded: Array = q * np.expand_dims(
+        scales.astype(np.float64), tuple(i for i in range(weights.ndim) if i != axis)
+    )
+    return rounded
+
+
+__all__ = ["activation", "quantized_weights", "rounded_weights", "splice", "steps_of", "write"]

@@ -16,9 +16,9 @@ from autotune.frontends.model_builder import ModelBuilder
 from autotune.frontends.onnx import importer as frontend
 from autotune.graph import evaluate
 from autotune.passes.pipeline import run_passes, standard_passes
-from autotune.quantization.calibrate import batches
 from autotune.quantization.quantize import quantize
 from autotune.quantization.ranges import Histogram, QuantizedRange, chosen
+from autotune.tuning.measure.samples import batches
 
 
 def seen(values: np.ndarray) -> Histogram:

@@ -1,0 +1,249 @@
+"""The error that a whole model may have: what is compared, and the most that is allowed, as a text or a function.
+
+Errors are those of outputs against a reference, for inputs that stand for a model's use. Each input set, the inputs of
+one run, has an error; either the worst of them counts, or their mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from autotune.errors import InputError, UsageError
+from autotune.suggest import counted
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Outputs: TypeAlias = Mapping[str, NDArray[Any]]
+    Distance: TypeAlias = Callable[[Outputs, Outputs], float]
+
+CONFIDENCE = 0.95
+
+
+def relative(reference: Outputs, outputs: Outputs) -> float:
+    """Return the norm of the difference over the norm of the reference, of the output where that is largest.
+
+    Infinite where one of both is not finite, or a reference of zeros has another result.
+
+    >>> relative({"y": np.array([3.0, 4.0])}, {"y": np.array([3.0, 4.5])})
+    0.1
+    """
+    return max((_relative(*pair) for pair in _pairs(reference, outputs)), default=0.0)
+
+
+def cosine(reference: Outputs, outputs: Outputs) -> float:
+    """Return 1 - cosine of the angle between result and reference, of the output where that is largest."""
+    return max((_cosine(*pair) for pair in _pairs(reference, outputs)), default=0.0)
+
+
+def _pairs(reference: Outputs, outputs: Outputs) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    return [
+        (array.astype(np.float64).ravel(), outputs[name].astype(np.float64).ravel())
+        for name, array in reference.items()
+    ]
+
+
+def _relative(wanted: NDArray[Any], found: NDArray[Any]) -> float:
+    if np.array_equal(wanted, found):
+        return 0.0
+    if not (np.isfinite(wanted).all() and np.isfinite(found).all() and wanted.any()):
+        return float("inf")
+    return float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
+
+
+def _cosine(wanted: NDArray[Any], found: NDArray[Any]) -> float:
+    if np.array_equal(wanted, found):
+        return 0.0
+    if not (np.isfinite(wanted).all() and np.isfinite(found).all() and wanted.any() and found.any()):
+        return float("inf")
+    one, other = (array / np.linalg.norm(array) for array in (wanted, found))
+    return float(0.5 * ((one - other) ** 2).sum())  # 1 - one·other without its cancellation
+
+
+def lost_labels(reference: Outputs, outputs: Outputs, labels: NDArray[Any] | None = None) -> float:
+    """Return the share of rows of the first output that lose their label; its last axis has the classes.
+
+    With labels it is the share that is right by the reference, less the share that is right by the outputs; without,
+    the share whose greatest element is elsewhere. Raises InputError for other than one label a row.
+    """
+    first = next(iter(reference))
+    wanted, found = (np.atleast_1d(each[first]).argmax(-1).ravel() for each in (reference, outputs))
+    if labels is None:
+        return float((wanted != found).mean())
+    if labels.size != wanted.size:
+        raise InputError(
+            f"{labels.size} labels were given for the {wanted.size} rows of output {first!r} of an input set"
+        )
+    return float((wanted == labels.ravel()).mean() - (found == labels.ravel()).mean())
+
+
+@dataclass(frozen=True)
+class MeasuredError:
+    """An error over input sets, with its 95 % interval.
+
+    Of a mean it is that of the mean. Where the worst set counts, no interval follows from these sets alone: it
+    is that of the median error of a set; ``within`` is the share of such sets, at least, that keep the budget, with
+    95 % confidence.
+    """
+
+    error: float
+    limit: float
+    interval: tuple[float, float] | None
+    within: float | None
+    sets: int
+
+    def __str__(self) -> str:
+        """Return a line such as ``0.0042 of 0.01 allowed (median 0.002 to 0.003; 32 input sets ...)``."""
+        interval = ""
+        if self.interval is not None:
+            what = "95 % interval" if self.within is None else "median"
+            interval = f"{what} {self.interval[0]:.2g} to {self.interval[1]:.2g}; "
+        within = "" if self.within is None else f", at least {100 * self.within:.0f} % of such within"
+        return f"{self.error:.2g} of {self.limit:.2g} allowed ({interval}{counted(self.sets, 'input set')}{within})"
+
+    @property
+    def holds(self) -> bool:
+        """Return whether the error is at most what is allowed."""
+        return self.error <= self.limit
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it, as plain values."""
+        return vars(self) | {"holds": self.holds}
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """The largest allowed error of a model's outputs.
+
+    ``1e-2`` is the largest :func:`relative` error of an input set; ``cosine=0.999`` the least cosine of one;
+    ``top1=0.5%`` the mean loss of labels (:func:`lost_labels`). A function of the reference's outputs and the outputs,
+    both by name, returns the error of an input set, of which the worst is compared with ``limit``.
+    """
+
+    kind: str
+    limit: float
+    distance: Distance | None = None
+
+    @classmethod
+    def of(cls, budget: Accuracy | str | float | tuple[Distance, float]) -> Accuracy:
+        """Return the budget that a text, a number, or a function with its limit says; raises UsageError.
+
+        >>> Accuracy.of("top1=0.5%")
+        Accuracy(kind='top1', limit=0.005, distance=None)
+        """
+        if isinstance(budget, Accuracy):
+            return budget
+        if isinstance(budget, tuple):
+            function, limit = budget
+            return cls("function", _number(str(limit), budget), function)
+        kind, equals, number = str(budget).rpartition("=")
+        found = _number(number, budget)
+        if kind == "cosine" and found <= 1:
+            return cls(kind, 1 - found)
+        if (not equals and found > 0) or (kind == "top1" and found < 1):
+            return cls(kind or "relative", found)
+        raise _unknown(budget)
+
+    def __str__(self) -> str:
+        """Return it as text, which reads as the same."""
+        if self.kind == "cosine":
+            return f"cosine={1 - self.limit:.10g}"
+        return f"top1={100 * self.limit:.10g}%" if self.kind == "top1" else f"{self.limit:g}"
+
+    @property
+    def is_mean(self) -> bool:
+        """Return whether the mean over input sets counts, and not the worst of them."""
+        return self.kind == "top1"
+
+    def each(
+        self,
+        references: Sequence[Outputs],
+        outputs: Sequence[Outputs],
+        labels: Sequence[NDArray[Any]] | None = None,
+    ) -> NDArray[Any]:
+        """Return the error of each input set. Labels are for ``top1``, one array an input set."""
+        pairs = zip(references, outputs, strict=True)
+        if self.kind == "top1":
+            return np.array(
+                [lost_labels(*pair, None if labels is None else labels[i]) for i, pair in enumerate(pairs)]
+            )
+        distance = self.distance or {"relative": relative, "cosine": cosine}[self.kind]
+        found = np.array([float(distance(*pair)) for pair in pairs])
+        return np.where(np.isnan(found), np.inf, found)
+
+    def judged(self, errors: NDArray[Any]) -> MeasuredError:
+        """Return the error over input sets of the given errors."""
+        from scipy.stats import beta
+
+        count, good = len(errors), int((errors <= self.limit).sum())
+        if self.is_mean:
+            return MeasuredError(float(errors.mean()), self.limit, _mean_interval(errors), None, count)
+        within = float(beta.ppf(1 - CONFIDENCE, good, count - good + 1)) if good else 0.0
+        return MeasuredError(float(errors.max()), self.limit, _median_interval(errors), within, count)
+
+
+def expected(accuracy: Accuracy, errors: NDArray[Any], further: int) -> float:
+    """Return the error to expect on so many further input sets like those of the given errors.
+
+    A mean is expected again. Of the worst of further sets it is the median, by the prediction distribution of normal
+    logarithms (Student's t), and not below the worst that was seen.
+    """
+    from scipy.stats import t
+
+    if accuracy.is_mean:
+        return float(errors.mean())
+    worst, count = float(errors.max()), len(errors)
+    if count < 2 or worst == 0 or not np.isfinite(worst):
+        return worst
+    logs = np.log(np.maximum(errors, 1e-12))
+    apart = t.ppf(0.5 ** (1 / further), count - 1) * np.sqrt(1 + 1 / count)
+    return max(worst, float(np.exp(logs.mean() + apart * logs.std(ddof=1))))
+
+
+def _number(text: str, budget: Any) -> float:
+    """Return a number that is not negative, or a percentage as such."""
+    try:
+        found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise _unknown(budget) from None
+    if not 0 <= found < float("inf"):
+        raise _unknown(budget)
+    return found
+
+
+def _unknown(budget: Any) -> UsageError:
+    return UsageError(
+        f"accuracy {budget!r} is no error budget\n  one of 1e-2 (the largest relative error of outputs), "
+        "cosine=0.999 (the least cosine) and top1=0.5% (the share of labels that may be lost)"
+    )
+
+
+def _median_interval(errors: NDArray[Any]) -> tuple[float, float] | None:
+    """Return the order statistics between which the median is; None for too few."""
+    from scipy.stats import quantile_test
+
+    low, high = quantile_test(errors, p=0.5).confidence_interval(CONFIDENCE)
+    return (float(low), float(high)) if np.isfinite([low, high]).all() else None
+
+
+def _mean_interval(errors: NDArray[Any]) -> tuple[float, float] | None:
+    """Return the interval of a mean of losses: exact where each set has lost, kept or won its only label, else by
+    bootstrap, to which sets that are all alike would say that there is nothing else."""
+    from scipy.stats import binomtest, bootstrap
+
+    if np.isin(errors, (-1, 0, 1)).all() or np.ptp(errors) == 0:
+        sides = [int((sign * errors > 0).sum()) for sign in (1, -1)]
+        level = 1 - (1 - CONFIDENCE) / 2 if sides[1] else CONFIDENCE  # both intervals are to hold at once
+        lost, won = (binomtest(side, len(errors)).proportion_ci(level) for side in sides)
+        return float(lost.low - (won.high if sides[1] else 0)), float(
+            lost.high - (won.low if sides[1] else 0)
+        )
+    found = bootstrap((errors,), np.mean, confidence_level=CONFIDENCE, method="percentile", rng=0)
+    return float(found.confidence_interval.low), float(found.confidence_interval.high)
+
+
+__all__ = ["CONFIDENCE", "Accuracy", "MeasuredError", "cosine", "expected", "lost_labels", "relative"]

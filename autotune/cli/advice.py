@@ -52,7 +52,17 @@ def tune_options(options: Mapping[str, Any], without: str = "") -> str:
         if given is not None and f"{flag} " not in without
         for value in (given if isinstance(given, tuple | list) else [given])
     ]
-    return "".join(texts) + shape_options(options.get("shapes"))
+    return "".join(texts) + shape_options(options.get("shapes")) + _value_options(options.get("values"))
+
+
+def _value_options(values: Mapping[str, Any] | None) -> str:
+    """Return inputs that are constant as options of a command that is advised, each with a space before it.
+
+    >>> _value_options({"k": 5, "axes": [1, 2]})
+    ' --value k=5 --value axes=1,2'
+    """
+    texts = {n: ",".join(map(str, v if isinstance(v, list) else [v])) for n, v in (values or {}).items()}
+    return "".join(f" --value {shlex.quote(f'{name}={text}')}" for name, text in texts.items())
 
 
 def pasted(text: str, models: str, options: Mapping[str, Any]) -> str:

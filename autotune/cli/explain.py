@@ -128,7 +128,7 @@ def command(
         return
     if text is not None and request.lock is None and _write_open_text(request, text):
         return
-    request.checked()
+    request = request.checked()
     graph = None if request.lock is not None else imported(request.model, request.shapes)
     if text is not None and graph is not None:
         _write_text(graph, text)

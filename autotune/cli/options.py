@@ -77,6 +77,10 @@ def _shapes(_context: click.Context, _option: click.Parameter, texts: Sequence[s
     return parse_shapes(texts)
 
 
+def _values(_context: click.Context, _option: click.Parameter, texts: Sequence[str]) -> dict[str, Any] | None:
+    return parse_values(texts)
+
+
 def _devices(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[str, ...]:
     return parse_devices(text)
 
@@ -132,6 +136,15 @@ FLAGS: dict[str, Callable[[Any], Any]] = {
         help="A size that the model leaves open, by the name of the dimension (batch=1; x.0 for the first of input x "
         "where it has no name), or the shape of an input; compile, run and tune take a range of a dimension, too, for "
         "requests of many shapes: batch=1..32, or with its buckets seq=1..512:64,512. Once for each.",
+    ),
+    "values": click.option(
+        "--value",
+        "values",
+        multiple=True,
+        metavar="NAME=NUMBER,...",
+        callback=_values,
+        help="An input that is constant from here on, because what is compiled depends on it: a number, or several "
+        "for a vector. The compiled model has no such input. Once for each.",
     ),
     "traffic": click.option(
         "--traffic",
@@ -251,6 +264,33 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, Any] | None:
             raise UsageError(f"--shape {name} is given twice")
         shapes[name] = extents if is_text else tuple(map(int, sizes))
     return shapes or None
+
+
+def parse_values(texts: Sequence[str]) -> dict[str, Any] | None:
+    """Return inputs that are constant: numbers, and lists of them, by name.
+
+    Raises UsageError for a text that is none of these, and for a name given twice.
+
+    >>> parse_values(["k=5", "scales=0.5,2"])
+    {'k': 5, 'scales': [0.5, 2]}
+    """
+    values: dict[str, Any] = {}
+    for text in texts:
+        name, _, numbers = text.rpartition("=")
+        try:
+            found = [int(each) if _is_whole(each) else float(each) for each in numbers.split(",")]
+        except ValueError:
+            found = []
+        if not name or not found:
+            raise UsageError(f"--value {text!r} is not NAME=NUMBER, or NAME=NUMBER,NUMBER for a vector")
+        if name in values:
+            raise UsageError(f"--value {name} is given twice")
+        values[name] = found if "," in numbers else found[0]
+    return values or None
+
+
+def _is_whole(text: str) -> bool:
+    return text.strip().removeprefix("-").isdecimal()
 
 
 def compilation_json(done: Compilation, where: str | None) -> dict[str, Any]:

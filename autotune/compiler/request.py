@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from autotune.compiler.lock import Lock
     from autotune.database.opening import DatabaseLike
     from autotune.frontends.sizes import Given
-    from autotune.graph.ir import Graph
+    from autotune.graph.ir import Array, Graph
     from autotune.passes.memory.dispatch_order import Aim
     from autotune.passes.partition import PartitionOptions
     from autotune.passes.pipeline import Observer
@@ -42,6 +42,7 @@ class ModelOptions(TypedDict, total=False):
     tolerance: float
     finite: bool
     shapes: Given | None
+    values: Mapping[str, Array] | None
     traffic: RequestTraffic | str | Path | None
     most_buckets: int
 
@@ -87,6 +88,8 @@ class CompileRequest:
     input's. A text is a range: "1..32" has the powers of two as buckets, "1..32:8,32" has those, "past+1" is a sum of
     others. With ``traffic`` (a file of JSON lines such as ``{"sizes": {"seq": 17}, "count": 120}``) a range without
     named buckets has at most ``most_buckets``, which pad least.
+    ``values`` gives inputs that are constant from here on, such as a number of results that decides what is compiled:
+    arrays, numbers or lists of them by name. The compiled model has no such inputs.
     With the ``objective`` "memory" or "size" (of the artifact) the smallest algorithms and schedules are used that take
     up to ``max_slowdown`` times as long as the fastest (docs/objectives.md).
     ``allow_oversubscription``: more threads than usable cores are no error.
@@ -115,6 +118,7 @@ class CompileRequest:
     tolerance: float = TOLERANCE
     finite: bool = False
     shapes: Given | None = None
+    values: Mapping[str, Array] | None = None
     traffic: RequestTraffic | str | Path | None = None
     most_buckets: int = 4
     objective: str = "latency"
@@ -163,7 +167,7 @@ class CompileRequest:
 
     def of_graph(self, graph: Graph) -> CompileRequest:
         """Return the request of a graph that the model was imported as, for one of its sizes."""
-        return replace(self, model=graph, shapes=None, traffic=None)
+        return replace(self, model=graph, shapes=None, values=None, traffic=None)
 
     def given(self) -> list[str]:
         """Return the names of the fields that differ from their defaults, without the model's."""
@@ -171,10 +175,16 @@ class CompileRequest:
         return [name for name, (value, default) in values.items() if value not in (default, None, {}, [], ())]
 
     def checked(self, *, on_devices: bool = False) -> CompileRequest:
-        """Return the request itself; raises UsageError with all :meth:`problems`."""
+        """Return the request, its values in its model; raises UsageError with all :meth:`problems`."""
+        from autotune.graph.ir import Graph
+
         if found := self.problems(on_devices=on_devices):
             raise UsageError("\n".join(found))
-        return self
+        if not self.values or isinstance(self.model, Graph):
+            return self
+        from autotune.frontends.models import with_values
+
+        return replace(self, model=with_values(self.model, self.values))
 
     def problems(self, *, on_devices: bool = False) -> list[str]:
         """Say what does not go together and why; ``on_devices``: the model itself names devices."""
@@ -185,6 +195,10 @@ class CompileRequest:
             found.append(
                 f"{', '.join(names)} given together with the lock {self.lock_name}\n"
                 "  which pins what these choose: leave them out, or make another lock with them"
+            )
+        if isinstance(self.model, Graph) and self.values:
+            found.append(
+                "values were given for a graph; they are for models, whose inputs they make constant"
             )
         if isinstance(self.model, Graph) and self.shapes:
             found.append("shapes were given for a graph, which has fixed ones; they are for models")
@@ -227,7 +241,7 @@ class CompileRequest:
         )
 
 
-_BESIDE_A_LOCK = ("lock", "verify", "observer", "same_code", "allow_oversubscription")
+_BESIDE_A_LOCK = ("lock", "values", "verify", "observer", "same_code", "allow_oversubscription")
 """Fields that a lock does not have in itself."""
 
 

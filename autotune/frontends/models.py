@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -59,6 +60,12 @@ def load(
     return onnx.load(model, shapes=shapes, values=values)
 
 
+def with_values(source: ModelSource | ReadModel, values: Mapping[str, Array]) -> ReadModel:
+    """Return a model of which these inputs are constant from here on; errors are those of :func:`read_model`."""
+    model = read_model(source)
+    return replace(model, values={**model.values, **values})
+
+
 def load_traced(model: ReadModel, shapes: Given) -> onnx.Traced:
     """Return the graph of a model, and what was evaluated on the way to it: nothing for a text."""
     if isinstance(model, TextModel):
@@ -69,7 +76,9 @@ def load_traced(model: ReadModel, shapes: Given) -> onnx.Traced:
 
 def declared_shapes(model: ReadModel) -> Declared:
     """Return the shapes of a model's inputs, with the names of open dimensions, ``INPUT.AXIS`` for one without."""
-    return model.inputs if isinstance(model, TextModel) else onnx.declared_shapes(onnx.inputs_of(model))
+    if isinstance(model, TextModel):
+        return {name: shape for name, shape in model.inputs.items() if name not in model.values}
+    return onnx.declared_shapes(onnx.inputs_of(model))
 
 
 def open_shapes(model: ReadModel) -> dict[str, list[int | str]]:
@@ -83,4 +92,4 @@ def open_shapes(model: ReadModel) -> dict[str, list[int | str]]:
     return found
 
 
-__all__ = ["ReadModel", "declared_shapes", "load", "load_traced", "open_shapes", "read_model"]
+__all__ = ["ReadModel", "declared_shapes", "load", "load_traced", "open_shapes", "read_model", "with_values"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from autotune.graph.ir import Array, Graph, TensorType
 from autotune.graph.text_file import parse_file
 from autotune.graph.text_parser import Parser
 from autotune.graph.verify import verify
+from autotune.suggest import listing
 
 _ANY = 1024
 """A size for those that are open, while only their names are wanted."""
@@ -36,6 +37,11 @@ class TextModel:
     folder: Path | None
     inputs: Mapping[str, tuple[int | str, ...]]
     """Shapes of the inputs, with the names of dynamic dimensions."""
+    values: Mapping[str, Array] = field(default_factory=dict)
+    """Inputs that are constant from here on."""
+
+    def __str__(self) -> str:
+        return self.origin
 
     @classmethod
     def of(cls, data: bytes, origin: str, folder: Path | None) -> TextModel:
@@ -69,6 +75,12 @@ class TextModel:
             UsageError: ``shapes`` or ``values`` do not fit.
             ModelImportError: sizes are missing, or the text is wrong.
         """
+        values = {**self.values, **values}
+        unknown = sorted({*values} - {*self.inputs})
+        if unknown:
+            raise UsageError(
+                f"{self.origin} has no input {unknown[0]!r}\n  inputs: {listing(unknown[0], self.inputs)}"
+            )
         sizes = self._sizes({**shapes, **{name: array.shape for name, array in values.items()}})
         try:
             graph = parse_file(self.text, self.folder, sizes)

@@ -436,7 +436,7 @@ def query(
     with opened(request.database, read_only=True) as store:
         graph = None
         if not (isinstance(what, str) and is_key(what)):
-            graph = on_one_device(imported(what, request.shapes))
+            graph = on_one_device(imported(request.model, request.shapes))
             request, _, _ = decided_of_model(request, graph, store)
         chosen, preference = request.one_target(), request.preference
         asked, parts = _workloads(request, graph, store)

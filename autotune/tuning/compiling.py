@@ -64,7 +64,7 @@ def compile_request(
     lies beyond its sizes, PlacementError for devices that contradict each other, are not there, or are named for
     nothing, LockError, MissError with ``require_hit``, and ModelImportError.
     """
-    request.checked()
+    request = request.checked()
     if request.lock is not None:
         return replace(_compiled(request, say, graph, open_sizes), where=request.lock_name)
     if request.require_hit and not exists(request.database):

@@ -21,6 +21,7 @@ def lock(request: CompileRequest, path: str | Path) -> tuple[Lock, Compilation, 
     from autotune.compiler.locked import lock_of
     from autotune.tuning.compiling import compile_request
 
+    request = request.checked()
     request.one_target()
     compiled = compile_request(request, graph=on_one_device(imported(request.model, request.shapes)))
     done = compiled.cases[0].done

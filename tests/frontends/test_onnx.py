@@ -432,7 +432,7 @@ def test_parameter_that_is_not_constant():
     model = b.finish([b.node("Relu", ["y"], "z")])
     assert message(model) == (
         "node 'y' (Reshape): input 'shape' ('s') is not a constant\n"
-        "  it must be known when the model is compiled: give values={'s': ...}, what it depends on"
+        "  it must be known when the model is compiled: give values={'s': ...} (--value s=...), what it depends on"
     )
 
 

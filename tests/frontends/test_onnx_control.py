@@ -72,7 +72,7 @@ def test_branches_of_other_shapes_need_a_known_condition() -> None:
         frontend.load(model(f"agraph (bool c, float[2, 3] x) => (float[n, m] y) {{ {text} }}"))
     assert str(caught.value) == (
         "node 'y' (If): its condition 'c', which decides the shape of 'y', is not a constant\n"
-        "  it must be known when the model is compiled: give values={'c': ...}, what it depends on"
+        "  it must be known when the model is compiled: give values={'c': ...} (--value c=...), what it depends on"
     )
     assert caught.value.inputs == ("c",)
 

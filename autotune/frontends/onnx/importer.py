@@ -120,7 +120,7 @@ class _Importer:
         self.read = _names_read(model.proto.graph)
         self.reader = TensorReader(model.origin, model.folder)
         self.shapes = shapes
-        self.values = values
+        self.values: dict[str, Array] = {**model.values, **values}
         self.types: dict[str, TensorType] = {}
         self.constants: dict[str, Array] = {}
         self.lists = NodeLists()
@@ -232,6 +232,8 @@ class _Importer:
 
     def _given_value(self, name: str, dtype: str, declared: list[int | str] | None) -> Array:
         array = np.asarray(self.values[name])
+        if not isinstance(self.values[name], np.ndarray | np.generic) and array.dtype.kind in "bif":
+            array = _as_input(array, np.dtype(dtype), declared)
         if str(array.dtype) != dtype or not _fits(array.shape, declared):
             raise UsageError(
                 f"value {TensorType.of(array)} does not fit input {name!r} of {self.origin}, "
@@ -447,6 +449,15 @@ def _origins(graph: Any, names: Mapping[str, str]) -> list[str]:
     return found[::-1]
 
 
+def _as_input(array: Array, dtype: np.dtype[Any], declared: list[int | str] | None) -> Array:
+    """Return numbers of Python in the type and rank of an input, as far as it holds them."""
+    with np.errstate(all="ignore"):
+        converted = array.astype(dtype)
+    if dtype.kind == "f" or (converted == array).all():
+        array = converted
+    return array.reshape((1,) * len(declared or ())) if array.ndim == 0 else array
+
+
 def _fits(shape: Sequence[int], declared: list[int | str] | None) -> bool:
     """Return whether an input declared so can have a shape."""
     return declared is None or (
@@ -456,8 +467,8 @@ def _fits(shape: Sequence[int], declared: list[int | str] | None) -> bool:
 
 
 def inputs_of(model: LoadedModel) -> list[Any]:
-    """Return the inputs of a model, without those that an initialiser gives a value."""
-    stored = {tensor.name for tensor in model.proto.graph.initializer}
+    """Return the inputs of a model, without those that have a value."""
+    stored = {*(tensor.name for tensor in model.proto.graph.initializer), *model.values}
     return [value for value in model.proto.graph.input if value.name not in stored]
 
 

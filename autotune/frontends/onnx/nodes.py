@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 from autotune.errors import ModelImportError, UnknownParameterError
 from autotune.frontends.onnx.schema import Scope, schema_of
@@ -46,13 +46,25 @@ class OnnxNode:
 
     def unknown(self, what: str, value: str) -> UnknownParameterError:
         """Return an error for a value that is not constant but decides what is compiled."""
-        inputs = self.scope.inputs_behind(value)
-        example = ", ".join(f"{name!r}: ..." for name in inputs)
-        found = self.fail(
-            f"{what} is not a constant\n  it must be known when the model is compiled"
-            + (f": give values={{{example}}}, what it depends on" if inputs else "")
-        )
-        return UnknownParameterError(str(found), inputs)
+        return unknown_parameter(self, what, value)
+
+
+class _Failing(Protocol):
+    @property
+    def scope(self) -> Scope: ...
+    def fail(self, reason: str) -> ModelImportError: ...
+
+
+def unknown_parameter(node: _Failing, what: str, value: str) -> UnknownParameterError:
+    """Return an error for a value that is not constant but decides what is compiled."""
+    inputs = node.scope.inputs_behind(value)
+    example = ", ".join(f"{name!r}: ..." for name in inputs)
+    flags = " ".join(f"--value {name}=..." for name in inputs)
+    found = node.fail(
+        f"{what} is not a constant\n  it must be known when the model is compiled"
+        + (f": give values={{{example}}} ({flags}), what it depends on" if inputs else "")
+    )
+    return UnknownParameterError(str(found), inputs)
 
 
 @dataclass(frozen=True)
@@ -341,4 +353,4 @@ _RULES: Mapping[str, Callable[[OnnxNode], None]] = {
 REWRITTEN = ("CastLike",)
 """Operators that the importer turns into others; the registry need not know them."""
 
-__all__ = ["REWRITTEN", "OnnxNode", "convert"]
+__all__ = ["REWRITTEN", "OnnxNode", "convert", "unknown_parameter"]

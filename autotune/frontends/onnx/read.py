@@ -10,7 +10,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -53,6 +53,11 @@ class LoadedModel:
     devices: NamedDevices
     given: Any
     """The model as the file has it."""
+    values: Mapping[str, Array] = field(default_factory=dict)
+    """Inputs that are constant from here on."""
+
+    def __str__(self) -> str:
+        return self.origin
 
 
 def read_model(source: ModelSource) -> LoadedModel:

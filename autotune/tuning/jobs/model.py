@@ -50,7 +50,7 @@ def tuned_model(
     request, parts = asked.request, asked.parts
     target, preference = request.one_target(), request.preference
     subjects, sites = work_of(parts, target, preference)
-    check = EndToEnd.wanted(request.tolerance, asked.source, request.shapes, seed)
+    check = EndToEnd.wanted(request.tolerance, request.model, request.shapes, seed)
     return TunedModel(
         asked.name,
         subjects,

@@ -122,7 +122,7 @@ def named(models: Sequence[AskedModel]) -> list[AskedModel]:
     return list(found.values())
 
 
-_NOTED = ("shapes", "tolerance", "finite")
+_NOTED = ("shapes", "values", "tolerance", "finite")
 """Options of a request that say what a model is divided into."""
 
 
@@ -137,7 +137,11 @@ def source_of(models: Sequence[AskedModel], options: Mapping[str, Any]) -> dict[
         for each in models
     ]
     noted = {name: options[name] for name in _NOTED if options.get(name) is not None}
-    return {"models": files, **json.loads(json.dumps(noted, default=str))}
+    return {"models": files, **json.loads(json.dumps(noted, default=_as_json))}
+
+
+def _as_json(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def asked_key(models: Sequence[AskedModel], search: Sequence[object]) -> str:

@@ -86,7 +86,7 @@ def tune_on_devices(
     infos = known_devices()
     names = checked_devices(devices, infos)
     targets = {name: target_of(infos[name]) for name in names}
-    graph = on_one_device(imported(model, request.shapes))
+    graph = on_one_device(imported(request.model, request.shapes))
 
     def tuned(target: Target, share: Budget) -> Report:
         own: MachineOptions = {**here, "target": target}
@@ -103,7 +103,7 @@ def tune_on_devices(
         )
 
     with opened(request.database) as store:
-        here: MachineOptions = {**options, "shapes": None, "database": store}
+        here: MachineOptions = {**options, "shapes": None, "values": None, "database": store}
         key, limit = placement_key(graph, names, infos), Budget.of(budget)
         asked = _asked_key(["devices", key, name_of(sampler), seed, repr(request.preference)])
         if not again:

@@ -64,10 +64,11 @@ def tune_for_sizes(
     """
     clock = _Clock(time.monotonic() if begun is None else begun)
     limit = Budget.of(budget)
-    source = read_model(model)
     asked = {name: value for name, value in options.items() if name in MachineOptions.__annotations__}
-    request = CompileRequest(source, shapes=sizes, devices=devices, **asked).checked()
-    options = {n: v for n, v in options.items() if n not in ("database", "traffic", "most_buckets")}
+    request = CompileRequest(model, shapes=sizes, devices=devices, **asked).checked()
+    source = read_model(request.model)
+    told = ("database", "values", "traffic", "most_buckets")
+    options = {n: v for n, v in options.items() if n not in told}
     ranges, made = buckets_of(request, source)
     traffic = traffic_of(request)
     counts = traffic.weights(ranges) if traffic else None

@@ -40,7 +40,7 @@ def by_database(request: CompileRequest, graph: Graph | None = None) -> tuple[Gr
     from autotune.compiler.dividing import imported, on_one_device
     from autotune.tuning.placement.answer import placement_for
 
-    request.checked()
+    request = request.checked()
     graph = imported(request.model, request.shapes) if graph is None else graph
     graph, infos = on_one_device(graph), known_devices()
     answer, _ = with_database(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-_SIMILAR = 0.6
+_SIMILAR, _LIKE = 0.6, 0.65
+"""Of ``difflib``: a name that may have been meant, and one that several others are as near to."""
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
@@ -23,6 +24,18 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     begun = [other for other in folded if name and other.startswith(name.lower())]
     found = begun if len(begun) == 1 else difflib.get_close_matches(name.lower(), folded, 1, _SIMILAR)
     return folded[found[0]] if found else None
+
+
+def similar(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """Return the known names that are like ``name``, whatever the case, the likest first.
+
+    >>> similar("MaxPol", ["MaxPool", "MaxRoiPool", "Add", "maxpool2"])
+    ['MaxPool', 'maxpool2', 'MaxRoiPool']
+    """
+    import difflib
+
+    folded = {other.lower(): other for other in known}
+    return [folded[each] for each in difflib.get_close_matches(name.lower(), folded, most, _LIKE)]
 
 
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
@@ -55,4 +68,4 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{ending}"
 
 
-__all__ = ["closest", "counted", "did_you_mean", "listing"]
+__all__ = ["closest", "counted", "did_you_mean", "listing", "similar"]

@@ -246,7 +246,8 @@ class _Importer:
         if self._import_special(op, proto):
             return
         if op in DEFINED:
-            self._import_nodes_of(microsoft_definition(proto, self._fresh(f"{name}.")))
+            prefix = self._fresh(f"{name}.")
+            self._import_nodes_of(microsoft_definition(proto, prefix, self, self._define_constant))
             return
         if not ops.is_custom(op):
             check_node(proto, self)

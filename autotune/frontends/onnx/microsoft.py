@@ -1,16 +1,23 @@
-"""Operators of domain com.microsoft that quantisers write, by those of ONNX that they are between Q and DQ.
+"""Operators of domain com.microsoft: those of quantisers, by those of ONNX that they are between Q and DQ, and those of
+exporters of language models (:mod:`language`, :mod:`attention`).
 
-An operand is three inputs: integers, scale and zero point. QLinearAdd, QLinearMul (a, b, c's steps); QLinearConcat
-(y's steps, operands); QLinearAveragePool, QLinearGlobalAveragePool, QLinearLeakyRelu, QLinearSigmoid, QLinearSoftmax
-(x, y's steps); QGemm (a, b, bias in steps of the product, y's steps or none for float32).
+An operand of a quantised one is three inputs: integers, scale and zero point. QLinearAdd, QLinearMul (a, b, c's steps);
+QLinearConcat (y's steps, operands); QLinearAveragePool, QLinearGlobalAveragePool, QLinearLeakyRelu, QLinearSigmoid,
+QLinearSoftmax (x, y's steps); QGemm (a, b, bias in steps of the product, y's steps or none for float32).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from autotune.errors import ModelImportError
+from autotune.frontends.onnx.attention import ATTENTION
+from autotune.frontends.onnx.foreign import ForeignNode
 from autotune.frontends.onnx.functions import Definition
+from autotune.frontends.onnx.language import LANGUAGE
+from autotune.frontends.onnx.schema import Scope
+from autotune.graph.ir import Array
 
 _DOMAIN = "com.microsoft."
 _OPSET = 17
@@ -24,12 +31,29 @@ _ONE = {
     "QLinearSigmoid": "Sigmoid",
     "QLinearSoftmax": "Softmax",
 }
-DEFINED = tuple(_DOMAIN + name for name in (*_TWO, *_ONE, "QLinearConcat", "QGemm"))
+_RULES = {**LANGUAGE, **ATTENTION}
+_NAMELESS = ("SimplifiedLayerNormalization",)
+"""Operators that are written without a domain too."""
+DEFINED = (*(_DOMAIN + name for name in (*_TWO, *_ONE, "QLinearConcat", "QGemm", *_RULES)), *_NAMELESS)
 """Operators that have a definition here."""
 
 
-def microsoft_definition(proto: Any, prefix: str) -> Definition:
+def microsoft_definition(
+    proto: Any, prefix: str, scope: Scope, define: Callable[[str, Array], None]
+) -> Definition:
     """Return the nodes that define a node of :data:`DEFINED`; names of values inside begin with ``prefix``.
+
+    Raises:
+        ModelImportError: the node is not as its operator is defined, or uses a part of it that is not supported.
+    """
+    rule = _RULES.get(proto.op_type)
+    if rule is None:
+        return _quantised(proto, prefix)
+    return rule.define(ForeignNode(proto, prefix, scope, define))
+
+
+def _quantised(proto: Any, prefix: str) -> Definition:
+    """Return the nodes that define a node of a quantiser.
 
     Raises:
         ModelImportError: images are channels last, or a softmax is that of before opset 13.

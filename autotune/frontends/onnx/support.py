@@ -13,9 +13,10 @@ from autotune.frontends.onnx.control import CONTROL
 from autotune.frontends.onnx.functions import is_defined, parts_of
 from autotune.frontends.onnx.microsoft import DEFINED
 from autotune.frontends.onnx.nodes import REWRITTEN
+from autotune.frontends.onnx.read import MAX_OPSET
 from autotune.frontends.onnx.sequences import SEQUENCES
 from autotune.graph import ops
-from autotune.suggest import counted
+from autotune.suggest import counted, similar
 
 IMPORTED = (*SPECIAL, *REWRITTEN, *COMPOSED, *CONTROL, *SEQUENCES)
 """Operators of which the import makes others, or constants."""
@@ -61,6 +62,26 @@ def _is_supported(op: str, opset: int) -> bool:
     )
 
 
+@cache
+def known_operators() -> tuple[str, ...]:
+    """Return the operators that models may have, of ONNX and com.microsoft, sorted."""
+    from onnx import defs
+
+    names = {schema.name for schema in defs.get_all_schemas() if schema.domain == ""}
+    return tuple(sorted({*DEFINED, *(name for name in names if _is_supported(name, MAX_OPSET))}))
+
+
+def _suggestion(op: str) -> str:
+    """Return the known operators that are called much the same, for the end of a line; "" for none."""
+    known = {name.rpartition(".")[2]: name for name in known_operators()}
+    found = [_shown(*known[name].rpartition(".")[::2]) for name in similar(op, known)]
+    return f"; known: {', '.join(found)}" if found else ""
+
+
+def _shown(domain: str, op: str) -> str:
+    return f"{domain}::{op}" if domain else op
+
+
 def check_supported(protos: Sequence[Any], origin: str, opset: int) -> None:
     """Raise UnsupportedOpError, which lists every operator that is not supported and its first nodes."""
     unsupported = _unsupported(protos, opset)
@@ -71,7 +92,7 @@ def check_supported(protos: Sequence[Any], origin: str, opset: int) -> None:
         shown = ", ".join(repr(name) for name in nodes[:_MAX_NAMED_NODES])
         more = f", and {len(nodes) - _MAX_NAMED_NODES} more" if len(nodes) > _MAX_NAMED_NODES else ""
         times = counted(len(nodes), "node")
-        lines.append(f"  {f'{domain}::' if domain else ''}{op}: {times} ({shown}{more})")
+        lines.append(f"  {_shown(domain, op)}: {times} ({shown}{more}){_suggestion(op)}")
     total = sum(len(nodes) for nodes in unsupported.values())
     foreign = (
         f"\n  those of other domains: {ops.HOW_TO_NAME}" if any(domain for domain, _ in unsupported) else ""
@@ -80,9 +101,9 @@ def check_supported(protos: Sequence[Any], origin: str, opset: int) -> None:
     raise UnsupportedOpError(
         f"{origin} uses {what} without a definition here, in {total} of {counted(len(protos), 'node')}:\n"
         + "\n".join(lines)
-        + f"\n  supported: {', '.join(name for name in sorted({*ops.names(), *IMPORTED}) if is_known(name))}"
+        + "\n  docs/operators.md lists those that are known"
         + foreign
     )
 
 
-__all__ = ["check_supported", "is_known", "operator_of"]
+__all__ = ["check_supported", "is_known", "known_operators", "operator_of"]

@@ -79,18 +79,16 @@ def _madd(bits: int, requires: tuple[str, ...], llvm: str) -> list[DotProduct]:
     ]
 
 
+_TILE = 16
+"""Rows of a tile, and four-byte groups in each."""
+
+
 def _tile(name: str, unit: str, left: str, right: str, total: str = "int32") -> DotProduct:
+    """Return a product of tiles; its rate is that of Intel's optimization manual, chapter on AMX."""
     group = 4 if total == "int32" else 2
-    shape = (
-        16,
-        group,
-        f"llvm.x86.{name}",
-        total,
-        16,
-        16,
-        16,
-    )  # cycles: Intel's optimization manual, chapter on AMX
-    return DotProduct(name, "x86_64", ("amx-tile", unit), left, right, *shape)
+    sizes = {"rows": _TILE, "depth": _TILE, "cycles": 16}
+    needs = ("amx-tile", unit)
+    return DotProduct(name, "x86_64", needs, left, right, _TILE, group, f"llvm.x86.{name}", total, **sizes)
 
 
 DOT_PRODUCTS: tuple[DotProduct, ...] = (

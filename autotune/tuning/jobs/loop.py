@@ -278,8 +278,9 @@ class TuningLoop:
             entries.setdefault(turn.task.workload.key, []).append(built)
         for task, unclear in self.policy.unclear(model):
             known = [task.built[trace] for trace in unclear if trace in task.built]
-            if known:
-                entries.setdefault(task.workload.key, []).extend(known)
+            room = reader.most - len(entries.get(task.workload.key, ()))
+            if known[:room]:
+                entries.setdefault(task.workload.key, []).extend(known[:room])
         begin = self.meter.session_s
         found = reader.read(entries, self.meter.past())
         for key, readings in found.readings.items():

@@ -198,13 +198,11 @@ class TileMultiply:
     """Give operand 0 the product of operands 1 and 2 by tile registers, or add it where it ``accumulates``.
 
     ``rows``, ``columns`` and ``depth`` are of the product, in whole tiles; without depth operand 0 becomes zeros.
-    ``instruction`` multiplies tiles of 16 rows by tiles of 16 columns, at a depth of 64 bytes: ``llvm`` is its name
-    there. An operand has a step for each loop that moves it: row and column; row, group and place in the group; group,
-    column and place.
+    ``instruction`` multiplies tiles of 16 rows by tiles of 16 columns, at a depth of 64 bytes. An operand has a step
+    for each loop that moves it: row and column; row, group and place in the group; group, column and place.
     """
 
     instruction: str
-    llvm: str
     rows: int
     columns: int
     depth: int

@@ -70,7 +70,7 @@ def _declare(dot: DotProduct, name: str, rows: int, columns: int, depth: int) ->
     c: Any = compute((rows, columns), element, name="c")
 
     def part(depth: int, accumulates: bool) -> TileMultiply:
-        return TileMultiply(dot.name, dot.llvm, rows, columns, depth, accumulates)
+        return TileMultiply(dot.name, rows, columns, depth, accumulates)
 
     # A step for each loop: None stands for any.
     binds = {

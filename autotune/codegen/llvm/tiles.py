@@ -123,7 +123,7 @@ class TileRegisters:
         pairs = product(range(len(left.pointers)), range(len(right.pointers)))
         for sums, (row, column) in enumerate(pairs):
             tiles = _tile(sums), _tile(_LEFT + row), _tile(_RIGHT + column)
-            self._emit(step.llvm.removeprefix("llvm.x86."), *tiles)
+            self._emit(step.instruction, *tiles)
 
     def _load(self, matrix: _Matrix, number: int, pointer: str) -> None:
         tile = _tile(matrix.first + number)

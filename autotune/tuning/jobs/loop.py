@@ -277,10 +277,9 @@ class TuningLoop:
         for turn, built in waiting:
             entries.setdefault(turn.task.workload.key, []).append(built)
         for task, unclear in self.policy.unclear(model):
-            known = [task.built[trace] for trace in unclear if trace in task.built]
             room = reader.most - len(entries.get(task.workload.key, ()))
-            if known[:room]:
-                entries.setdefault(task.workload.key, []).extend(known[:room])
+            if known := [task.built[trace] for trace in unclear if trace in task.built][:room]:
+                entries.setdefault(task.workload.key, []).extend(known)
         begin = self.meter.session_s
         found = reader.read(entries, self.meter.past())
         for key, readings in found.readings.items():

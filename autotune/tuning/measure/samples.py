@@ -56,10 +56,7 @@ class Samples:
     @property
     def arrays(self) -> dict[str, Array]:
         """The input sets as arrays again, by input name."""
-        return {
-            name: np.concatenate([each[name] for each in self.sets]) if first.ndim else first
-            for name, first in self.sets[0].items()
-        }
+        return _joined(self.sets)
 
     def split(self) -> tuple[Samples, Samples]:
         """Return two halves, to choose by and to judge by: always the same, whatever the order of the data means.
@@ -107,9 +104,14 @@ def read_samples(path: Path) -> dict[str, Array]:
                     f"{file}: {name!r} is {array.dtype} {array.shape}, in {files[0].name} {first.dtype} {first.shape}\n"
                     "  arrays of a folder follow one another along the first axis; single numbers are the same in all"
                 )
+    return _joined(found)
+
+
+def _joined(several: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """Return arrays of the same names one after the other along the first axis; single numbers are the first's."""
     return {
-        name: np.concatenate([arrays[name] for arrays in found]) if first.ndim else first
-        for name, first in found[0].items()
+        name: np.concatenate([arrays[name] for arrays in several]) if first.ndim else first
+        for name, first in several[0].items()
     }
 
 
@@ -138,7 +140,7 @@ def random_samples(model: onnx.ModelProto, sets: int = RANDOM_SETS, seed: int = 
 
     specs = []
     for value in _inputs(model):
-        dims = [int(dim.dim_value) for dim in value.type.tensor_type.shape.dim]
+        dims = _dims(value)
         if not all(dims[1:]):
             raise InputError(
                 f"there is no data, and input {value.name!r} leaves sizes open: give data of some size"
@@ -195,7 +197,7 @@ def input_shapes(model: onnx.ModelProto, samples: Mapping[str, Array]) -> dict[s
     """
     found = dict[str, tuple[int, ...]]()
     for value in _inputs(model):
-        dims = [int(dim.dim_value) for dim in value.type.tensor_type.shape.dim]
+        dims = _dims(value)
         if all(dims):
             found[value.name] = tuple(dims)
             continue
@@ -210,11 +212,7 @@ def input_shapes(model: onnx.ModelProto, samples: Mapping[str, Array]) -> dict[s
 
 def open_sizes(model: onnx.ModelProto, samples: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
     """Return those of :func:`input_shapes` of which the model leaves sizes open."""
-    closed = {
-        value.name
-        for value in _inputs(model)
-        if all(dim.dim_value for dim in value.type.tensor_type.shape.dim)
-    }
+    closed = {value.name for value in _inputs(model) if all(_dims(value))}
     return {name: shape for name, shape in input_shapes(model, samples).items() if name not in closed}
 
 
@@ -222,6 +220,11 @@ def _inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     """Return inputs that are no initialisers."""
     fixed = {tensor.name for tensor in model.graph.initializer}
     return [value for value in model.graph.input if value.name not in fixed]
+
+
+def _dims(value: onnx.ValueInfoProto) -> list[int]:
+    """Return the sizes of an input, 0 for those that are open."""
+    return [int(dim.dim_value) for dim in value.type.tensor_type.shape.dim]
 
 
 def _listed(arrays: Mapping[str, Array]) -> str:

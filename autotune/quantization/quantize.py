@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
 
@@ -59,6 +59,7 @@ class CalibratedModel:
 def calibrate_model(
     source: ModelSource,
     samples: Mapping[str, Array],
+    *,
     method: Method = "mse",
     percentile: float = 99.99,
     leave_out: tuple[str, ...] = (),
@@ -82,15 +83,18 @@ def calibrate_model(
     return CalibratedModel(network, leave_out, correct_biases, found)
 
 
+class QuantizeOptions(TypedDict, total=False):
+    """Keywords of what quantises a model, as :func:`calibrate_model` has them."""
+
+    method: Method
+    percentile: float
+    leave_out: tuple[str, ...]
+    correct_biases: bool
+    threads: int | None
+
+
 def quantize(
-    source: ModelSource,
-    samples: Mapping[str, Array],
-    *,
-    method: Method = "mse",
-    percentile: float = 99.99,
-    leave_out: tuple[str, ...] = (),
-    correct_biases: bool = True,
-    threads: int | None = None,
+    source: ModelSource, samples: Mapping[str, Array], **options: Unpack[QuantizeOptions]
 ) -> Quantization:
     """Quantise a model statically by samples of its inputs, by input name.
 
@@ -104,7 +108,7 @@ def quantize(
         UsageError: an unknown method or a percentile that is none; nothing in the model can be quantised.
         InputError: samples that do not fit the inputs.
     """
-    return calibrate_model(source, samples, method, percentile, leave_out, correct_biases, threads).written()
+    return calibrate_model(source, samples, **options).written()
 
 
 @dataclass(frozen=True)
@@ -141,4 +145,12 @@ def agreement(
     return Agreement((apart / whole) ** 0.5 if whole else 0.0, same / rows if rows else 1.0)
 
 
-__all__ = ["Agreement", "CalibratedModel", "Quantization", "agreement", "calibrate_model", "quantize"]
+__all__ = [
+    "Agreement",
+    "CalibratedModel",
+    "Quantization",
+    "QuantizeOptions",
+    "agreement",
+    "calibrate_model",
+    "quantize",
+]

@@ -11,15 +11,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from autotune.errors import UsageError
 from autotune.frontends.onnx.read import ModelSource, read_model
 from autotune.graph.ir import Array
-from autotune.quantization.quantize import CalibratedModel, Quantization, calibrate_model
-from autotune.quantization.ranges import Method
+from autotune.quantization.quantize import CalibratedModel, Quantization, QuantizeOptions, calibrate_model
 from autotune.quantization.switched import SwitchedModel
 from autotune.suggest import counted
 from autotune.tuning.measure.error_budget import Accuracy, MeasuredError, expected, relative
@@ -70,12 +69,7 @@ def quantize_within(
     source: ModelSource,
     samples: Mapping[str, Array],
     accuracy: Accuracy,
-    *,
-    method: Method = "mse",
-    percentile: float = 99.99,
-    leave_out: tuple[str, ...] = (),
-    correct_biases: bool = True,
-    threads: int | None = None,
+    **options: Unpack[QuantizeOptions],
 ) -> WithinBudget:
     """Quantise a model as :func:`~autotune.quantization.quantize.quantize` does, but for layers that stay in float32 so
     that the error is within ``accuracy``. Samples may have ``labels``, and are of at least two input sets.
@@ -84,9 +78,9 @@ def quantize_within(
         UsageError: as that function; no layer can be quantised within the budget.
         InputError: samples that do not fit the model.
     """
-    proto = read_model(source).proto
+    proto, threads = read_model(source).proto, options.get("threads")
     seen, held = Samples.of(samples, input_shapes(proto, samples)).split()
-    calibrated = calibrate_model(source, seen.arrays, method, percentile, leave_out, correct_biases, threads)
+    calibrated = calibrate_model(source, seen.arrays, **options)
     choice = _LayerSearch(calibrated, seen, len(held.sets), accuracy, threads)
     order = choice.order()
     floats, more = choice.least(order), 1

@@ -317,9 +317,9 @@ def test_profile_attributes_time_to_the_slow_dispatch() -> None:
     y = binding("output", 2)
     steps = [("count", y, y, 2), ("slow", y, y, 2), ("count", y, y, 1)]
     with Module(image(steps, outputs=(spec("y", 2),)), 1) as module:
-        spent = module.profile([], repeat=3)
-    assert spent.shape == (3,)
-    assert spent.argmax() == 1
+        spent = module.profiles([], 9)
+        assert module.profile([], repeat=3).shape == (3,)
+    assert spent.min(axis=0).argmax() == 1  # other work only adds to what a run takes
 
 
 def test_profile_adds_the_commands_of_a_dispatch() -> None:
@@ -338,7 +338,7 @@ def test_runs_that_follow_each_other_are_profiled_one_by_one(threads: int) -> No
     with Module(image(steps, outputs=(spec("y", 2),)), threads) as module:
         spent, events = module.profiles([], 5), module.loaded._events([], 5)[0]
     assert spent.shape == (5, 3)
-    assert np.median(spent, axis=0).argmax() == 1
+    assert spent.min(axis=0).argmax() == 1  # other work only adds to what a run takes
     assert (events[:, :, :, layout.TILES_RUN].sum(axis=2) == [2, 2, 1]).all()
     assert (np.diff(events[:, :, 0, layout.MET][:, -1]) > 0).all()
 

@@ -47,7 +47,8 @@ INERTIA = 0.005
 CAUTION = 1.0
 """Standard deviations of its error by which an alternative counts as slower than expected. With 0, 1 and 2 of them 83,
 15 and 10 % of made-up jobs end with anything slower by 1 % (``python -m results.bench decisions``), and simulated jobs
-of two minutes 1.7, 1.9 and 2.5 % above the best plan (``autotune replay compare``)."""
+of two minutes 1.7, 1.9 and 2.5 % above the best plan (``autotune replay compare``). Plans with 1 take 0.995 (0.98 to
+1.01) times what those with 0 of the same 14 databases of real jobs take (results/caution-zen3.md)."""
 ALONE, ALONE_ERROR = 0.4, 0.15
 """The log of a ratio inside a model over that of the ratio alone, and its standard deviation. (docs/tuning.md,
 "Isolated measurements say little about the model")"""

@@ -27,8 +27,7 @@ from autotune.schedule.knob import Config
 from autotune.target import Target
 from autotune.tuning.compare.interleaved import PROCESSES as COMPARED_IN
 from autotune.tuning.compare.sites import Sites
-from autotune.tuning.compare.step import Comparing, code_in_use
-from autotune.tuning.compare.whole import InUse, parts_of
+from autotune.tuning.compare.step import Comparing
 from autotune.tuning.jobs.actions import Action, ActionKind
 from autotune.tuning.jobs.again import SOURCE
 from autotune.tuning.jobs.answered import ASKED
@@ -37,6 +36,7 @@ from autotune.tuning.jobs.budget import Budget, Meter
 from autotune.tuning.jobs.enough import Ahead
 from autotune.tuning.jobs.events import Several, StopTuning
 from autotune.tuning.jobs.heartbeat import Heartbeat
+from autotune.tuning.jobs.last_timing import FEWER, LastTiming
 from autotune.tuning.jobs.loop import Seat, TuningLoop
 from autotune.tuning.jobs.owner import alive, owner
 from autotune.tuning.jobs.policy import Policy
@@ -44,12 +44,11 @@ from autotune.tuning.jobs.rows import ModelRows
 from autotune.tuning.jobs.subject import Subject, TunedModel, subjects_of
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.jobs.worth import SPENT, TOP, WORTH
-from autotune.tuning.measure.gain import PROCESSES, Gain
+from autotune.tuning.measure.gain import PROCESSES
 from autotune.tuning.measure.inside import InModelReader
 from autotune.tuning.measure.interface import Measurer
 from autotune.tuning.report.result import ModelReport, Report
 from autotune.tuning.report.status import ModelStatus, Progress, Status
-from autotune.tuning.report.units import duration
 from autotune.tuning.search.online_model import EVERY, OnlineModel
 from autotune.tuning.search.samplers import GUIDED, SamplerLike, factory, name_of
 from autotune.tuning.search.studies import (
@@ -79,12 +78,6 @@ _METRICS = {
     Objective.SIZE: "artifact (bytes)",
 }
 """Names of the objectives in the studies."""
-_ALL = 0.95
-"""The part of the time left after the search for all but the report."""
-_TIMED = 2
-"""The most times that a whole model is timed, where each time another plan is used by that."""
-_FEWER = 1 / 3
-"""The part of what that takes, in which it can be done in fewer processes."""
 _MOST_KEPT = 0.4
 """The most of the time that is left at the start that is kept back from the search."""
 
@@ -137,7 +130,6 @@ class Job:
 
     def __post_init__(self) -> None:
         self._subjects = subjects_of(self.models)
-        self._untimed_by: dict[str, str] = {}
         self.answers = KeptAnswers(self.database)
         self._heart: Heartbeat
         self._heard_by: Progress
@@ -208,7 +200,14 @@ class Job:
 
     def _work(self, loop: TuningLoop, status: Status, machine: Measuring, studies: Studies) -> Report:
         stopped, reachable, why = True, True, ""
-        gains: dict[str, Gain | None] = {}
+        last = LastTiming(
+            database=self.database,
+            models=self.models if self.options.time_model else (),
+            answers=self.answers,
+            measurer=self.measurer,
+            say=partial(self._say, status, "whole model"),
+            use=partial(self._use, status),
+        )
         try:
             loop.take_up()
             status.recalled = sum(len(task.known) for task in loop.tasks)
@@ -218,7 +217,7 @@ class Job:
             loop.before_turn = self._before_turn(status, machine, studies, least_s)
             loop.run()
             self._confirm(loop, status, least_s if self.options.time_model else 0.0)
-            self._time_models(status, loop, least_s, gains)
+            last.time(status, loop, least_s)
             stopped = False
         except (KeyboardInterrupt, StopTuning) as error:  # the best so far is in the database
             by_whom = "Ctrl-C" if isinstance(error, KeyboardInterrupt) else "a callback"
@@ -232,7 +231,7 @@ class Job:
         finally:
             if reachable:
                 self._heart.end(JobRow.STOPPED if stopped else JobRow.DONE, why)
-        report = self._report(status, stopped, gains)
+        report = self._report(status, stopped, last)
         self._heart.finished(report)
         self.progress.finished(report)
         return report
@@ -372,7 +371,7 @@ class Job:
                 seconds = partial(status.policy.pace.seconds, ActionKind.SCHEDULES, model=model.name)
                 comparing += seconds(0, TOP + 1, COMPARED_IN) + loading
                 timing += seconds(0, 2, processes) + 0.2 * loading * processes
-        return comparing + (1 + _FEWER) * max(timing, least_s) if comparing else 0.0
+        return comparing + (1 + FEWER) * max(timing, least_s) if comparing else 0.0
 
     def _describer(self, row: JobRow) -> Callable[[Run], Run]:
         host, known = platform.node(), versions(self.target)
@@ -442,7 +441,7 @@ class Job:
                     used = site.default if ranking is None else ranking.chosen
                     status.sites.used[site.workload.key] = used if used in site.options else site.default
                 status.models[model.name].compared()
-        self._heart.interim(lambda: self._report(status, True, {}))
+        self._heart.interim(lambda: self._report(status, True))
 
     def _confirm(self, loop: TuningLoop, status: Status, kept_s: float) -> None:
         """Compare what is used and never was, as long as more than so many seconds are left."""
@@ -482,99 +481,19 @@ class Job:
         self.progress.phase(status)
         status.note = before
 
-    def _time_models(
-        self, status: Status, loop: TuningLoop, least_s: float, gains: dict[str, Gain | None]
-    ) -> None:
-        """Time the models, and those again of which another plan is used by that; ``gains`` gets what each gains, None
-        where the plan in use was not timed.
-
-        The last measurement is a claim and no evidence, so that what it is about stays in use; but for that of a plan
-        which is clearly slower than untuned.
-        """
-        timed = dict[str, InUse]()
-        for more in reversed(range(_TIMED)):
-            models = self._untimed(status, timed)
-            if models and status.meter.left_s < _FEWER * least_s:
-                left, least = duration(status.meter.left_s), duration(_FEWER * least_s)
-                why = f"the budget is over before that ({left} left, it takes {least})"
-                self._untimed_by |= dict.fromkeys((model.name for model in models), why)
-                self._say(status, "whole model", f"not timed: {why}")
-                break
-            timed |= {model.name: self._in_use(status, model) for model in models}
-            begin = status.meter.session_s
-            self._time(status, models, gains)
-            least_s = status.meter.session_s - begin
-            again = more > 0 and status.meter.left_s >= _FEWER * least_s
-            for model in models:
-                gain = gains[model.name]
-                if gain is not None and (again or (gain.ratio.changed and gain.ratio.median > 1)):
-                    self._learn_of_whole(status, loop, model, timed[model.name], gain)
-            self._use(status)
-        for model in self._untimed(status, timed):
-            if (gain := gains.get(model.name)) is not None:
-                why = f"{gain} is of the plan before; by that another is used"
-                self._say(status, "whole model", f"{model.name}: {why}")
-                gains[model.name], self._untimed_by[model.name] = None, why
-
-    def _untimed(self, status: Status, timed: Mapping[str, InUse]) -> list[TunedModel]:
-        """Return the models to time of which another plan is used than was ``timed``."""
-        return [
-            model
-            for model in self.models
-            if model.whole is not None
-            and self.options.time_model
-            and (model.name not in timed or timed[model.name].names != self._in_use(status, model).names)
-        ]
-
-    def _in_use(self, status: Status, model: TunedModel) -> InUse:
-        return InUse.of(status.sites.of(model.name), self.answers)
-
-    def _learn_of_whole(
-        self, status: Status, loop: TuningLoop, model: TunedModel, used: InUse, gain: Gain
-    ) -> None:
-        """Take what a whole model takes as evidence about all that is used in it."""
-        parts = parts_of(gain, used, status.sites.of(model.name), status.policy.beliefs.known)
-        self.database.measured_whole(parts, model.name, status.job)
-        loop.seats[model.name].comparing.learn_of_whole(parts)
-
-    def _time(self, status: Status, models: Sequence[TunedModel], gains: dict[str, Gain | None]) -> None:
-        """Time models untuned and tuned, one after another; ``gains`` gets what each gains, None without time."""
-        if not models:
-            return
-        gains |= dict.fromkeys(model.name for model in models)
-        tasks = {model.name: status.sites.of(model.name).tasks for model in models}
-        tuned = {name: code_in_use(mine, self.answers, self.measurer) for name, mine in tasks.items()}
-        self.measurer.rest()  # nothing else may run while models are timed
-        for number, model in enumerate(models):
-            out_of_time = status.meter.over(_ALL / (len(models) - number))
-            which = f"{model.name}, " if len(models) > 1 else ""
-            self._say(
-                status,
-                "whole model",
-                f"{which}untuned and tuned, interleaved in up to {PROCESSES} fresh processes",
-            )
-            untuned = {
-                task.workload.key: task.default_code for task in tasks[model.name] if task.default_code
-            }
-            assert model.whole is not None
-            gains[model.name] = model.whole.gain(untuned, tuned[model.name], out_of_time)
-            if gains[model.name] is None:
-                over = "the budget was over before enough of it was timed"
-                self._untimed_by[model.name] = over if out_of_time() else "a version failed"
-
-    def _why_untimed(self, model: TunedModel, stopped: bool) -> str:
+    def _why_untimed(self, model: TunedModel, stopped: bool, last: LastTiming | None) -> str:
         """Return why a whole model was not timed, or that it is not yet."""
         if model.whole is None:
             return "its candidates are not measured in a model"
         if not self.options.time_model:
             return "that was not asked for"
         otherwise = "the job did not come to its end" if stopped else "no time was left for that"
-        return self._untimed_by.get(model.name, otherwise)
+        return otherwise if last is None else last.untimed_by.get(model.name, otherwise)
 
-    def _report(self, status: Status, stopped: bool, gains: Mapping[str, Gain | None]) -> Report:
+    def _report(self, status: Status, stopped: bool, last: LastTiming | None = None) -> Report:
         def part(model: TunedModel) -> ModelReport:
-            gain = gains.get(model.name)
-            why = "" if gain is not None else self._why_untimed(model, stopped)
+            gain = None if last is None else last.gains.get(model.name)
+            why = "" if gain is not None else self._why_untimed(model, stopped, last)
             return self._rows(status.sites.of(model.name), model).report(gain, why)
 
         return Report(

@@ -52,7 +52,10 @@ def _touched(commands: Sequence[Command], checks: Sequence[IndexCheck]) -> list[
     for check in checks:
         checked[check.command].append(check.binding)
     return [
-        _Touched((*command.bindings, *checked.get(number, ())), command.written)
+        _Touched(
+            (*command.bindings, *(guard.binding for guard in command.guards), *checked.get(number, ())),
+            command.written,
+        )
         for number, command in enumerate(commands)
     ]
 

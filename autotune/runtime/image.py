@@ -56,12 +56,21 @@ class Binding:
 
 
 @dataclass(frozen=True)
+class Guard:
+    """A boolean of one byte that a command depends on: it runs only if that is ``wanted``, 0 or 1."""
+
+    binding: Binding
+    wanted: int
+
+
+@dataclass(frozen=True)
 class Command:
     """One kernel call: ``tiles`` independent tiles of ``symbol`` in object ``object_index``.
 
     Commands begin in order; one starts when all before it are done, but for the last ``beside`` of them. ``dispatch``
     is an index into :attr:`ModuleImage.dispatches`; ``scratch_bytes`` is per worker; ``writes`` are the positions of
-    the bindings that it may write to, and where there are none, all that are no inputs or constants.
+    the bindings that it may write to, and where there are none, all that are no inputs or constants. It runs only if
+    all its ``guards`` say so, which it reads like its bindings.
     """
 
     dispatch: int
@@ -72,6 +81,7 @@ class Command:
     scratch_bytes: int
     writes: tuple[int, ...] = ()
     beside: int = 0
+    guards: tuple[Guard, ...] = ()
 
     @property
     def written(self) -> tuple[Binding, ...]:
@@ -86,7 +96,8 @@ class IndexCheck:
     """Indices that are checked before command ``command`` reads them, for ``dispatch``.
 
     ``runs`` times ``count`` of them, of ``width`` bytes, lie ``stride`` bytes apart; each must be from ``-extent`` to
-    ``extent - 1``, as it chooses an element along ``axis``.
+    ``extent - 1``, as it chooses an element along ``axis``. Only the first ``guards`` of the command's decide whether
+    it is made. With a ``refusal`` it is no index, but a boolean of one byte that must not be true: the error says this.
     """
 
     command: int
@@ -98,6 +109,8 @@ class IndexCheck:
     count: int
     extent: int
     axis: int
+    guards: int = 0
+    refusal: str = ""
 
 
 @dataclass(frozen=True)
@@ -193,6 +206,7 @@ __all__ = [
     "Binding",
     "Command",
     "DispatchInfo",
+    "Guard",
     "IndexCheck",
     "ModuleImage",
     "Space",

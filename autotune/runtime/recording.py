@@ -61,6 +61,7 @@ def spent(events: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.zeros(0, np.int64)
     ran = events[:, :, layout.TILES_RUN] > 0
     begins = np.where(ran, events[:, :, layout.BEGIN], np.iinfo(np.int64).max).min(axis=1)
+    begins[~ran.any(axis=1)] = 0  # not chosen: it takes nothing of what it was beside
     busy = np.where(ran, events[:, :, layout.END] - events[:, :, layout.BEGIN], 0).sum(axis=1)
     ends = boundaries(events)
     first = np.flatnonzero([True, *(begins[1:] >= ends[1:-1])])

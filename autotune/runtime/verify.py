@@ -87,6 +87,10 @@ def _command_problems(image: ModuleImage, command: Command, sizes: dict[str, lis
         problem = _binding_problem(binding, sizes)
         if problem:
             yield f"binding {position}: {problem}"
+    for position, guard in enumerate(command.guards):
+        problem = _binding_problem(guard.binding, sizes)
+        if problem or guard.binding.nbytes != 1 or guard.wanted not in (0, 1):
+            yield f"guard {position}: {problem or f'{guard.binding.nbytes} bytes that are to be {guard.wanted}'}"
 
 
 def _order_problem(number: int, command: Command) -> str:
@@ -104,9 +108,14 @@ def _order_problem(number: int, command: Command) -> str:
 def _check_problems(image: ModuleImage, check: IndexCheck, sizes: dict[str, list[int]]) -> Iterator[str]:
     if not (0 <= check.command < len(image.commands) and 0 <= check.dispatch < len(image.dispatches)):
         yield f"command {check.command}, dispatch {check.dispatch}"
-    if check.width not in (4, 8) or min(check.runs, check.count, check.extent) < 1 or check.stride < 0:
+    elif not 0 <= check.guards <= len(image.commands[check.command].guards):
+        yield f"{check.guards} guards of the {len(image.commands[check.command].guards)} of its command"
+    if check.refusal:
+        if (check.width, check.runs, check.count, check.extent) != (1, 1, 1, 1):
+            yield f"{check.runs} runs of {check.count} booleans of {check.width} bytes"
+    elif check.width not in (4, 8) or min(check.runs, check.count, check.extent) < 1 or check.stride < 0:
         yield f"{check.runs} runs of {check.count} indices of {check.width} bytes, extent {check.extent}"
-    elif (check.runs - 1) * check.stride + check.count * check.width > check.binding.nbytes:
+    if (check.runs - 1) * check.stride + check.count * check.width > check.binding.nbytes:
         yield f"its indices take more than {check.binding.nbytes} bytes"
     problem = _binding_problem(check.binding, sizes)
     if problem:

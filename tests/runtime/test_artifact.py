@@ -137,10 +137,10 @@ def _set(*keys: Any, to: Any) -> Callable[[dict[str, Any], dict[str, bytes]], No
 
 HOSTILE = [
     (_set("format", to="other"), "its format is not 'autotune-model'"),
-    (_set("format", to="autotune-module"), "format 'autotune-module' version 1; this release reads"),
+    (_set("format", to="autotune-module"), "format 'autotune-module' version 2; this release reads"),
     (
         _set("version", to=9),
-        "version 9; this release reads 'autotune-model' version 1: compile the model again",
+        "version 9; this release reads 'autotune-model' version 2: compile the model again",
     ),
     (lambda m, files: m["cases"].clear(), "it has no cases"),
     (_set("unknown", to=1), "manifest: expected an object with"),

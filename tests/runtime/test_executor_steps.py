@@ -142,7 +142,7 @@ def claimed(
     machine.memory[COUNTER] = seen
 
     def next_claim() -> int:
-        return executor._claim(COUNTER, 5 * CLAIMS, units, mine, theirs, leaves)
+        return executor._claim(COUNTER, 5 * CLAIMS, units, mine, theirs, leaves, False)
 
     return [divmod(claim, CLAIMS) for claim in iter(next_claim, 0)]
 

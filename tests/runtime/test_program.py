@@ -41,7 +41,8 @@ def test_workers_meet_before_and_after_parallel_commands(
 ) -> None:
     program = recorded(tiles)
     assert column(program, layout.AWAIT) == awaited
-    assert column(program, layout.ARRIVE) == arriving
+    alone, said = (column(program, field) for field in (layout.ALONE, layout.ARRIVE))
+    assert [a * b for a, b in zip(alone, said, strict=True)] == arriving
     assert column(program, layout.ALONE) == [count == 1 for count in tiles]
     # Workers read commands up to the last that they have a part in only: behind it the caller may free them.
     assert program.header[layout.SHARED] == shared
@@ -70,7 +71,8 @@ def test_commands_wait_for_what_they_depend_on(
         buffer.dispatch(0, [], tiles, 0, after=position)
     program = buffer.finish()
     assert column(program, layout.AWAIT) == awaited
-    assert column(program, layout.ARRIVE) == arriving
+    said = column(program, layout.ARRIVE)
+    assert [a * b for a, b in zip(alone, said, strict=True)] == arriving
     assert column(program, layout.ALONE) == alone
 
 

@@ -44,7 +44,7 @@ from autotune.runtime.targets import choose, label
 from autotune.target import Target
 
 FORMAT = "autotune-model"
-VERSION = 1
+VERSION = 2
 MANIFEST = "manifest.json"
 T = TypeVar("T")
 _EARLIER = ("autotune-module", "autotune-program", "autotune-sizes", "autotune-variants")

@@ -14,7 +14,7 @@ from autotune.runtime.image import Command, DispatchInfo, IndexCheck, TensorSpec
 from autotune.target import Target
 
 FORMAT = "autotune-module"
-VERSION = 5
+VERSION = 6
 
 _T = TypeVar("_T")
 

@@ -36,6 +36,17 @@ def load(address: int) -> int:
 
 @operation("""
   %slot = inttoptr i64 %address to ptr
+  %byte = load i8, ptr %slot
+  %set = icmp ne i8 %byte, 0
+  %value = zext i1 %set to i64
+  ret i64 %value
+""")
+def load_boolean(address: int) -> int:
+    """Return 1 if a byte that no other worker writes now is not 0, else 0."""
+
+
+@operation("""
+  %slot = inttoptr i64 %address to ptr
   store i64 %value, ptr %slot
   ret void
 """)

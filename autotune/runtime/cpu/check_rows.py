@@ -55,6 +55,8 @@ def subject(image: ModuleImage, number: int) -> str:
     """Return the subject of a check of an image, for errors."""
     check = image.checks[number]
     dispatch = image.dispatches[check.dispatch]
+    if check.refusal:
+        return check.refusal
     nodes = f", node {', '.join(dispatch.nodes)}" if dispatch.nodes else ""
     return (
         f"dispatch {dispatch.name!r} of {image.name!r}{nodes}\n"
@@ -62,13 +64,13 @@ def subject(image: ModuleImage, number: int) -> str:
     )
 
 
-def out_of_range(index: int, subject: str) -> InputError:
-    """Return the error for an index that a check has found."""
-    return InputError(f"index {index} is out of range: {subject}")
+def failed_check(found: int, width: int, subject: str) -> InputError:
+    """Return the error for an index of ``width`` bytes that a check has found; one byte is a boolean, which is true."""
+    return InputError(subject if width == 1 else f"index {found} is out of range: {subject}")
 
 
 def _chunks(check: Indices) -> int:
     return -(-check.count // layout.CHECK_TILE)
 
 
-__all__ = ["CheckRows", "Indices", "out_of_range", "subject"]
+__all__ = ["CheckRows", "Indices", "failed_check", "subject"]

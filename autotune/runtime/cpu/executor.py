@@ -15,6 +15,9 @@ workers: one that is not there, as the system gives it no core, costs nothing wh
 that nobody has begun are run by those who would sleep else. A worker that comes late finds that the commands' tiles are
 claimed, or the run over.
 
+A command whose guards say that it is not chosen is gone through like any other, and its tiles are claimed and not run:
+a worker that claims some was there before the command was done, when the booleans still stood.
+
 Commands ``ALONE`` run on worker 0: single tiles that depend on one another. Worker 0 is the thread that calls.
 
 Written in the subset of Python that ``translate`` turns into LLVM IR; ``native`` compiles it.
@@ -32,6 +35,7 @@ from autotune.runtime.cpu.atomics import (
     fetch_add,
     load,
     load_acquire,
+    load_boolean,
     load_relaxed,
     store,
     store_release,
@@ -57,6 +61,10 @@ from autotune.runtime.cpu.layout import (
     EVENT_SLOTS,
     EVENTS,
     GENERATION,
+    GUARD,
+    GUARD_NEXT,
+    GUARD_PLACE,
+    GUARD_WANTED,
     KERNEL,
     LATE,
     LEAVE,
@@ -131,6 +139,17 @@ def _stopped(request: int) -> bool:
 
 
 @native
+def _chosen(command: int) -> bool:
+    """Return whether all guards of a command say that it runs."""
+    guard = load(at(command, GUARD))
+    while guard:
+        if load_boolean(load(at(guard, GUARD_PLACE))) != load(at(guard, GUARD_WANTED)):
+            return False
+        guard = load(at(guard, GUARD_NEXT))
+    return True
+
+
+@native
 def _run_alone(program: int, workers: int, events: int) -> None:
     """Run all commands on this thread: no atomics, no barriers."""
     command = load(at(program, COMMANDS))
@@ -139,7 +158,9 @@ def _run_alone(program: int, workers: int, events: int) -> None:
         if events:
             store(at(events, BEGIN), clock_ns())
         tiles = load(at(command, TILES))
-        if not _stopped(request):
+        if _stopped(request) or not _chosen(command):
+            tiles = 0
+        if tiles:
             call_kernel(load(at(command, KERNEL)), load(at(command, TABLE)), 0, tiles, scratch)
         if events:
             now = clock_ns()
@@ -184,12 +205,13 @@ def _units_of(state: int, workers: int, command: int) -> int:
 
 
 @native
-def _claim(counter: int, claims: int, units: int, mine: int, theirs: int, leaves: int) -> int:
+def _claim(counter: int, claims: int, units: int, mine: int, theirs: int, leaves: int, whole: bool) -> int:
     """Claim units of a worker's range; returns their number plus :data:`CLAIMS` times how many come before them, and 0
     where nothing is left to claim.
 
     Chunks become smaller towards the end (guided self-scheduling, Polychronopoulos and Kuck 1987). ``mine`` and
-    ``theirs`` are the shares of thief and owner, ``theirs`` 0 for the owner itself.
+    ``theirs`` are the shares of thief and owner, ``theirs`` 0 for the owner itself. Of tiles that are not run the
+    ``whole`` range is claimed at once.
 
     ``claims`` is what the counter says while nothing of the range is claimed. It may say less: then nobody was here
     yet, and nothing is left to an owner that may be anywhere. Or it says more than the range has units: then somebody
@@ -198,7 +220,9 @@ def _claim(counter: int, claims: int, units: int, mine: int, theirs: int, leaves
     seen = load_relaxed(counter)
     claimed = max(seen, claims) - claims
     while claimed < units:
-        wanted = _wanted(units - claimed, mine, theirs, leaves if seen >= claims else 0)
+        wanted = units - claimed
+        if not whole:
+            wanted = _wanted(wanted, mine, theirs, leaves if seen >= claims else 0)
         if wanted == 0:
             break
         before = compare_exchange(counter, seen, claims + claimed + wanted)
@@ -225,13 +249,14 @@ def take_tiles(
     """Run this worker's part of one command: its own range first, then its neighbours'.
 
     The program is not touched after others were told, where ``mode`` is ``_LAST``: the worker leaves the run. ``_REST``
-    leaves no tiles to others. Tiles of a request that was stopped are claimed and not run.
+    leaves no tiles to others. Tiles of a request that was stopped, or of a command that is not chosen, are claimed and
+    not run.
     """
     shares, units = shares_of(state, workers), _units_of(state, workers, command)
     tiles, unit, table = load(at(command, TILES)), load(at(command, UNIT)), load(at(command, TABLE))
     mine = share_of(shares, worker)
     request = load(at(load(at(state, PROGRAM)), REQUEST))
-    kernel = 0 if _stopped(request) else load(at(command, KERNEL))
+    kernel = load(at(command, KERNEL)) if not _stopped(request) and _chosen(command) else 0
     leaves = 0 if mode == _REST else load(at(command, LEAVE))
     ran = 0
     for distance in range(workers):
@@ -243,14 +268,14 @@ def take_tiles(
         theirs = share_of(shares, owner) if distance else 0
         there = _units_between(begin, end, unit)
         while True:
-            claim = _claim(counter, number * CLAIMS, there, mine, theirs, leaves)
+            claim = _claim(counter, number * CLAIMS, there, mine, theirs, leaves, kernel == 0)
             if claim == 0:
                 break
             first = begin + claim // CLAIMS * unit
             last = min(first + claim % CLAIMS * unit, end)
             if kernel:
                 call_kernel(kernel, table, first, last, scratch)
-            if event:
+            if kernel and event:
                 _count_tiles(event, last - first, theirs)
             ran += claim % CLAIMS
     if mode == _LAST:
@@ -263,7 +288,7 @@ def take_tiles(
 def _run_on_caller(command: int, request: int, scratch: int, event: int) -> None:
     """Run all of a command that only worker 0 runs."""
     tiles = load(at(command, TILES))
-    if not _stopped(request):
+    if not _stopped(request) and _chosen(command):
         call_kernel(load(at(command, KERNEL)), load(at(command, TABLE)), 0, tiles, scratch)
         if event:
             store(at(event, TILES_RUN), tiles)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from autotune.runtime.cpu.addresses import at
-from autotune.runtime.cpu.atomics import load, store
+from autotune.runtime.cpu.atomics import load, load_boolean, store
 from autotune.runtime.cpu.layout import (
     CHECK_CHUNKS,
     CHECK_COUNT,
@@ -95,7 +95,9 @@ def _load_int32(address: int) -> int:  # type: ignore[empty-body]
 
 @native
 def _index(address: int, width: int) -> int:
-    """Return an index of four or eight bytes."""
+    """Return an index of four or eight bytes; of one byte a boolean."""
+    if width == 1:
+        return load_boolean(address)
     value: int = load(address) if width == 8 else _load_int32(address)
     return value
 

@@ -11,12 +11,12 @@ from autotune.codegen.jit import LoadedCode
 from autotune.errors import UsageError
 from autotune.runtime.cpu.call_record import CallRecord
 from autotune.runtime.cpu.calls import CLOSED, RAN, STOPPED, UNATTENDED, WRONG
-from autotune.runtime.cpu.check_rows import CheckRows, out_of_range, subject
+from autotune.runtime.cpu.check_rows import CheckRows, failed_check, subject
 from autotune.runtime.cpu.device import Memory, address_of, allocate
 from autotune.runtime.cpu.native import executor
 from autotune.runtime.cpu.pool import pool_of
 from autotune.runtime.cpu.program import Argument, Pointer, Program, ProgramBuilder
-from autotune.runtime.image import Binding, ModuleImage
+from autotune.runtime.image import Binding, Guard, ModuleImage
 
 
 class Instance:
@@ -89,7 +89,8 @@ class Instance:
             if outcome == CLOSED:
                 raise closed(self._image)
             if outcome >= WRONG:
-                raise out_of_range(index, subject(self._image, outcome - WRONG))
+                check = outcome - WRONG
+                raise failed_check(index, self._image.checks[check].width, subject(self._image, check))
             if outcome == UNATTENDED:
                 self.attend()
         return outcome == RAN
@@ -123,7 +124,13 @@ class Instance:
             table = [self._pointer(binding) for binding in command.bindings]
             touched = sum(binding.nbytes for binding in command.bindings)
             builder.dispatch(
-                address, table, command.tiles, command.scratch_bytes, after=after, touched=touched
+                address,
+                table,
+                command.tiles,
+                command.scratch_bytes,
+                after=after,
+                touched=touched,
+                guards=self._guards(command.guards),
             )
         return builder.finish(self._checks.memory)
 
@@ -133,7 +140,11 @@ class Instance:
         table = [self._pointer(check.binding), self._checks.address(number)]
         self.dispatch_of.append(check.dispatch)
         tiles, touched = self._checks.tiles(number), check.binding.nbytes
-        builder.dispatch(executor().check, table, tiles, 0, after=after, touched=touched)
+        guards = self._guards(self._image.commands[check.command].guards[: check.guards])
+        builder.dispatch(executor().check, table, tiles, 0, after=after, touched=touched, guards=guards)
+
+    def _guards(self, guards: Sequence[Guard]) -> list[tuple[Pointer, int]]:
+        return [(self._pointer(guard.binding), guard.wanted) for guard in guards]
 
     def _pointer(self, binding: Binding) -> Pointer:
         if binding.space == "input":

@@ -48,12 +48,21 @@ TABLE: Final = 1  # address of its pointer table
 TILES: Final = 2
 UNIT: Final = 3  # tiles are claimed by so many
 AWAIT: Final = 4  # how many commands of the program must be done before this one starts
+ALONE: Final = 5  # 1: worker 0 runs all of it
 ARRIVE: Final = (
-    5  # 1: worker 0, who alone runs it, says when it is done with this command and those before it
+    6  # of one that it runs alone, 1: it says when it is done with this command and those before it
 )
-ALONE: Final = 6  # 1: worker 0 runs all of it
-LEAVE: Final = 7  # 1: all wait before it and behind it, so that a worker may leave tiles to their owner
+LEAVE: Final = (
+    6  # of others, 1: all wait before it and behind it, so that a worker may leave tiles to their owner
+)
+GUARD: Final = 7  # address of its first guard row, 0 for none: it runs only if all its guards say so
 COMMAND_SLOTS: Final = 8
+
+# Guard row.
+GUARD_PLACE: Final = 0  # address of a boolean of one byte
+GUARD_WANTED: Final = 1  # the command runs if it is this, 0 or 1
+GUARD_NEXT: Final = 2  # address of the command's next guard row, 0 behind the last
+GUARD_SLOTS: Final = 3
 
 # Patch row.
 PATCH_SLOT: Final = 0  # address of the pointer-table entry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -26,6 +26,8 @@ class Argument:
 
 
 Pointer = int | Argument
+Guards = Sequence[tuple[Pointer, int]]
+"""Booleans of one byte and what each must be, 0 or 1, for a call to be made."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,11 @@ class _Dispatch:
     scratch_bytes: int
     after: int
     small: bool
+    guards: Guards
+
+    @property
+    def pointers(self) -> tuple[Pointer, ...]:
+        return (*self.table, *(place for place, _ in self.guards))
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,15 +108,17 @@ class ProgramBuilder:
         *,
         after: int | None = None,
         touched: int | None = None,
+        guards: Guards = (),
     ) -> None:
         """Record a call of the kernel at an address; it starts when the first ``after`` calls are done (None: all).
 
         Those from there on may be running meanwhile, whatever they were recorded to wait for. ``touched`` is how many
-        bytes it reads and writes, where that is known: a single tile of few stays with the caller.
+        bytes it reads and writes, where that is known: a single tile of few stays with the caller. It is made only if
+        all its ``guards`` say so.
         """
         after = len(self._dispatches) if after is None else after
         small = touched is not None and touched < _SMALL_BYTES
-        self._dispatches.append(_Dispatch(kernel, tuple(table), tiles, scratch_bytes, after, small))
+        self._dispatches.append(_Dispatch(kernel, tuple(table), tiles, scratch_bytes, after, small, guards))
 
     def finish(self, checks: NDArray[np.int64] | None = None) -> Program:
         """Lay everything out in one piece of memory, but the check rows; raises nothing, records no more."""
@@ -118,8 +127,9 @@ class ProgramBuilder:
         scratch, stride = self._memory.shares(largest, self._workers)
         rows_at = layout.HEADER_SLOTS
         tables_at = rows_at + len(dispatches) * layout.COMMAND_SLOTS
-        patches_at = tables_at + sum(len(d.table) for d in dispatches)
-        patches = sum(isinstance(p, Argument) for d in dispatches for p in d.table)
+        guards_at = tables_at + sum(len(d.table) for d in dispatches)
+        patches_at = guards_at + layout.GUARD_SLOTS * sum(len(d.guards) for d in dispatches)
+        patches = sum(isinstance(p, Argument) for d in dispatches for p in d.pointers)
         arguments_at = patches_at + patches * layout.PATCH_SLOTS
         slots = arguments_at + self._arguments
         memory = allocate(8 * slots).view(np.int64)
@@ -144,8 +154,9 @@ class ProgramBuilder:
         memory[layout.REQUEST] = base + 8 * layout.NO_REQUEST
         if checks is not None:
             memory[layout.CHECKS], memory[layout.CHECKED] = address_of(checks), len(checks)
-        self._write_rows(memory, rows_at, base + 8 * tables_at, waits)
-        self._write_tables(memory, tables_at, patches_at)
+        self._write_rows(memory, rows_at, base + 8 * tables_at, base + 8 * guards_at, waits)
+        self._write_guards(memory, guards_at)
+        self._write_pointers(memory, tables_at, guards_at, patches_at)
         return Program(base, memory.data, (memory, scratch, sample))
 
     def _waits(self) -> _Waits:
@@ -168,7 +179,7 @@ class ProgramBuilder:
         ]
         return _Waits(alone, awaited, shared_before[-1])
 
-    def _write_rows(self, memory: NDArray[np.int64], at: int, table: int, waits: _Waits) -> None:
+    def _write_rows(self, memory: NDArray[np.int64], at: int, table: int, guard: int, waits: _Waits) -> None:
         """Write one row a command."""
         arriving, between = waits.arriving, waits.between
         for index, dispatch in enumerate(self._dispatches):
@@ -178,16 +189,38 @@ class ProgramBuilder:
             row[layout.TILES] = dispatch.tiles
             row[layout.UNIT] = max(1, dispatch.tiles // (self._workers * _UNITS_A_WORKER))
             row[layout.AWAIT] = waits.awaited[index]
-            row[layout.ARRIVE] = index in arriving
             row[layout.ALONE] = waits.alone[index]
-            row[layout.LEAVE] = index in between
+            if waits.alone[index]:
+                row[layout.ARRIVE] = index in arriving
+            else:
+                row[layout.LEAVE] = index in between
+            row[layout.GUARD] = guard if dispatch.guards else 0
             table += 8 * len(dispatch.table)
+            guard += 8 * layout.GUARD_SLOTS * len(dispatch.guards)
 
-    def _write_tables(self, memory: NDArray[np.int64], at: int, patch_at: int) -> None:
-        """Write pointer tables, one after another, and a patch for each entry that a call sets."""
+    def _write_guards(self, memory: NDArray[np.int64], at: int) -> None:
+        """Write the guard rows, those of a command one after another."""
         base = address_of(memory)
-        pointers = [pointer for dispatch in self._dispatches for pointer in dispatch.table]
-        for slot, pointer in enumerate(pointers, start=at):
+        for dispatch in self._dispatches:
+            for left, (_, wanted) in zip(range(len(dispatch.guards))[::-1], dispatch.guards, strict=True):
+                memory[at + layout.GUARD_WANTED] = wanted
+                memory[at + layout.GUARD_NEXT] = base + 8 * (at + layout.GUARD_SLOTS) if left else 0
+                at += layout.GUARD_SLOTS
+
+    def _slots(self, tables_at: int, guards_at: int) -> Iterator[tuple[int, Pointer]]:
+        """Yield the slot of each entry of a pointer table and of each guard's place, with what it points to."""
+        entries = (pointer for dispatch in self._dispatches for pointer in dispatch.table)
+        yield from enumerate(entries, start=tables_at)
+        places = (place for dispatch in self._dispatches for place, _ in dispatch.guards)
+        for number, place in enumerate(places):
+            yield guards_at + number * layout.GUARD_SLOTS + layout.GUARD_PLACE, place
+
+    def _write_pointers(
+        self, memory: NDArray[np.int64], tables_at: int, guards_at: int, patch_at: int
+    ) -> None:
+        """Write what pointer tables and guards point to, and a patch for each that a call sets."""
+        base = address_of(memory)
+        for slot, pointer in self._slots(tables_at, guards_at):
             if isinstance(pointer, Argument):
                 patch = memory[patch_at:]
                 patch[layout.PATCH_SLOT] = base + 8 * slot
@@ -198,4 +231,4 @@ class ProgramBuilder:
                 memory[slot] = pointer
 
 
-__all__ = ["Argument", "Pointer", "Program", "ProgramBuilder"]
+__all__ = ["Argument", "Guards", "Pointer", "Program", "ProgramBuilder"]

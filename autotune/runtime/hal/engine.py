@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import DeviceError
-from autotune.runtime.cpu.check_rows import out_of_range
+from autotune.runtime.cpu.check_rows import failed_check
 from autotune.runtime.hal.allocator import Storage
 from autotune.runtime.hal.buffer import HOST_SPACE, Buffer
 from autotune.runtime.hal.command_buffer import (
@@ -156,7 +156,7 @@ def check_indices(check: CheckIndices, memory: NDArray[np.uint8]) -> None:
     indices: NDArray[Any] = np.ndarray((check.runs, check.count), dtype, memory.data, 0, strides)
     wrong = (indices < -check.extent) | (indices >= check.extent)
     if wrong.any():
-        raise out_of_range(int(indices[wrong][0]), check.message)
+        raise failed_check(int(indices[wrong][0]), check.width, check.message)
 
 
 __all__ = [

@@ -94,6 +94,10 @@ def load_image(device: Device, image: ModuleImage) -> LoadedImage:
     UsageError for one of another kind of device, BuildError and DeviceMemoryError.
     """
     verify(image)
+    if any(command.guards for command in image.commands):
+        raise UsageError(
+            f"{image.name!r} has branches of which one runs: they run on this process's cores, not on {device.name}"
+        )
     arch = image.target.arch
     if arch not in FORMATS:
         raise UsageError(f"no device runs code for {arch}; known: {', '.join(FORMATS)}")

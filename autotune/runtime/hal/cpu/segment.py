@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from autotune.runtime.cpu import layout
 from autotune.runtime.cpu.call_record import CallRecord
 from autotune.runtime.cpu.calls import RAN, UNATTENDED, WRONG
-from autotune.runtime.cpu.check_rows import CheckRows, out_of_range
+from autotune.runtime.cpu.check_rows import CheckRows, failed_check
 from autotune.runtime.cpu.device import address_of
 from autotune.runtime.cpu.native import executor
 from autotune.runtime.cpu.pool import ThreadPool
@@ -95,7 +95,7 @@ class Segment:
             outcome, index = self._record.run(addresses, 1, 0, events)
         if outcome >= WRONG:
             command, check = self._checks[outcome - WRONG]
-            raise failed(device, name, command, check, out_of_range(index, check.message))
+            raise failed(device, name, command, check, failed_check(index, check.width, check.message))
         assert outcome == RAN
 
     def _pointer(self, reference: Reference) -> Pointer:

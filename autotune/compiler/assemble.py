@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,16 +18,24 @@ from autotune.compiler.hoist import (
     hoisted_key,
     run_hoisted,
 )
-from autotune.compiler.index_checks import index_checks, indexed_values
+from autotune.compiler.index_checks import guards_of, index_checks, indexed_values
 from autotune.compiler.planned import Planned
 from autotune.graph.ir import Array
 from autotune.passes.memory.dispatch_order import extended, in_order
 from autotune.passes.memory.plan_memory import Lifetime, MemoryPlan, plan_memory, value_lifetimes
 from autotune.passes.memory.taken_memory import chains, taken_memory, unfolded
-from autotune.passes.partition import Dispatch, Partition
+from autotune.passes.partition import Condition, Dispatch, Partition
 from autotune.runtime.conflicts import overlapping
 from autotune.runtime.cpu.device import Host, scratch_bytes
-from autotune.runtime.image import Binding, Command, DispatchInfo, IndexCheck, ModuleImage, TensorSpec
+from autotune.runtime.image import (
+    Binding,
+    Command,
+    DispatchInfo,
+    Guard,
+    IndexCheck,
+    ModuleImage,
+    TensorSpec,
+)
 from autotune.target import Target
 
 
@@ -119,12 +127,14 @@ class _ImageAssembly:
         self.plan = self._memory_plan()
         self.hoisted: Mapping[HoistedKey, Array] = {}
         self.constants: dict[object, tuple[int, Array]] = {}
+        self.refused: set[Condition] = set()
 
     def run(self, metadata: Mapping[str, str], known: Hoisted) -> tuple[ModuleImage, MemoryPlan]:
         if self.hoisting_target is not None:
             self.hoisted = run_hoisted(self.partition, self._codes(), self.hoisting_target, known)
         commands, checks = list[Command](), list[IndexCheck]()
         for number, dispatch in enumerate(self.partition.dispatches):
+            checks += self._refusals(number, dispatch, len(commands))
             checks += index_checks(self.partition, dispatch, number, len(commands), self._located)
             commands += [self._command(number, dispatch, kernel) for kernel in self._kernels(dispatch)]
         image = ModuleImage(
@@ -242,7 +252,22 @@ class _ImageAssembly:
                 for position, index in enumerate(kernel.buffers)
                 if self._is_written(code.buffers[index])
             ),
+            guards=tuple(
+                Guard(self._located(each.value, 0, 1), int(each.wanted)) for each in guards_of(dispatch)
+            ),
         )
+
+    def _refusals(self, number: int, dispatch: Dispatch, command: int) -> Iterator[IndexCheck]:
+        """Yield what a dispatch, of which the first one is ``command``, says where a refused branch is chosen; each
+        branch says it once."""
+        guards = 0
+        for condition in dispatch.conditions:
+            if not condition.refusal:
+                guards += 1
+            elif condition not in self.refused:
+                self.refused.add(condition)
+                where = self._located(condition.value, 0, 1)
+                yield IndexCheck(command, number, where, 1, 1, 0, 1, 1, 0, guards, condition.refusal)
 
     def _is_written(self, spec: BufferSpec) -> bool:
         """Return whether a kernel may write to a buffer: of those that it shares with others of its

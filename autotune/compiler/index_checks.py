@@ -12,7 +12,7 @@ from autotune.errors import GraphError, InternalError
 from autotune.graph import ops
 from autotune.graph.ir import Node
 from autotune.graph.ops.definition import Types
-from autotune.passes.partition import Dispatch, Partition
+from autotune.passes.partition import Condition, Dispatch, Partition
 from autotune.runtime.image import Binding, IndexCheck
 from autotune.strides import strided_runs
 
@@ -45,7 +45,12 @@ def index_checks(
                 if runs * count:
                     binding = locate(value, column.offset + first, (runs - 1) * stride + count)
                     checked = (runs, stride * width, count, column.extent, column.axis)
-                    yield IndexCheck(command, number, binding, width, *checked)
+                    yield IndexCheck(command, number, binding, width, *checked, len(guards_of(dispatch)))
+
+
+def guards_of(dispatch: Dispatch) -> list[Condition]:
+    """Return the conditions that decide whether a dispatch runs."""
+    return [condition for condition in dispatch.conditions if not condition.refusal]
 
 
 def indexed_values(dispatch: Dispatch) -> set[str]:
@@ -97,4 +102,4 @@ def _check_constant(
         )
 
 
-__all__ = ["index_checks", "indexed_values"]
+__all__ = ["guards_of", "index_checks", "indexed_values"]

@@ -1,4 +1,4 @@
-"""Models as text files: a graph with the values of its constants, and the bodies of its loops as functions.
+"""Models as text files: a graph with the values of its constants, and the graphs inside as functions.
 
 ::
 
@@ -34,6 +34,7 @@ import numpy as np
 from autotune.errors import GraphError, UsageError
 from autotune.graph.build import complete_node
 from autotune.graph.ir import Array, Graph, Node, TensorType
+from autotune.graph.ops.loop import GRAPHS
 from autotune.graph.text import graph_of, name_text, print_graph
 from autotune.graph.text_parser import FunctionName, Parsed, ParsedFile, Parser
 from autotune.te.dtypes import is_float
@@ -107,9 +108,9 @@ def file_text(graph: Graph, constants: str) -> str:
         return f" = [{', '.join(map(str, graph.constants[value].reshape(-1).tolist()))}]"
 
     def function_of(node: Node, attribute: str) -> str | None:
-        if node.op != "Loop" or attribute != "body":
+        text = str(node.attrs[attribute]) if attribute in GRAPHS.get(node.op, ()) else ""
+        if not text:
             return None
-        text = str(node.attrs[attribute])
         if text not in names:
             body = graph_of(Parser(text).program("graph"), lambda name: np.empty(0))
             names[text] = name = _fresh(body.name, names.values())

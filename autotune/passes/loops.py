@@ -9,38 +9,20 @@ the memory that they touch, as everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from autotune.errors import GraphError, InternalError
-from autotune.graph.ir import ABSENT, Array, Graph, Node, TensorType, fresh_name
-from autotune.graph.ops.loop import LoopParts, is_loop
-from autotune.graph.region import Region, Workload
+from autotune.errors import GraphError
+from autotune.graph.ir import ABSENT, Node, TensorType, fresh_name
+from autotune.graph.ops.loop import LoopParts
+from autotune.passes.expanded import Divide, Expanded
+from autotune.passes.graphs_inside import bound_body
 from autotune.passes.layout.views import Placement, is_dense
-from autotune.passes.loop_bodies import bound_body
 from autotune.passes.memory.plan_memory import plan_memory, value_lifetimes
 from autotune.passes.partition import Dispatch, Partition
-from autotune.strides import dense_strides
 from autotune.suggest import counted
-
-Divide = Callable[[Graph], Partition]
-
-
-def with_steps(parts: Partition, divide: Divide) -> Partition:
-    """Return the partition with the dispatches of all steps in the places of its loops; the same where it has none."""
-    if not any(is_loop(node) for dispatch in parts.dispatches for node in dispatch.region.graph.nodes):
-        return parts
-    work = _Steps(parts)
-    for dispatch in parts.dispatches:
-        (node, *others) = dispatch.region.graph.nodes
-        if is_loop(node) and not others:
-            work.repeat(dispatch, node, divide)
-        else:
-            work.dispatches.append(dispatch)
-    return work.finish()
-
 
 MOST_DISPATCHES = 1 << 16
 """Of all steps of a loop: each is a command of its own, and takes about a millisecond to compile."""
@@ -91,45 +73,28 @@ class _Copy:
     target: Placement
 
 
+def expand_loop(into: Expanded, dispatch: Dispatch, node: Node, divide: Divide) -> None:
+    """Append the dispatches of all steps of a node."""
+    _Steps(into).repeat(dispatch, node, divide)
+
+
 @dataclass
 class _Steps:
-    parts: Partition
-    dispatches: list[Dispatch] = field(default_factory=list)
-    placements: dict[str, Placement] = field(default_factory=dict)
-    types: dict[str, TensorType] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.placements.update(self.parts.placements)
-        self.types.update(self.parts.types)
-        self.in_place = list(self.parts.in_place)
-
-    def finish(self) -> Partition:
-        """Return the new partition, without the constants that nothing reads any more."""
-        read = {self.placements[v].root for dispatch in self.dispatches for v in dispatch.inputs}
-        return replace(
-            self.parts,
-            dispatches=tuple(self.dispatches),
-            placements=self.placements,
-            types=self.types,
-            constants={v: array for v, array in self.parts.constants.items() if v in read},
-            in_place=tuple(self.in_place),
-            versions=self.versions,
-        )
+    into: Expanded
 
     def repeat(self, dispatch: Dispatch, node: Node, divide: Divide) -> None:
         """Append the dispatches of all steps, and copies for what cannot lie where it should."""
         parts = LoopParts.of(node.attrs)
-        graph, outer = bound_body(node, self._constants(node))
+        graph, outer = bound_body(node, self.into.constants(node))
         results = graph.outputs
         body = divide(graph.replace(outputs=tuple(dict.fromkeys(results))))
         _check_steps(node, parts.trips, len(body.dispatches))
-        prefix = fresh_name(f"{node.present_outputs[0]}.loop", self.types)
+        prefix = fresh_name(f"{node.present_outputs[0]}.loop", self.into.types)
         names = dict(zip(dict.fromkeys(results), body.outputs, strict=True))
         outputs = tuple(names[v] for v in results)
         given = node.inputs[: parts.carried + parts.scanned]
-        states = tuple(self._dense(v, dispatch) for v in given[: parts.carried])
-        scanned = tuple(self._dense(v, dispatch, inner=1) for v in given[parts.carried :])
+        states = tuple(self.into.dense(v, dispatch) for v in given[: parts.carried])
+        scanned = tuple(self.into.dense(v, dispatch, inner=1) for v in given[parts.carried :])
         copies = list[_Copy]()
         stored = {
             body.placements[v].root: self._places(v, parts, outputs, body, node, prefix, copies)
@@ -141,65 +106,22 @@ class _Steps:
             parts,
             body,
             outputs,
-            {inner: self._captured(v, dispatch) for inner, v in outer.items()},
+            {inner: self.into.captured(v, dispatch) for inner, v in outer.items()},
             states,
             scanned,
             stored,
             self._within(prefix, body),
         )
-        self.in_place += body.in_place
+        self.into.in_place += body.in_place
         for step in range(parts.trips):
             self._append_step(loop, step)
         for number, copy in enumerate(copies):
             source, target = f"{prefix}.copy{number}.from", f"{prefix}.copy{number}"
-            self._define(source, copy.type, copy.source)
-            self._define(target, copy.type, copy.target)
-            self._copy(source, target, dispatch.origins)
+            self.into.define(source, copy.type, copy.source)
+            self.into.define(target, copy.type, copy.target)
+            self.into.copy(source, target, dispatch.origins)
 
     # what is outside of the steps ---------------------------------------------------------------
-
-    def _constants(self, node: Node) -> Mapping[str, Array]:
-        return {v: self.parts.constants[v] for v in node.present_inputs if v in self.parts.constants}
-
-    def _captured(self, value: str, dispatch: Dispatch) -> str:
-        """Return a captured value, dense: the body was divided for one that is."""
-        if is_dense(self.types[value].shape, self.placements[value].strides):
-            return value
-        return self._copied(value, dispatch)
-
-    def _dense(self, value: str, dispatch: Dispatch, inner: int = 0) -> Placement:
-        """Return the memory of a value, copied where its dimensions from ``inner`` on are not dense."""
-        placed = self.placements[value]
-        if is_dense(self.types[value].shape[inner:], placed.strides[inner:]):
-            return placed
-        return self.placements[self._copied(value, dispatch)]
-
-    def _copied(self, value: str, dispatch: Dispatch) -> str:
-        name = fresh_name(f"{value}.dense", self.types)
-        self._define(name, self.types[value].dense, None)
-        self._copy(value, name, dispatch.origins)
-        return name
-
-    def _copy(self, source: str, target: str, origins: tuple[str, ...]) -> None:
-        types = {v: self._placed_type(v) for v in (source, target)}
-        graph = Graph("copy", (source,), (target,), (Node("Identity", (source,), (target,)),), types)
-        region = Region(graph)
-        name = f"{len(self.dispatches):03d}_copy/{target}"
-        self.dispatches.append(
-            Dispatch(name, region, (source,), (target,), Workload.from_region(region), origins)
-        )
-
-    def _placed_type(self, value: str) -> TensorType:
-        dense, strides = self.types[value].dense, self.placements[value].strides
-        if is_dense(dense.shape, strides):
-            return dense
-        return TensorType(dense.shape, dense.dtype, strides)
-
-    def _define(self, name: str, found: TensorType, placement: Placement | None) -> None:
-        if name in self.types:
-            raise InternalError(f"value {name!r} of a loop is defined twice")
-        self.types[name] = found
-        self.placements[name] = placement or Placement(name, 0, dense_strides(found.shape))
 
     def _places(
         self,
@@ -214,21 +136,21 @@ class _Steps:
         """Return the memory of a result of the body in each step; its further copies are added to ``copies``."""
         found = body.types[value].dense
         wanted = [(i, v) for i, v in enumerate(node.outputs) if outputs[i] == value and v != ABSENT]
-        finals = [self.placements[v] for i, v in wanted if i < parts.carried]
+        finals = [self.into.placements[v] for i, v in wanted if i < parts.carried]
         collected = [(i - parts.carried, v) for i, v in wanted if i >= parts.carried]
         if not collected:
             return self._alternating(found, finals, parts.trips, f"{prefix}.{value}", copies)
         index, first = collected[0]
-        target = self.placements[first]
+        target = self.into.placements[first]
         if not is_dense(found.shape, target.strides[1:]):
             name = f"{prefix}.{value}.collected"
-            self._define(name, self.types[first].dense, None)
-            copies.append(_Copy(self.types[name], self.placements[name], target))
-            target = self.placements[name]
+            self.into.define(name, self.into.types[first].dense, None)
+            copies.append(_Copy(self.into.types[name], self.into.placements[name], target))
+            target = self.into.placements[name]
         steps = range(parts.trips)
         places = tuple(_element(target, parts.collected_at(index, step)) for step in steps)
         for other, name in collected[1:]:
-            whole = self.placements[name]
+            whole = self.into.placements[name]
             copies += [_Copy(found, places[t], _element(whole, parts.collected_at(other, t))) for t in steps]
         copies += [_Copy(found, places[-1], final) for final in finals]
         return tuple(map(_Place, places))
@@ -239,12 +161,12 @@ class _Steps:
         """Return two places in turn; the last step's is that of a final value, where there is one that is dense."""
         last = next((place for place in finals if is_dense(found.shape, place.strides)), None)
         if last is None:
-            self._define(f"{name}.last", found, None)
-        final = last or self.placements[f"{name}.last"]
+            self.into.define(f"{name}.last", found, None)
+        final = last or self.into.placements[f"{name}.last"]
         spare = final
         if trips > 1:
-            self._define(f"{name}.spare", found, None)
-            spare = self.placements[f"{name}.spare"]
+            self.into.define(f"{name}.spare", found, None)
+            spare = self.into.placements[f"{name}.spare"]
         copies += [_Copy(found, final, place) for place in finals if place is not last]
         turns = (final if (trips - 1 - step) % 2 == 0 else spare for step in range(trips - 1))
         return (*(_Place(place, f"{name}@{step}") for step, place in enumerate(turns)), _Place(final))
@@ -259,7 +181,7 @@ class _Steps:
             own = [each for each in lifetimes if body.types[each.name].dtype == dtype]
             plan, width = plan_memory(own), np.dtype(dtype).itemsize
             root = f"{prefix}.{dtype}"
-            self._define(root, TensorType((plan.arena_bytes // width,), dtype), None)
+            self.into.define(root, TensorType((plan.arena_bytes // width,), dtype), None)
             places |= {v: Placement(root, offset // width, ()) for v, offset in plan.offsets.items()}
         return places
 
@@ -285,7 +207,12 @@ class _Steps:
             takes, gives = (tuple(map(named, values)) for values in (dispatch.inputs, dispatch.outputs))
             name = f"{loop.prefix}.{step}/{dispatch.name}"
             origins = tuple(dict.fromkeys((*dispatch.origins, *loop.origins)))
-            self.dispatches.append(replace(dispatch, name=name, inputs=takes, outputs=gives, origins=origins))
+            conditions = tuple(replace(c, value=named(c.value)) for c in dispatch.conditions)
+            self.into.dispatches.append(
+                replace(
+                    dispatch, name=name, inputs=takes, outputs=gives, origins=origins, conditions=conditions
+                )
+            )
 
     def _instance(self, loop: _LaidOutLoop, roots: Mapping[str, _Place], value: str, step: int) -> str:
         """Return the name of a value of the body in a step; it is placed there."""
@@ -293,19 +220,19 @@ class _Steps:
             return loop.outer[value]
         own = loop.body.placements[value]
         if own.root in loop.outer:
-            name, place = f"{loop.prefix}.{value}", _Place(self.placements[loop.outer[own.root]])
-            if name in self.types:
+            name, place = f"{loop.prefix}.{value}", _Place(self.into.placements[loop.outer[own.root]])
+            if name in self.into.types:
                 return name
         else:
             name, place = f"{loop.prefix}.{step}.{value}", roots[own.root]
         outer = place.placement
-        self._define(
+        self.into.define(
             name, loop.body.types[value], Placement(outer.root, outer.offset + own.offset, own.strides)
         )
         inner = loop.body.versions.get(value)
         version = place.version if inner is None else f"{loop.prefix}.{step}/{inner}"
         if version:
-            self.versions[name] = version
+            self.into.versions[name] = version
         return name
 
 
@@ -314,4 +241,4 @@ def _element(placed: Placement, index: int) -> Placement:
     return Placement(placed.root, placed.offset + index * placed.strides[0], placed.strides[1:])
 
 
-__all__ = ["with_steps"]
+__all__ = ["expand_loop"]

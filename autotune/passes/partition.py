@@ -18,8 +18,23 @@ from autotune.strides import periodic_runs
 
 
 @dataclass(frozen=True)
+class Condition:
+    """A boolean that a dispatch runs under: only if it is ``wanted``; with a ``refusal`` in any case, and this is the
+    error if the boolean is not as wanted."""
+
+    value: str
+    wanted: bool
+    refusal: str = ""
+
+    def __str__(self) -> str:
+        return f"{'if' if self.wanted else 'unless'} {self.value}{', else an error' if self.refusal else ''}"
+
+
+@dataclass(frozen=True)
 class Dispatch:
     """One unit of work. ``inputs`` and ``outputs`` are value names in the workload's order.
+
+    It runs under all its ``conditions``, the outermost first.
 
     ``origins`` are the names of the model's nodes that it computes, or whose results lie in its memory.
     """
@@ -30,6 +45,12 @@ class Dispatch:
     outputs: tuple[str, ...]
     workload: Workload
     origins: tuple[str, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Return the values that must be there: its inputs and its conditions."""
+        return (*self.inputs, *(condition.value for condition in self.conditions))
 
 
 @dataclass(frozen=True)
@@ -123,6 +144,7 @@ class Partition:
             results = ", ".join(f"{v}: {self._place_text(v)}" for v in dispatch.outputs)
             lines.append(f"  {dispatch.name}({', '.join(dispatch.inputs)}) -> {results}")
             lines += [f"    from {', '.join(dispatch.origins)}"] if dispatch.origins else []
+            lines += [f"    {condition}" for condition in dispatch.conditions]
         lines += [f"  {item}" for item in self.in_place]
         return "\n".join([*lines, "}"])
 
@@ -154,9 +176,10 @@ def partition(graph: Graph, options: PartitionOptions | None = None) -> Partitio
     """Divide a graph into dispatches.
 
     Every node is in exactly one dispatch or is a view, or a loop, whose dispatches are there for each step
-    (:mod:`autotune.passes.loops`); the dispatches are in topological order.
+    (:mod:`autotune.passes.loops`), or a branch (:mod:`autotune.passes.branches`); the dispatches are in topological
+    order.
     """
-    from autotune.passes.loops import with_steps  # divides bodies of loops by this function
+    from autotune.passes.expand import with_graphs_inside  # divides these by this function
 
     options = options or PartitionOptions()
     names = graph.outputs
@@ -170,7 +193,9 @@ def partition(graph: Graph, options: PartitionOptions | None = None) -> Partitio
         overwriting=options.overwriting,
     )
     inner = replace(options, fusion=replace(options.fusion, joined=options.fusion.epilogues))
-    return with_steps(parts, lambda body: partition(body, inner))
+    return with_graphs_inside(
+        parts, lambda body: partition(body, inner), lambda branch: partition(branch, options)
+    )
 
 
 @dataclass(frozen=True)
@@ -338,4 +363,4 @@ def _dispatch_name(number: int, nodes: Sequence[Node]) -> str:
     return f"{number:03d}_{'_'.join(shown)}"
 
 
-__all__ = ["OF_A_MODEL", "Dispatch", "InPlace", "Partition", "PartitionOptions", "partition"]
+__all__ = ["OF_A_MODEL", "Condition", "Dispatch", "InPlace", "Partition", "PartitionOptions", "partition"]

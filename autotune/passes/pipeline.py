@@ -40,9 +40,9 @@ from autotune.passes.canonical.fold_constants import FoldConstants
 from autotune.passes.canonical.nest_concats import NestConcats
 from autotune.passes.canonical.simplify import Simplify
 from autotune.passes.canonical.sink_shuffles import SinkShuffles
+from autotune.passes.graphs_inside import with_graphs_changed
 from autotune.passes.layout.convert_layout import ConvertLayout
 from autotune.passes.layout.group_axis import GroupAxis
-from autotune.passes.loop_bodies import with_bodies
 from autotune.passes.placement.affinity import PlaceOnDevices
 from autotune.passes.placement.device_rules import DeviceRules
 from autotune.passes.quantized.integer_products import IntegerProducts
@@ -160,7 +160,7 @@ def run_passes(graph: Graph, passes: Sequence[GraphPass], observer: Observer | N
         if observer is not None:
             observer(PassRecord(str(graph_pass), seconds, len(before.nodes), len(graph.nodes)), graph)
     inner = [each for each in passes if not isinstance(each, PlaceOnDevices)]  # a body is where its loop is
-    return with_bodies(graph, lambda body: run_passes(body, inner))
+    return with_graphs_changed(graph, lambda body: run_passes(body, inner))
 
 
 def _verify_after(graph: Graph, graph_pass: GraphPass) -> None:

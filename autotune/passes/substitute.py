@@ -73,11 +73,20 @@ class _Substitution:
         for step, origins in zip(steps.dispatches, _origins(dispatch, steps.dispatches), strict=True):
             inputs, outputs = (tuple(names[v] for v in vs) for vs in (step.inputs, step.outputs))
             name = f"{dispatch.name}/{step.name}"
-            self.dispatches.append(replace(step, name=name, inputs=inputs, outputs=outputs, origins=origins))
+            self.dispatches.append(
+                replace(
+                    step,
+                    name=name,
+                    inputs=inputs,
+                    outputs=outputs,
+                    origins=origins,
+                    conditions=dispatch.conditions,
+                )
+            )
 
     def finish(self) -> Partition:
         """Return the new partition, without what nothing reads any more."""
-        read = {v for dispatch in self.dispatches for v in dispatch.inputs}
+        read = {v for dispatch in self.dispatches for v in dispatch.reads}
         read |= {
             self.placements[v].root for v in read
         }  # steps of a loop begin with constants under names of theirs

@@ -60,7 +60,7 @@ EXACT = frozenset(
     }
 )
 """Operators whose floating results are some of their operands' elements, or follow from them without rounding."""
-BLENDS = frozenset({"Interpolate", "GridSample", "DeformedColumns", "Loop"})
+BLENDS = frozenset({"Interpolate", "GridSample", "DeformedColumns", "If", "Loop"})
 """Operators that move elements and compute with them, too: their results are rounded."""
 
 

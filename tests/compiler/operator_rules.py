@@ -773,6 +773,19 @@ def loop(d: Draft, op: str) -> None:
     d.nodes(op, d.operand(d.random(row, "float32")), x, d.normal(*row[-1:]), body=text, **attrs)
 
 
+@rule("If")
+def branch(d: Draft, op: str) -> None:
+    x = d.pick(FLOATS, (1, 3))
+    sides = []
+    for name in ("then", "other"):
+        side = GraphBuilder(name)
+        own, row = side.input("own", d.shape(x)), side.input("row", d.shape(x)[-1:])
+        mixed = side.node(d.rng.choice(("Add", "Sub", "Max")), own, row)
+        sides.append(body_text(side.graph(side.node("Softmax", mixed, axis=-1) if d.chance(0.5) else mixed)))
+    row, condition = d.normal(*d.shape(x)[-1:]), d.operand(np.array(d.chance(0.5)))
+    d.nodes(op, condition, x, row, x, row, then_branch=sides[0], else_branch=sides[1], then_inputs=2)
+
+
 # -- operators that take certain sizes -----------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,7 +13,7 @@ from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper, pars
 from onnx.reference import ReferenceEvaluator
 
 import autotune
-from autotune.errors import ModelImportError, UnknownParameterError, UnsupportedOpError
+from autotune.errors import InputError, ModelImportError, UnknownParameterError, UnsupportedOpError
 from autotune.frontends.onnx import importer as frontend
 from autotune.graph import evaluate
 from autotune.graph.ir import Array, Graph
@@ -61,7 +62,7 @@ def test_a_known_condition_chooses_a_branch(chosen: bool) -> None:
 
 
 @pytest.mark.parametrize("shape", ["bool", "bool[1]"])
-def test_of_another_condition_both_branches_are_computed(shape: str) -> None:
+def test_of_another_condition_small_branches_are_both_computed(shape: str) -> None:
     graph = check(model(f"agraph ({shape} c, float[2, 3] x) => (float[2, 3] y) {{ {BRANCHES} }}"))
     assert [node.op for node in graph.nodes if node.op == "Where"] == ["Where"]
 
@@ -75,6 +76,83 @@ def test_branches_of_other_shapes_need_a_known_condition() -> None:
         "  it must be known when the model is compiled: give values={'c': ...} (--value c=...), what it depends on"
     )
     assert caught.value.inputs == ("c",)
+
+
+LARGER = """
+    agraph (bool c, int64[2] i, float[2, 3] x, float[3, 3] w) => (float[2, 3] y, float[2, 3] z) {
+        y = If (c) <
+            then_branch = g () => (float[2, 3] a) { t = MatMul(x, w) a = Tanh(t) },
+            else_branch = h () => (float[2, 3] b) { u = Gather(x, i) b = Softmax(u) }
+        >
+        z = Neg(y)
+    }
+"""
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_of_larger_branches_the_chosen_one_runs(chosen: bool) -> None:
+    proto = model(LARGER)
+    graph = frontend.load(proto)
+    assert [node.op for node in graph.nodes] == ["If", "Neg"]
+    x, w = (np.random.default_rng(n).standard_normal((n, 3)).astype(np.float32) for n in (2, 3))
+    beyond = np.array([0, 9])  # read by the second branch alone
+    with autotune.compile(proto, threads=1) as module:
+        for indices in (np.array([1, 0]), beyond):
+            inputs = {"c": np.array(chosen), "i": indices, "x": x, "w": w}
+            if indices is beyond and not chosen:
+                with pytest.raises(InputError, match="index 9 is out of range"):
+                    module.run(inputs)
+                continue
+            found = module.run(inputs)
+            for name, want in zip(("y", "z"), ReferenceEvaluator(proto).run(None, inputs), strict=True):
+                np.testing.assert_allclose(found[name], want, rtol=1e-5)
+
+
+VOICE = """
+    agraph (float[1, samples] audio, float[1, 8] state, int64 rate) => (float[1, 1] speech, float[1, 8] next)
+    <int64 wide = {16000}> {
+        is_wide = Equal(rate, wide)
+        speech, next = If (is_wide) <
+            then_branch = g () => (float[1, 1] a, float[1, 8] b) <int64[3] s = {1, 8, 64}, int64[1] one = {2}> {
+                f = Reshape(audio, s) m = ReduceMean<keepdims = 0>(f, one) p = Add(m, state) b = Tanh(p)
+                q = ReduceSum(b, one_axis) a = Sigmoid(q)
+            },
+            else_branch = h () => (float[1, 1] c, float[1, 8] d) <int64[3] r = {1, 8, 32}, int64[1] two = {2}> {
+                g = Reshape(audio, r) n = ReduceMax<keepdims = 0>(g, two) t = Mul(n, state) d = Tanh(t)
+                v = ReduceSum(d, one_axis) c = Sigmoid(v)
+            }
+        >
+    }
+""".replace("<int64 wide", "<int64[1] one_axis = {1}, int64 wide")
+
+
+@pytest.mark.parametrize(("samples", "rate"), [(512, 16000), (256, 8000)])
+def test_a_branch_that_does_not_fit_the_sizes_is_refused_when_it_runs(
+    samples: int, rate: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    proto = model(VOICE)
+    autotune.compile(proto, shapes={"samples": samples}, threads=1).save(tmp_path / "voice.atm")
+    refused = "else" if rate == 16000 else "then"
+    assert f"it is an error if 'is_wide' chooses the branch '{refused}'" in caplog.text
+    rng = np.random.default_rng(0)
+    inputs = {"audio": rng.standard_normal((1, samples)).astype("f4"), "state": np.ones((1, 8), "f4")}
+    with autotune.load(tmp_path / "voice.atm") as module:
+        for _ in range(2):
+            given = {**inputs, "rate": np.array(rate)}
+            wanted = ReferenceEvaluator(proto).run(None, given)
+            for found, want in zip(module.run(given).values(), wanted, strict=True):
+                np.testing.assert_allclose(found, want, rtol=1e-5)
+            with pytest.raises(InputError) as caught:
+                module.run({**inputs, "rate": np.array(24000 - rate)})
+            assert str(caught.value).startswith(
+                f"node 'speech' (If): 'is_wide' chooses the branch '{refused}', which does not fit the sizes that the "
+                f"model is compiled for\n  model 'agraph': node 'speech.{refused}."
+            )
+
+
+def test_a_model_of_which_no_branch_fits_is_refused() -> None:
+    with pytest.raises(ModelImportError, match="Reshape"):
+        frontend.load(model(VOICE), shapes={"samples": 100})
 
 
 def test_unknown_operators_in_branches_are_listed() -> None:
@@ -158,6 +236,30 @@ def test_a_condition_ends_a_loop(start: float) -> None:
             break
     with autotune.compile(graph, threads=1) as module:
         assert module(x)[0] == evaluate.run(graph, {"x": x})["y"] == wanted
+
+
+def test_steps_behind_the_end_are_not_computed() -> None:
+    text = """
+        agraph (float[2, 3] x, float[3, 3] w) => (float[2, 3] y) <int64 m = {12}, float limit = {1.0}> {
+            y = Loop (m, , x) <body = step (int64 i, bool on_in, float[2, 3] s) => (bool on_out, float[2, 3] t)
+                { p = MatMul(s, w) t = Tanh(p) a = ReduceSum<keepdims = 0>(t) on_out = Less(a, limit) }>
+        }
+    """
+    graph = frontend.load(model(text))
+    assert graph.nodes[0].op == "Loop"
+    w = np.full((3, 3), 0.4, np.float32)
+    with autotune.compile(graph, threads=1) as module:
+        for start in (0.01, 1.0, -1.0):
+            x = np.full((2, 3), start, np.float32)
+            wanted, steps = x, 0
+            while steps < 12:
+                wanted, steps = np.tanh(wanted @ w), steps + 1
+                if wanted.sum() >= 1:
+                    break
+            np.testing.assert_allclose(module(x, w)[0], wanted, rtol=1e-5)
+            np.testing.assert_allclose(evaluate.run(graph, {"x": x, "w": w})["y"], wanted, rtol=1e-5)
+            ran = [module.dispatches[e.dispatch].name for e in module.timeline([x, w]) if e.tiles]
+            assert sum("matmul" in name for name in ran) == steps
 
 
 @pytest.mark.parametrize(

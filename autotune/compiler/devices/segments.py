@@ -15,6 +15,7 @@ from autotune.graph.ir import Graph
 from autotune.passes.partition import OF_A_MODEL, Partition, partition
 from autotune.passes.pipeline import placed_passes, run_passes
 from autotune.passes.placement.affinity import Affinities, affinities
+from autotune.passes.placement.both_branches import without_choices
 from autotune.passes.placement.device_rules import DeviceRules
 from autotune.passes.segments import GraphDivision, divide_by_device
 from autotune.runtime.counted import CountedOutput, to_metadata
@@ -70,6 +71,7 @@ def segments_of(
         graph = without_devices(graph)
     if not request.placement and not is_annotated(graph):
         return _on_one(request, graph)
+    graph = without_choices(graph)
     if request.lock is None:
         request.checked(on_devices=True)
     infos = known_devices() if devices is None else devices

@@ -3,14 +3,15 @@
 Independent of how the plan was made: the dispatches are gone through in order, and every unit of memory
 remembers which root wrote it last, and in a loop for which step. Parts of a value that is joined in place are units
 like any others, so
-two dispatches that write into one root must leave each other's elements alone.
+two dispatches that write into one root must leave each other's elements alone. Where some dispatches run under
+conditions that is gone through several times, so that each of them runs once.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,12 +45,51 @@ def prove_memory(parts: Partition, plan: MemoryPlan) -> MemoryProof:
         InternalError: an element is read that nothing has written or that was overwritten since, is
             written twice, or lies in memory that may not be written; an output is not complete.
     """
-    return _Simulation(parts, plan).run()
+    proofs = [_Simulation(_taken(parts, way), plan).run() for way in _ways(parts)]
+    return replace(proofs[0], reads=max(p.reads for p in proofs), writes=max(p.writes for p in proofs))
+
+
+def _conditions(dispatch: Dispatch) -> dict[str, bool]:
+    """Return what must hold for a dispatch to run."""
+    return {each.value: each.wanted for each in dispatch.conditions if not each.refusal}
+
+
+def _ways(parts: Partition) -> list[dict[str, bool]]:
+    """Return conditions, a few of which together let every dispatch run in one of them."""
+    ways: list[dict[str, bool]] = [{}]
+    for dispatch in parts.dispatches:
+        needed = _conditions(dispatch)
+        for way in ways:
+            if all(way.get(value, wanted) == wanted for value, wanted in needed.items()):
+                way.update(needed)
+                break
+        else:
+            ways.append(needed)
+    return ways
+
+
+def _taken(parts: Partition, way: Mapping[str, bool]) -> _Chosen:
+    """Return the steps of the dispatches that run so; conditions that are left open do not hold."""
+    return _Chosen(
+        parts,
+        [
+            step
+            for step, dispatch in enumerate(parts.dispatches)
+            if all(way.get(value, False) == wanted for value, wanted in _conditions(dispatch).items())
+        ],
+    )
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    parts: Partition
+    steps: list[int]
 
 
 class _Simulation:
-    def __init__(self, parts: Partition, plan: MemoryPlan) -> None:
-        self.parts = parts
+    def __init__(self, chosen: _Chosen, plan: MemoryPlan) -> None:
+        self.parts = parts = chosen.parts
+        self.steps = chosen.steps
         self.plan = plan
         self.unit = math.gcd(*(np.dtype(t.dtype).itemsize for t in parts.types.values()))
         self.outputs = {parts.placements[v].root: v for v in parts.outputs}
@@ -61,7 +101,8 @@ class _Simulation:
 
     def run(self) -> MemoryProof:
         reads = writes = shared = 0
-        for step, dispatch in enumerate(self.parts.dispatches):
+        for step in self.steps:
+            dispatch = self.parts.dispatches[step]
             self._check_reads(dispatch, "was not written before, or overwritten")
             for workspace in self.temporary.get(step, ()):
                 self._range(workspace.name, workspace.nbytes)[...] = self.codes[workspace.name]
@@ -126,7 +167,7 @@ class _Simulation:
 
     def _check_reads(self, dispatch: Dispatch, problem: str, taking: Mapping[str, int] | None = None) -> None:
         """Check that what a dispatch reads is there; or, once it has run, what it put in the place of all of it."""
-        for value in self._not_given(dispatch.inputs):
+        for value in self._not_given(dispatch.reads):
             new = (taking or {}).get(self.parts.placements[value].root)
             if new is not None and np.all(self._elements(value) == new):
                 continue

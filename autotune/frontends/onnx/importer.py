@@ -90,8 +90,9 @@ class Traced:
 
 
 def load_traced(model: LoadedModel, shapes: Given) -> Traced:
-    """Return :func:`load`, which evaluates larger constants too, and says how each came about."""
-    importer = _Importer(model, shapes, {}, MAX_EVALUATED_BYTES)
+    """Return :func:`load`, which evaluates larger constants too, says how each came about, and computes both branches
+    of what it cannot decide: what is inside of one graph cannot be compared with that of other sizes."""
+    importer = _Importer(model, shapes, {}, MAX_EVALUATED_BYTES, both_branches=True)
     graph = importer.run()
     return Traced(graph, importer.folded, importer.types, importer.constants)
 
@@ -105,8 +106,10 @@ class _Importer:
         shapes: Given,
         values: dict[str, Array],
         most_folded: int = MAX_FOLDED_BYTES,
+        both_branches: bool = False,
     ) -> None:
         self.most_folded = most_folded
+        self.both_branches = both_branches
         self.folded: dict[str, Node] = {}
         """Evaluated nodes, by their results."""
         self.origin = model.origin
@@ -316,6 +319,8 @@ class _Importer:
             self._fresh,
             self.type_of,
             self.reader.read,
+            self.lists.extend,
+            self.both_branches,
             self.lists.apart,
             self.expansion,
             self._on_device,

@@ -38,6 +38,10 @@ class Importing:
     fresh: Callable[[str], str]
     type_of: Callable[[str], TensorType]
     read_tensor: Callable[[Any, str], Array]
+    extend: Callable[[Sequence[Node]], None]
+    """Adds nodes that were collected apart."""
+    both_branches: bool
+    """True where no branch may be left out: both are computed, and each result is chosen."""
     apart: Callable[[], AbstractContextManager[list[Node]]]
     """A context in which nodes are added to a list of their own."""
     expansion: Expansion
@@ -121,6 +125,10 @@ class NodeLists:
 
     current: list[Node] = field(default_factory=list)
     around: list[list[Node]] = field(default_factory=list)
+
+    def extend(self, nodes: Sequence[Node]) -> None:
+        """Add nodes that were collected apart."""
+        self.current += nodes
 
     @contextmanager
     def apart(self) -> Iterator[list[Node]]:

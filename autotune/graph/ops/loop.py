@@ -27,6 +27,8 @@ from autotune.graph.ops.definition import Arrays, Attribute, Types
 from autotune.graph.ops.registry import define, get
 
 NAME = "Loop"
+GRAPHS = {NAME: ("body",), "If": ("then_branch", "else_branch")}
+"""Attributes that are texts of graphs, by operator; an empty one is no graph."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,15 +106,18 @@ MAX_EVALUATED_STEPS = 1 << 12
 
 def is_evaluable(op: str, attrs: Attrs) -> bool:
     """Return whether evaluating an operator of constants takes no longer than its operands and results explain."""
-    if op != NAME:
-        return True
-    return cast(int, attrs["trips"]) * steps_of(body_of(cast(str, attrs["body"]))) <= MAX_EVALUATED_STEPS
+    return _steps_inside(op, attrs) <= MAX_EVALUATED_STEPS
 
 
 def steps_of(body: Graph) -> int:
-    """Return the number of nodes that run in a step of a loop, with all the steps of loops inside."""
-    inner = (LoopParts.of(n.attrs) for n in body.nodes if is_loop(n))
-    return max(len(body.nodes), 1) + sum(parts.trips * steps_of(parts.body) for parts in inner)
+    """Return the number of nodes that run in a step of a loop, with those of graphs inside."""
+    return max(len(body.nodes), 1) + sum(_steps_inside(node.op, node.attrs) for node in body.nodes)
+
+
+def _steps_inside(op: str, attrs: Attrs) -> int:
+    """Return how many nodes the graphs in an operator's attributes run, all branches among them."""
+    texts = [cast(str, attrs[key]) for key in GRAPHS.get(op, ()) if attrs[key]]
+    return cast(int, attrs.get("trips", 1)) * sum(steps_of(body_of(text)) for text in texts)
 
 
 def is_loop(node: Node) -> bool:
@@ -200,4 +205,4 @@ define(
     in_onnx=False,
 )
 
-__all__ = ["LoopParts", "body_of", "body_text", "is_evaluable", "is_loop", "lifted", "loop_node"]
+__all__ = ["GRAPHS", "LoopParts", "body_of", "body_text", "is_evaluable", "is_loop", "lifted", "loop_node"]

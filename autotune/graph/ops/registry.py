@@ -51,6 +51,7 @@ FAMILIES = (
     "patches",
     "transfer",
     "loop",
+    "branch",
     "topk",
     "scan",
     "scatter",

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Literal, TypeAlias
 
 from autotune.passes.memory.plan_memory import Lifetime
-from autotune.passes.partition import ElementRange, Partition
+from autotune.passes.partition import Dispatch, ElementRange, Partition
 
 Aim: TypeAlias = Literal["memory", "concurrency"]
 
@@ -68,12 +68,13 @@ def _alternating(needs: Sequence[set[int]]) -> list[int]:
 
 
 def _needs(parts: Partition) -> list[set[int]]:
-    """Return for each dispatch those before it that write what it reads or writes, or read what it writes.
+    """Return for each dispatch those before it that write what it reads or writes, or read what it writes, or that run
+    only where it does not.
 
     One that another of them needs may be left out: so it takes no square of the steps of a loop, which all use the same
     memory and follow from one another.
     """
-    reads = [[parts.reach(v) for v in d.inputs if _changes(parts, v)] for d in parts.dispatches]
+    reads = [[parts.reach(v) for v in d.reads if _changes(parts, v)] for d in parts.dispatches]
     writes = [[parts.reach(v) for v in d.outputs] for d in parts.dispatches]
     users: dict[str, list[int]] = {}
     masks, written = dict[str, int](), dict[str, int]()  # users as bits, and the last that writes
@@ -85,7 +86,10 @@ def _needs(parts: Partition) -> list[set[int]]:
             for other in reversed(users.get(root, [])):
                 if not masks[root] & ~covered:
                     break
-                if not covered >> other & 1 and _conflict(other, number, reads, writes):
+                if not covered >> other & 1 and (
+                    _exclusive(parts.dispatches[other], parts.dispatches[number])
+                    or _conflict(other, number, reads, writes)
+                ):
                     needed.add(other)
                     covered |= before[other] | 1 << other
         found.append(needed)
@@ -102,6 +106,12 @@ def _conflict(
 ) -> bool:
     pairs = ((writes[one], writes[other]), (writes[one], reads[other]), (reads[one], writes[other]))
     return any(a.meets(b) for some, others in pairs for a in some for b in others)
+
+
+def _exclusive(one: Dispatch, other: Dispatch) -> bool:
+    """Return whether at most one of two dispatches runs: one behind the other they take memory once."""
+    mine = {(each.value, each.wanted) for each in one.conditions}
+    return any((each.value, not each.wanted) in mine for each in other.conditions)
 
 
 def _changes(parts: Partition, value: str) -> bool:

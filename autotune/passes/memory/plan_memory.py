@@ -72,7 +72,7 @@ def value_lifetimes(parts: Partition) -> list[Lifetime]:
     known = {*parts.inputs, *parts.constants, *(parts.placements[name].root for name in parts.outputs)}
     spans: dict[str, tuple[int, int]] = {}
     for step, dispatch in enumerate(parts.dispatches):
-        for value in (*dispatch.inputs, *dispatch.outputs):
+        for value in (*dispatch.reads, *dispatch.outputs):
             root = parts.placements[value].root
             if root not in known:
                 spans[root] = (spans.get(root, (step, step))[0], step)

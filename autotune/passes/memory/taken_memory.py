@@ -36,7 +36,7 @@ def taken_memory(
             after, before = known[new.root], known[old.root]
             fits = align(after.nbytes) == align(before.nbytes)
             follows = before.last == step == after.first
-            alone = _of_root(parts, dispatch.inputs, old.root) == [operand]
+            alone = _of_root(parts, dispatch.reads, old.root) == [operand]
             alone = alone and _of_root(parts, dispatch.outputs, new.root) == [result]
             free = new.root not in found and old.root not in found.values()
             if fits and follows and alone and free and not again & {new.root, old.root}:

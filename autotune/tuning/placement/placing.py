@@ -14,6 +14,7 @@ from autotune.foreign import parse_json, printable
 from autotune.graph.devices import is_annotated
 from autotune.graph.ir import Graph
 from autotune.passes.placement.affinity import Affinities, affinities
+from autotune.passes.placement.both_branches import without_choices
 from autotune.passes.placement.device_rules import DeviceRules
 from autotune.tuning.requested import open_database, with_database
 
@@ -42,7 +43,7 @@ def by_database(request: CompileRequest, graph: Graph | None = None) -> tuple[Gr
 
     request = request.checked()
     graph = imported(request.model, request.shapes) if graph is None else graph
-    graph, infos = on_one_device(graph), known_devices()
+    graph, infos = without_choices(on_one_device(graph)), known_devices()
     answer, _ = with_database(
         request,
         lambda own: placement_for(graph, own.devices, infos, open_database(own), require_hit=own.require_hit),
@@ -56,7 +57,7 @@ def where_it_runs(graph: Graph, placement: Mapping[str, str] | None) -> Affiniti
     """Return where the parts of a model run and why; None where no device is named. Raises PlacementError."""
     if not placement and not is_annotated(graph):
         return None
-    return affinities(graph, DeviceRules(dict(placement or {}), tuple(known_devices())))
+    return affinities(without_choices(graph), DeviceRules(dict(placement or {}), tuple(known_devices())))
 
 
 def parse_placement(texts: tuple[str, ...]) -> dict[str, str] | None:

@@ -1,0 +1,318 @@
+"""Bodies that are run again and again: for each step in the place of their node, or as the body of one loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from autotune.errors import GraphError, ModelImportError, UnknownParameterError
+from autotune.frontends.onnx.branches import are_few, branch_graph, scalar
+from autotune.frontends.onnx.budget import check_evaluated
+from autotune.frontends.onnx.nodes import OnnxNode
+from autotune.frontends.onnx.scope import Importing, graphs_of
+from autotune.graph.ir import ABSENT, Graph, Node, TensorType
+from autotune.graph.ops.branch import BRANCH, branch_node
+from autotune.graph.ops.loop import NAME, loop_node
+
+MAX_STANDING = 256
+"""Steps of a body that can stand there for each step only."""
+_SMALL = 64
+"""Nodes of all steps of a body that stands there although it could be a loop."""
+_REPEATED = {"Loop": 16, "Scan": 16}
+"""Steps that loops inside are taken to have."""
+
+
+@dataclass
+class Repeated:
+    """A body that is run ``trips`` times; None: until its condition says so.
+
+    ``initial`` is carried from step to step, ``scanned`` has an element for each along its first axis. A ``counted``
+    body takes the number of the step and a condition first, and gives one first.
+    """
+
+    node: OnnxNode
+    body: Any
+    model: Importing
+    initial: Sequence[str]
+    scanned: Sequence[str]
+    trips: int | None
+    counted: bool
+    from_end: Sequence[int] = ()
+    """For each scanned value, and each collected one, whether it goes from the end."""
+    attempts: int = field(default=0, init=False)
+
+    def results(self) -> list[str]:
+        """Return the carried values in the end, then what was collected."""
+        nodes = _nodes_of(self.body)
+        if self.trips == 0:
+            return [*self.initial, *self._nothing()]
+        if self.trips is None:
+            return self._standing()
+        if self.trips * max(nodes, 1) <= _SMALL:
+            with suppress(UnknownParameterError):  # of a condition that ends it
+                return self._standing()
+        try:
+            return self._as_loop()
+        except (ModelImportError, GraphError):
+            if self.trips > MAX_STANDING:
+                raise
+        return self._standing()
+
+    def _prefix(self) -> str:
+        self.attempts += 1
+        return f"{self.node.name}.{self.attempts}."
+
+    def _collected(self) -> int:
+        return len(self.body.output) - len(self.initial) - self.counted
+
+    def _end(self, index: int) -> bool:
+        return bool(self.from_end and self.from_end[index])
+
+    # each step for itself
+
+    def _standing(self) -> list[str]:
+        state, collected = list(self.initial), [list[str]() for _ in range(self._collected())]
+        prefix, step, going = self._prefix(), 0, True
+        while going and (self.trips is None or step < self.trips):
+            if step >= MAX_STANDING:
+                raise self.node.fail(
+                    f"its condition is still true after {MAX_STANDING} steps\n"
+                    "  give it a number of steps, or a condition that is known when the model is compiled"
+                )
+            given = [*self._counter(prefix, step), *state, *self._taken(prefix, step)]
+            results = self.model.inlined(self.body, f"{prefix}{step}.", given)
+            if self.counted:
+                going = self._goes_on(results.pop(0))
+            state = results[: len(self.initial)]
+            for values, value in zip(collected, results[len(self.initial) :], strict=True):
+                values.append(value)
+            step += 1
+        scanned = len(self.scanned)
+        joined = [
+            self._stacked(prefix, i, values[::-1] if self._end(scanned + i) else values)
+            for i, values in enumerate(collected)
+        ]
+        return [*state, *joined]
+
+    def _goes_on(self, condition: str) -> bool:
+        known = self.model.constants.get(condition)
+        if known is None:
+            raise self.node.unknown(
+                "its condition after a step, which decides how many there are,", condition
+            )
+        return bool(known.reshape(-1)[0])
+
+    def _counter(self, prefix: str, step: int) -> list[str]:
+        if not self.counted:
+            return []
+        names = [f"{prefix}{step}.iteration", f"{prefix}{step}.condition"]
+        self.model.define(names[0], np.array(step, np.int64))
+        self.model.define(names[1], np.array(True))
+        return names
+
+    def _taken(self, prefix: str, step: int) -> list[str]:
+        assert self.trips is not None or not self.scanned
+        found = []
+        for index, value in enumerate(self.scanned):
+            shape = self.model.type_of(value).shape
+            at = shape[0] - 1 - step if self._end(index) else step
+            cut, name = f"{prefix}{step}.cut{index}", f"{prefix}{step}.taken{index}"
+            self.model.append(
+                "Slice", [value], [cut], {"starts": (at,), "ends": (at + 1,), "axes": (0,)}, cut
+            )
+            self.model.append("Reshape", [cut], [name], {"shape": shape[1:]}, name)
+            found.append(name)
+        return found
+
+    def _stacked(self, prefix: str, index: int, values: Sequence[str]) -> str:
+        parts = []
+        for number, value in enumerate(values):
+            name = f"{prefix}collected{index}.{number}"
+            shape = (1, *self.model.type_of(value).shape)
+            self.model.append("Reshape", [value], [name], {"shape": shape}, name)
+            parts.append(name)
+        name = f"{prefix}collected{index}"
+        self.model.append("Concat", parts, [name], {"axis": 0}, name)
+        return name
+
+    # one body for all steps
+
+    def _as_loop(self) -> list[str]:
+        trips = self.trips
+        assert trips is not None
+        prefix, model = self._prefix(), self.model
+        missing = [v for v in self.initial if v not in model.types]
+        if missing:
+            raise self.node.fail(f"carries {missing[0]!r} from step to step, which is not a tensor")
+        with model.apart() as nodes:
+            inputs = self._declare(prefix)
+            results = model.inlined(self.body, prefix, inputs.given)
+            active, results = self._until(prefix, inputs, results, nodes)
+        open_ = [v for v in results if v in model.counted]
+        if open_:
+            raise self.node.fail(f"a step gives {open_[0]!r}, whose extent is known only when it is computed")
+        body_inputs = [*inputs.carried, *active, *inputs.taken]
+        read = {v for node in nodes for v in node.inputs} | set(results)
+        if inputs.iteration in read:
+            body_inputs.append(inputs.iteration)
+        made = {v for node in nodes for v in node.outputs}
+        captured = sorted(v for v in read - made - set(body_inputs) if v != ABSENT)
+        types = {v: model.type_of(v) for v in (*body_inputs, *captured, *made) if v != ABSENT}
+        plain = tuple(node.replace(device="", origins=()) for node in nodes)
+        body = Graph(self.node.name, (*body_inputs, *captured), tuple(results), plain, types).pruned()
+        for carried, result in zip(inputs.carried, results, strict=False):
+            if model.type_of(carried) != model.type_of(result):
+                raise self.node.fail(
+                    f"a step takes {model.type_of(carried)} and gives {model.type_of(result)} for the next\n"
+                    f"  what is carried must keep its shape, or the steps be at most {MAX_STANDING}"
+                )
+        initial, scanned = list(self.initial), list(self.scanned)
+        if active:
+            initial.append(f"{prefix}active")
+            model.define(initial[-1], np.array(True))
+        if inputs.iteration in read:
+            scanned.append(f"{prefix}iterations")
+            check_evaluated(self.node, (trips,), 8, "the list of the steps' numbers")
+            model.define(scanned[-1], np.arange(trips))
+        ends = [int(self._end(i)) for i in range(len(self.scanned) + self._collected())]
+        ends[len(self.scanned) : len(self.scanned)] = [0] * (len(scanned) - len(self.scanned))
+        outputs = [f"{prefix}result{i}" for i in range(len(results))]
+        device = self._device_of(nodes)
+        loop = loop_node(
+            [*initial, *scanned, *captured],
+            outputs,
+            body,
+            carried=len(initial),
+            scanned=len(scanned),
+            trips=trips,
+            from_end=ends,
+        )
+        with model.on_device(device):
+            model.append(NAME, list(loop.inputs), outputs, loop.attrs, self.node.name)
+        return [v for i, v in enumerate(outputs) if not active or i != len(self.initial)]
+
+    def _device_of(self, nodes: Sequence[Node]) -> str:
+        """Return the device that all nodes of a step name: one loop runs on one device."""
+        found = sorted({node.device for node in nodes})
+        if len(found) > 1:
+            named = ", ".join(device or "no device" for device in found)
+            raise self.node.fail(
+                f"the nodes of its body name several devices ({named}), and a loop runs on one of them\n"
+                f"  name one for all of the body, or let the steps be at most {MAX_STANDING}"
+            )
+        return found[0] if found else ""
+
+    def _declare(self, prefix: str) -> _Inputs:
+        """Return values that stand for what a step takes."""
+        model = self.model
+        carried = [f"{prefix}carried{i}" for i in range(len(self.initial))]
+        taken = [f"{prefix}taken{i}" for i in range(len(self.scanned))]
+        for name, value in zip(carried, self.initial, strict=True):
+            model.types[name] = model.type_of(value)
+        for name, value in zip(taken, self.scanned, strict=True):
+            found = model.type_of(value)
+            model.types[name] = TensorType(found.shape[1:], found.dtype)
+        iteration, condition = f"{prefix}iteration", f"{prefix}condition"
+        model.types[iteration] = TensorType((), "int64")
+        counters = [iteration, condition] if self.counted else []
+        if self.counted:
+            model.define(condition, np.array(True))
+        return _Inputs([*counters, *carried, *taken], carried, taken, iteration)
+
+    def _until(
+        self, prefix: str, inputs: _Inputs, results: list[str], nodes: list[Node]
+    ) -> tuple[list[str], list[str]]:
+        """Return the results of a step, where its condition may end the loop: from then on what is carried stays.
+
+        Of a condition that is never known there is another carried value, which is the first result.
+        """
+        if not self.counted:
+            return [], results
+        condition, *others = results
+        known = self.model.constants.get(condition)
+        if known is not None:
+            if not known.reshape(-1)[0]:
+                self.trips = 1
+                raise self.node.fail("its condition ends it after one step")
+            return [], others
+        if self._collected():
+            raise self._unknown_length(condition)
+        active = f"{prefix}going"
+        self.model.types[active] = TensorType((), "bool")
+        pairs = list(zip(others, inputs.carried, strict=True))
+        if any(self.model.type_of(new) != self.model.type_of(old) for new, old in pairs):
+            return [active], [*others, active]
+        if self._is_chosen(nodes):
+            return [active], self._step_while(active, prefix, inputs, [*others, condition], nodes)
+        kept = []
+        for index, (new, old) in enumerate(pairs):
+            name = f"{prefix}kept{index}"
+            self.model.append("Where", [active, new, old], [name], {}, name)
+            kept.append(name)
+        after = f"{prefix}going_on"
+        self.model.append("And", [active, scalar(condition, self.model)], [after], {}, after)
+        return [active], [*kept, after]
+
+    def _is_chosen(self, nodes: Sequence[Node]) -> bool:
+        """Return whether a step that is over is better not computed."""
+        on_devices = any(node.device for node in nodes)
+        return not (are_few(nodes) or on_devices or self.model.both_branches)
+
+    def _step_while(
+        self, active: str, prefix: str, inputs: _Inputs, results: list[str], nodes: list[Node]
+    ) -> list[str]:
+        """Put the nodes of a step into a branch that runs while the loop does; returns what it gives."""
+        model, over = self.model, f"{prefix}over"
+        model.define(over, np.array(False))
+        results[-1] = scalar(results[-1], model)
+        then = branch_graph(f"{self.node.name}.step", nodes, results, model)
+        stays = branch_graph(f"{self.node.name}.over", (), [*inputs.carried, over], model)
+        nodes.clear()
+        outputs = [f"{prefix}kept{index}" for index in range(len(results))]
+        branch = branch_node(active, then, stays, outputs)
+        model.append(BRANCH, list(branch.inputs), outputs, branch.attrs, self.node.name)
+        return outputs
+
+    def _unknown_length(self, condition: str) -> UnknownParameterError:
+        return self.node.unknown(
+            "its condition after a step, which decides how much is collected,", condition
+        )
+
+    def _nothing(self) -> list[str]:
+        """Return the empty results of no steps, whose shape only the body tells."""
+        if not self._collected():
+            return []
+        prefix = self._prefix()
+        with self.model.apart():
+            inputs = self._declare(prefix)
+            results = self.model.inlined(self.body, prefix, inputs.given)[len(self.initial) + self.counted :]
+        names = []
+        for index, value in enumerate(results):
+            found = self.model.type_of(value)
+            names.append(f"{prefix}nothing{index}")
+            self.model.define(names[-1], np.zeros((0, *found.shape), found.dtype))
+        return names
+
+
+def _nodes_of(graph: Any) -> int:
+    """Count the nodes of a graph and of its subgraphs; loops inside count as if they had several steps."""
+    return sum(
+        1 + _REPEATED.get(node.op_type, 1) * sum(map(_nodes_of, graphs_of(node))) for node in graph.node
+    )
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """Values that stand for what a step takes: all in the order of the body's inputs, and by what they are."""
+
+    given: list[str]
+    carried: list[str]
+    taken: list[str]
+    iteration: str
+
+
+__all__ = ["MAX_STANDING", "Repeated"]

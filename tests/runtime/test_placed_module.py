@@ -202,7 +202,7 @@ def test_a_damaged_artifact_is_refused(module, tmp_path):
         "the compiled program 'small convnet' is inconsistent: step 1 waits for steps (), what it reads is made by (0,)"
     )
     assert error(lambda m: m.update(version=9)) == (
-        "format 'autotune-model' version 9; this release reads 'autotune-model' version 1: "
+        "format 'autotune-model' version 9; this release reads 'autotune-model' version 2: "
         "compile the model again"
     )
     assert error(lambda m: m["images"].pop()).startswith("case 0 runs images (0, 1")

@@ -169,7 +169,7 @@ def test_hostile_manifests_are_refused(path: Path) -> None:
             artifact.load(path)
         return str(caught.value).partition("several.atm: ")[2]
 
-    assert error(lambda m: m.update(version=2)).startswith("format 'autotune-model' version 2; this release")
+    assert error(lambda m: m.update(version=1)).startswith("format 'autotune-model' version 1; this release")
     assert error(lambda m: m.update(cases=[])) == (
         "it has no cases, or some for a target and some for devices that are named"
     )

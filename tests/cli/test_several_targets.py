@@ -41,7 +41,7 @@ def test_explain_says_what_it_holds(path: Path) -> None:
     assert facts["taken_here"] in ("x86-64", "cuda:sm_90")
     assert facts["images"][0]["why_not_here"] == ""
     lines = run("explain", path).splitlines()
-    assert lines[0].endswith("autotune-model version 1")
+    assert lines[0].endswith("autotune-model version 2")
     assert lines[3].startswith("x86-64, 1 thread: ")
     assert lines[-1] == "every member is what its hash says"
 

@@ -19,6 +19,7 @@ Terms = tuple[tuple[str, int], ...]
 
 # Relative cost of an elementary function in multiply-adds, as a polynomial in vector registers.
 _CALL_COST = 12
+_BIT_OPERATIONS = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
 
 
 @dataclass(frozen=True)
@@ -122,10 +123,15 @@ def cost_of(node: Expr) -> int:
     if node.dtype == "int64":  # index arithmetic: done once for a vector, mostly outside the loop
         return 0
     if isinstance(node, Call):
-        return _CALL_COST
+        return 1 if is_of_bits(node) else _CALL_COST
     if isinstance(node, Binary):
         return 4 if node.op == "/" else 1
     return int(isinstance(node, Select))
+
+
+def is_of_bits(node: Expr) -> bool:
+    """Return whether a node moves, masks or joins bits of integers in vectors."""
+    return isinstance(node, Call) and node.dtype != "int64" and node.name in _BIT_OPERATIONS
 
 
 @dataclass(frozen=True)
@@ -248,6 +254,7 @@ __all__ = [
     "cost_of",
     "depends",
     "is_constant",
+    "is_of_bits",
     "is_view",
     "linear",
     "operations",

@@ -19,9 +19,10 @@ from search_spaces.tile.common import item_bytes
 _DISTANCES = (512, 1024, 2048, 4096)
 
 
-def prefetch_knob(distances: Sequence[int] = _DISTANCES) -> Knob:
-    """Return the knob of the prefetch distance."""
-    return Knob.of("ahead", (0, *distances), 0, "prefetch distance of far inputs in bytes")
+def prefetch_knob(distances: Sequence[int] = _DISTANCES, *, always: bool = False) -> Knob:
+    """Return the knob of the prefetch distance; not 0 if there ``always`` is one."""
+    values = tuple(distances) if always else (0, *distances)
+    return Knob.of("ahead", values, values[0], "prefetch distance of far inputs in bytes")
 
 
 def far_reads(stages: Sequence[ComputeOp], least: int, shape: tuple[int, ...]) -> list[ReadForm]:

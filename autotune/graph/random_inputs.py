@@ -76,6 +76,11 @@ def _scaled(fan_in: int) -> Draw:
     return draw
 
 
+def _bits(rng: np.random.Generator, t: TensorType) -> Array:
+    limits = np.iinfo(t.dtype)
+    return rng.integers(limits.min, limits.max, t.shape, dtype=t.dtype, endpoint=True)
+
+
 def _index(size: int) -> Draw:
     return lambda rng, t: rng.integers(0, max(size, 1), t.shape).astype(t.dtype)
 
@@ -101,6 +106,8 @@ def _role(node: Node, position: int, graph: Graph, fixed: frozenset[str]) -> Dra
         return None
     if domain.kind == "positive":
         return _positive
+    if domain.kind == "bits":
+        return _bits
     if domain.kind == "index":
         return _index(domain.size)
     # One factor of a product is scaled: the second, unless only the first is constant.

@@ -45,11 +45,12 @@ from autotune.passes.layout.convert_layout import ConvertLayout
 from autotune.passes.layout.group_axis import GroupAxis
 from autotune.passes.placement.affinity import PlaceOnDevices
 from autotune.passes.placement.device_rules import DeviceRules
+from autotune.passes.quantized.block_weights import BlockWeights
 from autotune.passes.quantized.integer_products import IntegerProducts
 from autotune.passes.quantized.quantized_operators import QuantizedOperators
 from autotune.suggest import listing
 
-NEEDED = frozenset({"empty_tensors", "integer_products", "fold_constants", "dead_code"})
+NEEDED = frozenset({"empty_tensors", "block_weights", "integer_products", "fold_constants", "dead_code"})
 """Passes without which some operators have no dispatch."""
 
 
@@ -87,6 +88,7 @@ def _optional(passes: Sequence[GraphPass]) -> frozenset[str]:
 def _all_passes(layout: str = "NHWC", activations: str = "uint8") -> tuple[GraphPass, ...]:
     return (
         EmptyTensors(),
+        BlockWeights(),
         QuantizedOperators(activations),
         IntegerProducts(activations),
         FoldConstants(),

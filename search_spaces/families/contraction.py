@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from autotune.schedule.knob import Knob
 from search_spaces.space import Space
+from search_spaces.tile.block_sums import words_knob
 from search_spaces.tile.blocked import k_block_constraint, k_block_knob
 from search_spaces.tile.lhs import lhs_constraints, lhs_knob
 from search_spaces.tile.library import kernel_constraint, kernel_knob
@@ -27,6 +28,9 @@ def space(workload: AnyWorkload, target: Target, shape: TileShape) -> Space:
     """Return the schedules of a matrix product around ``shape``."""
     if shape.dot is not None:
         return tiled_space(FAMILY, workload, target, shape, [*pack_knob(shape), *stage_knob(shape)])
+    if shape.blocks is not None:
+        knobs = [*pack_knob(shape), *stage_knob(shape, ("root",)), *words_knob(shape, target)]
+        return tiled_space(FAMILY, workload, target, shape, knobs)
     blocks, kernel = k_block_knob(shape), kernel_knob(shape)
     knobs = [*pack_knob(shape), *blocks, *kernel, *lhs_knob(shape, target), *stage_knob(shape)]
     rules = [k_block_constraint(shape, target)] if blocks else []
@@ -40,6 +44,9 @@ def pack_knob(shape: TileShape) -> list[Knob]:
     """Return the knob of panels: free where the operand is a compile-time constant, else they cost a pass."""
     if shape.weights is None:
         return []
+    if shape.blocks is not None:
+        known = shape.weights_constant
+        return [Knob.of("pack", (known,), known, "lay the weights out in panels")]
     if shape.dot is not None:
         return [Knob.of("pack", (True,), True, "lay the weights out in groups of neighbouring steps")]
     return [Knob.of("pack", (False, True), shape.weights_constant, "lay the weights out in visiting order")]

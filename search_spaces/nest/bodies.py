@@ -166,7 +166,7 @@ class Bodies:
         vectors = ceil_div(step.width, lanes) if step.vector else 1
         held = self._holds(stage)
         # What is in registers already may be stored as it is.
-        arithmetic = step.elements * vectors * float(max(0 if held else 1, self.kernels.operations(stage)))
+        arithmetic = self._arithmetic(stage, step, 0 if held else 1) * vectors
         turned: Any = False
         loads, narrow, shared, operand = fetches, 0.0, 0.0, 1
         split: Value = 0.0
@@ -220,6 +220,13 @@ class Bodies:
             runs=restarts * (step.results if step.vector else 0.0),
         )
         return self._foreign(step, body) if calls_library(stage) else body
+
+    def _arithmetic(self, stage: Stage, step: LoopBody, least: int) -> Value:
+        """Return the instructions of a body for a vector; those on bits serve all steps along other axes."""
+        operations, axes = float(max(least, self.kernels.operations(stage))), self.kernels.of_bits(stage)
+        if not axes:
+            return step.elements * operations
+        return step.elements + math.prod(step.times(name) for name in axes) * max(operations - 1.0, 0.0)
 
     def _is_loaded_again(self, stage: Stage, step: LoopBody, source: TensorRead) -> bool:
         """Return whether a source of vectors is multiplied with single elements of another in memory,

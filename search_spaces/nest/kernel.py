@@ -9,10 +9,10 @@ from functools import cached_property
 from autotune.schedule.arithmetic import Value, least, most, where
 from autotune.schedule.stage import Stage
 from autotune.target import ITEM_BYTES, Target
-from autotune.te.expr import Binary, Const, Expr, IterVar, Read
+from autotune.te.expr import Binary, Const, Expr, IterVar, Read, Reduce
 from autotune.te.tensor import PlaceholderOp, Tensor
 from autotune.te.traversal import nodes
-from search_spaces.analysis import cost_of, row_bytes
+from search_spaces.analysis import cost_of, is_of_bits, row_bytes
 from search_spaces.nest.axes import Axes, Terms
 from search_spaces.nest.loops import CACHE_LINE
 from search_spaces.nest.work import Work, around, root_of
@@ -118,6 +118,13 @@ class Kernels:
         """Return arithmetic of what a stage makes of a finished reduction, in vector instructions an element."""
         last = self.places.epilogues.get(stage)
         return 0 if last is None else sum(cost_of(node) for node in nodes(last))
+
+    def of_bits(self, stage: Stage) -> set[str]:
+        """Return the axes that operations on bits in a sum depend on; none where there are no such operations."""
+        body = self.places.bodies[stage]
+        sources = body[0].sources if isinstance(body[0], Reduce) else ()
+        found = [node for source in sources for node in nodes(source) if is_of_bits(node)]
+        return {self.axes.name(v) for node in found for v in nodes(node) if isinstance(v, IterVar)}
 
     @cached_property
     def chain(self) -> list[tuple[Stage, Sequence[IterVar]]]:

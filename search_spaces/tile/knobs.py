@@ -43,7 +43,7 @@ def column(columns: Columns, name: str, default: int) -> Numbers:
 def tile_knobs(shape: TileShape, target: Target) -> list[Knob]:
     """Register tile, blocks, loop order, unrolling, tails and parallelism."""
     knobs = [*_register_knobs(shape, target), *_block_knobs(shape)]
-    steps = shape.extents[shape.main]
+    steps = shape.steps
     unrolls = ints(u for u in (1, 2, 4, steps if steps <= 8 else 1) if u <= steps)
     knobs.append(
         Knob.of("unroll", unrolls, unrolls[min(1, len(unrolls) - 1)], "steps of the innermost reduction")
@@ -71,7 +71,9 @@ def _register_knobs(shape: TileShape, target: Target) -> list[Knob]:
     rows = shape.extents[shape.spatial[-1]] if shape.spatial else 1
     vectors = math.ceil(shape.extents[shape.vector] / shape.lanes)
     row_values = ints(range(1, min(rows, _MAX_ROWS) + 1))
-    vector_values = ints(v for v in (1, 2, 3, 4, 6, 8) if v <= vectors)
+    # Of sums over blocks of four vectors those of all blocks fit the registers too.
+    widths = (1, 2, 3, 4, 6, 8) if shape.blocks is None else (1, 2, 4)
+    vector_values = ints(v for v in widths if v <= vectors)
     knobs = [
         Knob.of("rows", row_values, min(rows, usual_rows(target)), "rows of the register tile"),
         Knob.of("vectors", vector_values, 2 if vectors >= 2 else 1, "vectors a row of the tile"),
@@ -114,13 +116,13 @@ def tile_constraints(shape: TileShape, target: Target) -> list[Constraint]:
         Constraint(
             "registers",
             registers,
-            lambda c: _registers(c) <= target.registers,
+            lambda c: _registers(shape, c) <= target.registers,
             "the accumulators would spill",
         ),
         Constraint(
             "body",
             (*registers, "unroll"),
-            lambda c: _tile(c) * column(c, "unroll", 1) <= _MAX_BODY,
+            lambda c: _tile(c) * shape.written * column(c, "unroll", 1) <= _MAX_BODY,
             "the unrolled body would not fit the instruction cache",
         ),
         Constraint(
@@ -161,8 +163,9 @@ def _tile(c: Columns) -> Numbers:
     return column(c, "rows", 1) * column(c, "outer_rows", 1) * column(c, "vectors", 1)
 
 
-def _registers(c: Columns) -> Numbers:
-    return _tile(c) + column(c, "vectors", 1) + 1
+def _registers(shape: TileShape, c: Columns) -> Numbers:
+    # Words of weights are unpacked one vector after the other.
+    return _tile(c) + (column(c, "vectors", 1) if shape.blocks is None else 2) + 1
 
 
 def _divides(block: object, tiles: Numbers) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

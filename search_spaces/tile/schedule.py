@@ -14,6 +14,7 @@ from autotune.te.expr import IterVar
 from autotune.te.tensor import ComputeOp
 from search_spaces.families.plain import schedule_plain
 from search_spaces.sketch import Choices
+from search_spaces.tile.block_sums import pack_blocks, tile_blocks
 from search_spaces.tile.border import INLINE, STORED, peel_border
 from search_spaces.tile.dot import tensorize_group
 from search_spaces.tile.knobs import WHOLE
@@ -43,7 +44,8 @@ def schedule_tile(schedule: Schedule, shape: TileShape, config: Choices) -> None
     stored, accumulator = _accumulator(schedule, shape, looped)
     width = config["vectors"] * shape.lanes
     if config.get("pack"):
-        pack_weights(schedule, shape, accumulator, config)
+        pack = pack_weights if shape.blocks is None else pack_blocks
+        pack(schedule, shape, accumulator, config)
     panels = pack_lhs(schedule, shape, accumulator, config)
     if in_blocks:
         block = _block_stored(stored, shape, config, width)
@@ -55,7 +57,10 @@ def schedule_tile(schedule: Schedule, shape: TileShape, config: Choices) -> None
         if looped:
             _spill(schedule[plan.anchor.name], stored, tiles[-1], shape)
         accumulator.compute_at(stored, tiles[-1])
-        _tile_accumulator(accumulator, shape, config)
+        if shape.blocks is None:
+            _tile_accumulator(accumulator, shape, config)
+        else:
+            tile_blocks(accumulator, schedule[shape.blocks.name], shape, config)
         _finish(stored, shape, inner, looped)
         fetch_image(stored, shape, tiles, along, config)
     place_lhs(panels, shape, stored, block, config)
@@ -254,6 +259,8 @@ def _place_producers(
     in_block, inline = place == "block", place == INLINE
     for op in reversed(plan.producers):  # readers first
         stage = schedule[op.name]
+        if op is shape.blocks:
+            continue
         if op.reduction is not None:
             schedule_plain(stage, shape.lanes, inline=False)
         elif op.name not in shape.staged or inline:

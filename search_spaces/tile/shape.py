@@ -43,11 +43,23 @@ class TileShape:
     staged: tuple[str, ...]
     dot: DotProduct | None = None
     """The instruction that adds up products of neighbouring steps of ``main``, where one fits."""
+    blocks: ComputeOp | None = None
+    """The sums over a block each that the steps of ``main`` add up, where it has such: they stay in registers."""
 
     @property
     def group(self) -> int:
         """Steps of the innermost reduction that one instruction takes."""
         return 1 if self.dot is None else self.dot.group
+
+    @property
+    def written(self) -> int:
+        """Steps that a body always has: places of a word of weights."""
+        return 1 if self.blocks is None else self.blocks.reduce_axis[-1].extent
+
+    @property
+    def steps(self) -> int:
+        """Return how often the innermost loop repeats its body."""
+        return self.extents[self.main] if self.blocks is None else self.blocks.reduce_axis[0].extent
 
     @cached_property
     def reads(self) -> tuple[ReadForm, ...]:
@@ -100,7 +112,7 @@ def tile_shape(structure: Structure, target: Target, vector: str | None = None) 
     spatial = _spatial(data, extents, reads)
     reduce_names = [axis.name for axis in anchor.reduce_axis]
     main = _main(reduce_names, extents)
-    dtype = anchor.body[0].dtype
+    dtype, blocks = anchor.body[0].dtype, _blocks(structure, main)
     shape = TileShape(
         structure=structure,
         extents=extents,
@@ -111,10 +123,25 @@ def tile_shape(structure: Structure, target: Target, vector: str | None = None) 
         main=main,
         lanes=max(1, min(target.lanes(dtype), extents[vector])),
         weights=_weights(reads, data, spatial) if extents[vector] > 1 else None,
-        staged=_staged(structure),
+        staged=_staged(structure, blocks),
+        blocks=blocks,
     )
     dot = _dot_of(shape, target)
     return shape if dot is None else replace(shape, dot=dot, lanes=dot.lanes)
+
+
+def _blocks(structure: Structure, main: str) -> ComputeOp | None:
+    """Return the producer with a sum for each step of ``main`` and each result."""
+    wanted = [main, *(axis.name for axis in structure.anchor.axis)]
+    for read in read_forms(structure.anchor):
+        op = read.tensor.op
+        if isinstance(op, ComputeOp) and len(op.reduce_axis) == 2 and _singles(read) == wanted:
+            return op
+    return None
+
+
+def _singles(read: ReadForm) -> list[str | None]:
+    return [read.single(dim) for dim in range(len(read.dims))]
 
 
 def _spatial(data: list[str], extents: dict[str, int], reads: Sequence[ReadForm]) -> tuple[str, ...]:
@@ -143,7 +170,7 @@ def _weights(reads: Sequence[ReadForm], data: list[str], spatial: tuple[str, ...
     if len(reads) < 2:
         return None
     for read in reads:
-        singles = [read.single(dim) for dim in range(len(read.dims))]
+        singles = _singles(read)
         plain = all(
             axis is not None or (not terms and size == 1)
             for axis, terms, size in zip(singles, read.dims, read.tensor.shape, strict=True)
@@ -161,12 +188,13 @@ def _weights(reads: Sequence[ReadForm], data: list[str], spatial: tuple[str, ...
     return None
 
 
-def _staged(structure: Structure) -> tuple[str, ...]:
+def _staged(structure: Structure, blocks: ComputeOp | None) -> tuple[str, ...]:
     """Return the elementwise stages (padding, a prologue) that the anchor or patches read and that are
     worth storing."""
     anchor, constants = structure.anchor, structure.program.constants
     packed = packed_sources(structure.producers, anchor)
-    read = packed.union(tensor.op.name for tensor in anchor.input_tensors)
+    readers = (anchor, *(() if blocks is None else (blocks,)))
+    read = packed.union(tensor.op.name for op in readers for tensor in op.input_tensors)
     return tuple(
         op.name
         for op in structure.producers

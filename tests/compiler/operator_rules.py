@@ -257,6 +257,14 @@ def product(d: Draft, op: str) -> None:
     d.node(op, x, d.normal(*weights, dtype=dtype, scale=k**-0.5))
 
 
+@rule("BlockMatMul")
+def block_product(d: Draft, op: str) -> None:
+    bits, n = d.rng.choice((4, 8)), d.size()
+    words = np.random.default_rng(d.rng.randrange(1 << 30)).integers(0, 1 << 30, (bits, n)).astype(np.int32)
+    x = d.input((d.size(), 32), d.rng.choice(("float32", "float16")))
+    d.node(op, x, d.constant(words), d.normal(2, n, scale=0.02), bits=bits, zero_point=1 << (bits - 1))
+
+
 @rule("Gemm")
 def gemm(d: Draft, op: str) -> None:
     x = d.pick(FLOATS, (2,))

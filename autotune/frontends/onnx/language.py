@@ -94,7 +94,10 @@ _LEAST_BLOCK = 16
 
 
 def _matmul_nbits(node: ForeignNode) -> None:
-    """Compute a product with weights of blocks, (q - zero point) * scale each, as float weights."""
+    """Compute a product with weights of blocks, (q - zero point) * scale each.
+
+    Zero points that are no integers are subtracted when the model is imported: the weights are float32 then.
+    """
     columns, rows, bits, block = (node.attrs[name] for name in ("K", "N", "bits", "block_size"))
     if bits not in _BITS or block < _LEAST_BLOCK or block & (block - 1):
         raise node.fail(
@@ -103,22 +106,32 @@ def _matmul_nbits(node: ForeignNode) -> None:
     node.absent(4, "which orders the columns (g_idx; act-order)")
     blocks = math.ceil(columns / block)
     node.check(node.type(0).rank > 0 and node.type(0).shape[-1] == columns, 0, f"[..., {columns}]")
-    q = _integers(node, 1, (rows, blocks, block), bits)
+    q = _integers(node, 1, (rows, blocks, block), bits).reshape(rows, -1)[:, :columns]
     scale = node.known(2)
     node.check(scale.size == rows * blocks, 2, f"[{rows}, {blocks}]")
+    scale = scale.reshape(rows, blocks)
     zero: Array = np.full((rows, blocks), 1 << (bits - 1), np.uint8)
     if node.input(3):
         whole = node.type(3).dtype == "uint8"
         zero = _integers(node, 3, (rows, blocks), bits) if whole else node.known(3)
         node.check(zero.size == rows * blocks, 3, f"uint8, or [{rows}, {blocks}] of floats")
-    dtype = node.type(0).dtype
-    factors = scale.astype("float32").reshape(rows, blocks, 1)
-    weights = (q - zero.astype("float32").reshape(rows, blocks, 1)) * factors
-    turned = node.constant(weights.reshape(rows, -1)[:, :columns].T, dtype)
+        zero = zero.reshape(rows, blocks)
+    weights = _of_blocks(node, q, scale, zero, block, bits)
     bias = node.input(5)
-    result = node("MatMul", node.input(0), turned, result="" if bias else node.output(0))
+    result = node("MatMul", node.input(0), weights, result="" if bias else node.output(0))
     if bias:
         node("Add", result, bias, result=node.output(0))
+
+
+def _of_blocks(node: ForeignNode, q: Array, scale: Array, zero: Array, block: int, bits: int) -> str:
+    """Return the name of the weights [k, n] that integers [n, k] stand for."""
+    dtype = node.type(0).dtype
+    if zero.dtype != np.uint8:
+        steps, middle = (np.repeat(a.astype("float32"), block, 1)[:, : q.shape[1]] for a in (scale, zero))
+        return node.constant(((q - middle) * steps).T, dtype)
+    stored = "uint4" if bits == 4 else "uint8"
+    operands = node.constant(q, stored), node.constant(scale, dtype), node.constant(zero, stored)
+    return node("Transpose", node("DequantizeLinear", *operands, axis=1, block_size=block), perm=[1, 0])
 
 
 def _integers(node: ForeignNode, index: int, shape: tuple[int, ...], bits: int) -> Array:

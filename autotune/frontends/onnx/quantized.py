@@ -11,6 +11,7 @@ import math
 from autotune.frontends.onnx.emit import Emitter
 from autotune.frontends.onnx.nodes import OnnxNode
 from autotune.graph.ir import ABSENT
+from autotune.graph.ops.quantized import BLOCKED
 from autotune.te.dtypes import float_limits, integer_limits
 from autotune.te.narrow import NARROW_FLOATS
 
@@ -54,6 +55,9 @@ def dequantize(node: OnnxNode, emit: Emitter) -> None:
     node.attrs.pop("saturate", None)
     if q.dtype in _PLAIN_READ and not block and to == node.input_type(1).dtype == "float32":
         emit("DequantizeLinear", node.inputs, node.attrs, "", output)
+        return
+    if block and q.dtype in BLOCKED and all(node.scope.constant_of(v) is not None for v in node.inputs if v):
+        emit("DequantizeLinear", node.inputs, {**node.attrs, "to": to, "block_size": block}, "", output)
         return
     by_way = "float32" if q.dtype in NARROW_FLOATS else "int32"
     value = emit("Cast", node.inputs[:1], {"to": by_way}, "wide")

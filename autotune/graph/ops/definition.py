@@ -149,6 +149,8 @@ class OpDef:
     """True if its last dimension holds an index along each of several axes instead, from `batch_dims` on (or 0)."""
     sum_length: Length | None = None
     """Terms of the sums of a product of the first two inputs."""
+    bits_input: int | None = None
+    """The input whose integers are several numbers each."""
     positive_inputs: tuple[int, ...] = ()
     """Inputs that must be positive for results to be finite."""
 
@@ -209,6 +211,8 @@ class OpDef:
         first, own = types[0], types[index]
         if index in self.positive_inputs:
             return Domain("positive")
+        if index == self.bits_input:
+            return Domain("bits")
         if index == self.index_input and first is not None:
             return Domain("index", min((first.shape[a] for a in self.indexed_axes(types, attrs)), default=0))
         if index == 1 and self.weights is not None and own is not None:

@@ -90,11 +90,11 @@ class Weights:
 class Domain:
     """The values that an input should hold for results to be finite and near 1.
 
-    ``kind`` is "positive", "index" (from 0 to below ``size``), "weights" (of sums of ``size`` terms) or "factor" (of
-    such sums, where any of the two operands may be the weights).
+    ``kind`` is "positive", "index" (from 0 to below ``size``), "weights" (of sums of ``size`` terms), "factor" (of
+    such sums, where any of the two operands may be the weights) or "bits" (any integers).
     """
 
-    kind: Literal["positive", "index", "weights", "factor"]
+    kind: Literal["positive", "index", "weights", "factor", "bits"]
     size: int = 0
 
 

@@ -5,7 +5,8 @@ and elementwise operators. Scales are float32; zero points (0 if absent) have th
 belong to. Scale and zero point are one value or, where an axis is said below, one an index of it.
 
 QuantizeLinear(x, scale[, zero]), DequantizeLinear(q, scale[, zero]): attribute axis (1), and to: the
-dtype of the result (that of zero, else uint8; float32).
+dtype of the result (that of zero, else uint8; float32). Constant weights of four and eight bits have a scale and a
+zero point for each block of ``block_size`` indices of the axis (:mod:`autotune.passes.quantized.block_weights`).
 MatMulInteger(a, b[, a_zero, b_zero]), ConvInteger(x, w[, x_zero, w_zero]): int32. a_zero may be one a
 row, b_zero one a column, each for all matrices or, of shapes [..., rows, 1] and [..., 1, columns], for every
 one; w_zero one an output channel. So below, with the scales; those of a product's result are one or one a row.
@@ -23,7 +24,7 @@ import numpy as np
 
 from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attr, Attrs, TensorType
-from autotune.graph.ops.common import at, int_attr, optional, str_attr
+from autotune.graph.ops.common import FLOATS, at, int_attr, optional, positive_axis, str_attr
 from autotune.graph.ops.contraction import matmul_flops, matmul_shape
 from autotune.graph.ops.convolution import CONV_ATTRIBUTES, complete_conv, conv_array, geometry
 from autotune.graph.ops.definition import Arrays, Attribute, Kind, Types
@@ -32,6 +33,8 @@ from autotune.graph.ops.registry import define
 from autotune.te.conversion import converted
 
 QUANTIZED = ("int8", "uint8")
+BLOCKED = ("int4", "uint4", *QUANTIZED)
+"""Types of weights in blocks."""
 ROWS, COLUMNS = -2, -1
 
 
@@ -93,7 +96,29 @@ def saturated(values: Array, dtype: str) -> Array:
     return converted(values, dtype)
 
 
+def _complete_dequantize(types: Types, attrs: dict[str, Attr]) -> None:
+    if attrs["block_size"]:
+        attrs["axis"] = positive_axis(int_attr(attrs, "axis"), at(types, 0).rank)
+
+
+def _blocked_infer(types: Types, attrs: Attrs) -> list[TensorType]:
+    q, axis, block = at(types, 0), int_attr(attrs, "axis"), int_attr(attrs, "block_size")
+    if q.dtype not in BLOCKED or attrs["to"] not in FLOATS or block < 0:
+        raise GraphError(
+            f"DequantizeLinear of {q.dtype} in blocks of {block} to {attrs['to']} is not supported"
+        )
+    wanted = (*q.shape[:axis], math.ceil(q.shape[axis] / block), *q.shape[axis + 1 :])
+    for steps in (t for t in types[1:] if t is not None):
+        if steps.shape != wanted:
+            raise GraphError(
+                f"DequantizeLinear of {q}: scales of blocks of {block} are {wanted}, not {steps.shape}"
+            )
+    return [TensorType(q.shape, str_attr(attrs, "to"))]
+
+
 def _dequantize_infer(types: Types, attrs: Attrs) -> list[TensorType]:
+    if attrs["block_size"]:
+        return _blocked_infer(types, attrs)
     if at(types, 0).dtype not in (*QUANTIZED, "int32", "int16") or attrs["to"] != "float32":
         raise GraphError(f"DequantizeLinear of {at(types, 0).dtype} to {attrs['to']} is not supported")
     _check_steps("DequantizeLinear", types, attrs)
@@ -101,9 +126,20 @@ def _dequantize_infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _dequantize(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    q, axis = at(arrays, 0), int_attr(attrs, "axis")
+    q, axis, block = at(arrays, 0), int_attr(attrs, "axis"), int_attr(attrs, "block_size")
+    if block:
+        scale, zero = (
+            _of_blocks(each, q.shape[axis], axis, block) for each in (at(arrays, 1), _zero(arrays, 2))
+        )
+        real = (q.astype(np.float32) - zero.astype(np.float32)) * scale.astype(np.float32)
+        return [real.astype(str_attr(attrs, "to"))]
     centred = q.astype(np.int32) - along(_zero(arrays, 2), q.ndim, axis).astype(np.int32)
     return [centred.astype(np.float32) * along(at(arrays, 1), q.ndim, axis)]
+
+
+def _of_blocks(values: Array, extent: int, axis: int, block: int) -> Array:
+    """Return the value of its block for each index of an axis; scalars as they are."""
+    return np.repeat(values, block, axis)[(slice(None),) * axis + (slice(extent),)] if values.ndim else values
 
 
 def matrices(shape: Sequence[int], axis: int) -> tuple[int, ...]:
@@ -242,7 +278,7 @@ _CONV = {k: v for k, v in CONV_ATTRIBUTES.items() if k != "layout"} | {"layout":
 
 def _register_quantized() -> None:
     to_quantized = {**_AXIS, "to": Attribute("str")}
-    to_real = {**_AXIS, "to": Attribute("str", "float32")}
+    to_real = {**_AXIS, "to": Attribute("str", "float32"), "block_size": Attribute("int", 0)}
     elementwise: Kind = "elementwise"
     define(
         "QuantizeLinear",
@@ -254,7 +290,16 @@ def _register_quantized() -> None:
         to_quantized,
         _complete_quantize,
     )
-    define("DequantizeLinear", elementwise, (2, 3), _dequantize_infer, _dequantize, None, to_real)
+    define(
+        "DequantizeLinear",
+        elementwise,
+        (2, 3),
+        _dequantize_infer,
+        _dequantize,
+        None,
+        to_real,
+        _complete_dequantize,
+    )
     define(
         "MatMulInteger",
         "contraction",
@@ -298,4 +343,4 @@ def _register_quantized() -> None:
 _register_quantized()
 
 
-__all__ = ["COLUMNS", "ROWS", "along", "matrices", "product_shape", "saturated", "spread"]
+__all__ = ["BLOCKED", "COLUMNS", "ROWS", "along", "matrices", "product_shape", "saturated", "spread"]

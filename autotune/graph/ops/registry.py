@@ -40,6 +40,7 @@ FAMILIES = (
     "attention",
     "quantized",
     "integer",
+    "block_products",
     "shape",
     "convolution_grouped",
     "convolution_transposed",

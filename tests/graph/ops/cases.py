@@ -26,6 +26,14 @@ def integers(*shape: int, dtype: str = "int64") -> Any:
     return (RNG.integers(1, 9, shape) * RNG.choice([-1, 1], shape)).astype(dtype)
 
 
+def words(*shape: int) -> Any:
+    return RNG.integers(-(1 << 31), 1 << 31, shape).astype(np.int32)
+
+
+def middles(*shape: int) -> Any:
+    return RNG.integers(0, 256, shape).astype(np.uint8)
+
+
 @dataclass(frozen=True)
 class Case:
     op: str
@@ -127,6 +135,8 @@ CONTRACTIONS = [
     case("IntegerMatMul", integers(5, 22, dtype="uint8"), integers(22, 37, dtype="int8")),
     case("IntegerMatMul", integers(2, 5, 8, dtype="int8"), integers(8, 40, dtype="int8")),
     case("IntegerMatMul", integers(5, 8, dtype="int8"), integers(8, 9, dtype="int16")),
+    case("BlockMatMul", normal(5, 64), words(8, 9), normal(4, 9), zero_point=8),
+    case("BlockMatMul", normal(1, 32), words(8, 20), normal(2, 20), middles(2, 20), bits=8),
     case("Gemm", normal(5, 7), normal(7, 9), normal(9), alpha=0.5),
     case("Gemm", normal(7, 5), normal(9, 7), transA=1, transB=1),
     case("Conv", normal(1, 3, 7, 6), normal(4, 3, 3, 3), pads=(1, 1, 1, 1), strides=(2, 1)),

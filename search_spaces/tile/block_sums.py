@@ -15,7 +15,9 @@ from autotune.schedule.knob import Knob
 from autotune.te.expr import Var
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 from search_spaces.analysis import read_forms
+from search_spaces.families.plain import worth_sharing
 from search_spaces.prefetch import iterations, prefetch_knob
+from search_spaces.rows.vectors import attach, partial_vectors
 from search_spaces.sketch import Choices
 from search_spaces.tile.common import item_bytes
 from search_spaces.tile.shape import TileShape
@@ -85,6 +87,14 @@ def tile_blocks(stage: Stage, blocks: Stage, shape: TileShape, config: Choices) 
         stage.prefetch(matrix, block, iterations(config["ahead"], nbytes), when=config["ahead"] != 0)
 
 
+def sum_inputs(schedule: Schedule, stage: Stage, lanes: int) -> None:
+    """Sum the input over blocks by vectors along each block, rows shared among the workers."""
+    assert isinstance(stage.op, ComputeOp)
+    share = worth_sharing(stage.op)
+    attach(partial_vectors(schedule, stage, lanes, 1), stage, stage.op.axis[-1])
+    stage.parallel(stage.op.axis[0], when=share)
+
+
 def _tile(stage: Stage, outside: list[IterVar], results: Any, lanes: int) -> None:
     """Unroll what a stage computes, rows and vectors of columns, inside of the loops ``outside``."""
     *rows, column = results
@@ -95,4 +105,4 @@ def _tile(stage: Stage, outside: list[IterVar], results: Any, lanes: int) -> Non
     stage.vectorize(inner)
 
 
-__all__ = ["pack_blocks", "tile_blocks", "words_knob"]
+__all__ = ["pack_blocks", "sum_inputs", "tile_blocks", "words_knob"]

@@ -14,7 +14,7 @@ from autotune.te.expr import IterVar
 from autotune.te.tensor import ComputeOp
 from search_spaces.families.plain import schedule_plain
 from search_spaces.sketch import Choices
-from search_spaces.tile.block_sums import pack_blocks, tile_blocks
+from search_spaces.tile.block_sums import pack_blocks, sum_inputs, tile_blocks
 from search_spaces.tile.border import INLINE, STORED, peel_border
 from search_spaces.tile.dot import tensorize_group
 from search_spaces.tile.knobs import WHOLE
@@ -261,7 +261,9 @@ def _place_producers(
         stage = schedule[op.name]
         if op is shape.blocks:
             continue
-        if op.reduction is not None:
+        if op.reduction is not None and shape.blocks is not None:
+            sum_inputs(schedule, stage, shape.lanes)
+        elif op.reduction is not None:
             schedule_plain(stage, shape.lanes, inline=False)
         elif op.name not in shape.staged or inline:
             stage.compute_inline()

@@ -116,7 +116,16 @@ def integer_convolution() -> Workload:
     )
 
 
+def block_product(m: int, k: int, n: int) -> Workload:
+    """A product with weights of four bits, in blocks of 32."""
+    b = GraphBuilder("blocks")
+    words, scale = b.input("words", (k // 8, n), "int32"), b.input("scale", (k // 32, n))
+    y = b.node("BlockMatMul", b.input("x", (m, k)), words, scale, zero_point=8)
+    return make.of(b, b.node("Relu", y), {"words", "scale"})
+
+
 LARGER: dict[str, Callable[[], Workload]] = {
+    "matmul_words": lambda: block_product(5, 96, 21),
     "matmul_blas": lambda: make.matmul(37, 50, 23),
     "matmul_panels": lambda: make.matmul(1031, 1100, 21, constant=False),
     "matmul_panels_batch": lambda: make.matmul(517, 1030, 37, batch=(2,), constant=False, relu=False),

@@ -86,8 +86,8 @@ def block_weights(arrays: Arrays, attrs: Attrs) -> Array:
     """Return the weights [k, n] in float32."""
     q = unpacked_words(at(arrays, 1), int_attr(attrs, "bits")).astype(np.float32)
     scale, zero = at(arrays, 2).astype(np.float32), optional(arrays, 3)
-    zero = np.float32(attrs["zero_point"]) if zero is None else _repeated(zero.astype(np.float32), len(q))
-    return np.asarray((q - zero) * _repeated(scale, len(q)))
+    zero = np.full(scale.shape, int_attr(attrs, "zero_point")) if zero is None else zero
+    return np.asarray((q - _repeated(zero.astype(np.float32), len(q))) * _repeated(scale, len(q)))
 
 
 def _repeated(array: Array, rows: int) -> Array:

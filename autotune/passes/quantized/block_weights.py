@@ -92,7 +92,8 @@ def _weights(rewriter: Rewriter, value: str, turned: bool) -> _Weights | None:
         return None
     wide = [_unsigned(array, str(q.dtype)) for array in (q, np.broadcast_to(zero, scale.shape))]
     arrays = [array.T if turned else array for array in (wide[0], scale, wide[1])]
-    return _Weights(*(np.ascontiguousarray(array) for array in arrays), bits, block)
+    dense, steps, middle = (np.ascontiguousarray(array) for array in arrays)
+    return _Weights(dense, steps, middle, bits, block)
 
 
 def _unsigned(array: Array, dtype: str) -> Array:

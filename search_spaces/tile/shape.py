@@ -131,11 +131,13 @@ def tile_shape(structure: Structure, target: Target, vector: str | None = None) 
 
 
 def _blocks(structure: Structure, main: str) -> ComputeOp | None:
-    """Return the producer with a sum for each step of ``main`` and each result."""
+    """Return the producer with a sum for each step of ``main`` and each result, of weights in words."""
     wanted = [main, *(axis.name for axis in structure.anchor.axis)]
     for read in read_forms(structure.anchor):
         op = read.tensor.op
-        if isinstance(op, ComputeOp) and len(op.reduce_axis) == 2 and _singles(read) == wanted:
+        if not isinstance(op, ComputeOp) or len(op.reduce_axis) != 2 or _singles(read) != wanted:
+            continue
+        if any(tensor.dtype == "int32" for tensor in op.input_tensors):
             return op
     return None
 

@@ -18,6 +18,7 @@ from search_spaces.space import Space
 from search_spaces.spaces import space_for
 from tests.codegen.opencl_device import needs_opencl, run_on_device
 from tests.search_spaces import workloads as w
+from tests.search_spaces.families import block_product
 
 GENERIC = Target.parse("opencl-generic")
 WORKLOADS: dict[str, tuple[Callable[[], Workload], str]] = {
@@ -33,6 +34,7 @@ WORKLOADS: dict[str, tuple[Callable[[], Workload], str]] = {
     "pool": (lambda: w.pool((1, 12, 12, 16), kernel_shape=(3, 3), strides=(2, 2)), "device_tile"),
     "reduction": (lambda: w.unary("ReduceSum", (20, 50), axes=(1,)), "device_rows"),
     "short rows": (lambda: w.unary("Softmax", (40, 7), axis=1), "device_grid"),
+    "weights of few bits": (lambda: block_product(5, 96, 24), "device_tile"),
     "softmax": (lambda: w.unary("Softmax", (20, 50), axis=1), "device_rows"),
 }
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 _DISTANCES = (1024, 2048, 4096)
 _OF_STREAMS = (4096, 8192)
 _FEW = 8
-"""Rows that one tile has: words are read once then, by one worker in one stream. Zen 3, weights of 4096 in four bits by
-two threads, one row, interleaved: 13 % less time with prefetches 1024 to 4096 bytes ahead, 4 % less by 4096 than 1024."""
+"""Rows that one tile has: words are read once then, by one worker in one stream. Zen 3, layers of 4096 in four bits by
+two threads, one row, interleaved: 13 % less time with prefetches 1024 to 4096 bytes ahead, 4096 4 % less than 1024."""
 
 
 def words_knob(shape: TileShape, target: Target) -> list[Knob]:

@@ -36,6 +36,18 @@ from autotune.suggest import counted
     "float32 until half of the inputs are within it; the other half is checked.",
 )
 @click.option(
+    "--weights",
+    metavar="int4|int8",
+    help="Only the weights of MatMul and Gemm, by blocks, rounded to the nearest: activations stay, no data is needed.",
+)
+@click.option(
+    "--block",
+    type=int,
+    default=32,
+    show_default=True,
+    help="Of --weights: so many of a column have one scale.",
+)
+@click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path), help="The ONNX model to write."
 )
 @click.option(
@@ -73,6 +85,8 @@ def command(
     model: str,
     data: Path | None,
     accuracy: str | None,
+    weights: str | None,
+    block: int,
     output: Path,
     method: Any,
     percentile: float,
@@ -83,7 +97,8 @@ def command(
     allow_oversubscription: bool,
     as_json: bool,
 ) -> None:
-    """Quantise MODEL to eight bits: weights by output channel, activations as samples say; writes a QDQ model."""
+    """Quantise MODEL to eight bits: weights by output channel, activations as samples say; writes a QDQ model. Or its
+    weights alone, by blocks (--weights)."""
     import onnx
 
     from autotune.hardware import check_threads
@@ -91,12 +106,19 @@ def command(
     from autotune.quantization.within import quantize_within
     from autotune.tuning.measure.error_budget import Accuracy
 
+    if not output.absolute().parent.is_dir():
+        raise UsageError(f"there is no folder {str(output.absolute().parent)!r} to write {output.name} to")
+    if weights is not None:
+        if data is not None or accuracy is not None:
+            raise UsageError(
+                "--weights needs no --data and has no --accuracy: weights are rounded as they are"
+            )
+        _by_blocks(model, weights, block, leave_out, output, as_json)
+        return
     budget = None if accuracy is None else Accuracy.of(accuracy)
     if threads is not None:
         check_threads(threads, allow_oversubscription=allow_oversubscription)
     samples = _samples(model, data, budget is not None)
-    if not output.absolute().parent.is_dir():
-        raise UsageError(f"there is no folder {str(output.absolute().parent)!r} to write {output.name} to")
     announce(f"quantising {model}")
     start = time.perf_counter()
     given: dict[str, Any] = {
@@ -135,6 +157,26 @@ def command(
             f"the greatest element is the same in {100 * found.first:.3g} % of the rows"
         )
     echo(f"wrote {output}: {facts['bytes'] / 1e6:.1f} MB in {facts['seconds']:.1f} s")
+
+
+def _by_blocks(
+    model: str, weights: str, block: int, leave_out: tuple[str, ...], output: Path, as_json: bool
+) -> None:
+    """Write a model whose weights alone are of few bits."""
+    import onnx
+
+    from autotune.quantization.by_blocks import quantize_weights
+
+    start = time.perf_counter()
+    announce(f"quantising the weights of {model}")
+    made = quantize_weights(model, weights, block, leave_out)
+    onnx.save(made.model, str(output))
+    size, seconds = output.stat().st_size, time.perf_counter() - start
+    if as_json:
+        print_json({"model": str(output), "bytes": size, "products": made.products, "seconds": seconds})
+        return
+    echo(f"weights of {counted(made.products, 'product')} are {weights}, in blocks of {block}")
+    echo(f"wrote {output}: {size / 1e6:.1f} MB in {seconds:.1f} s")
 
 
 def _samples(model: str, data: Path | None, may_be_random: bool) -> dict[str, Any]:

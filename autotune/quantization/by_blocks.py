@@ -114,7 +114,7 @@ def rounded(columns: Array, bits: int, block: int) -> tuple[Array, Array]:
     at = np.abs(whole).argmax(-1, keepdims=True)
     scale = (np.take_along_axis(whole, at, -1) / -middle).astype(np.float32)
     steps = np.rint(whole / np.where(scale == 0, np.float32(1), scale))
-    q = (np.clip(steps, -middle, middle - 1) + middle).astype(np.uint8)
+    q: Array = (np.clip(steps, -middle, middle - 1) + middle).astype(np.uint8)
     if bits == 4:
         q = q[..., ::2] | q[..., 1::2] << 4
     return q, scale.reshape(-1)

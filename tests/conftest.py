@@ -32,6 +32,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in {environment_name(field.name) for field in fields(Settings)} - {environment_name("host")}:
         os.environ.pop(name, None)
     os.environ[environment_name("machine")] = "table"
+    # The processes of the tests have the cores, and what they compile is compiled once.
+    os.environ[environment_name("builders")] = "1"
     config.stash[FOLDER] = folder = Path(tempfile.mkdtemp(prefix="autotune-tests-"))
     os.environ[DEFAULTS] = shared_defaults or str(folder / "defaults")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from autotune.errors import UsageError
-from tests.conformance import expected, run
+from tests.conformance import expected, run, worker
 from tests.conformance.run import Outcome, read_journal
 
 PASSES = "simple/test_sign_model"
+KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 
 
 def test_a_test_is_run_and_what_the_journal_has_is_not(tmp_path: Path) -> None:
@@ -47,10 +48,15 @@ def test_the_list_is_strict() -> None:
 
 
 def test_every_name_in_the_list_is_a_test() -> None:
-    assert expected.stale(run.names(("node", "simple", "pytorch-converted", "pytorch-operator"))) == []
+    assert expected.stale(run.names(KINDS)) == []
 
 
+@pytest.mark.filterwarnings("ignore")  # ONNX's tests divide by zero on purpose
 def test_a_sample_is_as_the_list_says() -> None:
-    names = run.names(("node", "simple", "pytorch-converted", "pytorch-operator"))[::40]
-    found = run.run(names, jobs=1)
-    assert expected.problems({outcome.test: outcome.passed for outcome in found}) == []
+    """In this process, which has worked out ONNX's cases already; workers are asked above."""
+    system = worker.system_of("autotune")
+    found = {
+        name: worker.judge(worker.load_tests(name.partition("/")[0])[name], system)["passed"]
+        for name in run.names(KINDS)[::40]
+    }
+    assert expected.problems(found) == []

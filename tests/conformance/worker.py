@@ -33,7 +33,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
-    run = {"autotune": _autotune, "onnxruntime": _onnxruntime}[system]()
+    run = system_of(system)
 
     def answer(what: Mapping[str, Any]) -> None:
         answers.write(json.dumps(what) + "\n")
@@ -43,6 +43,11 @@ def main() -> None:
     for line in sys.stdin:
         name = json.loads(line)["test"]
         answer(judge(load_tests(name.partition("/")[0])[name], run))
+
+
+def system_of(name: str) -> Run:
+    """Return how a system runs a model: ``autotune`` or ``onnxruntime``."""
+    return {"autotune": _autotune, "onnxruntime": _onnxruntime}[name]()
 
 
 @cache

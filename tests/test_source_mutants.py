@@ -31,7 +31,13 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("fault", sorted(WRONG))
+QUICK = "luck wins"
+"""The others' tests take longer, and run twice here."""
+
+
+@pytest.mark.parametrize(
+    "fault", [pytest.param(name, marks=() if name == QUICK else pytest.mark.slow) for name in sorted(WRONG)]
+)
 def test_faults_are_caught(fault: str) -> None:
     file, before, after = WRONG[fault]
     source = (ROOT / file).read_text(encoding="utf-8")

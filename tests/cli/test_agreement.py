@@ -32,7 +32,7 @@ from tests.database.examples import latency, schedules
 
 TARGET = Target.parse("x86-64-v2", threads=1)
 ON = ("--target", "x86-64-v2", "--threads", "1")
-ZOO = ("zoo:tiny_cnn", "zoo:mlp")
+ZOO = "zoo:tiny_cnn"
 TOLERANCE = CompileRequest("zoo:mlp").tolerance
 States = dict[str, str]
 """By the names of dispatches."""
@@ -96,18 +96,11 @@ def branches(b: ModelBuilder) -> str:
     return b.node("GlobalAveragePool", [both], "y")
 
 
-def gates(b: ModelBuilder) -> str:
-    x = b.input("x", (8, 24))
-    gate = b.node("Sigmoid", [b.node("MatMul", [x, b.normal("wg", (24, 48), 0.2)], "gates")], "open")
-    grown = b.node("Mul", [gate, b.node("MatMul", [x, b.normal("wv", (24, 48), 0.2)], "values")], "grown")
-    return b.node("ReduceMean", [grown], "y", axes=(1,), keepdims=0)
-
-
 @pytest.fixture
 def models(tmp_path: Path) -> list[str]:
-    """Six small models: of the zoo, and files."""
+    """Four small models: one of the zoo, and files."""
     paths = []
-    for make in (attention, branches, gates):
+    for make in (attention, branches):
         builder = ModelBuilder(make.__name__)
         path = tmp_path / f"{make.__name__}.onnx"
         path.write_bytes(builder.finish([make(builder)]).SerializeToString())
@@ -116,7 +109,7 @@ def models(tmp_path: Path) -> list[str]:
     path.write_bytes(
         zoo_built.encoder(layers=1, width=16, heads=2, sequence=6, hidden=32).SerializeToString()
     )
-    return [*ZOO, *paths, str(path)]
+    return [ZOO, *paths, str(path)]
 
 
 @pytest.fixture

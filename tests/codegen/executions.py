@@ -10,13 +10,14 @@ import numpy as np
 
 from autotune import te
 from autotune.codegen import interpreter
-from autotune.lower import lower_schedule, program_text
+from autotune.lower import LoopProgram, lower_schedule, program_text
 from autotune.schedule import Schedule
+from autotune.target import ITEM_BYTES
 from tests.codegen.opencl_device import installed, run_on_device
 from tests.schedule.machine import numba_target, run_machine_code, runnable_target
 
-LANES = 64
-"""Vectors of several registers, and a rest that is none."""
+BYTES, LEAST = 64, 16
+"""Of a vector, in which there are so many elements at least: several registers of x86-64-v2 and -v3, with a rest."""
 NUMBA_EVERY = 4
 """One program in so many, by its text, is compiled by numba too, which takes longer than all the others."""
 TARGETS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
@@ -46,21 +47,26 @@ def all_everywhere(arrays: Sequence[Any], elements: Sequence[Element]) -> list[A
     interpreter.run_program(plain, {**named, **outer})
     _all_same(outer, expected, "interpreter")
     for target in dict.fromkeys(map(runnable_target, TARGETS)):
-        for lanes in (0, LANES):
-            found = run_machine_code(_scheduled(made, lanes), args, named, target=target)
-            _all_same(found, expected, f"{target.cpu}, {lanes or 1} lanes")
-    if zlib.crc32(program_text(plain).encode()) % NUMBA_EVERY == 0:
+        for vectors in (False, True):
+            found = run_machine_code(_scheduled(made, vectors), args, named, target=target)
+            _all_same(found, expected, f"{target.cpu}, vectors: {vectors}")
+    if takes_numba(plain):
         by_numba = run_machine_code(te.create_schedule(made), args, named, target=numba_target())
         _all_same(by_numba, expected, "numba")
     if installed():
-        _all_same(run_on_device(_scheduled(made, LANES), args, named), expected, "OpenCL")
+        _all_same(run_on_device(_scheduled(made, True), args, named), expected, "OpenCL")
     return list(values)
 
 
-def _scheduled(made: Sequence[te.Tensor], lanes: int) -> Schedule:
+def takes_numba(program: LoopProgram) -> bool:
+    """Return whether a program is one of those that numba compiles too."""
+    return zlib.crc32(program_text(program).encode()) % NUMBA_EVERY == 0
+
+
+def _scheduled(made: Sequence[te.Tensor], vectors: bool) -> Schedule:
     schedule = te.create_schedule(list(made))
-    for c in made if lanes else ():
-        _, inner = schedule[c].split(schedule[c].op.axis[0], lanes)
+    for c in made if vectors else ():
+        _, inner = schedule[c].split(schedule[c].op.axis[0], max(LEAST, BYTES // ITEM_BYTES[c.dtype]))
         schedule[c].vectorize(inner)
     return schedule
 

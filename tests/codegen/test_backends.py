@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from autotune import te
-from autotune.codegen.backend import BACKENDS, Backend, backend_for, compile_schedule
+from autotune.codegen.backend import BACKENDS, backend_for, compile_schedule
 from autotune.codegen.code import DispatchCode, Kernel
 from autotune.codegen.interpreter.backend import InterpretedCode
 from autotune.codegen.jit import LoadedCode
 from autotune.codegen.numba.backend import NumbaCode
 from autotune.errors import TargetError
 from autotune.target import Target
-from tests.codegen.conformance import SEEDS, Conformance, Entry
+from tests.codegen.conformance import Conformance, Entry
 from tests.codegen.native import call_kernel
 from tests.codegen.opencl_device import DeviceCode, bytes_of, needs_opencl, opencl_target
 from tests.schedule.machine import host, runnable_target
@@ -51,16 +51,6 @@ class TestNumba(Conformance):
     @pytest.fixture
     def load(self) -> Callable[[DispatchCode], Entry]:
         return _in_process
-
-    @pytest.mark.parametrize(
-        "seed",
-        [*SEEDS[::4], *(pytest.param(n, marks=pytest.mark.slow) for n in SEEDS if n not in SEEDS[::4])],
-    )
-    def test_random_programs_agree_with_numpy(
-        self, backend: Backend, target: Target, load: Callable[[DispatchCode], Entry], seed: int
-    ) -> None:
-        """Fewer of them: numba takes seconds for each."""
-        super().test_random_programs_agree_with_numpy(backend, target, load, seed)
 
 
 @needs_opencl

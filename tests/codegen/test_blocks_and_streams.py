@@ -45,7 +45,9 @@ def values(shape: tuple[int, int], dtype: str) -> Any:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("rows", "columns"), [(64, 128), (37, 75), (16, 64)])
+@pytest.mark.parametrize(
+    ("rows", "columns"), [(37, 75), (16, 64), pytest.param(64, 128, marks=pytest.mark.slow)]
+)
 def test_blocks_hold_the_right_elements(dtype: str, rows: int, columns: int) -> None:
     lanes = Target.detect().lanes(dtype)
     s, args = transposed(rows, columns, dtype, tile=16, lanes=min(lanes, columns))

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from tests.compiler.random_models import check_model, random_graph, random_way
+from tests.seeds import seeds
 
 pytestmark = pytest.mark.registers
 
@@ -22,7 +23,7 @@ def run_block(first: int, count: int) -> None:
             pytest.fail(f"seed {seed}: {type(error).__name__}: {error}\n{way}\n{graph}")
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", seeds(3, 6))
 def test_models_compute_their_reference(block: int) -> None:
     run_block(6 * block, 6)
 

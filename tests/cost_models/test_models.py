@@ -23,7 +23,7 @@ from tests.cost_models.synthetic_runs import COUNT, measured, records
 @pytest.fixture(scope="module")
 def ranker() -> Ranker:
     data = measured()
-    return Ranker.fit(data, folds.by_workload(data.workloads, ""), rounds=30, threads=2)
+    return Ranker.fit(data, folds.by_workload(data.workloads, ""), rounds=30, threads=1)
 
 
 def test_dataset_groups_by_workload_and_marks_failures() -> None:
@@ -67,7 +67,7 @@ def test_without_a_default_a_group_is_ranked_by_nanoseconds() -> None:
 def test_every_objective_learns_a_cost_on_workloads_it_has_not_seen(objective: str) -> None:
     data = measured()
     valid = data.take(data.valid)
-    made = Ranker.fit(data, folds.by_workload(data.workloads, ""), rounds=30, threads=2, objective=objective)
+    made = Ranker.fit(data, folds.by_workload(data.workloads, ""), rounds=30, threads=1, objective=objective)
     learned, before = judge(made.held_out(valid), valid), judge(analytic_scores(valid.x), valid)
     assert len(learned) == COUNT
     assert learned.interval("pairwise").low > before.interval("pairwise").high
@@ -83,7 +83,7 @@ def test_a_reading_that_is_noise_counts_for_less() -> None:
     untold = replace(data, latency=spoilt)
     valid = data.take(data.valid)
     dealt = folds.by_workload(data.workloads, "")
-    fitted = (Ranker.fit(some, dealt, rounds=30, threads=2, objective="pairs") for some in (told, untold))
+    fitted = (Ranker.fit(some, dealt, rounds=30, threads=1, objective="pairs") for some in (told, untold))
     knows, guesses = (judge(ranker.held_out(valid), valid).interval("pairwise").mean for ranker in fitted)
     assert knows > guesses + 0.02
 

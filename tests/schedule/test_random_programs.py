@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.schedule import fuzz
-
-BLOCKS = 2
+from tests.seeds import seeds
 
 
 @pytest.mark.registers
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("block", seeds(1, 2))
 def test_executions_agree(block: int) -> None:
     tally = fuzz.run_block(block * fuzz.BLOCK, fuzz.BLOCK, prove_every=10)
     assert tally.findings == []

@@ -47,14 +47,15 @@ def compiled(space: Space, config: Config) -> DispatchCode:
 
 
 @needs_opencl
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_candidates_compute_what_numpy_does(name: str) -> None:
+def test_candidates_compute_what_numpy_does(name: str, count: int) -> None:
     workload, family = WORKLOADS[name][0](), WORKLOADS[name][1]
     space = space_for(workload, GENERIC)
     assert space.family == family
     inputs = workload.random_inputs(0)
     wanted = workload.reference(inputs)
-    for config in [space.default(), *space.random(np.random.default_rng(1), 2)]:
+    for config in [space.default(), *space.random(np.random.default_rng(1), count)]:
         program = space.workload.program()
         schedule = space.apply(program, config)
         given = {schedule.name_of(t): a for t, a in zip(program.inputs, inputs, strict=True)}

@@ -29,11 +29,12 @@ def check_numerics(space: Space, config: Any) -> None:
         np.testing.assert_allclose(computed, expected, rtol=2e-4, atol=2e-4, err_msg=str(config))
 
 
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", FIXED)
-def test_default_and_random_configurations_compute_the_reference(name: str) -> None:
+def test_default_and_random_configurations_compute_the_reference(name: str, count: int) -> None:
     space = spaces.space_for(FIXED[name](), make.host())
     rng = np.random.default_rng(0)
-    for config in (analytic.default_config(space), *space.random(rng, 2)):
+    for config in (analytic.default_config(space), *space.random(rng, count)):
         check_numerics(space, config)
 
 

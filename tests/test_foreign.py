@@ -40,6 +40,7 @@ def foreign_model(tmp_path: Path, name: str = EVIL) -> Path:
     return path
 
 
+@pytest.mark.usefixtures("shared_pools")
 def test_names_of_others_never_steer_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,7 +16,7 @@ from tests.once import made_once
 from tests.patience import PATIENCE_S
 
 MODEL = "zoo:tiny_cnn"
-TRIALS = 20
+TRIALS = 12
 DATABASE = "tuning.db"
 EVENTS = "events.jsonl"
 """Events that the job has printed, beside its database."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import onnx
-import onnx.parser
 import pytest
 
 from autotune.cli import main as cli
+from tests.product import write_product
 
 WRONG = re.compile(r"(?<![\w.,×:])1 (?!ms\b|ns\b|µs\b)(?:(?:more|new|fresh|later|measured) )?\w+s\b")
 RIGHT = re.compile(r"1 (process|has|is|was|times|class|pass|less)\b")
@@ -46,15 +45,14 @@ def test_what_is_wrong_is_found() -> None:
     ]
 
 
+@pytest.mark.usefixtures("shared_pools")
 def test_one_of_each_is_written_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A model of one dispatch, one trial, one thread, one run."""
     monkeypatch.setenv("AUTOTUNE_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
-    text = """<ir_version: 8, opset_import: ["" : 18]>
-    product (float[8, 16] x) => (float[8, 8] y) <float[16, 8] w = {%s}> { y = MatMul(x, w) }"""
-    onnx.save(onnx.parser.parse_model(text % ", ".join(["0.5"] * 128)), "product.onnx")
+    write_product(Path("product.onnx"))
     shown = dict[str, str]()
     for name, command in COMMANDS.items():
         code = cli.run([part.replace("MODEL", "product.onnx") for part in command])

@@ -14,6 +14,7 @@ import pytest
 from autotune.cli import main as cli
 from autotune.database import Database
 from tests.cli.conftest import MODEL, TRIALS
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -115,7 +116,7 @@ def test_a_full_disk(copy: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=PATIENCE_S,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
         )
         if arguments[0] == "tune":

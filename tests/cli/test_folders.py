@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
+from tests.product import write_product
+
 ROOT = Path(__file__).parents[2]
 MODEL = "zoo:tiny_cnn"
 _DROP, _ROOTS_ACCESS = 24, (1, 2)  # prctl's PR_CAPBSET_DROP; capabilities to pass over permissions
@@ -38,7 +41,7 @@ def autotune(
         capture_output=True,
         text=True,
         check=False,
-        timeout=200,
+        timeout=PATIENCE_S,
         cwd=folder,
         preexec_fn=without_root,
     )
@@ -56,10 +59,11 @@ def locked(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.parametrize("home", [os.devnull, "locked"])
 def test_compile_run_and_tune(home: str, locked: Path, tmp_path: Path) -> None:
     artifact, database = tmp_path / "model.atm", tmp_path / "tuning.db"
+    model = write_product(tmp_path / "product.onnx")
     for arguments in (
-        ("compile", MODEL, "-o", artifact),
+        ("compile", model, "-o", artifact),
         ("run", artifact, "--random"),
-        ("tune", MODEL, "--trials", 1, "--db", database, "--json"),
+        ("tune", model, "--trials", 1, "--db", database, "--json"),
     ):
         done = autotune(locked if home == "locked" else home, *arguments)
         assert done.returncode == 0, done.stderr

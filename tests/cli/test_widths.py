@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from autotune.cli import main as cli
-from tests.cli.conftest import MODEL
+from tests.cli.conftest import MODEL, TRIALS
 from tests.once import made_once
 
 ONE = ("--threads", "1")
@@ -27,7 +27,7 @@ COMMANDS = {
     "jobs": "jobs --db {db}",
     "status": "status --db {db}",
     "report": "report --db {db}",
-    "tune": "tune {model} --trials 20 --threads 1 --db {db}",
+    "tune": f"tune {{model}} --trials {TRIALS} --threads 1 --db {{db}}",
     "query": "query {model} --threads 1 --db {db}",
     "query -v": "query {model} --threads 1 --db {db} -v",
     "compile -v": "compile {model} --threads 1 --db {db} -v -o {folder}/out.atm",

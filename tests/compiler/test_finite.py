@@ -79,6 +79,7 @@ def test_the_preference_leaves_out_all_that_enlarges() -> None:
     assert forced.image.metadata["growth"] == "1"
 
 
+@pytest.mark.usefixtures("shared_pools")
 def test_commands_take_it_and_say_the_range(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, artifact = tmp_path / "c.onnx", str(tmp_path / "c.atm")
     convolution(path)

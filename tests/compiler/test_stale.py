@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import autotune
@@ -21,6 +22,7 @@ from autotune.compiler.stale import CodeCheck
 from autotune.compiler.tiers import Tier
 from autotune.database import Comparison, Database, Hit, Latency, Origin, Ratio, Run, WorkloadRow
 from autotune.errors import MissError
+from autotune.frontends.model_builder import ModelBuilder
 from autotune.graph.region import Workload
 from autotune.lower.program import lower_schedule
 from autotune.passes.options import options_of
@@ -224,15 +226,23 @@ def test_what_a_mutant_generates_otherwise_is_stale_and_nothing_else(tmp_path: P
     assert (changed.changed, changed.missed, changed.failed) == (3, (), "")
 
 
+def two_products() -> onnx.ModelProto:
+    b = ModelBuilder("two")
+    first = b.node("MatMul", [b.input("x", (8, 16)), b.normal("w", (16, 24), 0.2)], "first")
+    b.node("MatMul", [b.node("Softmax", [first], "shares"), b.normal("v", (24, 40), 0.2)], "y")
+    return b.finish(["y"])
+
+
 @pytest.mark.usefixtures("shared_pools")
 def test_a_job_measures_what_is_stale_first_and_forgets_nothing(tmp_path: Path) -> None:
     """The default, then the fastest of before; lookups see the new runs alone, the database has both."""
-    path = tmp_path / "tuning.db"
+    path, model = tmp_path / "tuning.db", tmp_path / "two.onnx"
+    model.write_bytes(two_products().SerializeToString())
 
     def tuned(trials: int) -> list[Run]:
         budget = autotune.Budget(trials=trials)
         options = {"threads": 1, "time_model": False, "quiet": True}
-        autotune.tune("zoo:mlp", budget=budget, database=path, **options)
+        autotune.tune(str(model), budget=budget, database=path, **options)
         with Database(path) as database:
             return database.records()
 

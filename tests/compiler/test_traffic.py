@@ -105,6 +105,7 @@ def test_shares_of_the_budget():
     ]
 
 
+@pytest.mark.usefixtures("shared_pools")
 def test_buckets_are_tuned_and_their_schedules_used(tmp_path, capsys):
     """From the command line: the mask is part of the workload, and found again by `compile`."""
     path, database = tmp_path / "sums.onnx", f"sqlite:///{tmp_path / 't.db'}"

@@ -23,10 +23,10 @@ from typing import Any
 
 import psutil
 
+from tests.patience import PATIENCE_S
+
 MARK = "AUTOTUNE_TEST_KILLED"
 """A variable in the environment of the job and of all processes that it starts."""
-_PATIENCE_S = 20.0
-"""For processes to end after their parent was killed."""
 _MOST = 80
 """So many runs of a session that waits for something to be read inside the model."""
 _LAST = 40
@@ -191,7 +191,7 @@ class KilledJob:
 
     def orphans(self) -> list[str]:
         """Processes of the job that still run, after some time to end."""
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         while (found := list(self._processes())) and time.monotonic() < deadline:
             time.sleep(0.1)
         return found

@@ -23,6 +23,7 @@ from autotune.tuning.measure.gain import Gain
 from autotune.tuning.report.result import DispatchRow, ModelReport, Report, lines_of
 from autotune.tuning.report.status import Progress, Status
 from autotune.tuning.report.stored import report_from
+from tests.product import write_product
 from tests.tuning.simulated import SimulatedMeasurer
 from tests.tuning.test_job import A, B, Model, job
 
@@ -111,21 +112,23 @@ def test_the_same_job_again_shows_its_report(path: Path) -> None:
         )  # of the newest it is another
 
 
+@pytest.mark.usefixtures("shared_pools")
 def test_a_job_that_is_done_is_answered_before_anything_is_chosen(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The models are read and looked up; neither workers nor default schedules are there."""
     asked: dict[str, Any] = {"budget": Budget(trials=1), "database": path, "quiet": True}
-    first = autotune.tune("zoo:tiny_cnn", **asked)
+    model = write_product(tmp_path / "product.onnx")
+    first = autotune.tune(model, **asked)
 
     def chosen(*rest: Any) -> Any:
         raise AssertionError
 
     monkeypatch.setattr("autotune.tuning.jobs.model.tuned_model", chosen)
-    assert autotune.tune("zoo:tiny_cnn", again=False, **asked, measurer=chosen).job == first.job
+    assert autotune.tune(model, again=False, **asked, measurer=chosen).job == first.job
     for other in ({"again": True}, {"seed": 1}, {"budget": 2.0}, {"tolerance": 0.0}):
         with pytest.raises(AssertionError):
-            autotune.tune("zoo:tiny_cnn", **{"again": False, **asked, **other}, measurer=chosen)
+            autotune.tune(model, **{"again": False, **asked, **other}, measurer=chosen)
 
 
 def test_a_job_that_was_stopped_says_by_what(path: Path) -> None:

@@ -39,6 +39,7 @@ from autotune.tuning.measure.whole_model import UNWATCHED, Code, Profile, Versio
 from autotune.tuning.report.progress import JsonLines, PlainLines
 from autotune.tuning.report.result import Report
 from autotune.tuning.report.status import Progress
+from tests.seeds import seeds
 from tests.tuning.simulated import SimulatedMeasurer, Ticks
 from tests.tuning.synthetic import TARGET, Synthetic, measurer
 
@@ -396,7 +397,7 @@ class SameCode(SimulatedMeasurer):
         return Measurement(Outcome.OK, Latency(5, ns, ns, 0.0), 1e-7)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(6, 20))
 def test_candidates_with_the_code_of_the_default_change_nothing(path: Path, seed: int) -> None:
     """A/A: the smallest of many readings of the same code is smaller than the first one, and says nothing."""
     measuring = SameCode(seed)
@@ -718,7 +719,7 @@ for _ in sys.stdin:  # what is imported serves all processes of the job
     if not os.fork():
         print(json.dumps({"event": "process", "id": os.getpid()}), flush=True)
         slow = Slow(measurer(A, B)._answer)
-        job(Path(sys.argv[1]), A, B, trials=60, measurer=slow, progress=JsonLines(sys.stdout)).run()
+        job(Path(sys.argv[1]), A, B, trials=30, measurer=slow, progress=JsonLines(sys.stdout)).run()
         sys.stdout.flush()
         os._exit(0)
     status = os.waitstatus_to_exitcode(os.wait()[1])
@@ -726,7 +727,7 @@ for _ in sys.stdin:  # what is imported serves all processes of the job
 """
 
 
-def test_kill_9_five_times_loses_and_repeats_nothing(path: Path, tmp_path: Path) -> None:
+def test_kill_9_three_times_loses_and_repeats_nothing(path: Path, tmp_path: Path) -> None:
     log = tmp_path / "measured.log"
     root = str(Path(__file__).parents[2])
     command = [sys.executable, "-c", KILLED, str(path), root, str(log)]
@@ -735,7 +736,7 @@ def test_kill_9_five_times_loses_and_repeats_nothing(path: Path, tmp_path: Path)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdin is not None
         assert parent.stdout is not None
-        for kill_after in (1, 4, 7, 3, 9, None):
+        for kill_after in (1, 7, 4, None):
             print("go", file=parent.stdin, flush=True)
             process = json.loads(parent.stdout.readline())["id"]
             seen = 0
@@ -757,11 +758,11 @@ def test_kill_9_five_times_loses_and_repeats_nothing(path: Path, tmp_path: Path)
         (state,) = {row.state for row in job_rows(database)}
     assert len(jobs) == 1
     assert state == JobRow.DONE
-    assert len(stored) == len(set(stored)) == 60
+    assert len(stored) == len(set(stored)) == 30
     assert len(reported) == len(set(reported))
     assert set(reported) <= set(stored)
     # Only a candidate that was being measured when the process died is measured again.
-    assert len(log.read_text().splitlines()) <= 60 + 5
+    assert len(log.read_text().splitlines()) <= 30 + 3
 
 
 def job_rows(database: Database) -> list[Any]:

@@ -29,18 +29,18 @@ from autotune.target import Target
 from autotune.tuning.jobs.model import MeasuredModel, work_of
 from autotune.tuning.measure.inside import InModelReader
 from autotune.tuning.measure.interface import Candidate
-from autotune.tuning.measure.pool import ProcessPool
 from autotune.tuning.measure.turns import Rounds
 from autotune.tuning.measure.whole_model import Version
 from tests.database.examples import record, schedules
+from tests.pools import Pools
 
 
-def test_a_job_ends_with_the_model_that_a_compilation_makes(tmp_path: Path) -> None:
+def test_a_job_ends_with_the_model_that_a_compilation_makes(tmp_path: Path, pools: Pools) -> None:
     """Whatever process has built the code: the names of kernels are the workloads', and the plan is the same."""
     target, parts = Target.detect(1), divide("zoo:tiny_cnn")
     subjects, sites = work_of(parts, target, Preference())
     defaults = [Candidate(s.workload.text, target.to_json(), s.default) for s in subjects]
-    with closing(ProcessPool(1)) as pool:
+    with closing(pools.started(1)) as pool:
         keys = [subject.workload.key for subject in subjects]
         code = dict(zip(keys, pool.build(defaults), strict=True))
     with Database(tmp_path / "tuning.db") as database:
@@ -64,12 +64,14 @@ def test_a_job_ends_with_the_model_that_a_compilation_makes(tmp_path: Path) -> N
         assert not tuned.same_code(untuned)
 
 
-def test_a_kernel_that_ends_the_measuring_process_takes_no_other_reading_with_it(tmp_path: Path) -> None:
+def test_a_kernel_that_ends_the_measuring_process_takes_no_other_reading_with_it(
+    tmp_path: Path, pools: Pools
+) -> None:
     target, parts = Target.detect(1), divide("zoo:tiny_cnn")
     subjects, sites = work_of(parts, target, Preference())
     used = {region.key for site in sites for region in site.default.regions}
     mine = [subject for subject in subjects if subject.workload.key in used]
-    with closing(ProcessPool(1)) as pool:
+    with closing(pools.started(1)) as pool:
         built = pool.build([Candidate(s.workload.text, target.to_json(), s.default) for s in mine])
     code = dict(zip((s.workload.key for s in mine), built, strict=True))
     first = next(key for key, b in code.items() if not any(k["hoisted"] for k in b.payload["kernels"]))

@@ -28,6 +28,7 @@ from autotune.tuning.measure.pool import Limits, ProcessPool
 from cost_models import analytic
 from search_spaces.spaces import space_for
 from tests.codegen.opencl_device import needs_opencl, opencl_target
+from tests.product import write_product
 
 pytestmark = needs_opencl
 Answer = dict[str, Any]
@@ -141,20 +142,18 @@ def test_readings_of_a_model_have_a_row_a_run_and_a_column_a_dispatch() -> None:
 
 
 def test_runs_are_stored_under_the_device_and_found_when_compiling(tmp_path: Path) -> None:
-    database = tmp_path / "opencl.db"
+    database, model = tmp_path / "opencl.db", write_product(tmp_path / "product.onnx")
 
     def enough(event: autotune.TuningEvent) -> None:
         if event.trials >= 2:
             raise autotune.StopTuning
 
-    autotune.tune(
-        "zoo:tiny_cnn", target="opencl", budget="1m", database=database, quiet=True, callback=enough
-    )
+    autotune.tune(model, target="opencl", budget="1m", database=database, quiet=True, callback=enough)
     with Database(database) as store:
         runs = list(store.records(target=opencl_target().key))
         assert len(runs) >= 2
         assert {run.outcome for run in runs} == {Outcome.OK}
-    with autotune.compile("zoo:tiny_cnn", target="opencl", database=database) as module:
+    with autotune.compile(model, target="opencl", database=database) as module:
         sources = {dispatch.schedule_source for dispatch in module.dispatches}
         assert any(source != "default, not searched" for source in sources), sources
 

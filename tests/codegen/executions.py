@@ -46,10 +46,10 @@ def all_everywhere(arrays: Sequence[Any], elements: Sequence[Element]) -> list[A
     outer = {c.name: np.zeros(c.shape, c.dtype) for c in made}
     interpreter.run_program(plain, {**named, **outer})
     _all_same(outer, expected, "interpreter")
-    for target in dict.fromkeys(map(runnable_target, TARGETS)):
-        for vectors in (False, True):
-            found = run_machine_code(_scheduled(made, vectors), args, named, target=target)
-            _all_same(found, expected, f"{target.cpu}, vectors: {vectors}")
+    targets = [*dict.fromkeys(map(runnable_target, TARGETS))]
+    for target, vectors in [(targets[0], False), *((target, True) for target in targets)]:
+        found = run_machine_code(_scheduled(made, vectors), args, named, target=target)
+        _all_same(found, expected, f"{target.cpu}, vectors: {vectors}")
     if takes_numba(plain):
         by_numba = run_machine_code(te.create_schedule(made), args, named, target=numba_target())
         _all_same(by_numba, expected, "numba")

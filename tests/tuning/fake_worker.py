@@ -80,9 +80,10 @@ def behave(how: str) -> None:
         np.ones(1 << 40)
     elif how == "takes more until it hangs":
         kept = []
-        while True:
-            with contextlib.suppress(MemoryError):
+        with contextlib.suppress(MemoryError):
+            while True:
                 kept.append(np.ones(1 << 22))
+        time.sleep(1000)
     elif how == "dies of want":
         kept = []
         try:

@@ -25,7 +25,10 @@ from tests.patience import PATIENCE_S, wait_until
 HERE = Path(__file__).parent
 RUN = "import runpy, sys; sys.path.insert(0, sys.argv[1]); runpy.run_path(sys.argv[2], run_name='__main__')"
 FAKE = (sys.executable, "-c", RUN, str(HERE.parents[1]), str(HERE / "fake_worker.py"))
-LIMITS = Limits(build_s=1.0, prepare_s=10.0, run_s=0.5, memory_bytes=4 << 30, room_bytes=1 << 30)
+LIMITS = Limits(
+    build_s=PATIENCE_S, prepare_s=PATIENCE_S, run_s=PATIENCE_S, memory_bytes=4 << 30, room_bytes=1 << 30
+)
+"""What does not hang is never too late."""
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +76,11 @@ def test_a_pool_that_rested_goes_on(pool: ProcessPool) -> None:
 def test_a_bad_candidate_costs_one_record(
     pool: ProcessPool, config: dict[str, str], outcome: Outcome, words: str
 ) -> None:
+    if outcome is Outcome.TIMEOUT:
+        short = {"build_s": 1.0} if "build" in config else {"run_s": 0.5}
+        pool.limits = dataclasses.replace(LIMITS, **short)
     measurement = end_of(pool, **config)
+    pool.limits = LIMITS
     assert (measurement.outcome, measurement.latency) == (outcome, None)
     assert measurement.message == words
     assert end_of(pool, ns=7).latency_ns == 7
@@ -83,8 +90,12 @@ def test_a_bad_candidate_costs_one_record(
     ("how", "room"), [("takes more until it hangs", 8 << 30), ("dies of want", 300 << 20)]
 )
 def test_who_takes_all_memory_and_then_hangs_or_crashes_was_out_of_memory(how: str, room: int) -> None:
-    with closing(ProcessPool(1, dataclasses.replace(LIMITS, run_s=5.0, room_bytes=room), FAKE)) as pool:
+    limits = dataclasses.replace(LIMITS, memory_bytes=2 << 30, room_bytes=room)
+    with closing(ProcessPool(1, limits, FAKE)) as pool:
+        if how != "dies of want":
+            pool.limits = dataclasses.replace(limits, run_s=5.0)
         measurement = end_of(pool, run=how)
+        pool.limits = limits
         assert measurement.outcome is Outcome.OUT_OF_MEMORY, measurement
         assert "GiB of the " in measurement.message
         assert end_of(pool, ns=7).latency_ns == 7
@@ -92,8 +103,8 @@ def test_who_takes_all_memory_and_then_hangs_or_crashes_was_out_of_memory(how: s
 
 @pytest.mark.parametrize("how", ["segfault", "hang"])
 def test_the_start_of_a_worker_is_no_candidates_time(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAKE_START_S", "1.2")
-    with closing(ProcessPool(1, LIMITS, FAKE)) as pool:
+    monkeypatch.setenv("FAKE_START_S", "2.5")
+    with closing(ProcessPool(1, dataclasses.replace(LIMITS, build_s=2.0, run_s=2.0), FAKE)) as pool:
         assert end_of(pool, run="ok", ns=6).latency_ns == 6
         assert end_of(pool, run=how).latency is None
         assert end_of(pool, run="ok", ns=7).latency_ns == 7
@@ -128,12 +139,14 @@ def test_a_worker_that_does_not_get_ready_is_no_candidates_failure(monkeypatch: 
     ],
 )
 def test_a_reference_that_fails_is_no_outcome_of_a_candidate(how: str, words: str) -> None:
-    with closing(ProcessPool(1, dataclasses.replace(LIMITS, prepare_s=1.0), FAKE)) as pool:
+    limits = dataclasses.replace(LIMITS, prepare_s=1.0) if how == "hang" else LIMITS
+    with closing(ProcessPool(1, limits, FAKE)) as pool:
         (built,) = pool.build([Candidate(how, "target", {})])
         with pytest.raises(NoReferenceError, match=f"^its candidates cannot be checked: {words}$"):
             pool.measure(built, float("inf"))
         with pytest.raises(NoReferenceError, match=words):
             pool.check(BuiltOption(how, "target", 0, "direct", {}))
+        pool.limits = LIMITS
         assert end_of(pool, ns=7).latency_ns == 7
 
 

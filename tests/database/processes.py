@@ -71,8 +71,10 @@ def main(action: str, where: str, name: str) -> None:
 
 def start_together(where: str, actions: Sequence[str]) -> list[str]:
     """Return the output of each process; all begin at once, and none may fail."""
+    from tests.patience import PATIENCE_S  # the processes need no pytest
+
     begin = time.time() + 1.5
     started = [start(action, where, f"p{i}", begin) for i, action in enumerate(actions)]
-    ended = [(process.communicate(timeout=120), process.returncode) for process in started]
+    ended = [(process.communicate(timeout=PATIENCE_S), process.returncode) for process in started]
     assert [(error, code) for (_, error), code in ended] == [("", 0)] * len(actions)
     return [out.strip() for (out, _), _ in ended]

@@ -11,6 +11,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from tests.patience import PATIENCE_S
+
 PASSWORD = "s3cr t/@:word"
 _USER = "tuner"
 
@@ -54,7 +56,7 @@ class Server:
             stdout=subprocess.PIPE if command == "initdb" else subprocess.DEVNULL,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=120,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, f"{command} failed: {done.stdout}; {self.log()}"
 

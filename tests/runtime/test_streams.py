@@ -363,4 +363,4 @@ def test_a_run_that_was_cancelled_says_nothing_of_how_long_the_next_takes() -> N
         row = np.zeros(layout.REQUEST_SLOTS, np.int64)
         row[layout.CANCELLED] = 1
         assert module.loaded._native_call((ONE,), None, row) is None
-        assert memory[layout.RUN_NS] == before > 10_000
+        assert memory[layout.RUN_NS] == before > 0

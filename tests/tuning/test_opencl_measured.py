@@ -126,7 +126,7 @@ def test_a_kernel_that_hangs_is_one_timeout_and_the_next_is_measured(
     out = f"((volatile __global float *){last_buffer(answer['payload'])})[0]"
     endless = f"\n  while ({out} == {out}) {{}}{END}"
     bad = replace(good, payload=changed(answer["payload"], END, endless))
-    with closing(ProcessPool(1, Limits(run_s=2.0))) as pool:
+    with closing(ProcessPool(1, Limits(run_s=1.0))) as pool:
         assert pool.measure(bad, float("inf")).outcome is Outcome.TIMEOUT
         pool.limits = Limits(run_s=PATIENCE_S)
         assert pool.measure(good, float("inf")).outcome is Outcome.OK

@@ -47,7 +47,7 @@ def test_faults_are_caught(fault: str) -> None:
 
 
 def test_mutants_mean_something_else_and_stay_the_same() -> None:
-    for seed in range(10):
+    for seed in range(3):
         mutant = draw(seed)
         assert mutant == draw(seed)
         assert mutant.code != (ROOT / mutant.file).read_text(encoding="utf-8")

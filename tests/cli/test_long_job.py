@@ -72,7 +72,7 @@ def test_a_job_under_nohup_goes_on_when_nobody_reads_its_output(tmp_path: Path) 
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     database = tmp_path / "tuning.db"
-    with started(database, "--trials", "2", prepare=ignore) as job:
+    with started(database, "--trials", "1", prepare=ignore) as job:
         read_until(job, "started")
         job.send_signal(signal.SIGHUP)
         assert job.stdout is not None
@@ -81,7 +81,7 @@ def test_a_job_under_nohup_goes_on_when_nobody_reads_its_output(tmp_path: Path) 
         said = job.stderr.read()
         assert job.wait() == 0, said
     assert "nobody reads the output any more; the job goes on" in said
-    assert runs(database) == 2
+    assert runs(database) == 1
     with closing(sqlite3.connect(database)) as opened:
         assert opened.execute("SELECT state FROM jobs").fetchall() == [("done",)]
 
@@ -116,7 +116,7 @@ def test_two_jobs_of_a_machine_take_turns_and_lose_nothing(
     monkeypatch.setenv("AUTOTUNE_LOCKS", str(tmp_path))
     database = tmp_path / "tuning.db"
     with Measuring("this test", print):
-        jobs = [started(database, "--trials", "2", "--seed", str(n)) for n in range(2)]
+        jobs = [started(database, "--trials", "1", "--seed", str(n)) for n in range(2)]
         said = f"another job measures on this machine (process {os.getpid()}: this test)"
         for job in jobs:
             assert job.stdout is not None

@@ -117,7 +117,7 @@ def test_the_number_of_processes_is_a_setting(monkeypatch):
 def model():
     b = GraphBuilder("model")
     value = b.input("x", (1, 8, 20, 20))
-    for number in range(6):
+    for number in range(3):
         weights = b.constant(f"w{number}", np.ones((8 + number, 8 + max(0, number - 1), 3, 3), np.float32))
         value = b.node("Conv", value, weights)
     return b.graph(b.node("Relu", value, name="y"))

@@ -64,7 +64,7 @@ def test_candidates_keep_their_schedules_and_get_the_code_that_was_built_first()
 def test_noise_is_a_gain_as_rarely_as_is_said(tmp_path: Path) -> None:
     """Candidates are read and compared: the job does not know that their code is the same."""
     gains = []
-    for seed in range(8):
+    for seed in range(5):
         inner, model = Builder(seed), Noisy(A)
         model.rng = np.random.default_rng(seed)
         measurer = SameCode(inner)

@@ -104,7 +104,7 @@ def meant(word: str, whole: list[str]) -> set[str]:
     return {found[0] for line in whole if (found := name.search(line))}
 
 
-@pytest.mark.parametrize("columns", [80, 120, 200, None])
+@pytest.mark.parametrize("columns", [80, 200, None, pytest.param(120, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", COMMANDS)
 def test_lines_are_whole_and_names_are_different(
     name: str, columns: int | None, words: dict[str, str], monkeypatch: pytest.MonkeyPatch

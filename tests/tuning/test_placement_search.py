@@ -25,6 +25,7 @@ from autotune.tuning.placement.place import place
 from autotune.tuning.placement.placing import known_devices, parse_placement
 from autotune.tuning.placement.search import search_placements
 from tests.graph.graphs import small_convnet
+from tests.product import write_convolutions
 
 two_devices = pytest.mark.skipif(len(core_ids()) < 2, reason="one core is no two devices")
 OPS = ("Conv", "Relu", "Conv", "Add", "Gemm", "Softmax")
@@ -155,13 +156,13 @@ def test_a_slowed_device_is_left_from_the_command_line(tmp_path, monkeypatch, ca
 
     monkeypatch.setattr(driver, "_opened", {})
     path = tmp_path / "placement.json"
-    model = "zoo:tiny_cnn"
+    model = write_convolutions(tmp_path / "two.onnx")
     devices, database = ["--devices", "cpu:0,cpu:1"], ["--db", str(tmp_path / "tuning.db")]
     Database(database[1]).close()
     assert (
         run_cli(["compile", model, *devices, *database, "--require-hit", "-o", str(tmp_path / "m.atm")]) == 1
     )
-    assert "no placement of 'tiny_cnn' on cpu:0, cpu:1 was searched" in capsys.readouterr().err
+    assert "no placement of 'two' on cpu:0, cpu:1 was searched" in capsys.readouterr().err
     assert run_cli(["place", model, *devices, *database, "-o", str(path), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["accepted"] > 0

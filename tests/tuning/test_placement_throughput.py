@@ -28,6 +28,7 @@ from autotune.tuning.placement.placing import known_devices
 from autotune.tuning.placement.search import search_placements
 from autotune.tuning.placement.stages import chain_stages, staged
 from tests.graph.graphs import small_convnet
+from tests.product import write_convolutions
 
 two_devices = pytest.mark.skipif(len(core_ids()) < 2, reason="one core is no two devices")
 
@@ -142,7 +143,7 @@ def test_requests_are_kept_in_flight():
 @two_devices
 def test_stages_are_searched_from_the_command_line(tmp_path, capsys):
     path = tmp_path / "placement.json"
-    model = "zoo:tiny_cnn"
+    model = write_convolutions(tmp_path / "two.onnx")
     command = ["place", model, "--devices", "cpu:0,cpu:1", "--aim", "throughput", "-o", str(path), "--json"]
     assert run_cli([*command, "--db", str(tmp_path / "new.db")]) == 0
     report = json.loads(capsys.readouterr().out)

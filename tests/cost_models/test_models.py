@@ -23,7 +23,7 @@ from tests.cost_models.synthetic_runs import COUNT, measured, records
 @pytest.fixture(scope="module")
 def ranker() -> Ranker:
     data = measured()
-    return Ranker.fit(data, folds.by_workload(data.workloads, ""), rounds=30, threads=1)
+    return Ranker.fit(data, folds.by_workload(data.workloads, ""), rounds=30, threads=2)
 
 
 def test_dataset_groups_by_workload_and_marks_failures() -> None:

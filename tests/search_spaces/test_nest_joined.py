@@ -62,9 +62,9 @@ def test_one_frame_has_no_room_for_a_loop_that_repeats_an_access_in_one_nest_onl
 
 @SOME
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_features_are_the_same_in_any_company(name: str, every: int) -> None:
+def test_features_are_the_same_in_any_company(name: str, count: int, every: int) -> None:
     space = space_for(CASES[name](), make.AVX512)
-    population = space.population(np.random.default_rng(1), 30)
+    population = space.population(np.random.default_rng(1), count)
     together = features.extract(space, population)
     fresh = space_for(CASES[name](), make.AVX512)
     rows = range(0, len(population), every)

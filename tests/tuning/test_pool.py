@@ -28,7 +28,7 @@ FAKE = (sys.executable, "-c", RUN, str(HERE.parents[1]), str(HERE / "fake_worker
 LIMITS = Limits(
     build_s=PATIENCE_S, prepare_s=PATIENCE_S, run_s=PATIENCE_S, memory_bytes=4 << 30, room_bytes=1 << 30
 )
-"""What does not hang is never too late."""
+"""Minutes: only what hangs is late."""
 
 
 @pytest.fixture(scope="module")

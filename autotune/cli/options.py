@@ -135,7 +135,8 @@ FLAGS: dict[str, Callable[[Any], Any]] = {
         callback=_shapes,
         help="A size that the model leaves open, by the name of the dimension (batch=1; x.0 for the first of input x "
         "where it has no name), or the shape of an input; compile, run and tune take a range of a dimension, too, for "
-        "requests of many shapes: batch=1..32, or with its buckets seq=1..512:64,512. Once for each.",
+        "requests of many shapes: batch=1..32, with its buckets seq=1..512:64,512, in steps height=320..1280:+32. Once "
+        "for each.",
     ),
     "values": click.option(
         "--value",

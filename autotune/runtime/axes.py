@@ -4,14 +4,18 @@ A value of ``[batch * seq, 64]`` has the axes ``("batch", "seq")`` and ``(64,)``
 With a bucket of 8 times 128 it has 1024 rows, of which a request of 3 times 100 has those of batches below 3 at
 places below 100; the others are padding.
 
-A factor may be a sum: keys of ``past`` positions with one new behind them are ``"past+1"`` long.
+A factor may be a sum: keys of ``past`` positions with one new behind them are ``"past+1"`` long. It may be a quotient,
+rounded down: a window that takes every second of ``height`` rows leaves ``"(height+1)/2"``. Where elements of several
+images lie behind each other, it is a sum of products: ``"(height*width)+8"``.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from itertools import accumulate, pairwise
 from typing import TypeAlias
 
 Factor: TypeAlias = int | str
@@ -19,6 +23,7 @@ Axis: TypeAlias = tuple[Factor, ...]
 Axes: TypeAlias = tuple[Axis, ...]
 Sizes: TypeAlias = Mapping[str, int]
 """Size of each symbol."""
+_QUOTIENT = re.compile(r"\((?:([1-9]\d*)\*)?(.+)\)(?:/([1-9]\d*))?")
 
 
 def axis(*factors: Factor) -> Axis:
@@ -55,15 +60,91 @@ def terms_of(factor: Factor) -> tuple[tuple[str, ...], int]:
     """
     if isinstance(factor, int):
         return (), factor
-    terms = factor.split("+")
+    terms = _outside_of_brackets(factor, "+")
     if len(terms) > 1 and terms[-1].removeprefix("-").isdecimal():
         return tuple(terms[:-1]), int(terms[-1])
     return tuple(terms), 0
 
 
+def quotient_of(factor: Factor, times: int, plus: int, by: int) -> Factor:
+    """Return the factor ``(times * factor + plus) / by``, rounded down, in the least numbers.
+
+    >>> half = quotient_of("height", 1, 1, 2)
+    >>> half, quotient_of(half, 1, 1, 2), quotient_of(half, 2, 0, 1), quotient_of("height", 6, 8, 4)
+    ('(height+1)/2', '(height+3)/4', '(2*((height+1)/2))', '(3*height+4)/2')
+    """
+    symbols, number = terms_of(factor)
+    plus += times * number
+    if not symbols:
+        return plus // by
+    inner = parts_of(symbols[0]) if len(symbols) == 1 else None
+    if inner is not None and (times == 1 or inner[3] == 1) and len(_factors(inner[1])) == 1:
+        return quotient_of(inner[1], times * inner[0], plus * inner[3] + times * inner[2], by * inner[3])
+    shared = math.gcd(times, by)
+    times, plus, by = times // shared, plus // shared, by // shared
+    if times == by == 1:
+        return sum_of(symbols, plus)
+    base = symbols[0] if len(symbols) == 1 and inner is None else f"({'+'.join(symbols)})"
+    text = (f"{times}*{base}" if times > 1 else "+".join(symbols)) + (f"+{plus}" if plus else "")
+    return f"({text})" + (f"/{by}" if by > 1 else "")
+
+
+@cache
+def parts_of(term: str) -> tuple[int, Factor, int, int] | None:
+    """Return times, factor, plus and divisor of a quotient; None for a symbol.
+
+    >>> parts_of("(2*((height+1)/2)+3)/4"), parts_of("height")
+    ((2, '((height+1)/2)', 3, 4), None)
+    """
+    found = _QUOTIENT.fullmatch(term)
+    if found is None or len(_factors(term)) > 1:
+        return None
+    symbols, plus = terms_of(found[2])
+    return int(found[1] or 1), sum_of(symbols, 0), plus, int(found[3] or 1)
+
+
+def product_of(of: Axis) -> Factor:
+    """Return the extent of an axis as one factor.
+
+    >>> product_of(("height", "(width+1)/2")), product_of((3,)), product_of(())
+    ('(height*(width+1)/2)', 3, 1)
+    """
+    return f"({axis_text(of)})" if len(of) > 1 else (of or (1,))[0]
+
+
+@cache
+def _factors(factor: Factor) -> list[Factor]:
+    """Return the factors of a product."""
+    parts = [factor] if isinstance(factor, int) else _outside_of_brackets(factor, "*")
+    return [int(part) if isinstance(part, str) and part.isdecimal() else part for part in parts]
+
+
+def _outside_of_brackets(text: str, mark: str) -> list[str]:
+    """Return the parts of a text between marks, those in brackets left alone."""
+    depths = accumulate((each == "(") - (each == ")") for each in text)
+    cuts = [i for i, depth in enumerate(depths) if depth == 0 and text[i] == mark]
+    return [text[a + 1 : b] for a, b in pairwise((-1, *cuts, len(text)))]
+
+
+def symbols_in(factor: Factor) -> set[str]:
+    """Return the symbols that a factor depends on.
+
+    >>> sorted(symbols_in("past+(height+1)/2"))
+    ['height', 'past']
+    """
+    found = set[str]()
+    for term in terms_of(factor)[0]:
+        parts, factors = parts_of(term), _factors(term)
+        if parts is not None:
+            found |= symbols_in(parts[1])
+        else:
+            found |= {term} if len(factors) == 1 else set().union(*map(symbols_in, factors))
+    return found
+
+
 def symbols_of(axes: Iterable[Axis]) -> set[str]:
     """Return the symbols in the factors of axes."""
-    return {symbol for each in axes for factor in each for symbol in terms_of(factor)[0]}
+    return {symbol for each in axes for factor in each for symbol in symbols_in(factor)}
 
 
 def size_of(factor: Factor, sizes: Sizes) -> int:
@@ -73,7 +154,16 @@ def size_of(factor: Factor, sizes: Sizes) -> int:
     if factor in sizes:
         return sizes[factor]
     symbols, number = terms_of(factor)
-    return sum(sizes[symbol] for symbol in symbols) + number
+    return sum((_term(symbol, sizes) for symbol in symbols), number)
+
+
+def _term(term: str, sizes: Sizes) -> int:
+    parts = parts_of(term)
+    if parts is None:
+        factors = _factors(term)
+        return sizes[term] if len(factors) == 1 else math.prod(size_of(factor, sizes) for factor in factors)
+    times, factor, plus, by = parts
+    return (times * size_of(factor, sizes) + plus) // by
 
 
 def extent(of: Axis, sizes: Sizes) -> int:
@@ -116,7 +206,9 @@ def axis_text(of: Axis) -> str:
 
 def parse_axis(text: str) -> Axis:
     """Return the axis of a text."""
-    return axis(*(int(factor) if factor.isdecimal() else factor for factor in text.split("*")))
+    return axis(
+        *(int(factor) if factor.isdecimal() else factor for factor in _outside_of_brackets(text, "*"))
+    )
 
 
 def shape_text(axes: Sequence[Axis]) -> str:
@@ -139,10 +231,14 @@ __all__ = [
     "extents",
     "is_symbolic",
     "parse_axis",
+    "parts_of",
+    "product_of",
+    "quotient_of",
     "real_part",
     "shape_text",
     "size_of",
     "sum_of",
+    "symbols_in",
     "symbols_of",
     "terms_of",
 ]

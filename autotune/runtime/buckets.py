@@ -174,7 +174,7 @@ class LoadedBuckets:
             return RequestPlan(place, (), (None,) * len(place.case.outputs), True)
         bucket = self._model.cases[number]
         cuts = tuple(Cut.of(axes, bucket.sizes, real) for axes in self._outputs[number])
-        sizes = tuple(np.array(real[symbol], np.int64) for symbol in bucket.given)
+        sizes = tuple(np.array(size_of(factor, real), np.int64) for factor in bucket.given)
         plan = RequestPlan(self._place(number), sizes, cuts, bucket.sizes == real)
         if len(self._plans) >= _PLANS:
             self._plans.clear()

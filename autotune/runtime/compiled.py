@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -47,7 +47,7 @@ class SizedTensor:
 class Case:
     """A program for one bucket of sizes and one target.
 
-    After the model's inputs the program takes the request's sizes of ``given`` symbols, int64. ``outputs`` are the axes
+    After the model's inputs the program takes the request's sizes of ``given`` factors, int64. ``outputs`` are the axes
     of its outputs; symbols are factors of those of which a request may have less.
     """
 
@@ -68,8 +68,8 @@ class Compiled:
     """A compiled model: cases by sizes and target, each a program of segments on devices.
 
     Of each target there is a case for every combination of the shape buckets, one without dynamic shapes; a request
-    of sizes from ``least`` up to those of the largest bucket takes the smallest that fits. A plain model is one case of
-    one segment.
+    of sizes from ``least`` up to those of the largest bucket takes the smallest that fits; those of a symbol in
+    ``steps`` go up by so much. A plain model is one case of one segment.
     """
 
     name: str
@@ -77,6 +77,7 @@ class Compiled:
     outputs: tuple[str, ...]
     least: Mapping[str, int]
     cases: tuple[Case, ...]
+    steps: Mapping[str, int] = field(default_factory=dict)
 
     @staticmethod
     def of(model: ModuleImage | DeviceProgram) -> Compiled:
@@ -92,7 +93,7 @@ class Compiled:
 
         Raises ArtifactError where they are not one model.
         """
-        signatures = {(m.inputs, m.outputs, tuple(m.least.items())) for m in models}
+        signatures = {(m.inputs, m.outputs, tuple(m.least.items()), tuple(m.steps.items())) for m in models}
         if len(signatures) != 1:
             raise ArtifactError("programs with different inputs or outputs are not one model")
         cases = [case for model in models for case in model.cases]
@@ -132,6 +133,12 @@ class Compiled:
                     f"compile it for more: --shape {symbol}={min(self.least[symbol], real[symbol])}.."
                     f"{max(compiled[-1], real[symbol])}"
                 )
+            step = self.steps.get(symbol, 1)
+            if (real[symbol] - self.least[symbol]) % step:
+                raise InputError(
+                    f"{self.name!r} takes {symbol} from {self.least[symbol]} to {compiled[-1]} in steps of {step}, got "
+                    f"{real[symbol]}"
+                )
             chosen.append(compiled[at])
         return self._numbers[tuple(chosen)]
 
@@ -151,7 +158,7 @@ class Compiled:
             raise ArtifactError(
                 f"a model of several targets has each once, not {', '.join(labels) or 'none'}"
             )
-        if {*self.least} != symbols:
+        if {*self.least} != symbols or not {*self.steps} <= symbols:
             raise ArtifactError(
                 "a model with dynamic shapes has a case a bucket, and buckets for each dynamic size"
             )
@@ -171,7 +178,7 @@ class Compiled:
         outputs = [tuple(map(parse_axis, axes)) for axes in case.outputs]
         factors = {symbol for axes in outputs for symbol in symbols_of(axes)}
         if (
-            not {*case.given} <= symbols
+            not symbols_of([case.given]) <= symbols
             or program.inputs[: len(own)] != own
             or more != (((), "int64"),) * len(case.given)
             or tuple(spec.name for spec in program.outputs) != self.outputs

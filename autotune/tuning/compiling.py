@@ -135,6 +135,7 @@ def _of_sizes(
         tuple(spec.name for spec in made[0][1].outputs),
         least,
         tuple(_case(bucket, program) for bucket, program in made),
+        {symbol: each.step for symbol, each in ranges.items() if each.step > 1},
     )
     return Compiled.joined([model]), cases
 

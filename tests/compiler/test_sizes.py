@@ -13,6 +13,7 @@ import autotune
 from autotune.cli import main as cli
 from autotune.compiler.dynamic.axes import coordinates, regrouped
 from autotune.compiler.dynamic.buckets import SizeRange, buckets
+from autotune.compiler.dynamic.grown import GrownExtents
 from autotune.errors import ArtifactError, InputError, PaddingError, UsageError
 from autotune.frontends.models import load, open_shapes, read_model
 from autotune.graph import evaluate
@@ -224,11 +225,12 @@ def test_inputs_must_agree():
 @pytest.mark.parametrize(
     ("nodes", "constants", "why"),
     [
-        ([node("LayerNormalization", "t g", "y")], {"g": np.ones(1, np.float32)}, "normalises along n"),
+        ([node("LayerNormalization", "x x x", "y", axis=0)], {}, "has a scale along n"),
         ([node("Split", "x", "y z", axis=0, num_outputs=2)], {}, "divides along n"),
         ([node("Tile", "x times", "y")], {"times": np.array([2, 1])}, "changes an axis"),
         ([node("Reshape", "x four", "y")], {"four": np.array([2, -1])}, "a reshape to .* divides"),
-        ([node("LRN", "i", "y", size=3)], {}, "looks beyond single places along n"),
+        ([node("SpaceToDepth", "i", "y", blocksize=2)], {}, "the model is none with n = 7"),
+        ([node("Pad", "x pads", "y", mode="wrap")], {"pads": np.array([1, 0, 1, 0])}, "pads by mode wrap"),
     ],
 )
 def test_what_would_look_at_padding_is_refused(nodes, constants, why):
@@ -252,6 +254,8 @@ def test_ranges():
     assert SizeRange.parse("3..3").buckets == (3,)
     assert SizeRange.parse("3..20").buckets == (3, 4, 8, 16, 20)
     assert [SizeRange.parse("1..9:4,9").below(b) for b in (4, 9)] == [1, 5]
+    assert SizeRange.parse("0..64:+32").buckets == (32, 64)
+    assert SizeRange.parse("32..96:+32:64,96").below(96) == 96
     wrong_ones = {
         "x": "is no range",
         "0..0": "go up",
@@ -259,6 +263,8 @@ def test_ranges():
         "1..9:4,8": "buckets",
         "0..9:1,9": "is for 2 or more",
         "1..9:9,4": "buckets",
+        "32..100:+32": "lead to 96 and 128, not to 100",
+        "32..96:+32:48,96": "sizes of the range, from 32 in steps of 32",
     }
     for wrong, why in wrong_ones.items():
         with pytest.raises(UsageError, match=why):
@@ -276,11 +282,14 @@ def test_other_names_than_the_models():
 
 def test_axes():
     sizes = {"b": 4, "s": 6}
+    grown = GrownExtents(sizes, {"b": 1, "s": 2}, {"s": 2})
     joined = (axis("b", "s"), axis(8))
-    assert regrouped((("b",), ("s",), (8,)), (24, 8), sizes) == joined
-    assert regrouped(joined, (4, 6, 2, 4), sizes) == (("b",), ("s",), (2,), (4,))
-    assert regrouped(joined, (4, 48), sizes) == (("b",), ("s", 8))
-    assert [parse_axis(axis_text(a)) for a in (*joined, ())] == [*joined, ()]
+    assert regrouped((("b",), ("s",), (8,)), (24, 8), grown) == joined
+    assert regrouped(joined, (4, 6, 2, 4), grown) == (("b",), ("s",), (2,), (4,))
+    assert regrouped(joined, (4, 48), grown) == (("b",), ("s", 8))
+    assert regrouped(joined, (4, 3, 2, 8), grown) == (("b",), ("(s)/2",), (2,), (8,))
+    mixed = axis("(2*((s+1)/2))", 3, "b")
+    assert [parse_axis(axis_text(a)) for a in (*joined, (), mixed)] == [*joined, (), mixed]
     assert coordinates(("b", "s"), "s", sizes).tolist() == list(range(6)) * 4
     shape, slices, real = real_part(joined, sizes, {"b": 2, "s": 5})
     assert (shape, extents(joined, sizes), real) == ((4, 6, 8), (24, 8), (10, 8))

@@ -11,20 +11,21 @@ from types import MappingProxyType
 from autotune.compiler.dynamic.declared import declared_axes, symbols_in_order
 from autotune.compiler.dynamic.observed import Observed, Twin
 from autotune.compiler.dynamic.padded import PaddedGraph, padded
-from autotune.errors import UsageError
-from autotune.frontends.models import ReadModel, load_traced, read_model
+from autotune.errors import ModelImportError, PaddingError, UsageError
+from autotune.frontends.models import ReadModel, keeps_sizes, load_traced, read_model
 from autotune.frontends.onnx.importer import Traced
 from autotune.frontends.onnx.read import ModelSource
+from autotune.graph import ops
 from autotune.graph.ir import Graph
 from autotune.runtime.axes import Axes, Factor, Sizes, axis, extents, size_of, sum_of, terms_of
 from autotune.suggest import listing
 
-_RANGE = re.compile(r"(\d+)(?:\.\.(\d+)(?::(\d+(?:,\d+)*))?)?")
+_RANGE = re.compile(r"(\d+)(?:\.\.(\d+)(?::\+([1-9]\d*))?(?::(\d+(?:,\d+)*))?)?")
 
 
 @dataclass(frozen=True)
 class SizeRange:
-    """Sizes of a symbol from ``least`` to ``most``; compiled for are ``buckets``, which ascend to ``most``.
+    """Sizes of a symbol from ``least`` to ``most`` by ``step``; compiled for are ``buckets``, which ascend to ``most``.
 
     ``named`` says that they were chosen by whom the range is from."""
 
@@ -32,45 +33,69 @@ class SizeRange:
     most: int
     buckets: tuple[int, ...]
     named: bool = True
+    step: int = 1
 
     @classmethod
     def parse(cls, text: str, what: str = "") -> SizeRange:
         """Parse a range: ``8`` is one size, ``1..32`` has the powers of two as buckets, ``1..32:4,32`` has
-        those. Raises UsageError.
+        those; ``320..1280:+32`` are the sizes that go up by 32. Raises UsageError.
 
         >>> SizeRange.parse("1..20").buckets
         (1, 2, 4, 8, 16, 20)
         >>> SizeRange.parse("1..32:4,32").buckets
         (4, 32)
+        >>> SizeRange.parse("320..1280:+32").buckets
+        (320, 512, 1024, 1280)
         """
         found = _RANGE.fullmatch(text)
         if found is None:
             raise UsageError(
-                f"{what}{text!r} is no range of sizes\n  such as 8, 1..32, or 1..32:4,32 with the buckets"
+                f"{what}{text!r} is no range of sizes\n  such as 8, 1..32, 1..32:4,32 with the buckets, or "
+                "320..1280:+32 by steps"
             )
         least = int(found[1])
         most = int(found[2] or least)
         if not least <= most or not most:
             raise UsageError(f"{what}{text!r}: sizes go up, to 1 or more")
-        given = tuple(map(int, found[3].split(","))) if found[3] else _powers(least, most)
+        step = int(found[3] or 1)
+        if (most - least) % step:
+            raise UsageError(
+                f"{what}{text!r}: steps of {step} from {least} lead to {most - (most - least) % step} and "
+                f"{most + -(most - least) % step}, not to {most}"
+            )
+        given = tuple(map(int, found[4].split(","))) if found[4] else _powers(least, most, step)
         if list(given) != sorted(set(given)) or given[0] < least or given[-1] != most:
             raise UsageError(f"{what}{text!r}: buckets ascend, from {least} or more to {most}")
+        if any((bucket - least) % step for bucket in given):
+            raise UsageError(
+                f"{what}{text!r}: buckets are sizes of the range, from {least} in steps of {step}"
+            )
         if not least and given[0] < 2:
             raise UsageError(
                 f"{what}{text!r}: the bucket that takes a size of 0 is for 2 or more, got {given[0]}"
             )
-        return cls(least, most, given, named=bool(found[3]) or least == most)
+        return cls(least, most, given, bool(found[4]) or least == most, step)
 
     def below(self, bucket: int) -> int:
         """Return the least size that a bucket is for."""
         at = self.buckets.index(bucket)
-        return self.least if at == 0 else self.buckets[at - 1] + 1
+        return self.least if at == 0 else self.buckets[at - 1] + self.step
+
+    def others(self, bucket: int) -> list[int]:
+        """Return sizes at which a bucket's model is looked at: the one before, the least, and one between them, of
+        another remainder where there is one."""
+        least = max(self.below(bucket), self.least or self.step)
+        between = least + (bucket - least) // self.step // 2 * self.step
+        if self.step % 2 and (between - bucket) % 4 == 0 and between < bucket - self.step:
+            between += self.step
+        return [*dict.fromkeys(size for size in (bucket - self.step, between, least) if 0 < size < bucket)]
 
 
-def _powers(least: int, most: int) -> tuple[int, ...]:
-    found = [least or min(most, 2)]
+def _powers(least: int, most: int, step: int) -> tuple[int, ...]:
+    found = [least or max(min(most, 2), step)]
     while found[-1] < most:
-        found.append(min(most, 1 << found[-1].bit_length()))
+        power = 1 << found[-1].bit_length()
+        found.append(min(most, power + (least - power) % step))
     return tuple(found)
 
 
@@ -115,9 +140,9 @@ def _bucket(
     padding = {symbol: sizes[symbol] for symbol in least}
     traced = _at(model, shapes, sizes)
     twins = [
-        Twin(symbol, other, _at(model, shapes, sizes | {symbol: other}))
+        Twin(symbol, other, _twin(model, shapes, sizes | {symbol: other}, symbol))
         for symbol, size in padding.items()
-        for other in dict.fromkeys((size - 1, max(least[symbol], 1)))
+        for other in _others(traced.graph, ranges[symbol], size)
     ]
 
     def axes(name: str) -> Axes:
@@ -128,8 +153,27 @@ def _bucket(
     if not padding:
         outputs = {name: _plain(graph, name) for name in graph.outputs}
         return Bucket(sizes, graph, {}, inputs, outputs)
-    found: PaddedGraph = padded(Observed(traced, padding, least, twins), inputs)
+    steps = {symbol: ranges[symbol].step for symbol in padding}
+    found: PaddedGraph = padded(Observed(traced, padding, least, twins, steps, keeps_sizes(model)), inputs)
     return Bucket(sizes, found.graph, found.size_inputs, found.inputs, found.outputs)
+
+
+def _others(graph: Graph, of: SizeRange, bucket: int) -> list[int]:
+    """Return other sizes at which a model is imported: three where windows move over it, which round, else two."""
+    windows = any(ops.get(node.op).kind in ("convolution", "pool") for node in graph.nodes)
+    found = of.others(bucket)
+    return found if windows else [*dict.fromkeys((found[0], found[-1]))]
+
+
+def _twin(model: ReadModel, shapes: Mapping[str, Axes], sizes: Mapping[str, int], symbol: str) -> Traced:
+    """Return the model at another size of a symbol. Raises PaddingError where it is not one at that size."""
+    try:
+        return _at(model, shapes, sizes)
+    except ModelImportError as error:
+        raise PaddingError(
+            f"the model is none with {symbol} = {sizes[symbol]}: {error}\n  if it takes only some sizes, say which: "
+            f"{symbol}=320..1280:+32 are those that go up by 32"
+        ) from error
 
 
 def _with_padding(factor: Factor, sizes: Sizes, padding: Sizes) -> Factor:

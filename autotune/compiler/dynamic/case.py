@@ -11,7 +11,7 @@ from autotune.compiler.dynamic.writer import GraphWriter
 from autotune.errors import PaddingError
 from autotune.graph.ir import ABSENT, Node, TensorType
 from autotune.graph.ops.common import int_attr
-from autotune.runtime.axes import Axes, Factor, Sizes, is_symbolic, symbols_of
+from autotune.runtime.axes import Axes, Axis, Factor, Sizes, is_symbolic, symbols_of
 
 Write: TypeAlias = Callable[[GraphWriter, Sequence[str]], None]
 """Adds nodes in place of one, from its operands."""
@@ -74,8 +74,10 @@ class NodeCase:
         return self.writer.axes[self.node.inputs[index]]
 
     def shaped(self) -> Axes:
-        """Return axes of the first result by its shapes alone."""
-        return self.observed.axes_of(self.node.outputs[0])
+        """Return axes of the first result by its shapes, those of the first operand where they are as long."""
+        rank = len(self.results[0].shape)
+        like = self.operands[0] if self.operands and rank == len(self.operands[0] or ()) else ()
+        return self.observed.axes_of(self.node.outputs[0], like or ())
 
     def takes_coordinates(self, index: int) -> bool:
         """Return whether an operand is constant indices of the same places at all sizes, into axes that were joined."""
@@ -91,6 +93,18 @@ class NodeCase:
             and len(along) > 1
             and self.observed.same_coordinates(self.node.inputs[1], along)
         )
+
+    def whole(self, index: int, place: int) -> Factor:
+        """Return an axis of an operand as one factor, where a request's part is its beginning."""
+        axes = self.axes(index)
+        found = self.observed.grown.whole(axes[place])
+        if found is None:
+            raise self.refuse(f"looks along {symbols_text(axes, [place])}, joined in axis {place}")
+        return found
+
+    def same(self, first: Axis, second: Axis) -> bool:
+        """Return whether a request's part is at the same places of two axes."""
+        return self.observed.grown.same(first, second)
 
     def refuse(self, why: str) -> PaddingError:
         """Return an error that names the node."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from autotune.errors import UsageError
@@ -33,9 +34,14 @@ def declared_axes(model: ReadModel, sums: Mapping[str, str]) -> dict[str, Axes]:
             )
         known[name] = found
     return {
-        name: tuple(axis(d if isinstance(d, int) else known[d] or d.replace("+", "_plus_")) for d in shape)
+        name: tuple(axis(d if isinstance(d, int) else known[d] or _symbol(d)) for d in shape)
         for name, shape in shapes.items()
     }
+
+
+def _symbol(name: str) -> str:
+    """Return the name of a dimension without the marks of expressions."""
+    return re.sub(r"[*/()]", "_", name.replace("+", "_plus_"))
 
 
 def _sum(text: str, names: Iterable[str]) -> Factor | None:

@@ -14,7 +14,19 @@ from autotune.compiler.dynamic.case import Effect, NodeCase, PaddingMask, Write,
 from autotune.compiler.dynamic.writer import GraphWriter
 from autotune.graph.ir import Array, Node
 from autotune.graph.ops.common import int_attr, ints_attr
-from autotune.runtime.axes import Axes, Axis, Factor, axis, extent, extents, is_symbolic, sum_of, terms_of
+from autotune.runtime.axes import (
+    Axes,
+    Axis,
+    Factor,
+    axis,
+    extent,
+    extents,
+    is_symbolic,
+    product_of,
+    size_of,
+    sum_of,
+    terms_of,
+)
 
 
 def concat(case: NodeCase) -> Effect:
@@ -23,12 +35,15 @@ def concat(case: NodeCase) -> Effect:
     found = list(case.axes(0))
     for axes in case.operands[1:]:
         for i, each in enumerate(axes or ()):
-            if i != place and each != found[i]:
+            if i != place and not case.same(each, found[i]):
                 raise case.refuse(f"joins axes that grow differently, {found[i]} and {each}")
-    parts = [_factor(case, (axes or ())[place]) for axes in case.operands]
-    starts = [_sum(parts[:index]) for index in range(len(parts) + 1)]
-    found[place] = axis(starts[-1])
-    if all(isinstance(start, int) for start in starts[:-1]):
+    along = [(axes or ())[place] for axes in case.operands]
+    grown = case.observed.grown
+    wholes = [grown.whole(each) for each in along]
+    parts = [product_of(a) if whole is None else whole for a, whole in zip(along, wholes, strict=True)]
+    starts = [_sum(case, parts[:index]) for index in range(len(parts) + 1)]
+    found[place] = axis(starts[-1]) if len(parts) > 1 else along[0]
+    if None not in wholes and all(isinstance(start, int) for start in starts[:-1]):
         return Effect((tuple(found),))
     node, behind = case.node, len(found) - place - 1
     own = [each for i, each in enumerate(found) if i != place]
@@ -49,11 +64,15 @@ def concat(case: NodeCase) -> Effect:
         first = writer.node("Where", (is_past, past, behind_it), f"{node.outputs[0]}.past")
         writer.emit(node.replace(inputs=(first, last)))
 
-    if parts[1:] == [1]:
+    if parts[1:] == [1] and None not in wholes:
         return Effect((tuple(found),), zeros=zeros | {end}, write=write_one_behind)
 
     def write(writer: GraphWriter, inputs: Sequence[str]) -> None:
-        whole = [(value, part, start) for value, part, start in zip(inputs, parts, starts, strict=False)]
+        dense = [
+            value if whole is not None else _together(writer, value, each, place)
+            for value, each, whole in zip(inputs, along, wholes, strict=True)
+        ]
+        whole = [(value, part, start) for value, part, start in zip(dense, parts, starts, strict=False)]
         places = writer.places(count, behind)
         value = writer.constant("fill", np.zeros((), writer.types[inputs[0]].dtype))
         for index, (piece, part, start) in reversed([*enumerate(whole)]):
@@ -93,15 +112,25 @@ def _zeros_of_all(case: NodeCase) -> frozenset[Factor]:
     return first.intersection(*others)
 
 
-def _factor(case: NodeCase, along: Axis) -> Factor:
-    if len(along) > 1:
-        raise case.refuse(f"joins along {symbols_text((along,), [0])}")
-    return along[0] if along else 1
+def _together(writer: GraphWriter, value: str, along: Axis, place: int) -> str:
+    """Return a value in which a request's elements follow one another along an axis of several factors."""
+    sizes = [size_of(factor, writer.sizes) for factor in along]
+    rest, index, step = writer.places(writer.types[value].shape[place]), writer.number(0), 1
+    for factor, size in reversed([*zip(along, sizes, strict=True)][1:]):
+        count = writer.node("Max", (writer.size(factor), writer.number(1)), "count")
+        before = writer.node("Div", (rest, count), "place")
+        own = writer.node("Sub", (rest, writer.node("Mul", (before, count), "whole")), "place")
+        index = writer.node("Add", (index, writer.node("Mul", (own, writer.number(step)), "part")), "index")
+        rest, step = before, step * size
+    index = writer.node("Add", (index, writer.node("Mul", (rest, writer.number(step)), "part")), "index")
+    index = _within(writer, index, writer.types[value].shape[place])
+    return writer.node("Gather", (value, index), f"{value}.together", axis=place)
 
 
-def _sum(factors: Sequence[Factor]) -> Factor:
+def _sum(case: NodeCase, factors: Sequence[Factor]) -> Factor:
     terms = [terms_of(factor) for factor in factors]
-    return sum_of([symbol for symbols, _ in terms for symbol in symbols], sum(number for _, number in terms))
+    total = sum_of([symbol for symbols, _ in terms for symbol in symbols], sum(number for _, number in terms))
+    return case.observed.grown.one(total)
 
 
 def cut(case: NodeCase) -> Effect:

@@ -1,21 +1,24 @@
-"""Axes of a model's values that grow with symbols: found by importing the model at other sizes of each."""
+"""A model imported at several sizes: which axes of its values grow with symbols, and what is the same at all sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from autotune.compiler.dynamic.grown import GrownExtents, Seen
 from autotune.errors import PaddingError
 from autotune.frontends.onnx.importer import Traced
-from autotune.graph.ir import Array, Attrs, Graph, Node, TensorType
-from autotune.runtime.axes import Axes, Axis, Factor, Sizes, axis, extent, extents, size_of, sum_of
+from autotune.graph import ops
+from autotune.graph.ir import Array, Attr, Attrs, Graph, Node, TensorType
+from autotune.runtime.axes import Axes, Axis, Factor, Sizes, extent, extents, size_of, sum_of
 
 _SIZED = (
     "ConstantOfShape",
     "Expand",
+    "Interpolate",
     "Pad",
     "Range",
     "Reshape",
@@ -44,12 +47,22 @@ class Twin:
 
 @dataclass(frozen=True)
 class Observed:
-    """A model at the sizes of a bucket, and at others. ``sizes`` and ``least`` are of the symbols with padding."""
+    """A model at the sizes of a bucket, and at others. ``sizes`` and ``least`` are of the symbols with padding.
+
+    ``keeps_sizes`` says that windows of it may be padded by ONNX's rule that keeps the size, not by fixed numbers.
+    """
 
     traced: Traced
     sizes: Sizes
     least: Sizes
     twins: Sequence[Twin]
+    steps: Sizes = field(default_factory=dict)
+    keeps_sizes: bool = False
+
+    @cached_property
+    def grown(self) -> GrownExtents:
+        """The extents of requests."""
+        return GrownExtents(self.sizes, self.least, self.steps)
 
     @property
     def graph(self) -> Graph:
@@ -82,34 +95,53 @@ class Observed:
             _check_twins(node, other, f"with {twin.symbol} = {twin.size} and {self.sizes[twin.symbol]}")
         return node
 
-    def axes_of(self, value: str) -> Axes:
-        """Return the axes of a constant or a result, by its shapes alone: each is a sum of symbols and a number."""
-        shape = self.type_of(value).shape
-        grown: list[list[str]] = [[] for _ in shape]
-        for twin in self.twins:
-            other = twin.traced.types[value].shape if value in twin.traced.types else ()
-            if len(other) != len(shape):
-                raise PaddingError(f"{value!r} has another number of axes with another {twin.symbol}")
-            difference = self.sizes[twin.symbol] - twin.size
-            for place, (large, small) in enumerate(zip(shape, other, strict=True)):
-                if large == small:
-                    continue
-                if large - small != difference:
-                    raise PaddingError(
-                        f"axis {place} of {value!r} grows with {twin.symbol}, but not by as much"
-                    )
-                if twin.symbol not in grown[place]:
-                    grown[place].append(twin.symbol)
-        found: Axes = tuple(
-            axis(sum_of(symbols, size - sum(self.sizes[s] for s in symbols)))
-            for size, symbols in zip(shape, grown, strict=True)
+    def axes_of(self, value: str, like: Axes = ()) -> Axes:
+        """Return the axes of a constant or a result, by its shapes alone: each is an expression in symbols.
+
+        An axis of ``like`` at the same place is taken where it is as long at all sizes.
+        """
+        shapes = [
+            (at, traced.types[value].shape if value in traced.types else ()) for at, traced in self.everywhere
+        ]
+        if any(len(shape) != len(shapes[0][1]) for _, shape in shapes):
+            raise PaddingError(f"{value!r} has another number of axes at other sizes")
+        return tuple(
+            self.fitted_axis(
+                [(at, shape[place]) for at, shape in shapes],
+                f"axis {place} of {value!r}",
+                like[place : place + 1],
+            )
+            for place in range(len(shapes[0][1]))
         )
-        self.check_axes(value, found)
+
+    def fitted_axis(self, seen: Seen, what: str, like: Axes = ()) -> Axis:
+        """Return an axis of an extent seen at several sizes, one of ``like`` where that is as long. Raises PaddingError
+        where no expression gives it."""
+        for each in like:
+            if all(extent(each, at) == number for at, number in seen):
+                return each
+        found = self.grown.fitted(seen)
+        if found is None:
+            values = ", ".join(f"{number} at {_said(at)}" for at, number in seen)
+            raise PaddingError(
+                f"{what} is {values}: no one expression in these gives it\n  a step of the range may make it one, "
+                f"such as {next(iter(self.sizes))}=320..1280:+32"
+            )
         return found
 
+    @cached_property
+    def everywhere(self) -> Sequence[tuple[Sizes, Traced]]:
+        """The model at the bucket's sizes, and at the others."""
+        others = (({**self.sizes, twin.symbol: twin.size}, twin.traced) for twin in self.twins)
+        return [(self.sizes, self.traced), *others]
+
     def constant_axes(self, name: str) -> Axes | None:
-        """Return the same, of a constant; None where at another size it is not the beginning of the larger one."""
-        found = self.axes_of(name)
+        """Return the same, of a constant; None where at another size it is not the beginning of the larger one,
+        or of no known extent."""
+        try:
+            found = self.axes_of(name)
+        except PaddingError:
+            return None  # it is computed, of what the request's sizes say
         whole = self.traced.constants[name]
         for twin in self.twins:
             if name not in twin.traced.constants:
@@ -156,10 +188,7 @@ class Observed:
 
     def check_axes(self, value: str, axes: Axes) -> None:
         """Check that axes give the shape that the value has at each size: else a rule is wrong."""
-        for sizes, traced in [
-            (self.sizes, self.traced),
-            *(({**self.sizes, twin.symbol: twin.size}, twin.traced) for twin in self.twins),
-        ]:
+        for sizes, traced in self.everywhere:
             if extents(axes, sizes) != traced.types[value].shape:
                 raise PaddingError(
                     f"{value!r} is {list(traced.types[value].shape)} where {list(extents(axes, sizes))} was expected"
@@ -168,8 +197,19 @@ class Observed:
 
 def _check_twins(node: Node, twin: Node, where: str) -> None:
     same = (node.op, node.inputs, node.outputs) == (twin.op, twin.inputs, twin.outputs)
-    if not same or (node.op not in _SIZED and node.attrs != twin.attrs):
+    if not same or (node.op not in _SIZED and _fixed(node) != _fixed(twin)):
         raise PaddingError(f"node {node.name!r} ({node.op}) is another one {where}")
+
+
+def _fixed(node: Node) -> dict[str, Attr]:
+    """Return the attributes that are the same at all sizes: pads of windows may follow from them."""
+    if "pads" not in node.attrs or ops.get(node.op).kind not in ("convolution", "pool"):
+        return dict(node.attrs)
+    return {name: value for name, value in node.attrs.items() if name != "pads"}
+
+
+def _said(sizes: Sizes) -> str:
+    return ", ".join(f"{symbol} = {size}" for symbol, size in sizes.items())
 
 
 def _coordinates(indices: Array, along: Axis, sizes: Sizes) -> Array | None:

@@ -60,7 +60,7 @@ class _Sizes:
         for symbol, prime in zip(symbols, itertools.cycle(_PRIMES), strict=False):
             given = ranges.get(symbol)
             base[symbol] = prime if given is None else given.most
-            other[symbol] = prime + 2 if given is None else max(given.least, given.most - 1, 1)
+            other[symbol] = prime + 2 if given is None else max(given.least, given.most - given.step, 1)
         self.base = base
         self.open = [symbol for symbol in symbols if base[symbol] != other[symbol]]
         self._others = [base | {symbol: other[symbol]} for symbol in self.open]

@@ -25,7 +25,7 @@ from autotune.runtime.axes import Axes, size_of
 class PaddedGraph:
     """A graph that answers requests of up to a bucket's sizes.
 
-    ``size_inputs`` are the names of its inputs that take the request's size of a symbol, int64 []: they follow the
+    ``size_inputs`` are the names of its inputs that take the request's size of a factor, int64 []: they follow the
     model's own. ``inputs`` and ``outputs`` are the axes of the model's inputs and outputs.
     """
 

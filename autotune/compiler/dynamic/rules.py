@@ -10,12 +10,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from autotune.compiler.dynamic import computed, moved
+from autotune.compiler.dynamic import borders, computed, moved, normalized, resized, windows
 from autotune.compiler.dynamic.axes import regrouped
-from autotune.compiler.dynamic.case import Effect, NodeCase, PaddingMask, symbols_text
+from autotune.compiler.dynamic.case import Effect, NodeCase, PaddingMask
 from autotune.graph import ops
 from autotune.graph.ops.common import int_attr, ints_attr
-from autotune.runtime.axes import Axis, Factor, is_symbolic
+from autotune.runtime.axes import Axis, Factor, axis, is_symbolic
 
 Rule: TypeAlias = Callable[[NodeCase], Effect]
 
@@ -23,8 +23,9 @@ Rule: TypeAlias = Callable[[NodeCase], Effect]
 def effect_of(case: NodeCase) -> Effect:
     """Return the effect of a node on padding. Raises PaddingError where its result would depend on it."""
     node = case.node
-    if node.op in _RULES:
-        return _RULES[node.op](case)
+    rule = _RULES.get(node.op) or windows.RULES.get(node.op)
+    if rule is not None:
+        return rule(case)
     definition = ops.get(node.op)
     if definition.view == "reshape":
         return _reshape(case)
@@ -47,7 +48,7 @@ def _pointwise(case: NodeCase) -> Effect:
         for place, (each, size) in enumerate(zip(axes, tensor.shape, strict=True), rank - len(axes)):
             if size == 1 and not is_symbolic(each):
                 continue
-            if found[place] not in ((), each):
+            if found[place] != () and not case.same(found[place], each):
                 raise case.refuse(f"joins axes that grow differently, {found[place]} and {each}")
             found[place] = each
     return Effect((tuple(found),))
@@ -68,7 +69,7 @@ def _per_axis(case: NodeCase) -> Effect:
 
 
 def _reshape(case: NodeCase) -> Effect:
-    return Effect((regrouped(case.axes(0), case.results[0].shape, case.sizes),), zeros=_zeros(case))
+    return Effect((regrouped(case.axes(0), case.results[0].shape, case.observed.grown),), zeros=_zeros(case))
 
 
 def _transpose(case: NodeCase) -> Effect:
@@ -84,7 +85,7 @@ def _zeros(case: NodeCase) -> frozenset[Factor]:
 def _matmul(case: NodeCase) -> Effect:
     left, right = case.axes(0), case.axes(1)
     inner, places = (len(left) - 1, max(len(right) - 2, 0)), (0, 1)
-    if left[inner[0]] != right[inner[1]]:
+    if not case.same(left[inner[0]], right[inner[1]]):
         raise case.refuse("sums along axes that grow differently")
     masks = (
         [PaddingMask(i, place, 0.0) for i, place in zip(places, inner, strict=True)]
@@ -95,7 +96,7 @@ def _matmul(case: NodeCase) -> Effect:
     batch: list[Axis] = [()] * rank
     for axes in (left[:-2], right[:-2]):
         for place, each in enumerate(axes, rank - len(axes)):
-            if each and batch[place] not in ((), each):
+            if each and batch[place] and not case.same(batch[place], each):
                 raise case.refuse(f"joins axes that grow differently, {batch[place]} and {each}")
             batch[place] = each or batch[place]
     rows = [left[-2]] if len(left) > 1 else []
@@ -148,13 +149,6 @@ def _reduction(case: NodeCase) -> Effect:
     return Effect((result,), masks, tuple(places) if masked and case.node.op == "ReduceMean" else ())
 
 
-def _layer_norm(case: NodeCase) -> Effect:
-    axes = case.axes(0)
-    first = int_attr(case.node.attrs, "axis") % len(axes)
-    case.require_plain(0, range(first, len(axes)), "normalises")
-    return Effect((axes,))
-
-
 def _leading_axis(case: NodeCase) -> Effect:
     """Check that the first operand and the results have the batch as their first axis, treated alike for each."""
     axes = case.axes(0)
@@ -190,44 +184,37 @@ def _split(case: NodeCase) -> Effect:
     )
 
 
-def _unchanged_where_padded(case: NodeCase) -> Effect:
-    """Return pads and repeats of axes without padding; those with it must stay as they are."""
-    found: list[Axis] = []
-    before, after = case.types[0], case.results[0]
-    assert before is not None
-    plain = _untouched(case)
-    for place, (each, old, new) in enumerate(zip(case.axes(0), before.shape, after.shape, strict=True)):
-        if is_symbolic(each):
-            if old != new or place not in plain:
-                raise case.refuse(f"changes an axis that grows with {symbols_text((each,), [0])}")
-            found.append(each)
-        else:
-            found.append((new,) if new > 1 else ())
-    return Effect((tuple(found),))
-
-
-def _untouched(case: NodeCase) -> set[int]:
-    """Return the axes that a pad or a repetition leaves as they are."""
-    attrs, rank = case.node.attrs, len(case.axes(0))
-    if case.node.op == "Pad":
-        pads = ints_attr(attrs, "pads")
-        return {i for i in range(rank) if pads[i] == pads[i + rank] == 0}
-    return {i for i, count in enumerate(ints_attr(attrs, "repeats")) if count == 1}
+def _tile(case: NodeCase) -> Effect:
+    """Repeat axes without padding; those with it must stay as they are."""
+    times = ints_attr(case.node.attrs, "repeats")
+    case.require_plain(0, [i for i, count in enumerate(times) if count > 1], "changes an axis that grows")
+    sizes = case.results[0].shape
+    return Effect(
+        (tuple(e if n == 1 else axis(size) for e, n, size in zip(case.axes(0), times, sizes, strict=True)),)
+    )
 
 
 _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(_NEUTRAL, _reduction),
     "BatchNormalization": _batch_norm,
     "Concat": moved.concat,
+    "ConstantOfShape": lambda case: Effect((case.shaped(),)),
     "DequantizeLinear": _per_axis,
     "Expand": _expand,
     "Gather": moved.gather,
     "GatherND": moved.gather_nd,
     "Gemm": _gemm,
-    "LayerNormalization": _layer_norm,
+    "DepthToSpace": borders.shuffled,
+    "GroupNormalization": normalized.of_images,
+    "InstanceNormalization": normalized.of_images,
+    "Interpolate": resized.resized,
+    "LayerNormalization": normalized.of_rows,
+    "RMSNormalization": normalized.of_rows,
+    "Resize": resized.resized,
+    "SpaceToDepth": borders.shuffled,
     "LogSoftmax": _softmax,
     "MatMul": _matmul,
-    "Pad": _unchanged_where_padded,
+    "Pad": borders.padded,
     "QuantizeLinear": _per_axis,
     "Range": computed.numbers,
     "Shape": computed.extents,
@@ -235,7 +222,7 @@ _RULES: Mapping[str, Rule] = {
     "Slice": moved.cut,
     "Softmax": _softmax,
     "Split": _split,
-    "Tile": _unchanged_where_padded,
+    "Tile": _tile,
     "Transpose": _transpose,
     "Trilu": moved.triangle,
 }

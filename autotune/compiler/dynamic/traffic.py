@@ -69,11 +69,16 @@ class RequestTraffic:
                     f"{self.where} has a request of {symbol} = {size}; the range is {ranges[symbol].least}.."
                     f"{ranges[symbol].most}"
                 )
+            if (size - ranges[symbol].least) % ranges[symbol].step:
+                raise UsageError(
+                    f"{self.where} has a request of {symbol} = {size}; the range goes from {ranges[symbol].least} in "
+                    f"steps of {ranges[symbol].step}"
+                )
 
     def _chosen(self, symbol: str, of: SizeRange, most: int) -> tuple[int, ...]:
         counts: Counter[int] = Counter()
         for sizes, count in self.requests:
-            counts[max(sizes[symbol], 2 if not of.least else 1)] += count
+            counts[max(sizes[symbol], 1 if of.least else max(2, of.step))] += count
         return least_padding({of.most: 0, **counts}, most)
 
 

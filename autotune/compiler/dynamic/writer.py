@@ -11,7 +11,7 @@ from autotune.compiler.dynamic.axes import coordinates
 from autotune.graph.build import complete_node
 from autotune.graph.ir import Array, Attr, Node, TensorType, fresh_name
 from autotune.graph.ops.common import FLOATS
-from autotune.runtime.axes import Axes, Axis, Factor, Sizes, axis, extent, terms_of
+from autotune.runtime.axes import Axes, Axis, Factor, Sizes, axis, extent, size_of, symbols_in
 
 
 class GraphWriter:
@@ -67,20 +67,16 @@ class GraphWriter:
         return self.constant(f"number.{value}", np.array(value, np.int64))
 
     def size(self, factor: Factor) -> str:
-        """Return the request's size of a factor, int64 []."""
-        symbols, number = terms_of(factor)
-        if symbols == (factor,):
-            return self._size_input(symbols[0])
-        key = ("size", factor)
-        if key not in self._made:
-            terms = [self._size_input(symbol) for symbol in symbols] + (
-                [self.number(number)] if number else []
-            )
-            found = terms[0] if terms else self.number(0)
-            for term in terms[1:]:
-                found = self.node("Add", (found, term), f"{factor}.size")
-            self._made[key] = found
-        return self._made[key]
+        """Return the request's size of a factor, int64 []: an input of the graph, where it is no number."""
+        if not symbols_in(factor):
+            return self.number(size_of(factor, {}))
+        if factor not in self.size_inputs:
+            name = fresh_name(f"{'.'.join(sorted(symbols_in(factor)))}.size", self._taken)
+            self._taken[name] = None
+            self.types[name] = TensorType((), "int64")
+            self.size_inputs[str(factor)] = name
+            self.axes[name] = ()
+        return self.size_inputs[str(factor)]
 
     def product(self, factors: Sequence[Factor]) -> str:
         """Return the request's size of several factors, multiplied: int64 []."""
@@ -98,16 +94,28 @@ class GraphWriter:
         for factor in (factor for factor in axes[place] if isinstance(factor, str)):
             if fill == 0 and factor in self.zeros.get(value, ()):
                 continue
-            real = self._is_real(axes[place], len(axes) - place - 1, factor)
-            other = self.constant("fill", np.array(_fill(fill, dtype), dtype))
-            value = self.node("Where", (real, value, other), f"{value}.real")
+            key = ("masked", value, place, factor, fill)
+            if key not in self._made:
+                real = self.is_real(axes[place], len(axes) - place - 1, factor)
+                self._made[key] = self._where(real, value, fill, dtype)
+            value = self._made[key]
         return value
+
+    def where(self, chosen: str, value: str, fill: float, place: int) -> str:
+        """Return a value that is ``fill`` but where a vector along an axis is true."""
+        tensor = self.types[value]
+        shape = (tensor.shape[place], *([1] * (tensor.rank - place - 1)))
+        return self._where(self.node("Reshape", (chosen,), chosen, shape=shape), value, fill, tensor.dtype)
+
+    def _where(self, chosen: str, value: str, fill: float, dtype: str) -> str:
+        other = self.constant("fill", np.array(_fill(fill, dtype), dtype))
+        return self.node("Where", (chosen, value, other), f"{value}.real")
 
     def places(self, count: int, behind: int = 0) -> str:
         """Return 0, 1, ... along an axis with ``behind`` axes of extent 1 behind it, int64."""
         return self.constant("places", np.arange(count).reshape(-1, *([1] * behind)))
 
-    def _is_real(self, along: Axis, behind: int, factor: str) -> str:
+    def is_real(self, along: Axis, behind: int, factor: str) -> str:
         """Return bool, of extent 1 but at one axis: whether a request has the place there, as far as a factor goes."""
         key = ("real", along, behind, factor)
         if key not in self._made:
@@ -115,15 +123,6 @@ class GraphWriter:
             index = self.constant(f"{factor}.index", found)
             self._made[key] = self.node("Less", (index, self.size(factor)), f"{factor}.is_real")
         return self._made[key]
-
-    def _size_input(self, symbol: str) -> str:
-        if symbol not in self.size_inputs:
-            name = fresh_name(f"{symbol}.size", self._taken)
-            self._taken[name] = None
-            self.types[name] = TensorType((), "int64")
-            self.size_inputs[symbol] = name
-            self.axes[name] = ()
-        return self.size_inputs[symbol]
 
     def extent(self, of: Axis) -> int:
         """Return the extent of an axis in the bucket."""

@@ -97,10 +97,13 @@ class ModelManifest:
     least: tuple[Size, ...]
     cases: tuple[CaseManifest, ...]
     images: tuple[Manifest, ...]
+    steps: tuple[Size, ...] = ()
+    """Not written where there are none."""
 
     def to_json(self) -> str:
         """Return the canonical JSON, parsed back by :meth:`from_json`."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        facts = {name: value for name, value in asdict(self).items() if value or name != "steps"}
+        return json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     @staticmethod
     def from_json(data: bytes) -> ModelManifest:
@@ -117,7 +120,7 @@ class ModelManifest:
                 f"format {kind!r} version {str(raw.get('version'))[:20]}; this release reads {FORMAT!r} version "
                 f"{VERSION}: compile the model again"
             )
-        found = decode(ModelManifest, raw, "manifest")
+        found = decode(ModelManifest, {"steps": [], **raw}, "manifest")
         for number, case in enumerate(found.cases):
             if not case.program.images or not all(0 <= n < len(found.images) for n in case.program.images):
                 raise ArtifactError(f"case {number} runs images {case.program.images} of {len(found.images)}")
@@ -148,8 +151,9 @@ def save(model: Compiled | DeviceProgram | ModuleImage, path: str | os.PathLike[
         numbers = tuple(range(count, count + len(case.program.images)))
         count += len(numbers)
         cases.append(_case(case, numbers))
+    least, steps = _sizes(whole.least), _sizes(whole.steps)
     manifest = ModelManifest(
-        FORMAT, VERSION, whole.name, whole.inputs, whole.outputs, _sizes(whole.least), tuple(cases), images
+        FORMAT, VERSION, whole.name, whole.inputs, whole.outputs, least, tuple(cases), images, steps
     )
     with writing(Path(path)) as file, zipfile.ZipFile(file, "w") as archive:
         members: dict[str, Any] = {MANIFEST: manifest.to_json().encode(), **contents.members}
@@ -215,6 +219,7 @@ def _load(file: BinaryIO, *, mapped: bool, check: bool, target: str | None) -> C
         manifest.outputs,
         _mapping(manifest.least, 0),
         tuple(_unpacked_case(case, images) for case in cases),
+        _mapping(manifest.steps),
     )
     found.verify()
     return found

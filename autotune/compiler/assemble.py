@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,7 @@ class _ImageAssembly:
         self.hoisted: Mapping[HoistedKey, Array] = {}
         self.constants: dict[object, tuple[int, Array]] = {}
         self.refused: set[Condition] = set()
+        self.trace_text = cache(self._trace_text)
 
     def run(self, metadata: Mapping[str, str], known: Hoisted) -> tuple[ModuleImage, MemoryPlan]:
         if self.hoisting_target is not None:
@@ -283,26 +285,27 @@ class _ImageAssembly:
             return Binding("arena", 0, offset, spec.nbytes)
         value, width = argument_value(dispatch, spec.name), np.dtype(spec.dtype).itemsize
         reach = self.partition.reach(value)
-        whole = self._memory(value, width, 0, spec.nbytes)
-        return replace(whole, period=reach.period * width, run=reach.run * width)
+        return self._memory(value, width, 0, spec.nbytes, reach.period * width, reach.run * width)
 
     def _located(self, value: str, first: int, elements: int) -> Binding:
         """Return the binding of some elements of a value."""
         width = np.dtype(self.partition.types[value].dtype).itemsize
         return self._memory(value, width, first, elements * width)
 
-    def _memory(self, value: str, width: int, first: int, nbytes: int) -> Binding:
+    def _memory(
+        self, value: str, width: int, first: int, nbytes: int, period: int = 0, run: int = 0
+    ) -> Binding:
         """Return memory of a value from an element on, of ``width`` bytes."""
         placement = self.partition.placements[value]
         offset, root = (placement.offset + first) * width, placement.root
         if root in self.outputs:
-            return Binding("output", self.outputs[root], offset, nbytes)
+            return Binding("output", self.outputs[root], offset, nbytes, period, run)
         if root in self.inputs:
-            return Binding("input", self.inputs[root], offset, nbytes)
+            return Binding("input", self.inputs[root], offset, nbytes, period, run)
         if root in self.partition.constants:
             index = self._constant(root, self.partition.constants[root])
-            return Binding("constant", index, offset, nbytes)
-        return Binding("arena", 0, self.plan.offsets[root] + offset, nbytes)
+            return Binding("constant", index, offset, nbytes, period, run)
+        return Binding("arena", 0, self.plan.offsets[root] + offset, nbytes, period, run)
 
     def _constant(self, key: object, array: Array) -> int:
         """Return the index of a constant of the image; only constants that a kernel reads are in it."""
@@ -315,6 +318,10 @@ class _ImageAssembly:
         types = [self.partition.types[value] for value in values]
         return tuple(TensorSpec(n, t.shape, t.dtype) for n, t in zip(names, types, strict=True))
 
+    def _trace_text(self, key: str) -> str:
+        """Return the schedule of a workload as text, which may be that of thousands of steps."""
+        return self.built[key].planned.trace.to_json()
+
     def _info(self, dispatch: Dispatch) -> DispatchInfo:
         planned, workload = self.built[dispatch.workload.key].planned, dispatch.workload
         return DispatchInfo(
@@ -322,7 +329,7 @@ class _ImageAssembly:
             workload.key,
             workload.kind,
             planned.evidence.state.value,
-            planned.trace.to_json(),
+            self.trace_text(workload.key),
             dispatch.origins,
             workload.flops,
             workload.dtype,

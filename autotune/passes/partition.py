@@ -119,6 +119,7 @@ class Partition:
     others that is their root."""
     overwriting: bool = True
     """As of :class:`PartitionOptions`."""
+    _reaches: dict[str, ElementRange] = field(default_factory=dict, init=False, repr=False)
 
     def root_nbytes(self, root: str) -> int:
         """Return bytes of a root's memory, which is dense."""
@@ -131,6 +132,11 @@ class Partition:
 
     def reach(self, value: str) -> ElementRange:
         """Return the elements of its root that a value is in; all of a flat root that was made for strides."""
+        if value not in self._reaches:
+            self._reaches[value] = self._reach(value)
+        return self._reaches[value]
+
+    def _reach(self, value: str) -> ElementRange:
         placed, shape = self.placements[value], self.types[value].shape
         if len(placed.strides) != len(shape):
             return ElementRange(placed.root, 0, self.types[placed.root].size)

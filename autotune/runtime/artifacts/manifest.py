@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -46,6 +46,56 @@ class ExecutorBlob:
 
 
 @dataclass(frozen=True)
+class StoredDispatch:
+    """A dispatch of an image; its ``trace`` is a number in the manifest's table: steps of a loop have the same."""
+
+    name: str
+    workload_key: str
+    kind: str
+    schedule_source: str
+    trace: int
+    nodes: tuple[str, ...]
+    flops: int
+    dtype: str
+
+    def info(self, traces: Sequence[str]) -> DispatchInfo:
+        """Return what an image has; raises ArtifactError for a number beyond the table."""
+        if not 0 <= self.trace < len(traces):
+            raise ArtifactError(f"dispatch {self.name[:80]!r} has trace {self.trace} of {len(traces)}")
+        return DispatchInfo(
+            self.name,
+            self.workload_key,
+            self.kind,
+            self.schedule_source,
+            traces[self.trace],
+            self.nodes,
+            self.flops,
+            self.dtype,
+        )
+
+
+def stored_dispatches(
+    dispatches: Sequence[DispatchInfo],
+) -> tuple[tuple[StoredDispatch, ...], tuple[str, ...]]:
+    """Return dispatches as a manifest has them, and the table of their traces."""
+    traces = {text: number for number, text in enumerate(dict.fromkeys(d.trace_json for d in dispatches))}
+    stored = tuple(
+        StoredDispatch(
+            each.name,
+            each.workload_key,
+            each.kind,
+            each.schedule_source,
+            traces[each.trace_json],
+            each.nodes,
+            each.flops,
+            each.dtype,
+        )
+        for each in dispatches
+    )
+    return stored, tuple(traces)
+
+
+@dataclass(frozen=True)
 class Manifest:
     """Everything of an image but the bytes of its object code and constants.
 
@@ -60,7 +110,8 @@ class Manifest:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     commands: tuple[Command, ...]
-    dispatches: tuple[DispatchInfo, ...]
+    dispatches: tuple[StoredDispatch, ...]
+    traces: tuple[str, ...]
     arena_bytes: int
     metadata: Mapping[str, str]
     checks: tuple[IndexCheck, ...]
@@ -127,4 +178,14 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     raise ArtifactError(f"{where}: expected {hint}, got {str(value)[:60]!r}")
 
 
-__all__ = ["FORMAT", "VERSION", "Blob", "ConstantBlob", "ExecutorBlob", "Manifest", "decode"]
+__all__ = [
+    "FORMAT",
+    "VERSION",
+    "Blob",
+    "ConstantBlob",
+    "ExecutorBlob",
+    "Manifest",
+    "StoredDispatch",
+    "decode",
+    "stored_dispatches",
+]

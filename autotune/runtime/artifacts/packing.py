@@ -19,7 +19,15 @@ from autotune.codegen.symbols import object_symbols
 from autotune.errors import ArtifactError, BuildError
 from autotune.hardware import architecture, device_name
 from autotune.runtime.artifacts.contents import ContentsReader, ContentsWriter
-from autotune.runtime.artifacts.manifest import FORMAT, VERSION, Blob, ConstantBlob, ExecutorBlob, Manifest
+from autotune.runtime.artifacts.manifest import (
+    FORMAT,
+    VERSION,
+    Blob,
+    ConstantBlob,
+    ExecutorBlob,
+    Manifest,
+    stored_dispatches,
+)
 from autotune.runtime.cpu import native
 from autotune.runtime.image import DTYPES, ModuleImage
 from autotune.runtime.verify import verify
@@ -140,7 +148,7 @@ def image_of(manifest: Manifest, objects: tuple[bytes, ...], arrays: list[NDArra
         objects=objects,
         constants=constants,
         commands=manifest.commands,
-        dispatches=manifest.dispatches,
+        dispatches=tuple(each.info(manifest.traces) for each in manifest.dispatches),
         arena_bytes=manifest.arena_bytes,
         metadata=manifest.metadata,
         checks=manifest.checks,
@@ -168,6 +176,7 @@ def manifest_of(
 ) -> Manifest:
     """Return the manifest of an image: all but the contents of its members; raises BuildError for damaged
     object code."""
+    dispatches, traces = stored_dispatches(image.dispatches)
     return Manifest(
         format=FORMAT,
         version=VERSION,
@@ -176,7 +185,8 @@ def manifest_of(
         inputs=image.inputs,
         outputs=image.outputs,
         commands=image.commands,
-        dispatches=image.dispatches,
+        dispatches=dispatches,
+        traces=traces,
         arena_bytes=image.arena_bytes,
         libraries=_libraries(image.objects),
         metadata=dict(image.metadata),

@@ -258,3 +258,11 @@ def test_memory_between_fences_is_as_it_was_asked_for() -> None:
     assert fences.harm() == ""
     copy[2, 1] = 11
     assert fences.harm() == "changed its inputs"
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
+def test_copies_keep_their_shape(shape: tuple[int, ...]) -> None:
+    array = np.full(shape, 7, np.int64)
+    copy = Fences().copy(array, "an input")
+    assert copy.shape == shape
+    assert np.array_equal(copy, array)

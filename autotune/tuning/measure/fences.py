@@ -78,7 +78,7 @@ class Fences(Memory):
         """Return a copy that must not be written."""
         dense = np.ascontiguousarray(array)
         memory = self._fenced(dense.nbytes, use, dense.reshape(-1).view(np.uint8))
-        return np.ndarray(dense.shape, dense.dtype, memory)
+        return np.ndarray(array.shape, dense.dtype, memory)  # of a scalar, ascontiguousarray makes a vector
 
     def array(self, shape: tuple[int, ...], dtype: str, use: str) -> Array:
         """Return an array that may be written."""

@@ -658,6 +658,29 @@ def top(d: Draft, op: str) -> None:
     d.nodes(op, x, axis=d.either(axis, d.rank(x)), k=k, largest=d.rng.randint(0, 1))
 
 
+@rule("TreeEnsemble")
+def trees(d: Draft, op: str) -> None:
+    """Add trees of four leaves each, whose numbers come first."""
+    x, count = d.pick(ranks=(2,)), d.rng.choice((1, 2, 4, 8))
+    leaves, nodes, dtype = 4 * count, 7 * count, d.dtype(x)
+    children = np.arange(nodes, dtype=np.int32)[:, None].repeat(2, 1)
+    for tree in range(count):
+        root = leaves + 3 * tree
+        children[root] = root + 1, root + 2
+        children[root + 1], children[root + 2] = (4 * tree + np.array([[0, 1], [2, 3]])).tolist()
+    tables = [
+        np.arange(leaves, nodes, 3, dtype=np.int32),
+        d.numbers.integers(0, d.shape(x)[1], nodes).astype(np.int32),
+        d.numbers.standard_normal(nodes).astype(dtype),
+        children,
+        d.numbers.standard_normal((leaves, d.rng.randint(1, 5))).astype(dtype),
+        *([d.numbers.integers(0, 2, nodes).astype(bool)] if d.chance(0.3) else []),
+    ]
+    parts = d.rng.choice([n for n in (1, 2, 4) if count % n == 0])
+    reduce = d.rng.choice(("sum", "min", "max"))
+    d.node(op, x, *(d.constant(each) for each in tables), levels=2, parts=parts, reduce=reduce)
+
+
 @rule("CumSum CumProd")
 def cumulate(d: Draft, op: str) -> None:
     x = d.pick((*FLOATS, *FLOATS, "int64", "float16"))

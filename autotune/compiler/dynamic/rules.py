@@ -224,6 +224,7 @@ _RULES: Mapping[str, Rule] = {
     "Split": _split,
     "Tile": _tile,
     "Transpose": _transpose,
+    "TreeEnsemble": _leading_axis,
     "Trilu": moved.triangle,
 }
 

@@ -47,6 +47,7 @@ Complete: TypeAlias = Callable[[Types, dict[str, Attr]], None]
 Applies: TypeAlias = Callable[[Types, Attrs], bool]
 Length: TypeAlias = Callable[[Types, Attrs], int]
 PartRule: TypeAlias = Callable[[Types, Attrs, int], Part]
+DomainRule: TypeAlias = Callable[[Types, Attrs, int], Domain | None]
 WorkloadRule: TypeAlias = Callable[[Types, Attrs], WorkloadKind]
 Flops: TypeAlias = Callable[[Types, Sequence[TensorType], Attrs], int]
 
@@ -153,6 +154,8 @@ class OpDef:
     """The input whose integers are several numbers each."""
     positive_inputs: tuple[int, ...] = ()
     """Inputs that must be positive for results to be finite."""
+    domain_rule: DomainRule | None = None
+    """The values of each input, where other fields do not say it."""
 
     def canonical(self, types: Types, attrs: Attrs) -> dict[str, Attr]:
         """Return the attributes with defaults filled in and axes normalised, sorted by name.
@@ -209,6 +212,8 @@ class OpDef:
     def domain(self, types: Types, attrs: Attrs, index: int) -> Domain | None:
         """Return the values that input ``index`` should hold, if not any; the attributes are complete."""
         first, own = types[0], types[index]
+        if self.domain_rule is not None:
+            return self.domain_rule(types, attrs, index)
         if index in self.positive_inputs:
             return Domain("positive")
         if index == self.bits_input:

@@ -58,6 +58,7 @@ FAMILIES = (
     "scatter",
     "lookup",
     "found",
+    "trees",
 )
 """The files that define operators, common ones first; what one of them registers is an operator."""
 

@@ -50,6 +50,15 @@ def case(op: str, *arrays: Any, **attrs: Any) -> Case:
 
 
 NHWC = {"layout": "NHWC"}
+TREES = (
+    np.array([4, 3], np.int32),
+    np.array([0, 0, 0, 0, 0, 2], np.int32),
+    np.array([0, 0, 0, 0, 0.1, -0.2], np.float32),
+    np.array([[0, 0], [1, 1], [2, 2], [3, 3], [0, 5], [1, 2]], np.int32),
+    normal(4, 2),
+)
+"""A tree of three leaves, and one of a single leaf."""
+NAN_FIRST = np.array([0, 0, 0, 0, 1, 0], bool)
 
 UNARY = [
     *(
@@ -255,6 +264,9 @@ MOVEMENT = [
     case("TopK", integers(9, 2), k=2, axis=0, largest=0),
     case("TopK", normal(2, 90), k=20),
     case("TopK", normal(1, 30), k=30),
+    case("TreeEnsemble", normal(6, 3), *TREES, levels=2),
+    case("TreeEnsemble", normal(1, 3), *TREES, levels=2, parts=2, reduce="min"),
+    case("TreeEnsemble", np.array([[np.nan, 1, 0]], np.float32), *TREES, NAN_FIRST, levels=2, reduce="max"),
     case("CumSum", normal(3, 5, 4), axis=1),
     case("CumSum", normal(4, 7), axis=-1, exclusive=1),
     case("CumProd", normal(2, 5), axis=1, reverse=1),

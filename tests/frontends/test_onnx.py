@@ -374,7 +374,7 @@ def test_opset_out_of_range():
 
 def test_unsupported_operators_are_all_listed():
     nodes = [
-        helper.make_node("Attention", ["x"], ["a"], domain="com.microsoft", name="att"),
+        helper.make_node("PackedAttention", ["x"], ["a"], domain="com.microsoft", name="att"),
         *[helper.make_node("StringNormalizer", ["x"], [f"d{i}"], name=f"string{i}") for i in range(4)],
     ]
     info = helper.make_tensor_value_info
@@ -383,9 +383,9 @@ def test_unsupported_operators_are_all_listed():
     text = message(model, UnsupportedOpError)
     assert text.startswith(
         "model 'g' uses 2 operators without a definition here, in 5 of 5 nodes:\n"
-        "  StringNormalizer: 4 nodes ('string0', 'string1', 'string2', and 1 more)\n"
-        "  com.microsoft::Attention: 1 node ('att'); known: Attention, LinearAttention, "
-        "com.microsoft::MultiHeadAttention\n"
+        "  StringNormalizer: 4 nodes ('string0', 'string1', 'string2', and 1 more); known: ai.onnx.ml::Normalizer\n"
+        "  com.microsoft::PackedAttention: 1 node ('att'); known: com.microsoft::Attention, "
+        "com.microsoft::QAttention, com.microsoft::MultiHeadAttention\n"
         "  docs/operators.md lists those that are known\n"
         "  those of other domains: "
     )

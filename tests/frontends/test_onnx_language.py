@@ -2,79 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper, numpy_helper
 
 from autotune.compiler.dividing import divide
-from autotune.errors import ModelImportError, UnknownParameterError
-from autotune.frontends.onnx import importer as frontend
-from autotune.graph import evaluate
+from autotune.errors import UnknownParameterError
+from tests.frontends.foreign_nodes import DOMAIN, agree, node_model, normal, refused, seeds
 
-SEEDS = range(40)
-DOMAIN = "com.microsoft"
-TOLERANCE = 2e-5
-
-
-def node_model(
-    op: str,
-    operands: Sequence[tuple[str, Any]],
-    outputs: Sequence[str] = ("y",),
-    fixed: Sequence[str] = (),
-    domain: str = DOMAIN,
-    **attrs: Any,
-) -> Any:
-    """Return a model of one node; an operand without an array is absent, those of ``fixed`` are constants."""
-    names = [name if array is not None else "" for name, array in operands]
-    while names and not names[-1]:
-        names.pop()
-    node = helper.make_node(op, names, list(outputs), name="node", domain=domain, **attrs)
-    arrays = {name: array for name, array in operands if array is not None}
-    inputs = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
-        for name, array in arrays.items()
-        if name not in fixed
-    ]
-    made = [helper.make_tensor_value_info(name, 1, None) for name in outputs if name]
-    constants = [numpy_helper.from_array(arrays[name], name) for name in fixed if name in arrays]
-    graph = helper.make_graph([node], "one", inputs, made, constants)
-    opsets = [helper.make_opsetid("", 21), helper.make_opsetid(DOMAIN, 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
-
-
-def agree(
-    op: str,
-    operands: Sequence[tuple[str, Any]],
-    wanted: Mapping[str, Any],
-    outputs: Sequence[str] = ("y",),
-    fixed: Sequence[str] = (),
-    judge: bool = True,
-    domain: str = DOMAIN,
-    tolerance: float = TOLERANCE,
-    **attrs: Any,
-) -> Any:
-    """Check the results of a node against what is wanted and, for the ``judge``, ONNX Runtime; return the model."""
-    proto = node_model(op, operands, outputs, fixed, domain, **attrs)
-    feed = {name: array for name, array in operands if array is not None and name not in fixed}
-    found = evaluate.run(frontend.load(proto), feed)
-    for name, array in wanted.items():
-        np.testing.assert_allclose(found[name], array, rtol=tolerance, atol=tolerance, err_msg=name)
-    if judge and importlib.util.find_spec("onnxruntime"):
-        import onnxruntime
-
-        session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
-        for name, array in zip([o for o in outputs if o], session.run(None, feed), strict=True):
-            np.testing.assert_allclose(found[name], array, rtol=1e-3, atol=1e-4, err_msg=f"{name} of ORT")
-    return proto
-
-
-def normal(rng: Any, *shape: int) -> Any:
-    return rng.standard_normal(shape).astype(np.float32)
+SEEDS = seeds(40)
 
 
 def gelu(x: Any) -> Any:
@@ -245,7 +183,7 @@ def softmax(x: Any) -> Any:
     return e / e.sum(-1, keepdims=True)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", seeds(150))
 def test_attention_of_many_heads(seed: int) -> None:
     rng = np.random.default_rng(seed)
     batch, heads, queries, keys = (int(n) for n in rng.integers(1, 6, 4))
@@ -299,7 +237,7 @@ def test_packed_operands_of_attention() -> None:
     agree("MultiHeadAttention", crossed, wanted, num_heads=3)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", seeds(150))
 def test_attention_of_groups_with_a_cache(seed: int) -> None:
     rng = np.random.default_rng(seed)
     batch, groups, shared = (int(n) for n in rng.integers(1, 4, 3))
@@ -363,14 +301,6 @@ def test_attention_of_groups_is_one_region(groups: int, past: int) -> None:
     assert "attention" in [d.workload.kind for d in divide(proto).dispatches]
 
 
-def refused(op: str, *arrays: Any, error: type[Exception] = ModelImportError, **attrs: Any) -> str:
-    fixed = attrs.pop("fixed", ())
-    operands = [(f"x{n}", array) for n, array in enumerate(arrays)]
-    with pytest.raises(error) as raised:
-        frontend.load(node_model(op, operands, fixed=fixed, **attrs))
-    return str(raised.value)
-
-
 ROW = np.zeros((1, 2, 32), np.float32)
 INT = np.zeros(1, np.int32)
 
@@ -381,7 +311,7 @@ INT = np.zeros(1, np.int32)
         ("Gelu", [], {}, "node 'node' (Gelu): input 0 is missing"),
         ("Gelu", [ROW, ROW], {}, "node 'node' (Gelu): it has 2 inputs of at most 1"),
         ("QuickGelu", [ROW], {"alfa": 1.0}, "attribute 'alfa' is not known; did you mean 'alpha'?"),
-        ("QuickGelu", [ROW], {"alpha": "much"}, "attribute 'alpha' is b'much'; it is of type float"),
+        ("QuickGelu", [ROW], {"alpha": "much"}, "attribute 'alpha' is 'much'; it is of type float"),
         ("MultiHeadAttention", [ROW, ROW, ROW], {}, "attribute 'num_heads' is missing"),
         (
             "MultiHeadAttention",

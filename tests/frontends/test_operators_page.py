@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.frontends.onnx.microsoft import DEFINED
+from autotune.frontends.onnx.domains import DEFINED
 from autotune.frontends.onnx.support import known_operators
 
 PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
@@ -16,12 +16,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
 def page(text: str) -> str:
     """Return the page with the lists that it should have."""
     begun = text[: text.index("## All of ONNX")]
-    lists = {"ONNX, or without a domain": False, "com.microsoft": True}
-    return begun + "\n".join(f"## All of {title}\n\n{listed(foreign)}\n" for title, foreign in lists.items())
+    lists = {"ONNX, or without a domain": "", "com.microsoft": "com.microsoft", "ai.onnx.ml": "ai.onnx.ml"}
+    return begun + "\n".join(f"## All of {title}\n\n{listed(domain)}\n" for title, domain in lists.items())
 
 
-def listed(foreign: bool) -> str:
-    names = sorted(name.rpartition(".")[2] for name in known_operators() if ("." in name) == foreign)
+def listed(wanted: str) -> str:
+    parts = [name.rpartition(".") for name in known_operators()]
+    names = sorted(name for domain, _, name in parts if domain == wanted)
     return "\n".join(textwrap.wrap(", ".join(names) + ".", 118))
 
 

@@ -1,4 +1,4 @@
-"""MultiHeadAttention and GroupQueryAttention of domain com.microsoft, as products around a softmax.
+"""Attention, MultiHeadAttention and GroupQueryAttention of domain com.microsoft, as products around a softmax.
 
 Values inside are [batch, heads, places, size]. What follows is recognised as one region like any other attention.
 """
@@ -133,23 +133,86 @@ def _biased(node: ForeignNode) -> list[str]:
     return [node("Add", *each) for each in zip(values, biases, strict=True)]
 
 
-def _padding(node: ForeignNode, keys: str) -> str:
+def _padding(node: ForeignNode, keys: str, index: int = 4) -> str:
     """Return what keys that are padding get added: mask_filter_value; "" without a mask."""
-    mask = node.input(4)
-    if not mask:
+    if not node.input(index):
         return ""
-    rank = node.type(4).rank
-    node.check(
-        rank in (2, 3) or node.type(4).shape == node.type(0).shape[:1],
-        *(4, "[batch], [batch, keys] or [batch, queries, keys]"),
-    )
-    if rank == 1:  # the number of keys of each batch
-        lengths = node("Cast", node.reshape(mask, -1, 1, 1, 1), to=_INT64)
-        keep = node("Less", node.places(keys), lengths)
+    mask, batch = node.type(index), node.type(0).shape[0]
+    fits = mask.rank in (2, 3) or mask.shape in ((batch,), (2 * batch,))
+    node.check(fits, index, "[batch], [2 batch], [batch, keys] or [batch, queries, keys]")
+    if mask.rank == 1:
+        keep = _between(node, node.input(index), batch, mask.shape[0], keys)
     else:
-        flags = node("Greater", mask, node.constant(0, node.type(4).dtype))
-        keep = node("Unsqueeze", flags, node.constant([1, 2] if rank == 2 else [1]))
+        flags = node("Greater", node.input(index), node.constant(0, mask.dtype))
+        keep = node("Unsqueeze", flags, node.constant([1, 2] if mask.rank == 2 else [1]))
     return node("Where", keep, node.number(0), node.number(node.attrs["mask_filter_value"]))
+
+
+def _between(node: ForeignNode, mask: str, batch: int, size: int, keys: str) -> str:
+    """Return flags of keys before the end of each sequence and, where they follow the ends, not before its start."""
+    bounds = node("Cast", node.reshape(mask, -1, batch, 1, 1, 1), to=_INT64)
+    if size == batch:
+        return node("Less", node.places(keys), node("Squeeze", bounds, node.constant([0])))
+    ends, starts = (node("Gather", bounds, node.constant(part), axis=0) for part in range(2))
+    return node(
+        "And", node("Less", node.places(keys), ends), node("GreaterOrEqual", node.places(keys), starts)
+    )
+
+
+def _projected(node: ForeignNode) -> None:
+    """Compute attention of operands that are products of the input and its weights, side by side."""
+    x, weights = node.type(0), node.type(1)
+    node.check(x.rank == 3 and weights.rank == 2, 0, "[batch, places, hidden], with weights [hidden, all]")
+    _attend_to_itself(node, node("MatMul", node.input(0), node.input(1)), 2, 3, 4, 5)
+
+
+def _attend_to_itself(
+    node: ForeignNode, product: str, bias: int, mask: int, past: int, added: int | None
+) -> None:
+    """Add attention of products, [batch, places, queries and keys and values], by the places of inputs."""
+    heads, total = int(node.attrs["num_heads"]), node.type(1).shape[1]
+    widths = [*(node.attrs.get("qkv_hidden_sizes") or (total // 3,) * 3)]
+    if heads < 1 or len(widths) != 3 or sum(widths) != total or any(width % heads for width in widths):
+        raise node.fail(f"weights of {total} columns are not {widths}, of {heads} heads each")
+    if node.input(bias):
+        node.check(node.type(bias).size == total, bias, f"[{total}]")
+        product = node("Add", product, node.input(bias))
+    q, k, v = (
+        _heads(node, each, heads)
+        for each in node.several("Split", (product, node.constant(widths)), [""] * 3, axis=2)
+    )
+    k, v = _stacked(node, k, v, past)
+    queries, keys = node.extent(q, 2), node.extent(k, 2)
+    keep = _causal(node, queries, keys, node("Sub", keys, queries)) if node.attrs["unidirectional"] else ""
+    terms = [each for each in (node.input(added) if added else "", _padding(node, keys, mask)) if each]
+    bias_of_scores = node("Add", *terms) if len(terms) == 2 else "".join(terms)
+    _attend(node, q, k, v, _Scores(_scale(node, widths[0] // heads), 0.0, bias_of_scores, keep))
+
+
+def _stacked(node: ForeignNode, k: str, v: str, past: int) -> tuple[str, str]:
+    """Return keys and values behind those of the past, which is one tensor of both, as is the output."""
+    if node.input(past):
+        before = (node("Gather", node.input(past), node.constant(part), axis=0) for part in range(2))
+        k, v = (node("Concat", old, new, axis=2) for old, new in zip(before, (k, v), strict=True))
+    if node.output(1):
+        both = (node("Unsqueeze", each, node.constant([0])) for each in (k, v))
+        node("Concat", *both, axis=0, result=node.output(1))
+    return k, v
+
+
+def _projected_integers(node: ForeignNode) -> None:
+    """Compute attention of products of integers, in steps of both operands."""
+    node.real = 3
+    x, weights = (node("DequantizeLinear", *names, axis=axis) for names, axis in _quantised_operands(node))
+    _attend_to_itself(node, node("MatMul", x, weights), 2, 5, 8, None)
+
+
+def _quantised_operands(node: ForeignNode) -> list[tuple[list[str], int]]:
+    """Return integers, scale and zero point of input and weights, and the axis of their scales."""
+    return [
+        ([name for name in map(node.input, places) if name], axis)
+        for places, axis in (((0, 3, 6), 0), ((1, 4, 7), 1))
+    ]
 
 
 _INT64 = 7
@@ -288,9 +351,9 @@ def _shared(node: ForeignNode, value: str, heads: int, groups: int) -> str:
     return node.reshape(repeated, 0, heads, -1, size)
 
 
-_MULTI_HEAD = {"num_heads": None, "mask_filter_value": -10000.0, "scale": 0.0, "unidirectional": 0}
+_MULTI_HEAD = {"num_heads": int, "mask_filter_value": -10000.0, "scale": 0.0, "unidirectional": 0}
 _GROUPS = {
-    **dict.fromkeys(("num_heads", "kv_num_heads")),
+    **dict.fromkeys(("num_heads", "kv_num_heads"), int),
     **dict.fromkeys(("do_rotary", "rotary_interleaved"), 0),
     "scale": 0.0,
     "softcap": 0.0,
@@ -304,7 +367,14 @@ _WHOLE = {
     "kv_cache_bit_width": 0,
 }
 
+_SELF = {"num_heads": int, "mask_filter_value": -10000.0, "scale": 0.0, "unidirectional": 0}
+_PLAIN = {"do_rotary": 0, "past_present_share_buffer": 0}
+
 ATTENTION: Mapping[str, Rule] = {
+    "Attention": Rule(
+        *(_projected, (0, 1), 6, {**_SELF, "qkv_hidden_sizes": ()}, _PLAIN, ("rotary_embedding_dim",), (0, 1))
+    ),
+    "QAttention": Rule(_projected_integers, (0, 1, 2, 3, 4), 9, _SELF, _PLAIN, outputs=(0, 1)),
     "GroupQueryAttention": Rule(_group_query, (0, 5, 6), 11, _GROUPS, _WHOLE, outputs=(0, 1, 2)),
     "MultiHeadAttention": Rule(_multi_head, (0,), 10, _MULTI_HEAD, outputs=(0, 1, 2)),
 }

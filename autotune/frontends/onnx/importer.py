@@ -24,9 +24,10 @@ from autotune.frontends.onnx.composed import COMPOSED, SEVERAL_OUTPUTS
 from autotune.frontends.onnx.constants import SPECIAL, attribute_value, fold_special
 from autotune.frontends.onnx.control import CONTROL, control
 from autotune.frontends.onnx.counted import Counted, carried
+from autotune.frontends.onnx.domains import DEFINED
 from autotune.frontends.onnx.emit import Emitter
+from autotune.frontends.onnx.foreign import GRAPH_DOMAIN, ForeignNode
 from autotune.frontends.onnx.functions import Definition, definition_of
-from autotune.frontends.onnx.microsoft import DEFINED, microsoft_definition
 from autotune.frontends.onnx.nodes import OnnxNode, convert
 from autotune.frontends.onnx.old_versions import BROADCASTING, OLD, compose_broadcast, modernise
 from autotune.frontends.onnx.read import (
@@ -250,15 +251,18 @@ class _Importer:
             return
         if op in DEFINED:
             prefix = self._fresh(f"{name}.")
-            self._import_nodes_of(microsoft_definition(proto, prefix, self, self._define_constant))
+            foreign = ForeignNode(proto, prefix, self, self._define_constant)
+            self._import_nodes_of(DEFINED[op].define(foreign))
+            return
+        if proto.domain == GRAPH_DOMAIN:
+            self._import_of_graph(proto)
             return
         if not ops.is_custom(op):
             check_node(proto, self)
         if not is_known(op):
             self._import_definition(proto)
             return
-        attrs = {a.name: self._attribute(a, name, op) for a in proto.attribute}
-        node = OnnxNode(op, name, list(proto.input), list(proto.output), attrs, self)
+        node = self._onnx_node(proto, op)
         twice = [output for output in proto.output if output != ABSENT and output in self.types]
         if twice:
             raise ModelImportError(f"{self.origin}: {node.fail(f'{twice[0]!r} is defined twice')}")
@@ -282,6 +286,16 @@ class _Importer:
             self._append(node)
         except GraphError as error:
             raise ModelImportError(f"{self.origin}: {error}") from error
+
+    def _onnx_node(self, proto: Any, op: str) -> OnnxNode:
+        name = node_name(proto)
+        attrs = {a.name: self._attribute(a, name, op) for a in proto.attribute}
+        return OnnxNode(op, name, list(proto.input), list(proto.output), attrs, self)
+
+    def _import_of_graph(self, proto: Any) -> None:
+        """Import a node of a definition here that is an operator of the graph IR."""
+        node = self._onnx_node(proto, proto.op_type)
+        self._append_plain(node.op, node.inputs, node.outputs, node.attrs, node.name)
 
     def _import_special(self, op: str, proto: Any) -> bool:
         """Import a node of subgraphs or sequences, of which ONNX's definition says little; False for others."""

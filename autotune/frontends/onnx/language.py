@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -91,6 +91,7 @@ def _rotary(node: ForeignNode) -> None:
 
 _BITS = (4, 8)
 _LEAST_BLOCK = 16
+_BLOCKS = f"bits are 4 or 8, blocks powers of two from {_LEAST_BLOCK} on"
 
 
 def _matmul_nbits(node: ForeignNode) -> None:
@@ -100,20 +101,18 @@ def _matmul_nbits(node: ForeignNode) -> None:
     """
     columns, rows, bits, block = (node.attrs[name] for name in ("K", "N", "bits", "block_size"))
     if bits not in _BITS or block < _LEAST_BLOCK or block & (block - 1):
-        raise node.fail(
-            f"bits are {bits}, block_size is {block}; bits are 4 or 8, blocks powers of two from {_LEAST_BLOCK} on"
-        )
+        raise node.fail(f"bits are {bits}, block_size is {block}; {_BLOCKS}")
     node.absent(4, "which orders the columns (g_idx; act-order)")
     blocks = math.ceil(columns / block)
     node.check(node.type(0).rank > 0 and node.type(0).shape[-1] == columns, 0, f"[..., {columns}]")
-    q = _integers(node, 1, (rows, blocks, block), bits).reshape(rows, -1)[:, :columns]
+    q = unpacked(node, 1, (rows, blocks, block), bits).reshape(rows, -1)[:, :columns]
     scale = node.known(2)
     node.check(scale.size == rows * blocks, 2, f"[{rows}, {blocks}]")
     scale = scale.reshape(rows, blocks)
     zero: Array = np.full((rows, blocks), 1 << (bits - 1), np.uint8)
     if node.input(3):
         whole = node.type(3).dtype == "uint8"
-        zero = _integers(node, 3, (rows, blocks), bits) if whole else node.known(3)
+        zero = unpacked(node, 3, (rows, blocks), bits) if whole else node.known(3)
         node.check(zero.size == rows * blocks, 3, f"uint8, or [{rows}, {blocks}] of floats")
         zero = zero.reshape(rows, blocks)
     weights = _of_blocks(node, q, scale, zero, block, bits)
@@ -134,7 +133,7 @@ def _of_blocks(node: ForeignNode, q: Array, scale: Array, zero: Array, block: in
     return node("Transpose", node("DequantizeLinear", *operands, axis=1, block_size=block), perm=[1, 0])
 
 
-def _integers(node: ForeignNode, index: int, shape: tuple[int, ...], bits: int) -> Array:
+def unpacked(node: ForeignNode, index: int, shape: tuple[int, ...], bits: int) -> Array:
     """Return numbers that bytes hold along the last axis; of two in a byte the lower half is the first."""
     stored, count = node.known(index), shape[-1]
     packed = (*shape[:-1], math.ceil(count * bits / 8))
@@ -145,17 +144,151 @@ def _integers(node: ForeignNode, index: int, shape: tuple[int, ...], bits: int) 
     return np.stack([stored & 15, stored >> 4], -1).reshape(*shape[:-1], -1)[..., :count]
 
 
+def _gather_blocks(node: ForeignNode) -> None:
+    """Look rows of integers up, and compute (q - zero point) * scale of their blocks."""
+    stored, block = node.type(0), node.attrs["block_size"]
+    packed = stored.dtype == "uint8"
+    bits, rank = node.attrs["bits"] if packed else 4, stored.rank
+    if bits not in _BITS or block < _LEAST_BLOCK or block & (block - 1):
+        raise node.fail(f"bits are {bits}, block_size is {block}; {_BLOCKS}")
+    if rank < 2 or node.attrs["gather_axis"] % rank or (node.attrs["quantize_axis"] + 1) % rank:
+        raise node.fail(
+            "gather_axis is not the first, or quantize_axis not the last; others are not supported"
+        )
+    columns = stored.shape[-1] * (8 // bits if packed else 1)
+    blocks, lead = math.ceil(columns / block), stored.shape[:-1]
+    q = unpacked(node, 0, (*lead, columns), bits) if packed else node.known(0).astype(np.int8)
+    node.check(node.type(2).shape == (*lead, blocks), 2, f"{[*lead, blocks]}")
+    zero: Array | None = None
+    if node.input(3):
+        zero = unpacked(node, 3, (*lead, blocks), bits) if packed else node.known(3).astype(np.int8)
+    elif packed:
+        zero = np.full((*lead, blocks), 1 << (bits - 1), np.uint8)
+    q = np.pad(q, [(0, 0)] * (rank - 1) + [(0, blocks * block - columns)])
+    node.real = 2
+
+    def rows(table: str) -> str:
+        return node("CastLike", node("Gather", table, node.input(1), axis=0), node.number(0))
+
+    same = [0] * (node.type(1).rank + rank - 2)
+    apart = node.reshape(rows(node.constant(q, q.dtype.name)), *same, blocks, block)
+    if zero is not None:
+        moved = rows(node.constant(zero, zero.dtype.name))
+        apart = node("Sub", apart, node("Unsqueeze", moved, node.constant([-1])))
+    scale = node("Unsqueeze", rows(node.input(2)), node.constant([-1]))
+    whole = blocks * block == columns
+    y = node.reshape(node("Mul", apart, scale), *same, -1, result=node.output(0) if whole else "")
+    if not whole:
+        node(
+            "Slice",
+            y,
+            node.constant([0]),
+            node.constant([columns]),
+            node.constant([-1]),
+            result=node.output(0),
+        )
+
+
+def _embeddings(node: ForeignNode) -> None:
+    """Normalise the sum of the embeddings of words, places and segments."""
+    ids, node.real = node.input(0), 2
+    places = node.input(8) or node.places(node.extent(ids, 1))
+    total = node("Gather", node.input(2), ids, axis=0)
+    tables = [(node.input(3), places)] + ([(node.input(4), node.input(1))] if node.input(4) else [])
+    for n, (table, index) in enumerate(tables):
+        last = n == len(tables) - 1
+        row = node("Gather", table, index, axis=0)
+        total = node("Add", total, row, result=node.output(2) if last else "")
+    epsilon = node.attrs["epsilon"]
+    node(
+        "LayerNormalization",
+        total,
+        node.input(5),
+        node.input(6),
+        result=node.output(0),
+        axis=-1,
+        epsilon=epsilon,
+    )
+    if node.output(1):
+        one = node.constant(1, "int32")
+        flags = (
+            node("Cast", node("Equal", node.input(7), one), to=_INT32)
+            if node.input(7)
+            else node("Mul", ids, node.constant(0, "int32"))
+        )
+        node("ReduceSum", flags, node.constant([1]), keepdims=0, result=node.output(1))
+
+
+_INT32 = 6
+_FLOAT = 1
+
+
+def _product_ofunpacked(node: ForeignNode, x: Sequence[str], w: Sequence[str], bias: str) -> None:
+    """Compute a product of two operands, each integers, scale and zero point, as numbers."""
+    zeros = [each[2] for each in (x, w)] if x[2] or w[2] else []
+    product = node("Cast", node("MatMulInteger", x[0], w[0], *zeros), to=_FLOAT)
+    steps = node("Mul", x[1], w[1])
+    y = node("Mul", product, steps, result="" if bias else node.output(0))
+    if bias:
+        node("Add", y, bias, result=node.output(0))
+
+
+def _integers_to_float(node: ForeignNode) -> None:
+    x, w = ([node.input(n) for n in places] for places in ((0, 2, 4), (1, 3, 5)))
+    _product_ofunpacked(node, x, w, node.input(6))
+
+
+def _dynamic_matmul(node: ForeignNode) -> None:
+    x = node.several("DynamicQuantizeLinear", (node.input(0),), [""] * 3)
+    _product_ofunpacked(node, x, [node.input(n) for n in (1, 2, 3)], node.input(4))
+
+
+def _dynamic_lstm(node: ForeignNode) -> None:
+    """Compute an LSTM with weights of integers, rows and columns exchanged, as numbers; activations are not rounded."""
+    w, r = (_weights_of_gates(node, *places) for places in ((1, 8, 9), (2, 10, 11)))
+    rest = [node.input(n) for n in (3, 4, 5, 6, 7)]
+    outputs = [node.output(n) for n in range(3)]
+    node.several("LSTM", (node.input(0), w, r, *rest), outputs, **node.given)
+
+
+def _weights_of_gates(node: ForeignNode, index: int, scale: int, zero: int) -> str:
+    """Return [directions, 4 hidden, features] of numbers; scales are those of a direction, or of a gate's rows."""
+    stored = node.type(index)
+    node.check(stored.rank == 3, index, "[directions, features, 4 hidden]")
+    for each in (scale, zero):
+        allowed = (stored.shape[:1], (stored.shape[0], stored.shape[2]))
+        node.check(node.type(each).shape in allowed, each, f"{[*allowed[0]]} or {[*allowed[1]]}")
+    factor, moved = (node.reshape(node.input(each), stored.shape[0], 1, -1) for each in (scale, zero))
+    steps = node("Sub", *(node("Cast", each, to=_FLOAT) for each in (node.input(index), moved)))
+    return node("Transpose", node("Mul", steps, factor), perm=[0, 2, 1])
+
+
+_LSTM = {
+    **dict.fromkeys(("activation_alpha", "activation_beta", "activations"), ()),
+    "clip": 0.0,
+    "direction": "forward",
+    "hidden_size": 0,
+    "input_forget": 0,
+}
 _EPSILON = {"epsilon": 1e-12}
+_LOOKUP = {"bits": 4, "block_size": 128, "gather_axis": 0, "quantize_axis": 1}
 _TRANSPOSED = dict.fromkeys(("transA", "transB", "transBatchA", "transBatchB"), 0)
 _ROTATION = {"interleaved": 0, "num_heads": 0, "rotary_embedding_dim": 0}
 
 LANGUAGE: Mapping[str, Rule] = {
     "BiasGelu": Rule(_gelu, (0, 1), 2),
+    "DynamicQuantizeLSTM": Rule(*(_dynamic_lstm, (0, 1, 2, 8, 9, 10, 11), 12, _LSTM), outputs=(0, 1, 2)),
+    "DynamicQuantizeMatMul": Rule(_dynamic_matmul, (0, 1, 2), 5),
+    "EmbedLayerNormalization": Rule(
+        *(_embeddings, (0, 2, 3, 5, 6), 9, _EPSILON), ignored=("mask_index_type",), outputs=(0, 1, 2)
+    ),
     "FastGelu": Rule(_fast_gelu, (0,), 2),
     "FusedMatMul": Rule(_fused_matmul, (0, 1), 2, {"alpha": 1.0, **_TRANSPOSED}),
+    "GatherBlockQuantized": Rule(_gather_blocks, (0, 1, 2), 4, _LOOKUP),
     "Gelu": Rule(_gelu, (0,), 1),
+    "MatMulIntegerToFloat": Rule(_integers_to_float, (0, 1, 2, 3), 7),
     "MatMulNBits": Rule(
-        *(_matmul_nbits, (0, 1, 2), 6, {"K": None, "N": None, "bits": 4, "block_size": None}),
+        *(_matmul_nbits, (0, 1, 2), 6, {"K": int, "N": int, "bits": 4, "block_size": int}),
         fixed={"weight_prepacked": 0},
         ignored=("accuracy_level",),
     ),
@@ -171,4 +304,4 @@ LANGUAGE: Mapping[str, Rule] = {
 }
 """The definition of each operator."""
 
-__all__ = ["LANGUAGE"]
+__all__ = ["LANGUAGE", "unpacked"]

@@ -178,6 +178,8 @@ def _names(graph: Any) -> Iterator[object]:
 
 def _opset(proto: Any, origin: str) -> int:
     versions = [int(o.version) for o in proto.opset_import if o.domain in _DEFAULT_DOMAINS]
+    if not versions and not any(node.domain in _DEFAULT_DOMAINS for node in proto.graph.node):
+        return MAX_OPSET  # of which it has no node
     if not versions:
         raise ModelImportError(
             f"{origin} imports no opset of the ONNX domain\n  export it again with an opset from "

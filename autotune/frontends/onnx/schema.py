@@ -48,14 +48,21 @@ def check_node(proto: Any, scope: Scope) -> None:
         ModelImportError: inputs, outputs, attributes, element types or shapes do not fit; the message
             says which, and what the operator takes.
     """
+    _check_parts(proto)
+    check_against(schema_of(proto.op_type, scope.opset), schema_of(proto.op_type, _NEWEST), proto, scope)
+
+
+def check_against(schema: Any, newest: Any, proto: Any, scope: Scope) -> None:
+    """Refuse a node that is not as a version of its operator has it, of which a newer one may have more element types.
+
+    Raises:
+        ModelImportError: see :func:`check_node`.
+    """
     from onnx import shape_inference
 
-    schema = schema_of(proto.op_type, scope.opset)
-    _check_parts(proto)
     names = [name for name in proto.input if name != ABSENT]
     types = {name: type_proto(scope.type_of(name)) for name in names}
     values = {name: _tensor_proto(array) for name in names if (array := _parameter(scope, name)) is not None}
-    newest = schema_of(proto.op_type, _NEWEST)
     try:
         try:
             shape_inference.infer_node_outputs(schema, proto, types, values)
@@ -203,4 +210,4 @@ def _signature(schema: Any) -> str:
     return f"{text}\n  attributes: {', '.join(attributes) or 'none'}"
 
 
-__all__ = ["check_form", "check_node", "node_name", "schema_of", "type_proto"]
+__all__ = ["check_against", "check_form", "check_node", "node_name", "schema_of", "type_proto"]

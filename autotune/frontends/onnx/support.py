@@ -10,8 +10,8 @@ from autotune.errors import UnsupportedOpError
 from autotune.frontends.onnx.composed import COMPOSED
 from autotune.frontends.onnx.constants import SPECIAL
 from autotune.frontends.onnx.control import CONTROL
+from autotune.frontends.onnx.domains import DEFINED
 from autotune.frontends.onnx.functions import is_defined, parts_of
-from autotune.frontends.onnx.microsoft import DEFINED
 from autotune.frontends.onnx.nodes import REWRITTEN
 from autotune.frontends.onnx.read import MAX_OPSET
 from autotune.frontends.onnx.sequences import SEQUENCES
@@ -21,6 +21,10 @@ from autotune.suggest import counted, similar
 IMPORTED = (*SPECIAL, *REWRITTEN, *COMPOSED, *CONTROL, *SEQUENCES)
 """Operators of which the import makes others, or constants."""
 _MAX_NAMED_NODES = 3
+_LEARNED = "ai.onnx.ml"
+_HOW_TO_LEARN = (
+    "ai.onnx.ml: encode texts and dictionaries as numbers before the model, and export what follows"
+)
 
 
 def _unsupported(nodes: Iterable[Any], opset: int) -> dict[tuple[str, str], list[str]]:
@@ -64,7 +68,7 @@ def _is_supported(op: str, opset: int) -> bool:
 
 @cache
 def known_operators() -> tuple[str, ...]:
-    """Return the operators that models may have, of ONNX and com.microsoft, sorted."""
+    """Return the operators that models may have, of ONNX and of the domains with definitions here, sorted."""
     from onnx import defs
 
     names = {schema.name for schema in defs.get_all_schemas() if schema.domain == ""}
@@ -94,9 +98,9 @@ def check_supported(protos: Sequence[Any], origin: str, opset: int) -> None:
         times = counted(len(nodes), "node")
         lines.append(f"  {_shown(domain, op)}: {times} ({shown}{more}){_suggestion(op)}")
     total = sum(len(nodes) for nodes in unsupported.values())
-    foreign = (
-        f"\n  those of other domains: {ops.HOW_TO_NAME}" if any(domain for domain, _ in unsupported) else ""
-    )
+    domains = {domain for domain, _ in unsupported}
+    foreign = f"\n  {_HOW_TO_LEARN}" if _LEARNED in domains else ""
+    foreign += f"\n  those of other domains: {ops.HOW_TO_NAME}" if domains - {"", _LEARNED} else ""
     what = counted(len(unsupported), "operator")
     raise UnsupportedOpError(
         f"{origin} uses {what} without a definition here, in {total} of {counted(len(protos), 'node')}:\n"

@@ -22,7 +22,10 @@ def run(op: str, operands: list[str], feed: dict[str, Any], **attrs: Any) -> Any
     fixed += [numpy_helper.from_array(np.uint8(z), f"{n}z") for n, (_, z) in STEPS.items()]
     fixed.append(numpy_helper.from_array(np.arange(-300, 300, 100, dtype=np.int32), "bias"))
     node = helper.make_node(op, operands, ["y"], domain="com.microsoft", **attrs)
-    inputs = [helper.make_tensor_value_info(n, TensorProto.UINT8, a.shape) for n, a in feed.items()]
+    inputs = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+        for n, a in feed.items()
+    ]
     output = helper.make_tensor_value_info(
         "y", TensorProto.UINT8 if "ys" in operands else TensorProto.FLOAT, None
     )
@@ -80,6 +83,28 @@ def test_products_with_a_bias_in_their_steps() -> None:
     assert np.abs(steps.astype(int) - quantised(wanted)).max() <= 1
 
 
-def test_images_with_channels_last_are_refused(feed: dict[str, Any]) -> None:
-    with pytest.raises(ModelImportError, match="channels_last = 1 and opset below 13 are not supported"):
-        run("QLinearGlobalAveragePool", [*A, "ys", "yz"], {"a": feed["a"]}, channels_last=1)
+def test_images_with_channels_last(feed: dict[str, Any]) -> None:
+    mean = quantised(real(feed["a"], "a").mean((1, 2), keepdims=True, dtype=np.float64))
+    operands = [*A, "ys", "yz"]
+    found = run("QLinearGlobalAveragePool", operands, {"a": feed["a"]}, channels_last=1)
+    np.testing.assert_array_equal(found, mean)
+    window = {"kernel_shape": [2, 2], "strides": [2, 2]}
+    last = run(
+        "QLinearAveragePool", operands, {"a": feed["a"].transpose(0, 2, 3, 1)}, channels_last=1, **window
+    )
+    first = run("QLinearAveragePool", operands, {"a": feed["a"]}, **window)
+    np.testing.assert_array_equal(last, first.transpose(0, 2, 3, 1))
+
+
+def test_choices_and_means(feed: dict[str, Any]) -> None:
+    a, b = (real(feed[name], name) for name in "ab")
+    flags = np.arange(6) % 2 == 0
+    found = run("QLinearWhere", ["flags", *A, *B, "ys", "yz"], {**feed, "flags": flags})
+    np.testing.assert_array_equal(found, quantised(np.where(flags, a, b)))
+    found = run("QLinearReduceMean", [*A, "ys", "yz"], {"a": feed["a"]}, axes=[1, 3], keepdims=0)
+    np.testing.assert_array_equal(found, quantised(a.mean((1, 3), dtype=np.float64)))
+
+
+def test_a_softmax_before_opset_13_is_refused(feed: dict[str, Any]) -> None:
+    with pytest.raises(ModelImportError, match="opset below 13 is not supported"):
+        run("QLinearSoftmax", [*A, "ys", "yz"], {"a": feed["a"]}, opset=12)

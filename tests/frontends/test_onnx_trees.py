@@ -317,6 +317,21 @@ def test_forests_of_scikit_learn(count: int, batch: int) -> None:
     np.testing.assert_array_equal(labels, forest.predict(x[:batch]))
 
 
+@pytest.mark.registers
+def test_the_number_of_rows_may_be_open() -> None:
+    rng = np.random.default_rng(0)
+    trees = [grown(rng, 4, 3, 2, 6, True, whole=True) for _ in range(9)]
+    x = data(rng, 3, 3, missing=True)
+    proto = node_model(
+        "TreeEnsembleRegressor", [("x", x)], domain=LEARNED, n_targets=2, **listed(trees, "target")
+    )
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "rows"
+    module = autotune.compile_for_sizes(proto, {"rows": "1..4:2,4"})
+    for count in (1, 3):
+        (y,) = module(x[:count])
+        np.testing.assert_allclose(y, summed(trees, x[:count], 2, "SUM"), rtol=1e-4, atol=1e-4)
+
+
 ROW = np.zeros((1, 3), np.float32)
 
 

@@ -14,7 +14,13 @@ from autotune.compiler.coverage import CoverageReport, coverage
 from autotune.compiler.devices.segments import DeviceSegment, part_of, segments_of
 from autotune.compiler.dividing import distinct_workloads
 from autotune.compiler.explain import Compilation, CompiledSegment, dump
-from autotune.compiler.forecast import Prediction, forecast, forecast_ns
+from autotune.compiler.forecast import (
+    DispatchForecast,
+    Prediction,
+    forecast,
+    forecast_dispatches,
+    forecast_ns,
+)
 from autotune.compiler.lock import Lock
 from autotune.compiler.locked import check_code, locked_plan
 from autotune.compiler.memory.proof import prove_memory
@@ -172,6 +178,12 @@ def predict_ns(request: CompileRequest, graph: Graph | None = None) -> float:
     return forecast_ns(*_foreseen(request, graph))
 
 
+@collector_paused()
+def predict_dispatches(request: CompileRequest, graph: Graph | None = None) -> list[DispatchForecast]:
+    """Return the dispatches of :func:`predict_in_detail` alone: no kernel is lowered for that."""
+    return forecast_dispatches(*_foreseen(request, graph))
+
+
 def _foreseen(request: CompileRequest, graph: Graph | None) -> tuple[Partition, Plan, Target]:
     """Return a model as it would be compiled, in the order of its dispatches, its plan and its target."""
     request, lock = _unlocked(request.checked())
@@ -222,4 +234,4 @@ def _miss_message(name: str, reports: Sequence[CoverageReport]) -> str:
     )
 
 
-__all__ = ["Compilation", "compile_in_detail", "predict_in_detail", "predict_ns"]
+__all__ = ["Compilation", "compile_in_detail", "predict_dispatches", "predict_in_detail", "predict_ns"]

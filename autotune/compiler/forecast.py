@@ -103,7 +103,12 @@ def forecast(parts: Partition, plan: Plan, target: Target) -> Prediction:
 
 def forecast_ns(parts: Partition, plan: Plan, target: Target) -> float:
     """Return the latency of :func:`forecast` alone: no kernel is lowered for that."""
-    return sum(dispatch.latency_ns for dispatch in _dispatches(parts, plan, target)[0])
+    return sum(dispatch.latency_ns for dispatch in forecast_dispatches(parts, plan, target))
+
+
+def forecast_dispatches(parts: Partition, plan: Plan, target: Target) -> list[DispatchForecast]:
+    """Return the dispatches of :func:`forecast` alone: no kernel is lowered for that."""
+    return _dispatches(parts, plan, target)[0]
 
 
 def _dispatches(
@@ -179,4 +184,11 @@ def _manifests(schedules: Mapping[str, Planned], target: Target) -> dict[str, Bu
     return found
 
 
-__all__ = ["DispatchForecast", "LatencySource", "Prediction", "forecast", "forecast_ns"]
+__all__ = [
+    "DispatchForecast",
+    "LatencySource",
+    "Prediction",
+    "forecast",
+    "forecast_dispatches",
+    "forecast_ns",
+]

@@ -101,13 +101,14 @@ class CompileRequest:
     (docs/placement.md).
     ``verify``: isl proves every schedule before its code runs, and the memory plan is gone through.
 
-    Of benchmarks and tests:
+    Of benchmarks, tests and error budgets:
 
     ``observer`` is called after each graph pass. ``schedules`` (workload key to trace) come before those of the
     database. ``algorithm`` names the one to use wherever it applies. ``without`` names graph passes to leave out
     (:func:`autotune.passes.pipeline.optional_passes`). ``layout`` is that of convolutions, ``partition`` what is fused,
     ``order`` what dispatches are ordered for. ``decisions`` has options of the model's sites by their kinds
     (:data:`autotune.compiler.sites.KINDS`), which come before those of the database; ``{}`` is an untuned model.
+    ``tolerances`` are those of workloads by their keys, instead of ``tolerance`` (docs/quantized.md).
     ``same_code``: other machine code than a lock pins is an error.
     """
 
@@ -138,6 +139,7 @@ class CompileRequest:
     partition: PartitionOptions | None = None
     order: Aim | None = None
     decisions: Mapping[str, str] | None = None
+    tolerances: Mapping[str, float] | None = None
     same_code: bool = True
 
     @property
@@ -157,7 +159,11 @@ class CompileRequest:
     def preference(self) -> Preference:
         """Return which algorithms and schedules are wanted; raises UsageError."""
         return Preference(
-            self.tolerance, self.algorithm, Goal.of(self.objective, self.max_slowdown), self.finite
+            self.tolerance,
+            self.algorithm,
+            Goal.of(self.objective, self.max_slowdown),
+            self.finite,
+            self.tolerances or {},
         )
 
     @property

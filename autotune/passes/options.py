@@ -146,7 +146,9 @@ def allowed(
         raise UsageError(f"unknown algorithm {wanted!r}\n  one of {listing(wanted, known)}")
     several = speculative or wanted is not None
     names = names if wanted is None else None
-    exact = options_of(workload, speculative=several, tolerance=preference.tolerance, names=names)
+    exact = options_of(
+        workload, speculative=several, tolerance=preference.tolerance_of(workload.key), names=names
+    )
     if preference.finite:
         exact = tuple(option for option in exact if option.growth <= 1)
     named = [option for option in exact if option.name == wanted]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from autotune.database.goal import FASTEST, Goal, Objective
@@ -17,7 +18,8 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class Preference:
-    """Algorithms whose declared error is at most ``tolerance`` (0: direct computation only).
+    """Algorithms whose declared error is at most ``tolerance`` (0: direct computation only), or, of workloads that
+    ``tolerances`` has by their keys, at most that.
 
     With ``finite`` only those that neither enlarge the range of what is computed nor spread what is not finite in an
     input beyond the results that it is part of. ``algorithm`` names the one to use wherever it applies, for benchmarks
@@ -28,10 +30,15 @@ class Preference:
     algorithm: str | None = None
     goal: Goal = FASTEST
     finite: bool = False
+    tolerances: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not self.tolerance >= 0:
             raise UsageError(f"tolerance {self.tolerance}; allowed: 0 (exact algorithms only) or more")
+
+    def tolerance_of(self, key: str) -> float:
+        """Return the tolerance of the workload of a key."""
+        return self.tolerances.get(key, self.tolerance)
 
     @property
     def aim(self) -> Aim:

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from autotune.database.store import Database
     from autotune.functions.function import build
     from autotune.profiling.profile import profile
+    from autotune.quantization.compiling import compile
     from autotune.runtime.executable import load
     from autotune.runtime.module import Module
     from autotune.target import Target
-    from autotune.tuning.api import compile, compile_for_sizes, predict, query, retrain, tune
+    from autotune.tuning.api import compile_for_sizes, predict, query, retrain, tune
     from autotune.tuning.jobs.budget import Budget
     from autotune.tuning.jobs.events import StopTuning, TuningEvent
     from autotune.tuning.jobs.program import TunedSchedule, tune_schedule
@@ -38,7 +39,7 @@ _WHERE = {
     "TunedSchedule": "autotune.tuning.jobs.program",
     "TuningEvent": "autotune.tuning.jobs.events",
     "build": "autotune.functions.function",
-    "compile": "autotune.tuning.api",
+    "compile": "autotune.quantization.compiling",
     "compile_for_sizes": "autotune.tuning.api",
     "load": "autotune.runtime.executable",
     "place": "autotune.tuning.placement.place",

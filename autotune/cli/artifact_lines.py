@@ -3,6 +3,7 @@ runs here."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from autotune.runtime.compiled import SizedTensor
 from autotune.runtime.image import largest_input
 from autotune.runtime.targets import choose, label, why_not
 from autotune.suggest import counted
+from autotune.tuning.measure.error_budget import NOTED, noted_line
 from autotune.tuning.report.units import size
 
 
@@ -74,6 +76,7 @@ def artifact_lines(path: str, held: ArtifactFile) -> list[str]:
             f"{size(image['code_bytes'])} of code, {size(image['constant_bytes'])} of constants{shared}, "
             f"{size(image['arena_bytes'])} between dispatches{_range_text(image['growth'])}; {runs}"
         )
+        lines += [noted_line(image["accuracy"])] if image["accuracy"] else []
     return [*lines, "every member is what its hash says"]
 
 
@@ -113,6 +116,7 @@ def _image_json(image: Manifest, shared: int) -> dict[str, Any]:
         "shared_bytes": shared,
         "arena_bytes": image.arena_bytes,
         "growth": float(image.metadata.get("growth", 1)),
+        "accuracy": json.loads(image.metadata.get(NOTED, "null")),
         "why_not_here": why_not(image.target),
     }
 

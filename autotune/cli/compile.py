@@ -10,12 +10,20 @@ import click
 
 from autotune.cli.common import EPILOG_DATABASE, announce, json_option, print_json
 from autotune.cli.echo import echo
-from autotune.cli.options import compilation_json, model_argument, print_compilation, request_flags
+from autotune.cli.options import (
+    accuracy_options,
+    compilation_json,
+    model_argument,
+    print_compilation,
+    request_flags,
+)
 from autotune.cli.verbosity import is_quiet, is_verbose, verbosity
 from autotune.compiler.request import CompileOptions, CompileRequest
+from autotune.errors import UsageError
 
 if TYPE_CHECKING:
     from autotune.compiler.explain import Compilation
+    from autotune.quantization.compiling import AccurateRequest
 
 
 @click.command(
@@ -25,13 +33,25 @@ if TYPE_CHECKING:
 )
 @model_argument
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The artifact to write.")
+@accuracy_options()
 @request_flags(CompileOptions)
 @verbosity(
     "Print only where the artifact is.", "Print a line a dispatch, with what its schedule is based on."
 )
 @json_option
-def command(model: str, output: Path, as_json: bool, **options: Unpack[CompileOptions]) -> None:
-    """Compile MODEL with the best schedules of the database; workloads without one get the default schedule."""
+def command(
+    model: str,
+    output: Path,
+    accuracy: str | None,
+    data: Path | None,
+    as_json: bool,
+    **options: Unpack[CompileOptions],
+) -> None:
+    """Compile MODEL with the best schedules of the database; workloads without one get the default schedule.
+
+    With --accuracy products are computed in less than float32 where that is predicted to be faster, as far as the
+    error of the outputs allows.
+    """
     request = CompileRequest(model, **options).checked()
     announce(f"compiling {model}")
     from autotune.cli.affinity_lines import placed_json, placed_lines
@@ -51,13 +71,16 @@ def command(model: str, output: Path, as_json: bool, **options: Unpack[CompileOp
 
     check_cores(request)
     start = time.perf_counter()
-    made = compile_request(request, announce)
+    accurate = _within(request, accuracy, data)
+    made = compile_request(request, announce) if accurate is None else accurate.compiled
     artifact.save(made.model, output)
     facts: dict[str, Any] = {
         "artifact": str(output),
         "bytes": output.stat().st_size,
         "seconds": time.perf_counter() - start,
     }
+    if accurate is not None:
+        facts["accuracy"] = accurate.to_json()
     where = made.where
     cases = {
         ", ".join(filter(None, (case.target, case.sizes))): checked(case.done, model)
@@ -76,8 +99,25 @@ def command(model: str, output: Path, as_json: bool, **options: Unpack[CompileOp
         if several:
             echo(f"for {name}")
         show(done)
+    if accurate is not None and not is_quiet():
+        echo(accurate.lines)
     many = f" for {len(cases)} {kind}" if several else ""
     echo(f"wrote {output}: {facts['bytes'] / 1e6:.1f} MB{many} in {facts['seconds']:.1f} s")
+
+
+def _within(request: CompileRequest, accuracy: str | None, data: Path | None) -> AccurateRequest | None:
+    """Return the model compiled within an error budget; None without one."""
+    if accuracy is None:
+        if data is not None:
+            raise UsageError("--data is for --accuracy, which is not given")
+        return None
+    from autotune.quantization.compiling import RANDOM, compile_within
+    from autotune.tuning.measure.error_budget import Accuracy
+
+    budget = Accuracy.of(accuracy)
+    if data is None:
+        echo(f"warning: {RANDOM}", err=True)
+    return compile_within(request, budget, data, announce)
 
 
 __all__ = ["command"]

@@ -219,6 +219,30 @@ FLAGS: dict[str, Callable[[Any], Any]] = {
 """The flag of each keyword of :class:`autotune.compiler.request.CompileRequest`, in the order of a command's help."""
 
 
+def accuracy_options(*names: str, multiple: bool = False) -> Callable[[F], F]:
+    """Give a command ``--accuracy``, once or ``multiple`` times, and ``--data``, which may have other ``names``."""
+
+    def decorate(command: F) -> F:
+        command = click.option(
+            "--accuracy",
+            metavar="BUDGET",
+            multiple=multiple,
+            help="The largest error: 1e-2 of outputs (relative), cosine=0.999, or top1=0.5% of labels lost. Layers "
+            "become more exact until half of the inputs are within it; the other half is checked.",
+        )(command)
+        return click.option(
+            "--data",
+            *names,
+            "data",
+            type=click.Path(path_type=Path),
+            metavar="FILE.npz|FOLDER",
+            help="An array an input, by its name: one sample, or several along the first axis; with --accuracy "
+            "`labels`, too. A folder's files follow one another. Without it random inputs stand in for --accuracy.",
+        )(command)
+
+    return decorate
+
+
 def request_flags(options: type, without: Collection[str] = ()) -> Callable[[F], F]:
     """Give a command the flags of the options that a typed dictionary names; what its errors advise has them, too."""
 
@@ -379,6 +403,7 @@ def proofs_lines(done: Compilation, *, details: bool = True) -> list[str]:
 __all__ = [
     "FLAGS",
     "NO_DATABASE",
+    "accuracy_options",
     "check_for_artifact",
     "compilation_json",
     "memory_json",

@@ -10,7 +10,7 @@ import click
 
 from autotune.cli.common import announce, json_option, print_json
 from autotune.cli.echo import echo
-from autotune.cli.options import FLAGS, model_argument
+from autotune.cli.options import FLAGS, accuracy_options, model_argument
 from autotune.errors import UsageError
 from autotune.suggest import counted
 
@@ -20,21 +20,7 @@ from autotune.suggest import counted
     "autotune compile model.int8.onnx -o model.atm"
 )
 @model_argument
-@click.option(
-    "--data",
-    "--calibrate",
-    "data",
-    type=click.Path(path_type=Path),
-    metavar="FILE.npz|FOLDER",
-    help="An array an input, by its name: one sample, or several along the first axis; with --accuracy `labels`, too. "
-    "A folder's files follow one another. Needed without --accuracy, with which random inputs stand in.",
-)
-@click.option(
-    "--accuracy",
-    metavar="BUDGET",
-    help="The largest error: 1e-2 of outputs (relative), cosine=0.999, or top1=0.5% of labels lost. Layers stay in "
-    "float32 until half of the inputs are within it; the other half is checked.",
-)
+@accuracy_options("--calibrate")
 @click.option(
     "--weights",
     metavar="int4|int8",
@@ -181,21 +167,15 @@ def _by_blocks(
 
 def _samples(model: str, data: Path | None, may_be_random: bool) -> dict[str, Any]:
     """Return the arrays of the data, or random ones with a warning."""
-    from autotune.frontends.onnx.read import read_model
-    from autotune.tuning.measure.samples import RANDOM_SETS, random_samples, read_samples
+    from autotune.quantization.compiling import RANDOM, samples_of
 
-    if data is not None:
-        return read_samples(data)
-    if not may_be_random:
+    if data is None and not may_be_random:
         raise UsageError(
             "samples of the inputs are needed to quantise by: give --data FILE.npz, or a folder of such"
         )
-    echo(
-        f"warning: no --data was given: {RANDOM_SETS} sets of random inputs stand in for it (standard normal floats, "
-        "zeros for integers), and errors on inputs of real use may be others",
-        err=True,
-    )
-    return random_samples(read_model(model).proto)
+    if data is None:
+        echo(f"warning: {RANDOM}", err=True)
+    return dict(samples_of(model, data))
 
 
 __all__ = ["command"]

@@ -92,6 +92,7 @@ _EVENTS = {
     "finished": _REPORT,
     "bucket": _of("text: text"),
     "placement": {"*": "any"},
+    "point": _of("text: text"),
     "proofs": _of("proofs: #proofs"),
 }
 _RUN = _of(
@@ -104,7 +105,7 @@ _RUN = _of(
 _TENSOR = _of("name dtype: text", shape=[("integer", "text")])
 _IMAGE = _of(
     "target machine schedules: text; threads dispatches code_bytes constant_bytes shared_bytes arena_bytes: integer; "
-    "features: [text]; growth: number; why_not_here: text?",
+    "features: [text]; growth: number; why_not_here: text?; accuracy: object?",
     sizes=_COUNTS,
     states=[_of("name workload_key state: text")],
 )
@@ -185,7 +186,7 @@ _SHARED: Mapping[str, Any] = {
 DOCUMENTS: Mapping[str, Any] = {
     "tune": tuple({"event": f"={name}", **shape} for name, shape in _EVENTS.items()),
     "compile": (
-        _WRITTEN | _COMPILATION,
+        _WRITTEN | _COMPILATION | {"accuracy?": "object?"},
         _WRITTEN | _PLACED,
         *(_WRITTEN | {kind: {"*": (_COMPILATION, _PLACED)}} for kind in ("targets", "sizes", "cases")),
     ),

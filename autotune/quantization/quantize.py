@@ -83,6 +83,12 @@ def calibrate_model(
     return CalibratedModel(network, leave_out, correct_biases, found)
 
 
+def has_products(source: ModelSource) -> bool:
+    """Return whether a model has products that can be quantised."""
+    network = Network.read(source)
+    return bool(choose(network).products)
+
+
 class QuantizeOptions(TypedDict, total=False):
     """Keywords of what quantises a model, as :func:`calibrate_model` has them."""
 
@@ -152,5 +158,6 @@ __all__ = [
     "QuantizeOptions",
     "agreement",
     "calibrate_model",
+    "has_products",
     "quantize",
 ]

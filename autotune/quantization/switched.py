@@ -1,4 +1,4 @@
-"""A model whose layers are switched between float32 and eight bits when it runs.
+"""A model whose layers are switched between float32, shorter weights and eight bits when it runs.
 
 One compilation serves all choices of layers: a choice costs a forward pass a sample, not a compilation. Numbers are
 those of the quantised model but for the order of sums, integers of biases, and ranges that a join of fewer values has.
@@ -15,8 +15,9 @@ from autotune.graph.ir import ABSENT, Array
 from autotune.quantization.bias_correction import bias_place, correct
 from autotune.quantization.choice import QuantizationChoice, weight_axis
 from autotune.quantization.network import Network
+from autotune.quantization.precision import STORED_TYPES
 from autotune.quantization.quantize import CalibratedModel
-from autotune.quantization.write import activation, rounded_weights, splice, steps_of
+from autotune.quantization.write import activation, rounded_weights, splice, steps_of, stored_weights
 from autotune.tuning.measure.samples import open_sizes
 
 if TYPE_CHECKING:
@@ -24,19 +25,27 @@ if TYPE_CHECKING:
 
 _PRODUCT, _VALUE = "product", "value"
 Part = tuple[str, str]
-"""Weights and bias of the product that makes a value, or the value itself."""
+"""Weights and bias of the product that makes a value; the value itself; or weights stored so, of such a product."""
 
 
 class SwitchedModel:
-    """The compiled model; ``floats`` are the outputs of products that stay in float32."""
+    """The compiled model; ``floats`` are the outputs of products that are not in eight bits.
+
+    ``stored`` are the types that weights of products may be stored in, by their precisions
+    (:mod:`autotune.quantization.precision`).
+    """
 
     def __init__(
-        self, calibrated: CalibratedModel, samples: Mapping[str, Array], threads: int | None = None
+        self,
+        calibrated: CalibratedModel,
+        samples: Mapping[str, Array],
+        threads: int | None = None,
+        stored: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         from autotune.tuning.api import compile
 
         self.calibrated = calibrated
-        model, self._switches = switched(calibrated)
+        model, self._switches = switched(calibrated, stored or {})
         self._module = compile(model, shapes=open_sizes(model, samples), threads=threads)
 
     @property
@@ -44,9 +53,16 @@ class SwitchedModel:
         """Return the outputs of all products that can be quantised."""
         return tuple(node.output[0] for node in self.calibrated.choice().products)
 
-    def run(self, feeds: Sequence[Mapping[str, Array]], floats: Collection[str]) -> list[dict[str, Array]]:
-        """Return the outputs for each of the inputs."""
-        parts = _parts(self.calibrated.choice(floats))
+    def run(
+        self,
+        feeds: Sequence[Mapping[str, Array]],
+        floats: Collection[str],
+        stored: Mapping[str, str] | None = None,
+    ) -> list[dict[str, Array]]:
+        """Return the outputs for each of the inputs; ``stored`` has precisions of some of ``floats``."""
+        parts = _parts(self.calibrated.choice(floats)) | {
+            (kind, name) for name, kind in (stored or {}).items()
+        }
         on = {name: np.asarray(part in parts) for part, name in self._switches.items()}
         return [
             {name: np.array(array) for name, array in self._module.run({**feed, **on}).items()}
@@ -60,17 +76,23 @@ def _parts(choice: QuantizationChoice) -> set[Part]:
     }
 
 
-def switched(calibrated: CalibratedModel) -> tuple[onnx.ModelProto, dict[Part, str]]:
-    """Return the model, and the name of the input, a bool, that quantises each part."""
+def switched(
+    calibrated: CalibratedModel, stored: Mapping[str, Sequence[str]]
+) -> tuple[onnx.ModelProto, dict[Part, str]]:
+    """Return the model, and the name of the input, a bool, that quantises each part, or stores its weights shorter."""
     import onnx
 
     network, choice = calibrated.network.copy(), calibrated.choice()
-    switches = {part: network.fresh(f"{part[1]}.{part[0]}.switch") for part in sorted(_parts(choice))}
+    shorter = {(kind, product) for product, kinds in stored.items() for kind in kinds}
+    switches = {
+        (kind, name): network.fresh(f"{name}.{kind}.switch")
+        for kind, name in sorted(_parts(choice) | shorter)
+    }
     before: dict[int, list[Any]] = {}
     by_output = {node.output[0]: node for node in network.nodes}
     for product in choice.products:
         node = by_output[product.output[0]]
-        _switched_product(network, node, switches[_PRODUCT, node.output[0]], calibrated, before)
+        _switched_product(network, node, switches, calibrated, before, stored.get(node.output[0], ()))
     made = {}
     for value, step in steps_of(choice, calibrated.statistics.ranges).items():
         real, nodes = activation(network, value, *step)
@@ -85,18 +107,29 @@ def switched(calibrated: CalibratedModel) -> tuple[onnx.ModelProto, dict[Part, s
 
 
 def _switched_product(
-    network: Network, node: Any, switch: str, calibrated: CalibratedModel, before: dict[int, list[Any]]
+    network: Network,
+    node: Any,
+    switches: Mapping[Part, str],
+    calibrated: CalibratedModel,
+    before: dict[int, list[Any]],
+    stored: Sequence[str],
 ) -> None:
     """Switch the weights of a product and, with bias correction, its bias."""
     axis = weight_axis(network, node)
     assert axis is not None, "chosen as a product"
+    product = node.output[0]
+    switch = switches[_PRODUCT, product]
     place = bias_place(network, network.readers(), node) if calibrated.correct_biases else None
     if place is not None:
         _switched_bias(network, node, *place, switch, calibrated, before)
     weights = node.input[1]
-    rounded = rounded_weights(network.arrays[weights], axis).astype(np.float32)
-    node.input[1], where = _where(network, switch, network.constant(f"{weights}.rounded", rounded), weights)
-    before.setdefault(id(node), []).append(where)
+    array, nodes = network.arrays[weights], before.setdefault(id(node), [])
+    made = {switches[kind, product]: stored_weights(array, axis, STORED_TYPES[kind]) for kind in stored}
+    made[switch] = rounded_weights(array, axis).astype(np.float32)
+    for each, rounded in made.items():
+        on = network.constant(f"{weights}.rounded", rounded)
+        node.input[1], where = _where(network, each, on, node.input[1])
+        nodes.append(where)
 
 
 def _switched_bias(

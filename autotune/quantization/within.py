@@ -1,68 +1,106 @@
-"""Quantisation within an error budget: which layers stay in float32.
+"""Precisions of a model's products within an error budget.
 
-The error that each layer makes alone says which: errors of layers add up as squares, so that the layers of the largest
-square for the time that they save stay first (the greedy rule of the knapsack problem). Choices are judged by the model
-whose layers are switched (:mod:`autotune.quantization.switched`), on one half of the inputs; the quantised model that
-results is compiled, and judged on the other half.
+The error that each product makes alone in a precision says which stay more exact: errors of products add up as squares,
+so that those of the largest square for the time that they save become more exact first
+(:mod:`autotune.quantization.precision`). Choices are judged by the model whose layers are switched
+(:mod:`autotune.quantization.switched`), on one half of the inputs; what results is compiled, and judged on the other
+half.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from autotune.compiler.request import CompileRequest
 from autotune.errors import UsageError
 from autotune.frontends.onnx.read import ModelSource, read_model
 from autotune.graph.ir import Array
-from autotune.quantization.quantize import CalibratedModel, Quantization, QuantizeOptions, calibrate_model
+from autotune.quantization.latencies import MixedModel, PredictedLatencies
+from autotune.quantization.precision import (
+    DECLARED_ERRORS,
+    FLOAT32,
+    INT8,
+    PRECISIONS,
+    PrecisionOption,
+    Precisions,
+    PrecisionStep,
+    further,
+    hull,
+    in_order,
+    products_in,
+    products_outside,
+    taken,
+)
+from autotune.quantization.quantize import Quantization, QuantizeOptions, calibrate_model
 from autotune.quantization.switched import SwitchedModel
 from autotune.suggest import counted
+from autotune.tuning.compiling import CompiledRequest, compile_request
 from autotune.tuning.measure.error_budget import Accuracy, MeasuredError, expected, relative
 from autotune.tuning.measure.samples import Samples, input_shapes, open_sizes
 from autotune.tuning.report.units import listed
 
 if TYPE_CHECKING:
-    import onnx
-
     from autotune.runtime.module import Module
 
 _LEAST_SAVED = 0.01
-"""Of the most that a layer saves: layers that save less, or nothing, count as if they saved that."""
+"""Of the most that a product saves: those that save less, or nothing, count as if they saved that."""
 
 
 @dataclass(frozen=True)
 class WithinBudget:
-    """A quantised model, the outputs of its products that stay in float32, and its errors: on the inputs that these
-    were chosen by, and on others."""
+    """The precisions of a model's products, the model with those of eight bits quantised, and its errors: on the inputs
+    that these were chosen by, and on others.
+
+    ``predicted_ns`` and ``float32_ns`` are predicted latencies of the whole model, so and in float32.
+    """
 
     quantization: Quantization
-    floats: tuple[str, ...]
+    precisions: Precisions
     chosen_by: MeasuredError
     held_back: MeasuredError
+    predicted_ns: float
+    float32_ns: float
+
+    @property
+    def floats(self) -> tuple[str, ...]:
+        """Return the outputs of products that stay in float32."""
+        return products_in(self.precisions, FLOAT32)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is known of the errors, as plain values."""
+        """Return all but the model, as plain values."""
         return {
             "float32": self.floats,
+            "precisions": dict(self.precisions),
+            "predicted_ns": self.predicted_ns,
+            "float32_ns": self.float32_ns,
             "chosen_by": self.chosen_by.to_json(),
             "held_back": self.held_back.to_json(),
         }
 
     def lines(self, budget: str) -> str:
         """Return the same as text."""
-        count = self.quantization.products + len(self.floats)
-        stay = f"{len(self.floats)} of {counted(count, 'product')} stay in float32"
+        stay = f"{len(self.floats)} of {counted(len(self.precisions), 'product')} stay in float32"
+        used = {one: len(products_in(self.precisions, one)) for one in PRECISIONS if one != FLOAT32}
+        others = ", ".join(f"{count} {_phrase(one)}" for one, count in used.items() if count)
         return "\n".join(
             [
                 f"accuracy {budget}: {stay}{': ' if self.floats else ''}{listed(self.floats)}",
+                *([f"  others: {others}"] if others else []),
+                f"  predicted: {self.predicted_ns / 1e3:.1f} µs, in float32 {self.float32_ns / 1e3:.1f} µs",
                 f"  error on held-back inputs {self.held_back}",
                 f"  error on the inputs chosen by {self.chosen_by}",
             ]
         )
+
+
+def _phrase(precision: str) -> str:
+    return f"with {precision}" if precision in DECLARED_ERRORS else f"in {precision}"
 
 
 def quantize_within(
@@ -78,103 +116,203 @@ def quantize_within(
         UsageError: as that function; no layer can be quantised within the budget.
         InputError: samples that do not fit the model.
     """
-    proto, threads = read_model(source).proto, options.get("threads")
-    seen, held = Samples.of(samples, input_shapes(proto, samples)).split()
-    calibrated = calibrate_model(source, seen.arrays, **options)
-    choice = _LayerSearch(calibrated, seen, len(held.sets), accuracy, threads)
-    order = choice.order()
-    floats, more = choice.least(order), 1
-    judge = _Judge(source, (seen, held), accuracy, threads)
-    while len(floats) < len(order):
-        made = calibrated.written(floats)
-        errors = judge.errors(made.model)
-        if all(error.holds for error in errors):
-            kept = tuple(product for product in choice.model.products if product in floats)
-            return WithinBudget(made, kept, *errors)
-        floats = floats | set([product for product in order if product not in floats][:more])
-        more *= 2  # each is a compilation
+    request = CompileRequest(source, threads=options.get("threads"))
+    found, _ = chosen_within(request, samples, accuracy, faster=False, **options)
+    if found.quantization.products:
+        return found
     raise UsageError(
         f"nothing can be quantised within the accuracy {accuracy}\n  allow a larger error, or give more inputs: the "
         "fewer they are, the more is to be expected of others"
     )
 
 
-class _LayerSearch:
-    """The choice of layers that stay in float32, by forward passes of the switched model."""
+def chosen_within(
+    request: CompileRequest,
+    samples: Mapping[str, Array],
+    accuracy: Accuracy,
+    *,
+    faster: bool,
+    tried: Iterable[Precisions] = (),
+    **options: Unpack[QuantizeOptions],
+) -> tuple[WithinBudget, CompiledRequest]:
+    """Choose precisions of a model's products, and compile it so.
+
+    Unless ``faster``, as many products as the budget allows are in eight bits and none have stored weights. With it a
+    product is in any precision that saves time, and the model is in none that is predicted to be slower than float32.
+    Those that are to be ``tried`` come first: the first of them within the budget is taken.
+    """
+    proto = read_model(request.model).proto
+    seen, held = Samples.of(samples, input_shapes(proto, samples)).split()
+    calibrated = calibrate_model(request.model, seen.arrays, **options)
+    mixed = MixedModel(calibrated, request, seen.arrays)
+    judge = _Judge(request, (seen, held), accuracy)
+    for precisions in tried:
+        if {*precisions} == {*mixed.products} and (found := judge.verified(mixed, precisions)):
+            return found
+    search = _PrecisionSearch(mixed, seen, len(held.sets), accuracy, faster=faster)
+    chosen, more = search.least(), 1
+    while products_outside(chosen, FLOAT32):
+        if found := judge.verified(mixed, chosen):
+            return found
+        chosen = search.settled(further(chosen, search.steps, more))
+        more *= 2  # each is a compilation
+    return judge.in_float32(mixed)
+
+
+class _PrecisionSearch:
+    """The choice of precisions, by forward passes of the switched model and by predicted latencies."""
 
     def __init__(
         self,
-        calibrated: CalibratedModel,
+        mixed: MixedModel,
         seen: Samples,
         further: int,
         accuracy: Accuracy,
-        threads: int | None,
+        *,
+        faster: bool,
     ) -> None:
-        self.model = SwitchedModel(calibrated, seen.arrays, threads)
-        self.seen, self.further, self.accuracy = seen, further, accuracy
-        self.reference = self.model.run(seen.sets, self.model.products)
-        self.saved = saved_ns(calibrated, self.model.products, seen.arrays, threads)
-
-    def order(self) -> list[str]:
-        """Return the products, what is to stay in float32 first."""
-        products = self.model.products
-        squares = {
-            product: self._square([other for other in products if other != product]) for product in products
+        self.mixed, self.seen, self.further = mixed, seen, further
+        self.accuracy, self.faster = accuracy, faster
+        kinds = PRECISIONS if faster else (INT8, FLOAT32)
+        self.alone = {precision: self.mixed.predicted_alone(precision) for precision in kinds}
+        self.choices = {product: self._choices(product) for product in self.mixed.products}
+        stored = {
+            product: [one for one in choices if one in DECLARED_ERRORS]
+            for product, choices in self.choices.items()
         }
-        least = _LEAST_SAVED * max(*self.saved.values(), 1.0)
+        self._make = partial(SwitchedModel, mixed.calibrated, seen.arrays, mixed.threads, stored)
+        self.steps = self._steps()
 
-        def score(product: str) -> float:
-            return squares[product] / max(self.saved[product], least)
+    @cached_property
+    def model(self) -> SwitchedModel:
+        """Return the switched model, which is compiled where there is something to choose."""
+        return self._make()
 
-        return sorted(products, key=score, reverse=True)
+    @cached_property
+    def reference(self) -> list[dict[str, Array]]:
+        """Return the outputs in float32 for what was seen."""
+        return self.model.run(self.seen.sets, self.mixed.products)
 
-    def _square(self, floats: Collection[str]) -> float:
-        """Return the mean square of the relative error, by which layers are compared under every budget: a share of
-        labels is 0 for most layers."""
-        pairs = zip(self.reference, self.model.run(self.seen.sets, floats), strict=True)
+    @property
+    def plain(self) -> PredictedLatencies:
+        """Return the latencies in float32."""
+        return self.alone[FLOAT32]
+
+    def _choices(self, product: str) -> list[str]:
+        """Return the precisions of a product, the most exact last: those that are faster than all more exact ones."""
+        if not self.faster:
+            return [INT8, FLOAT32]
+        found = [FLOAT32]
+        for precision in reversed(PRECISIONS[:-1]):
+            if self.alone[precision].products[product] < self.alone[found[0]].products[product]:
+                found.insert(0, precision)
+        return found
+
+    def _steps(self) -> list[PrecisionStep]:
+        """Return the steps from the fastest precisions to float32, the most worthwhile first."""
+        options = {
+            product: [self._option(product, precision) for precision in choices]
+            for product, choices in self.choices.items()
+        }
+        saved = [each[-1].latency_ns - each[0].latency_ns for each in options.values()]
+        least = _LEAST_SAVED * max(*saved, 1.0)
+        return in_order(step for product, each in options.items() for step in hull(product, each, least))
+
+    def _option(self, product: str, precision: str) -> PrecisionOption:
+        square = 0.0 if precision == FLOAT32 else self._square({product: precision})
+        return PrecisionOption(precision, self.alone[precision].products[product], square)
+
+    def _square(self, precisions: Precisions) -> float:
+        """Return the mean square of the relative error, by which products are compared under every budget: a share of
+        labels is 0 for most of them."""
+        pairs = zip(self.reference, self._run(precisions), strict=True)
         return float(np.mean([relative(*pair) ** 2 for pair in pairs]))
 
-    def least(self, order: Sequence[str]) -> frozenset[str]:
-        """Return the first products of the order that have to stay for the budget, less those that need not after
-        all."""
-        count = bisect_left(range(len(order)), True, key=lambda n: self.holds(frozenset(order[:n])))
-        floats = frozenset(order[:count])
-        for product in reversed(order[: max(count - 1, 0)]):
-            if self.holds(floats - {product}):
-                floats -= {product}
-        return floats
+    def _run(self, precisions: Precisions) -> list[dict[str, Array]]:
+        """Return the outputs for what was seen; products that are not named are in float32."""
+        stored = {product: one for product, one in precisions.items() if one in DECLARED_ERRORS}
+        floats = [product for product in self.mixed.products if precisions.get(product) != INT8]
+        return self.model.run(self.seen.sets, floats, stored)
 
-    def holds(self, floats: frozenset[str]) -> bool:
+    def least(self) -> dict[str, str]:
+        """Return the precisions after the fewest steps that the budget needs, less those that it does not after all."""
+        first = {product: choices[0] for product, choices in self.choices.items()}
+        steps = self.steps
+        count = bisect_left(range(len(steps)), True, key=lambda n: self.holds(taken(first, steps[:n])))
+        found = taken(first, steps[:count])
+        for step in reversed(steps[: max(count - 1, 0)]):
+            back = {**found, step.product: step.before}
+            if found[step.product] == step.after and self.holds(back):
+                found = back
+        return self.settled(found)
+
+    def holds(self, precisions: Precisions) -> bool:
         """Return whether the error of a choice, as it is expected on further inputs, is within the budget."""
-        outputs = self.model.run(self.seen.sets, floats)
-        errors = self.accuracy.each(self.reference, outputs, self.seen.labels)
+        errors = self.accuracy.each(self.reference, self._run(precisions), self.seen.labels)
         return expected(self.accuracy, errors, self.further) <= self.accuracy.limit
+
+    def settled(self, precisions: dict[str, str]) -> dict[str, str]:
+        """Return the choice, or where only what is faster counts the one of least predicted latency among those in
+        which products leave eight bits that gain nothing, all of them, and float32."""
+        if not self.faster:
+            return precisions
+        tried = [(self.plain.total_ns, dict.fromkeys(precisions, FLOAT32)), self._without_int8(precisions)]
+        while products_in(precisions, INT8):
+            found = self.mixed.predicted(precisions)
+            tried.append((found.total_ns, precisions))
+            slow = [p for p in products_in(precisions, INT8) if found.products[p] >= self.plain.products[p]]
+            if not slow:
+                break
+            precisions = self._left(precisions, slow)
+        return min(tried, key=lambda each: each[0])[1]
+
+    def _without_int8(self, precisions: dict[str, str]) -> tuple[float, dict[str, str]]:
+        left = self._left(precisions, products_in(precisions, INT8))
+        return self.mixed.predicted(left).total_ns, left
+
+    def _left(self, precisions: dict[str, str], products: Sequence[str]) -> dict[str, str]:
+        """Return the choice with products no longer in eight bits, but in what follows."""
+        follows = {step.product: step.after for step in self.steps if step.before == INT8}
+        return {**precisions, **{product: follows[product] for product in products}}
 
 
 class _Judge:
     """The errors of models on several samples, against a model as it is."""
 
-    def __init__(
-        self, source: ModelSource, samples: Sequence[Samples], accuracy: Accuracy, threads: int | None
-    ) -> None:
-        self.samples, self.accuracy, self.threads = samples, accuracy, threads
-        self.shapes = open_sizes(read_model(source).proto, samples[0].arrays)
-        self.references = self._outputs(source)
+    def __init__(self, request: CompileRequest, samples: Sequence[Samples], accuracy: Accuracy) -> None:
+        self.samples, self.accuracy = samples, accuracy
+        shapes = open_sizes(read_model(request.model).proto, samples[0].arrays)
+        self.references, self.reference = self._outputs(replace(request, shapes=shapes))
 
-    def errors(self, model: onnx.ModelProto) -> list[MeasuredError]:
-        """Return the error on each of the samples."""
-        return [
+    def verified(
+        self, mixed: MixedModel, precisions: Precisions
+    ) -> tuple[WithinBudget, CompiledRequest] | None:
+        """Return the model in precisions with its errors, and as it was compiled; None unless all hold."""
+        made = mixed.written(precisions)
+        found, compiled = self._outputs(mixed.request(precisions, made))
+        errors = [
             self.accuracy.judged(self.accuracy.each(reference, outputs, samples.labels))
-            for samples, reference, outputs in zip(
-                self.samples, self.references, self._outputs(model), strict=True
-            )
+            for samples, reference, outputs in zip(self.samples, self.references, found, strict=True)
         ]
+        if not all(error.holds for error in errors):
+            return None
+        chosen_by, held_back = errors
+        predicted, plain = (mixed.predicted(each).total_ns for each in (precisions, mixed.in_float32))
+        return WithinBudget(made, precisions, chosen_by, held_back, predicted, plain), compiled
 
-    def _outputs(self, model: ModelSource) -> list[list[dict[str, Array]]]:
-        from autotune.tuning.api import compile
+    def in_float32(self, mixed: MixedModel) -> tuple[WithinBudget, CompiledRequest]:
+        """Return the model as it is, which is the reference."""
+        chosen_by, held_back = (self.accuracy.judged(np.zeros(len(each.sets))) for each in self.samples)
+        latency = mixed.predicted(mixed.in_float32).total_ns
+        made = mixed.written(mixed.in_float32)
+        return WithinBudget(made, mixed.in_float32, chosen_by, held_back, latency, latency), self.reference
 
-        module = compile(model, shapes=self.shapes, threads=self.threads)
-        return [outputs_of(module, samples) for samples in self.samples]
+    def _outputs(self, request: CompileRequest) -> tuple[list[list[dict[str, Array]]], CompiledRequest]:
+        from autotune.runtime.module import Module
+
+        compiled = compile_request(request)
+        with Module(compiled.model) as module:
+            return [outputs_of(module, samples) for samples in self.samples], compiled
 
 
 def outputs_of(module: Module, samples: Samples) -> list[dict[str, Array]]:
@@ -182,34 +320,4 @@ def outputs_of(module: Module, samples: Samples) -> list[dict[str, Array]]:
     return [{name: np.array(array) for name, array in module.run(each).items()} for each in samples.sets]
 
 
-def saved_ns(
-    calibrated: CalibratedModel, products: Iterable[str], samples: Mapping[str, Array], threads: int | None
-) -> dict[str, float]:
-    """Return by how much each product is faster in eight bits where all are, as `autotune query` predicts it.
-
-    Products of one dispatch share its time evenly.
-    """
-    before, after = (
-        _spent(model, list(products), samples, threads)
-        for model in (calibrated.network.copy().model(), calibrated.written().model)
-    )
-    return {product: before[product] - after[product] for product in products}
-
-
-def _spent(
-    model: onnx.ModelProto, products: Sequence[str], samples: Mapping[str, Array], threads: int | None
-) -> dict[str, float]:
-    from autotune.tuning.api import predict
-
-    names = {product: f"product.{i}" for i, product in enumerate(products)}
-    for node in model.graph.node:
-        node.name = names.get(node.output[0], "")
-    spent = dict.fromkeys(products, 0.0)
-    for dispatch in predict(model, shapes=open_sizes(model, samples), threads=threads).dispatches:
-        own = [product for product in products if names[product] in dispatch.nodes]
-        for product in own:
-            spent[product] += dispatch.latency_ns / len(own)
-    return spent
-
-
-__all__ = ["WithinBudget", "outputs_of", "quantize_within", "saved_ns"]
+__all__ = ["WithinBudget", "chosen_within", "outputs_of", "quantize_within"]

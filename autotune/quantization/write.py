@@ -129,4 +129,25 @@ def rounded_weights(weights: Array, axis: int) -> Array:
     return rounded
 
 
-__all__ = ["activation", "quantized_weights", "rounded_weights", "splice", "steps_of", "write"]
+def stored_weights(weights: Array, axis: int, dtype: str) -> Array:
+    """Return the real numbers of weights that are stored in a shorter type (docs/weights.md)."""
+    if dtype == "int8":
+        return rounded_weights(weights, axis).astype(np.float32)
+    if dtype == "bfloat16":
+        return weights.astype(dtype).astype(np.float32)
+    others = tuple(i for i in range(weights.ndim) if i != axis)
+    largest = np.abs(weights).max(axis=others, keepdims=True, initial=0)
+    scales = np.exp2(np.floor(np.log2(np.maximum(largest, np.finfo(np.float32).tiny))))
+    stored: Array = (weights / scales).astype(dtype).astype(np.float32) * scales.astype(np.float32)
+    return stored
+
+
+__all__ = [
+    "activation",
+    "quantized_weights",
+    "rounded_weights",
+    "splice",
+    "steps_of",
+    "stored_weights",
+    "write",
+]

@@ -11,12 +11,15 @@ import onnx
 import pytest
 
 from autotune.cli import main
+from autotune.compiler.request import CompileRequest
 from autotune.errors import InputError, UsageError
 from autotune.frontends import zoo
 from autotune.graph.ir import Array
+from autotune.quantization.latencies import MixedModel
+from autotune.quantization.precision import FLOAT32, INT8
 from autotune.quantization.quantize import CalibratedModel, calibrate_model
 from autotune.quantization.switched import SwitchedModel
-from autotune.quantization.within import outputs_of, quantize_within, saved_ns
+from autotune.quantization.within import outputs_of, quantize_within
 from autotune.tuning.api import compile
 from autotune.tuning.measure.error_budget import Accuracy, relative
 from autotune.tuning.measure.samples import Samples, input_shapes
@@ -83,11 +86,12 @@ def test_a_wide_budget_keeps_nothing_in_float32_and_an_impossible_one_is_an_erro
         quantize_within(model, images(4), Accuracy.of(1e-9), threads=1)
 
 
-def test_layers_that_save_time_are_known_by_the_analytic_model(tiny: CalibratedModel) -> None:
-    products = [node.output[0] for node in tiny.choice().products]
-    saved = saved_ns(tiny, products, images(1), threads=1)
-    assert list(saved) == products
-    assert any(saved.values())
+def test_what_products_take_in_each_precision_is_known_by_the_analytic_model(tiny: CalibratedModel) -> None:
+    mixed = MixedModel(tiny, CompileRequest("zoo:tiny_cnn", threads=1), images(1))
+    plain, eight = (mixed.predicted_alone(one) for one in (FLOAT32, INT8))
+    assert list(plain.products) == list(mixed.products)
+    assert 0 < sum(plain.products.values()) <= plain.total_ns
+    assert plain.products != eight.products
 
 
 def test_a_trained_net_keeps_its_labels() -> None:
@@ -122,7 +126,7 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     onnx.checker.check_model(str(tmp_path / "q.onnx"), full_check=True)
     assert main.run(arguments) == 0
     found = capsys.readouterr()
-    assert "warning: no --data was given: 32 sets of random inputs stand in for it" in found.err
+    assert "warning: no data was given: 32 sets of random inputs stand in for it" in found.err
     assert "products stay in float32" in found.out
     assert "error on held-back inputs 0.00" in found.out
 

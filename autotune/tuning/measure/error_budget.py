@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Distance: TypeAlias = Callable[[Outputs, Outputs], float]
 
 CONFIDENCE = 0.95
+NOTED = "accuracy"
+"""The name of the error in the metadata of an image: JSON, with the budget that it was compiled within."""
 
 
 def relative(reference: Outputs, outputs: Outputs) -> float:
@@ -186,6 +188,13 @@ class Accuracy:
         return MeasuredError(float(errors.max()), self.limit, _median_interval(errors), within, count)
 
 
+def noted_line(found: Mapping[str, Any]) -> str:
+    """Return a line about the error that an image was compiled within, by its metadata."""
+    error = {name: value for name, value in found["held_back"].items() if name != "holds"}
+    where = "random inputs" if found["random_inputs"] else "held-back inputs"
+    return f"accuracy {found['budget']}: error on {where} {MeasuredError(**error)}"
+
+
 def expected(accuracy: Accuracy, errors: NDArray[Any], further: int) -> float:
     """Return the error to expect on so many further input sets like those of the given errors.
 
@@ -246,4 +255,14 @@ def _mean_interval(errors: NDArray[Any]) -> tuple[float, float] | None:
     return float(found.confidence_interval.low), float(found.confidence_interval.high)
 
 
-__all__ = ["CONFIDENCE", "Accuracy", "MeasuredError", "cosine", "expected", "lost_labels", "relative"]
+__all__ = [
+    "CONFIDENCE",
+    "NOTED",
+    "Accuracy",
+    "MeasuredError",
+    "cosine",
+    "expected",
+    "lost_labels",
+    "noted_line",
+    "relative",
+]

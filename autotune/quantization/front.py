@@ -1,0 +1,156 @@
+"""The front of latency and error: models in several precisions, tuned and measured alongside float32, and stored.
+
+A point is stored as an option of the site "precision" of the whole model, beside those of other sites. Errors depend on
+weights, which the key of a model leaves out, so that a point has a hash of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from autotune.compiler.dividing import imported
+from autotune.compiler.sites.decision import model_row
+from autotune.database.records import Comparison, Ratio
+from autotune.errors import DatabaseError
+from autotune.foreign import parse_json
+from autotune.frontends.onnx.read import ModelSource
+from autotune.quantization.network import Network
+from autotune.quantization.precision import FLOAT32, PRECISIONS, Precisions, products_in
+from autotune.tuning.measure.error_budget import Accuracy, MeasuredError
+from autotune.tuning.requested import open_database, with_database
+
+if TYPE_CHECKING:
+    from autotune.compiler.request import CompileRequest
+
+PRECISION = "precision"
+"""The kind of the site."""
+
+
+@dataclass(frozen=True)
+class FrontPoint:
+    """Precisions of a model's products, the error on held-back inputs by a budget, and the latency over float32's.
+
+    ``median_ns`` and ``ratio`` are None where it was not measured; ``weights`` is the SHA-256 (hex) of the model's.
+    """
+
+    precisions: Precisions
+    budget: str
+    held_back: MeasuredError
+    random_inputs: bool
+    weights: str
+    median_ns: float | None = None
+    ratio: Ratio | None = None
+
+    @staticmethod
+    def of(row: Comparison) -> FrontPoint:
+        """Return what a database has; raises DatabaseError for a damaged row."""
+        try:
+            made = parse_json(row.detail)
+            precisions = dict(made["precisions"])
+            if not set(precisions.values()) <= set(PRECISIONS):
+                raise ValueError("there is no such precision")
+            interval = made["held_back"]["interval"]
+            error = MeasuredError(**{**made["held_back"], "interval": interval and tuple(interval)})
+            latency = None if row.latency is None else row.latency.median_ns
+            facts = made["budget"], error, bool(made["random_inputs"]), made["weights"]
+            return FrontPoint(precisions, *facts, latency, row.ratio)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DatabaseError(f"a precision of {row.inside!r} is damaged: {error}") from error
+
+    @property
+    def over_float32(self) -> float:
+        """Return the median latency over that of float32; infinite where it was not measured."""
+        return float("inf") if self.ratio is None else self.ratio.median
+
+    @property
+    def name(self) -> str:
+        """The name of the option: the SHA-256 (hex) of its precisions and of the weights."""
+        return _sha(json.dumps([sorted(self.precisions.items()), self.weights]).encode())
+
+    @property
+    def detail(self) -> str:
+        """Return what names the option, as JSON."""
+        return json.dumps(
+            {
+                "precisions": dict(self.precisions),
+                "budget": self.budget,
+                "held_back": asdict(self.held_back),
+                "random_inputs": self.random_inputs,
+                "weights": self.weights,
+            },
+            sort_keys=True,
+        )
+
+    def __str__(self) -> str:
+        counts = {one: len(products_in(self.precisions, one)) for one in PRECISIONS}
+        used = ", ".join(f"{count} {one}" for one, count in counts.items() if count)
+        inputs = "random" if self.random_inputs else "held-back"
+        ratio = "not measured" if self.ratio is None else f"{self.ratio.median:.2f} of float32, {self.ratio}"
+        return f"{ratio}; error {self.held_back.error:.2g} ({self.budget}, {inputs} inputs); products: {used}"
+
+
+def faster(points: Iterable[FrontPoint]) -> list[FrontPoint]:
+    """Return the points that were measured to be faster than float32, the fastest first."""
+    return sorted((point for point in points if point.over_float32 < 1), key=lambda point: point.over_float32)
+
+
+def front(points: Iterable[FrontPoint]) -> list[FrontPoint]:
+    """Return those of :func:`faster` that none of the same kind of error beats in both latency and error."""
+    found, least = list[FrontPoint](), dict[str, float]()
+    for point in faster(points):
+        kind = Accuracy.of(point.budget).kind
+        if point.held_back.error < least.get(kind, float("inf")):
+            found.append(point)
+            least[kind] = point.held_back.error
+    return found
+
+
+def stored_points(request: CompileRequest) -> list[FrontPoint]:
+    """Return the points of a model that the request's database has, the newest measurement of each."""
+    graph, weights = imported(request.model, request.shapes), weights_of(request.model)
+
+    def look_up(own: CompileRequest) -> list[Comparison]:
+        store = open_database(own)
+        target = own.one_target().key
+        return [] if store is None else store.comparison_history(model_row(graph).key, target, PRECISION)
+
+    points = [FrontPoint.of(row) for row in with_database(request, look_up)[0] if row.name != FLOAT32]
+    return list({point.name: point for point in points if point.weights == weights}.values())
+
+
+def weights_of(source: ModelSource) -> str:
+    """Return the SHA-256 (hex) of the values of a model's constants, by their names."""
+    found = hashlib.sha256()
+    for name, array in sorted(Network.read(source).arrays.items()):
+        found.update(f"{name} {array.dtype} {array.shape} ".encode() + array.tobytes())
+    return found.hexdigest()
+
+
+def rows_of(
+    points: Sequence[tuple[FrontPoint, Mapping[str, Any]]], plain: Mapping[str, Any]
+) -> list[Comparison]:
+    """Return rows of a comparison: float32 and points with what was measured of them; the fastest has won."""
+    made = [Comparison(FLOAT32, _sha(FLOAT32.encode()), **plain)]
+    made += [
+        Comparison(
+            point.name,
+            _sha(point.detail.encode()),
+            error=point.held_back.error,
+            detail=point.detail,
+            **measured,
+        )
+        for point, measured in points
+    ]
+    best = min(made, key=lambda row: 1.0 if row.ratio is None else row.ratio.median)
+    return [replace(row, won=row is best) for row in made]
+
+
+def _sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+__all__ = ["PRECISION", "FrontPoint", "faster", "front", "rows_of", "stored_points", "weights_of"]

@@ -117,6 +117,8 @@ def command(
             echo(line, indent=answer_lines.NAMES)
         for line in () if is_quiet() else _notes(answers, request, details=details):
             echo(line)
+    for line in _precisions(request) if with_front and not is_key(what) else ():
+        echo(line)
     for answer in answers if details else ():
         for line in answer_lines.lines_of(answer, top):
             echo(line)
@@ -124,6 +126,22 @@ def command(
             echo(f"  {line}")
         for line in answer_lines.explained(answer, chosen) if explain else ():
             echo(f"    {line}", whole=True)
+
+
+def _precisions(request: CompileRequest) -> list[str]:
+    """Return a line for each point of the front of latency and error that jobs have measured of a model."""
+    from autotune.frontends.models import read_model
+    from autotune.frontends.onnx.read import LoadedModel
+    from autotune.quantization.compiling import with_sizes
+    from autotune.quantization.front import front, stored_points
+
+    if not isinstance(read_model(request.model), LoadedModel):
+        return []
+    points = front(stored_points(with_sizes(request)))
+    return [
+        *(["precisions of the whole model, none beaten in latency and error:"] if points else []),
+        *(f"  {each}" for each in points),
+    ]
 
 
 def _placement(request: CompileRequest, *, as_json: bool) -> None:

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import click
@@ -16,6 +17,7 @@ from autotune.cli.echo import echo
 from autotune.cli.long_job import long_job
 from autotune.cli.options import (
     FLAGS,
+    accuracy_options,
     models_argument,
     parse_devices,
     proofs_json,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from autotune.compiler.dividing import Model
     from autotune.tuning.jobs.budget import Budget
     from autotune.tuning.jobs.tune_devices import DevicesReport
+    from autotune.tuning.report.result import Report
 
 DEFAULT_BUDGET = "10m"
 
@@ -102,6 +105,7 @@ DEFAULT_BUDGET = "10m"
     is_flag=True,
     help="Say what a job is expected to gain, by what is known and by the cost model; measure and store nothing.",
 )
+@accuracy_options(multiple=True)
 @FLAGS["verify"]
 @verbosity("Print only the result.", "Print a line for each step, and why it is the next.")
 @json_option
@@ -121,6 +125,8 @@ def command(
     sites: tuple[str, ...],
     again: bool,
     dry_run: bool,
+    accuracy: tuple[str, ...],
+    data: Path | None,
     verify: bool,
     as_json: bool,
     **options: Unpack[MachineOptions],
@@ -131,6 +137,9 @@ def command(
     Every measured run is stored. Ctrl-C, SIGTERM and SIGHUP end the search and keep the best so far; the same
     command continues a job that was stopped or killed, and shows the report of one that has ended. With --json each
     event is one JSON line.
+
+    With --accuracy, once or several times, the model is tuned in float32 and in the precisions that each budget allows,
+    as one job; each is then measured alongside float32, and stored for `autotune compile --accuracy`.
     """
     what = f"{models[0]}: reading the model" if len(models) == 1 else f"{len(models)} models: reading them"
     if not is_quiet():
@@ -171,7 +180,15 @@ def command(
             raise UsageError("--dry-run is for one device, and for fixed sizes")
         _foresee(sources, limit, as_json, options)
         return 0
-    if requests[0].has_ranges:
+    if accuracy or data is not None:
+        if not accuracy or len(sources) > 1 or devices or requests[0].has_ranges:
+            raise UsageError(
+                "--accuracy is for one model of fixed sizes on one device, and --data for --accuracy"
+            )
+        stopped = _tune_within(
+            requests[0], accuracy, data, limit, as_json, search | {"begun": begun}, options
+        )
+    elif requests[0].has_ranges:
         search["devices"] = devices
         stopped = _tune_for_sizes(sources[0], limit, as_json, search | {"begun": begun}, options)
     elif devices:
@@ -193,6 +210,39 @@ def _foresee(sources: Sequence[Model], budget: Budget, as_json: bool, options: M
         echo(json.dumps({"event": "forecast", "forecast": None if found is None else found.to_json()}))
         return
     echo("nothing is known of the latencies of this model" if found is None else str(found))
+
+
+def _tune_within(
+    request: CompileRequest,
+    accuracies: Sequence[str],
+    data: Path | None,
+    budget: Budget,
+    as_json: bool,
+    search: Mapping[str, Any],
+    options: MachineOptions,
+) -> bool:
+    from autotune.quantization.compiling import RANDOM
+    from autotune.quantization.tuning import tune_within
+    from autotune.tuning.api import tune
+    from autotune.tuning.measure.error_budget import Accuracy
+    from autotune.tuning.report.progress import display
+
+    def tuned(models: Sequence[Model], tolerance: float) -> Report:
+        shown = display(sys.stdout, as_json=as_json, quiet=is_quiet(), verbose=is_verbose())
+        own: MachineOptions = {**options, "tolerance": tolerance}
+        return tune(models, budget=budget, progress=shown, **search, **own)
+
+    def say(text: str) -> None:
+        if not (as_json or is_quiet()):
+            echo(text, err=True)
+
+    if data is None:
+        echo(f"warning: {RANDOM}", err=True)
+    seed, budgets = int(search["seed"]), [Accuracy.of(each) for each in accuracies]
+    report, points = tune_within(request, budgets, data, tuned, seed, say)
+    for point in points:
+        echo(json.dumps({"event": "point", "text": str(point)}) if as_json else str(point), whole=as_json)
+    return report.stopped
 
 
 def _tune_for_sizes(

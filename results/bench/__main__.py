@@ -14,6 +14,7 @@ EXPERIMENTS: Mapping[str, str] = {
     "ablation": "results.bench.ablation",
     "balance": "results.bench.balance",
     "bounds": "results.bench.bounds",
+    "budgets": "results.bench.budgets",
     "decisions": "results.bench.decisions",
     "gemm-steps": "results.bench.gemm_steps",
     "held-out": "results.bench.held_out.experiment",

@@ -14,7 +14,7 @@ from autotune.errors import UsageError
 from autotune.frontends.models import load, read_model
 from autotune.frontends.onnx.read import LoadedModel
 from autotune.graph.ir import Array, Graph
-from autotune.quantization.front import FrontPoint, faster, stored_points
+from autotune.quantization.front import PrecisionPoint, faster, stored_points
 from autotune.quantization.precision import Precisions
 from autotune.quantization.quantize import has_products
 from autotune.quantization.within import WithinBudget, chosen_within
@@ -50,7 +50,7 @@ _UNFIT = (
     "devices",
     "decisions",
 )
-"""What decides something else than an error budget does, or would be lost on the way to the model that it makes."""
+"""Options that decide something else than an error budget does, or would be lost on the way to its model."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class AccurateRequest:
     accuracy: Accuracy
     is_random: bool
     within: WithinBudget | None
-    point: FrontPoint | None = None
+    point: PrecisionPoint | None = None
     """The measured point that it was taken from, if it was."""
 
     def to_json(self) -> dict[str, Any] | None:

@@ -31,7 +31,7 @@ PRECISION = "precision"
 
 
 @dataclass(frozen=True)
-class FrontPoint:
+class PrecisionPoint:
     """Precisions of a model's products, the error on held-back inputs by a budget, and the latency over float32's.
 
     ``median_ns`` and ``ratio`` are None where it was not measured; ``weights`` is the SHA-256 (hex) of the model's.
@@ -46,7 +46,7 @@ class FrontPoint:
     ratio: Ratio | None = None
 
     @staticmethod
-    def of(row: Comparison) -> FrontPoint:
+    def of(row: Comparison) -> PrecisionPoint:
         """Return what a database has; raises DatabaseError for a damaged row."""
         try:
             made = parse_json(row.detail)
@@ -57,7 +57,7 @@ class FrontPoint:
             error = MeasuredError(**{**made["held_back"], "interval": interval and tuple(interval)})
             latency = None if row.latency is None else row.latency.median_ns
             facts = made["budget"], error, bool(made["random_inputs"]), made["weights"]
-            return FrontPoint(precisions, *facts, latency, row.ratio)
+            return PrecisionPoint(precisions, *facts, latency, row.ratio)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DatabaseError(f"a precision of {row.inside!r} is damaged: {error}") from error
 
@@ -93,14 +93,14 @@ class FrontPoint:
         return f"{ratio}; error {self.held_back.error:.2g} ({self.budget}, {inputs} inputs); products: {used}"
 
 
-def faster(points: Iterable[FrontPoint]) -> list[FrontPoint]:
+def faster(points: Iterable[PrecisionPoint]) -> list[PrecisionPoint]:
     """Return the points that were measured to be faster than float32, the fastest first."""
     return sorted((point for point in points if point.over_float32 < 1), key=lambda point: point.over_float32)
 
 
-def front(points: Iterable[FrontPoint]) -> list[FrontPoint]:
+def front(points: Iterable[PrecisionPoint]) -> list[PrecisionPoint]:
     """Return those of :func:`faster` that none of the same kind of error beats in both latency and error."""
-    found, least = list[FrontPoint](), dict[str, float]()
+    found, least = list[PrecisionPoint](), dict[str, float]()
     for point in faster(points):
         kind = Accuracy.of(point.budget).kind
         if point.held_back.error < least.get(kind, float("inf")):
@@ -109,7 +109,7 @@ def front(points: Iterable[FrontPoint]) -> list[FrontPoint]:
     return found
 
 
-def stored_points(request: CompileRequest) -> list[FrontPoint]:
+def stored_points(request: CompileRequest) -> list[PrecisionPoint]:
     """Return the points of a model that the request's database has, the newest measurement of each."""
     graph, weights = imported(request.model, request.shapes), weights_of(request.model)
 
@@ -118,7 +118,7 @@ def stored_points(request: CompileRequest) -> list[FrontPoint]:
         target = own.one_target().key
         return [] if store is None else store.comparison_history(model_row(graph).key, target, PRECISION)
 
-    points = [FrontPoint.of(row) for row in with_database(request, look_up)[0] if row.name != FLOAT32]
+    points = [PrecisionPoint.of(row) for row in with_database(request, look_up)[0] if row.name != FLOAT32]
     return list({point.name: point for point in points if point.weights == weights}.values())
 
 
@@ -131,7 +131,7 @@ def weights_of(source: ModelSource) -> str:
 
 
 def rows_of(
-    points: Sequence[tuple[FrontPoint, Mapping[str, Any]]], plain: Mapping[str, Any]
+    points: Sequence[tuple[PrecisionPoint, Mapping[str, Any]]], plain: Mapping[str, Any]
 ) -> list[Comparison]:
     """Return rows of a comparison: float32 and points with what was measured of them; the fastest has won."""
     made = [Comparison(FLOAT32, _sha(FLOAT32.encode()), **plain)]
@@ -153,4 +153,4 @@ def _sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-__all__ = ["PRECISION", "FrontPoint", "faster", "front", "rows_of", "stored_points", "weights_of"]
+__all__ = ["PRECISION", "PrecisionPoint", "faster", "front", "rows_of", "stored_points", "weights_of"]

@@ -13,7 +13,7 @@ from autotune.compiler.sites.decision import model_row
 from autotune.database.opening import opened
 from autotune.passes.preference import TOLERANCE
 from autotune.quantization.compiling import AccurateRequest, Data, compile_within, with_sizes
-from autotune.quantization.front import PRECISION, FrontPoint, rows_of, weights_of
+from autotune.quantization.front import PRECISION, PrecisionPoint, rows_of, weights_of
 from autotune.quantization.precision import DECLARED_ERRORS, FLOAT32, products_outside
 from autotune.tuning.compiling import compile_request
 from autotune.tuning.measure.error_budget import Accuracy
@@ -34,7 +34,7 @@ def tune_within(
     tune: Tune,
     seed: int = 0,
     say: Callable[[str], None] = lambda _: None,
-) -> tuple[Report, list[FrontPoint]]:
+) -> tuple[Report, list[PrecisionPoint]]:
     """Choose precisions within each budget, tune the model in all of them and in float32, and measure each alongside
     float32; returns the report, and the points that are stored. Raises as :func:`compile_within` and tuning do.
     """
@@ -46,14 +46,14 @@ def tune_within(
     if report.stopped:
         return report, []
     plain, sized = compile_request(request).cases[0].done.image, with_sizes(request)
-    weights, found = weights_of(sized.model), list[tuple[FrontPoint, Gain]]()
+    weights, found = weights_of(sized.model), list[tuple[PrecisionPoint, Gain]]()
     for each in chosen:
         say(f"measuring what {each.accuracy} allows alongside float32")
         now = compile_within(request, each.accuracy, data, tried=[each.precisions])
         gain = gain_of(plain, now.compiled.cases[0].done.image, seed, lambda: False)
         if now.within is not None and gain is not None:
             facts = str(each.accuracy), now.within.held_back, data is None, weights
-            found.append((FrontPoint(now.within.precisions, *facts), gain))
+            found.append((PrecisionPoint(now.within.precisions, *facts), gain))
     return report, _stored(sized, found)
 
 
@@ -72,7 +72,7 @@ def _tolerance(chosen: Sequence[AccurateRequest]) -> float:
     return max((DECLARED_ERRORS[one] for one in used if one in DECLARED_ERRORS), default=TOLERANCE)
 
 
-def _stored(request: CompileRequest, found: Sequence[tuple[FrontPoint, Gain]]) -> list[FrontPoint]:
+def _stored(request: CompileRequest, found: Sequence[tuple[PrecisionPoint, Gain]]) -> list[PrecisionPoint]:
     """Store what was measured as a comparison of the model's precisions; returns the points with it."""
     if not found:
         return []

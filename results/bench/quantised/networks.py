@@ -122,6 +122,6 @@ NETWORKS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     "autoencoder": _autoencoder,
     "projector": _projector,
 }
-"""What builds each, the same on every call."""
+"""The function that builds each, the same on every call."""
 
 __all__ = ["NETWORKS"]

@@ -46,7 +46,8 @@ class Net:
 
     def add(self, op, *inputs, **attrs):
         output = f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, inputs, [output], name=f"{output}.{op}", **attrs))
+        outputs = [output, f"{output}.places"] if op == "TopK" else [output]
+        self.nodes.append(helper.make_node(op, inputs, outputs, name=f"{output}.{op}", **attrs))
         return output
 
     def grow(self, op, *inputs, **attrs):
@@ -127,9 +128,16 @@ class Net:
         self.grow("Pad", self.constant(np.array(pads)), mode=self.pick("constant", "reflect", "edge"))
 
     def along(self):
-        axis = self.pick(2, 3)
-        if self.pick(0, 1):
+        axis, way = self.pick(2, 3), self.pick("softmax", "sums", "first", "less")
+        if way == "softmax":
             self.grow("Softmax", axis=axis)
+        elif way == "sums":
+            self.grow("CumSum", self.constant(np.array(axis)), reverse=self.pick(0, 1))
+        elif way == "first":
+            best = self.add(
+                "TopK", self.value, self.constant(np.array([1])), axis=axis, largest=self.pick(0, 1)
+            )
+            self.grow("Sub", best)
         else:
             self.grow(
                 "Sub",

@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 from autotune.compiler.dynamic import borders, computed, moved, normalized, resized, windows
 from autotune.compiler.dynamic.axes import regrouped
-from autotune.compiler.dynamic.case import Effect, NodeCase, PaddingMask
+from autotune.compiler.dynamic.case import Effect, NodeCase, PaddingMask, symbols_text
 from autotune.graph import ops
 from autotune.graph.ops.common import int_attr, ints_attr
-from autotune.runtime.axes import Axis, Factor, axis, is_symbolic
+from autotune.runtime.axes import Axis, Factor, axis, extent, is_symbolic
 
 Rule: TypeAlias = Callable[[NodeCase], Effect]
 
@@ -149,6 +149,25 @@ def _reduction(case: NodeCase) -> Effect:
     return Effect((result,), masks, tuple(places) if masked and case.node.op == "ReduceMean" else ())
 
 
+def _running(case: NodeCase) -> Effect:
+    """Sum or multiply so far: from the end on, padding comes first."""
+    attrs, axes = case.node.attrs, case.axes(0)
+    place = int_attr(attrs, "axis") % len(axes)
+    neutral = 1.0 if case.node.op == "CumProd" else 0.0
+    return Effect((axes,), (PaddingMask(0, place, neutral),) if int_attr(attrs, "reverse") else ())
+
+
+def _top(case: NodeCase) -> Effect:
+    """Return the first by value, behind which padding comes; a request has at least as many."""
+    attrs, axes = case.node.attrs, case.axes(0)
+    place, count = int_attr(attrs, "axis") % len(axes), int_attr(attrs, "k")
+    if extent(axes[place], case.observed.least) < count:
+        raise case.refuse(f"takes {count} along {symbols_text(axes, [place])}, of which there may be less")
+    result = (*axes[:place], axis(count), *axes[place + 1 :])
+    last = -math.inf if int_attr(attrs, "largest") else math.inf
+    return Effect((result,) * len(case.node.outputs), (PaddingMask(0, place, last),))
+
+
 def _leading_axis(case: NodeCase) -> Effect:
     """Check that the first operand and the results have the batch as their first axis, treated alike for each."""
     axes = case.axes(0)
@@ -199,6 +218,8 @@ _RULES: Mapping[str, Rule] = {
     "BatchNormalization": _batch_norm,
     "Concat": moved.concat,
     "ConstantOfShape": lambda case: Effect((case.shaped(),)),
+    "CumProd": _running,
+    "CumSum": _running,
     "DequantizeLinear": _per_axis,
     "Expand": _expand,
     "Gather": moved.gather,
@@ -223,6 +244,7 @@ _RULES: Mapping[str, Rule] = {
     "Softmax": _softmax,
     "Split": _split,
     "Tile": _tile,
+    "TopK": _top,
     "Transpose": _transpose,
     "TreeEnsemble": _leading_axis,
     "Trilu": moved.triangle,

@@ -38,6 +38,8 @@ def tune_within(
     """Choose precisions within each budget, tune the model in all of them and in float32, and measure each alongside
     float32; returns the report, and the points that are stored. Raises as :func:`compile_within` and tuning do.
     """
+    with opened(request.database):
+        pass  # made before the first job, because what is chosen is looked up in it
     chosen = _distinct(compile_within(request, each, data, say) for each in accuracies)
     report = tune(
         [request.model, *(each.within.quantization.model for each in chosen if each.within)],

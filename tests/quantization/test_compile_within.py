@@ -258,7 +258,6 @@ def test_the_fastest_measured_point_within_the_budget_is_taken(
 
 def test_what_a_job_measures_is_stored_and_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     request = CompileRequest(dense(), threads=1, database=tmp_path / "tuning.db")
-    Database(tmp_path / "tuning.db").close()
     gain = Gain(Latency(5, 90.0, 100.0, 1.0), Latency(5, 60.0, 70.0, 1.0), Ratio(0.7, (0.6, 0.8)), 9)
     monkeypatch.setattr("autotune.quantization.latencies._predicted", latencies)
     monkeypatch.setattr("autotune.quantization.tuning.gain_of", lambda *given: gain)

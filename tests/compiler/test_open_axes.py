@@ -12,6 +12,8 @@ from autotune.compiler.dynamic.grown import GrownExtents
 from autotune.errors import InputError, ModelImportError, PaddingError
 from autotune.frontends.models import load
 from autotune.graph import evaluate
+from autotune.passes.algorithms.strassen import Strassen
+from autotune.passes.pipeline import run_passes, standard_passes
 from autotune.runtime.axes import real_part, size_of
 
 CHANNELS = 2
@@ -283,6 +285,41 @@ def test_a_compiled_detector_of_open_height_and_width(tmp_path):
             np.testing.assert_allclose(found, wanted, 1e-4, 1e-5)
         with pytest.raises(InputError, match="takes w from 16 to 64 in steps of 8, got 17"):
             module(np.zeros((1, CHANNELS, 16, 17), np.float32))
+
+
+PRODUCTS = {
+    "MatMul": ((1, "h", 384), (384, 384)),
+    "Gemm": (("h", 384), (384, 384)),
+    "Conv": ((1, 384, 2, "h"), (384, 384, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("op", PRODUCTS)
+def test_what_is_not_finite_beyond_a_request_stays_there_where_rows_are_mixed(op):
+    """Beyond a request the reciprocal of a zero is infinite, and Strassen's sums are of rows of both halves."""
+    shape, weights = PRODUCTS[op]
+    rng = np.random.default_rng(0)
+    w = numpy_helper.from_array(rng.standard_normal(weights).astype(np.float32), "w")
+    nodes = [helper.make_node("Reciprocal", ["x"], ["r"]), helper.make_node(op, ["r", "w"], ["y"])]
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
+        for name, dims in (("x", shape), ("y", None))
+    ]
+    graph = helper.make_graph(nodes, "product", ends[:1], ends[1:], [w])
+    source = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    (bucket,) = buckets(source, {"h": SizeRange.parse("33..64:64")})
+    mixed = Strassen().apply(run_passes(bucket.graph, standard_passes()))
+    assert any(node.op == "StrassenInput" for node in mixed.nodes)
+    real = [40 if size == "h" else size for size in shape]
+    x = rng.random(real).astype(np.float32) + 0.5
+    whole = np.zeros([64 if size == "h" else size for size in shape], np.float32)
+    whole[tuple(map(slice, real))] = x
+    with np.errstate(divide="ignore"):
+        (found,) = evaluate.run(
+            mixed, {"x": whole, **{name: np.array(40) for name in bucket.size_inputs.values()}}
+        ).values()
+    (wanted,) = evaluate.run(load(source, shapes={"h": 40}), {"x": x}).values()
+    np.testing.assert_allclose(found[tuple(map(slice, wanted.shape))], wanted, 1e-3, 1e-3)
 
 
 def test_sizes_at_which_a_model_is_none_are_refused_with_advice():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -11,6 +12,7 @@ from autotune.compiler.dynamic.writer import GraphWriter
 from autotune.errors import PaddingError
 from autotune.graph.ir import ABSENT, Node, TensorType
 from autotune.graph.ops.common import int_attr
+from autotune.passes.algorithms.strassen import is_large
 from autotune.runtime.axes import Axes, Axis, Factor, Sizes, is_symbolic, symbols_of
 
 Write: TypeAlias = Callable[[GraphWriter, Sequence[str]], None]
@@ -105,6 +107,16 @@ class NodeCase:
     def same(self, first: Axis, second: Axis) -> bool:
         """Return whether a request's part is at the same places of two axes."""
         return self.observed.grown.same(first, second)
+
+    def mixed(self, places: Sequence[int], depth: int, columns: int) -> list[PaddingMask]:
+        """Mask axes of a left operand that are rows of a large product by constants: sums of rows may take its place
+        (:mod:`autotune.passes.algorithms.strassen`), and what is not finite at padding would reach a request's rows."""
+        right = self.node.inputs[1]
+        constant = right in self.writer.constants or right in self.observed.traced.constants
+        rows = math.prod(self.results[0].shape) // columns
+        if not constant or not is_large(rows, depth, columns):
+            return []
+        return [PaddingMask(0, place, 0.0) for place in places if is_symbolic(self.axes(0)[place])]
 
     def refuse(self, why: str) -> PaddingError:
         """Return an error that names the node."""

@@ -92,6 +92,8 @@ def _matmul(case: NodeCase) -> Effect:
         if is_symbolic(left[-1])
         else []
     )
+    if len(left) > 1 and len(right) == 2:
+        masks += case.mixed([len(left) - 2], *_shape(case, 1))
     rank = len(case.results[0].shape) - (len(left) > 1) - (len(right) > 1)
     batch: list[Axis] = [()] * rank
     for axes in (left[:-2], right[:-2]):
@@ -106,10 +108,11 @@ def _matmul(case: NodeCase) -> Effect:
 
 def _gemm(case: NodeCase) -> Effect:
     left, right = case.axes(0), case.axes(1)
+    rows, (depth, columns) = 0, _shape(case, 1)
     if int_attr(case.node.attrs, "transA"):
-        left = left[::-1]
+        left, rows = left[::-1], 1
     if int_attr(case.node.attrs, "transB"):
-        right = right[::-1]
+        right, depth, columns = right[::-1], columns, depth
     if is_symbolic(left[1]) or is_symbolic(right[0]):
         raise case.refuse("sums along an axis that grows")
     result = (left[0], right[1])
@@ -117,7 +120,13 @@ def _gemm(case: NodeCase) -> Effect:
         for each, own in zip(reversed(axes or ()), reversed(result), strict=False):
             if each not in ((), own):
                 raise case.refuse(f"joins axes that grow differently, {each} and {own}")
-    return Effect((result,))
+    return Effect((result,), tuple(case.mixed([rows], depth, columns)))
+
+
+def _shape(case: NodeCase, index: int) -> tuple[int, ...]:
+    tensor = case.types[index]
+    assert tensor is not None
+    return tensor.shape
 
 
 def _softmax(case: NodeCase) -> Effect:

@@ -141,7 +141,13 @@ def _convolution(case: NodeCase) -> Effect:
     """Mask what a window may see beyond the request; algorithms may mix neighbours that one of 1 does not see."""
     case.require_plain(0, [_channel(case)], "sums")
     _require_plain_weights(case)
-    return _over(case, [each for each in _grown(case) if each.kernel > 1 or each.begin or each.end], 0.0)
+    reaching = [each for each in _grown(case) if each.kernel > 1 or each.begin or each.end]
+    if reaching:
+        return _over(case, reaching, 0.0)
+    image, channel = case.types[0], _channel(case)
+    assert image is not None
+    masks = case.mixed(_spatial(case), image.shape[channel], case.results[0].shape[channel])
+    return Effect((_results(case, _moved(case)),), tuple(masks))
 
 
 def _over(case: NodeCase, reaching: Sequence[_Along], fill: float) -> Effect:

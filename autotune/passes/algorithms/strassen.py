@@ -82,7 +82,12 @@ def _is_eligible(rewriter: Rewriter, node: Node) -> bool:
     depth, columns = right.shape[-2:]
     if any(size % 2 for size in (left.shape[-2], depth, columns)):
         return False
-    return _rows(rewriter, node) >= LEAST_ROWS and depth * columns >= LEAST_DEPTH * (depth + columns)
+    return is_large(_rows(rewriter, node), depth, columns)
+
+
+def is_large(rows: int, depth: int, columns: int) -> bool:
+    """Return whether a product of so many rows, terms and columns may gain; then its rows are mixed."""
+    return rows >= LEAST_ROWS and depth * columns >= LEAST_DEPTH * (depth + columns)
 
 
 def _is_pointwise(node: Node) -> bool:
@@ -101,4 +106,4 @@ def _weights(rewriter: Rewriter, weights: str) -> str:
     return rewriter.reshape(sums, strassen.PRODUCTS, inner, outer)
 
 
-__all__ = ["Strassen"]
+__all__ = ["Strassen", "is_large"]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from autotune.compiler.plan import DOUBT
 from autotune.compiler.request import CompileRequest
 from autotune.errors import UsageError
 from autotune.frontends.onnx.read import ModelSource, read_model
@@ -253,10 +254,10 @@ class _PrecisionSearch:
 
     def settled(self, precisions: dict[str, str]) -> dict[str, str]:
         """Return the choice, or where only what is faster counts the one of least predicted latency among those in
-        which products leave eight bits that gain nothing, all of them, and float32."""
+        which products leave eight bits that gain nothing, all of them, and float32, which others must clearly beat."""
         if not self.faster:
             return precisions
-        tried = [(self.plain.total_ns, dict.fromkeys(precisions, FLOAT32)), self._without_int8(precisions)]
+        tried = [(self.plain.total_ns / DOUBT, dict.fromkeys(precisions, FLOAT32)), self._without_int8(precisions)]
         while products_in(precisions, INT8):
             found = self.mixed.predicted(precisions)
             tried.append((found.total_ns, precisions))

@@ -257,7 +257,10 @@ class _PrecisionSearch:
         which products leave eight bits that gain nothing, all of them, and float32, which others must clearly beat."""
         if not self.faster:
             return precisions
-        tried = [(self.plain.total_ns / DOUBT, dict.fromkeys(precisions, FLOAT32)), self._without_int8(precisions)]
+        tried = [
+            (self.plain.total_ns / DOUBT, dict.fromkeys(precisions, FLOAT32)),
+            self._without_int8(precisions),
+        ]
         while products_in(precisions, INT8):
             found = self.mixed.predicted(precisions)
             tried.append((found.total_ns, precisions))

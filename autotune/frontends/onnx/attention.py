@@ -150,7 +150,7 @@ def _padding(node: ForeignNode, keys: str, index: int = 4) -> str:
 
 def _between(node: ForeignNode, mask: str, batch: int, size: int, keys: str) -> str:
     """Return flags of keys before the end of each sequence and, where they follow the ends, not before its start."""
-    bounds = node("Cast", node.reshape(mask, -1, batch, 1, 1, 1), to=_INT64)
+    bounds = node.cast(node.reshape(mask, -1, batch, 1, 1, 1), "int64")
     if size == batch:
         return node("Less", node.places(keys), node("Squeeze", bounds, node.constant([0])))
     ends, starts = (node("Gather", bounds, node.constant(part), axis=0) for part in range(2))
@@ -213,9 +213,6 @@ def _quantised_operands(node: ForeignNode) -> list[tuple[list[str], int]]:
         ([name for name in map(node.input, places) if name], axis)
         for places, axis in (((0, 3, 6), 0), ((1, 4, 7), 1))
     ]
-
-
-_INT64 = 7
 
 
 def _group_query(node: ForeignNode) -> None:
@@ -293,8 +290,8 @@ class _CachePlace:
         if batch == 1 and known is not None and total == past + new:
             before = node.extent(node.input(3), 2) if node.input(3) else node.constant(0)
             return cls(queries, before, None)
-        everything = node("Cast", node.reshape(node.input(6)), to=_INT64)
-        length = node("Cast", node.reshape(node.input(5), -1, 1, 1, 1), to=_INT64)
+        everything = node.cast(node.reshape(node.input(6)), "int64")
+        length = node.cast(node.reshape(node.input(5), -1, 1, 1, 1), "int64")
         before = node("Sub", node("Add", length, node.constant(1)), queries)
         prompt = node("Equal", everything, queries)  # shorter sequences are padded behind
         return cls(queries, node("Where", prompt, node.constant(0), before), total)

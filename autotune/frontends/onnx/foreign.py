@@ -76,6 +76,12 @@ class ForeignNode:
         """Return the name of a number of another value's type, which a node has made."""
         return self("CastLike", self.constant(number, "float32"), value)
 
+    def cast(self, value: str, dtype: str, result: str = ABSENT) -> str:
+        """Return the name of a value in another type."""
+        from onnx import helper
+
+        return self("Cast", value, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), result=result)
+
     def rows(self, value: str) -> str:
         """Return the first input, or what was made of it, as rows: a vector is one."""
         self.check(self.type(0).rank in (1, 2), 0, "[rows, features] or [features]")

@@ -25,7 +25,6 @@ _PARTS = 8
 """Of trees: workers share them, and nodes of one fit a cache of the second level."""
 _MANY_TREES = 64
 """From so many on they are divided."""
-ONNX_TYPES = {"float32": 1, "float64": 11}
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,7 @@ def ensemble(node: ForeignNode, trees: Trees, weights: Array, aggregate: str) ->
     divided = own is None and count >= _MANY_TREES
     table, trees = _padded(table, trees, groups, neutral)
     tables = _tables(trees, len(table))
-    x = node.rows(node("Cast", node.input(0), to=ONNX_TYPES[dtype]))
+    x = node.rows(node.cast(node.input(0), dtype))
     operands = [
         node.constant(tables.roots, "int32"),
         node.constant(tables.feature, "int32"),
@@ -216,4 +215,4 @@ def _padded(weights: Array, trees: Trees, groups: Sequence[Array], neutral: floa
     return np.concatenate([weights, leaf]), replace(trees, roots=np.concatenate(roots))
 
 
-__all__ = ["MEMBER", "MODES", "NEUTRAL", "ONNX_TYPES", "Trees", "ensemble"]
+__all__ = ["MEMBER", "MODES", "NEUTRAL", "Trees", "ensemble"]

@@ -212,21 +212,17 @@ def _embeddings(node: ForeignNode) -> None:
     if node.output(1):
         one = node.constant(1, "int32")
         flags = (
-            node("Cast", node("Equal", node.input(7), one), to=_INT32)
+            node.cast(node("Equal", node.input(7), one), "int32")
             if node.input(7)
             else node("Mul", ids, node.constant(0, "int32"))
         )
         node("ReduceSum", flags, node.constant([1]), keepdims=0, result=node.output(1))
 
 
-_INT32 = 6
-_FLOAT = 1
-
-
 def _product_ofunpacked(node: ForeignNode, x: Sequence[str], w: Sequence[str], bias: str) -> None:
     """Compute a product of two operands, each integers, scale and zero point, as numbers."""
     zeros = [each[2] for each in (x, w)] if x[2] or w[2] else []
-    product = node("Cast", node("MatMulInteger", x[0], w[0], *zeros), to=_FLOAT)
+    product = node.cast(node("MatMulInteger", x[0], w[0], *zeros), "float32")
     steps = node("Mul", x[1], w[1])
     y = node("Mul", product, steps, result="" if bias else node.output(0))
     if bias:
@@ -259,7 +255,7 @@ def _weights_of_gates(node: ForeignNode, index: int, scale: int, zero: int) -> s
         allowed = (stored.shape[:1], (stored.shape[0], stored.shape[2]))
         node.check(node.type(each).shape in allowed, each, f"{[*allowed[0]]} or {[*allowed[1]]}")
     factor, moved = (node.reshape(node.input(each), stored.shape[0], 1, -1) for each in (scale, zero))
-    steps = node("Sub", *(node("Cast", each, to=_FLOAT) for each in (node.input(index), moved)))
+    steps = node("Sub", *(node.cast(each, "float32") for each in (node.input(index), moved)))
     return node("Transpose", node("Mul", steps, factor), perm=[0, 2, 1])
 
 

@@ -21,7 +21,6 @@ from autotune.frontends.onnx.trees import TREES
 from autotune.frontends.onnx.vectors import VECTORS
 
 _DOMAIN = "ai.onnx.ml"
-_FLOAT = 1
 
 
 @dataclass(frozen=True)
@@ -69,11 +68,11 @@ def _defaults(schema: Any) -> dict[str, Any]:
 
 def _real(node: ForeignNode) -> str:
     """Return the first input as rows of float32."""
-    return node.rows(node("Cast", node.input(0), to=_FLOAT))
+    return node.rows(node.cast(node.input(0), "float32"))
 
 
 def _scaler(node: ForeignNode) -> None:
-    x = node("Cast", node.input(0), to=_FLOAT)
+    x = node.cast(node.input(0), "float32")
     offset, scale = (
         node.constant(node.attrs[name] or default, "float32")
         for name, default in (("offset", 0), ("scale", 1))
@@ -83,7 +82,7 @@ def _scaler(node: ForeignNode) -> None:
 
 def _normalizer(node: ForeignNode) -> None:
     """Divide rows by their largest element, by the sum of magnitudes, or by their length; rows of zeros stay."""
-    x, axes = node("Cast", node.input(0), to=_FLOAT), node.constant([-1])
+    x, axes = node.cast(node.input(0), "float32"), node.constant([-1])
     op = {"MAX": "ReduceMax", "L1": "ReduceL1", "L2": "ReduceL2"}.get(node.attrs["norm"])
     if op is None:
         raise node.fail(f"norm is {node.attrs['norm']!r}; it is one of MAX, L1, L2")
@@ -115,12 +114,9 @@ def _one_hot(node: ForeignNode) -> None:
     """Compare with each category; one that is none of them has zeros, whatever ``zeros`` says."""
     if not node.attrs["cats_int64s"]:
         raise node.fail("attribute 'cats_int64s' is missing")
-    x = node("Cast", node.input(0), to=_INT64)  # of floats towards zero
+    x = node.cast(node.input(0), "int64")  # of floats towards zero
     same = node("Equal", node("Unsqueeze", x, node.constant([-1])), node.constant(node.attrs["cats_int64s"]))
-    node("Cast", same, to=_FLOAT, result=node.output(0))
-
-
-_INT64 = 7
+    node.cast(same, "float32", result=node.output(0))
 
 
 def _label_encoder(node: ForeignNode) -> None:
@@ -140,14 +136,11 @@ def _label_encoder(node: ForeignNode) -> None:
     same = node("Equal", x, node.constant(keys_of_x, keys_of_x.dtype.name))
     if keys.dtype.kind == "f" and np.isnan(keys).any():
         same = node("Or", same, node("And", node("IsNaN", x), node.constant(np.isnan(keys), "bool")))
-    flags = node("Cast", same, to=_FLOAT)
+    flags = node.cast(same, "float32")
     place = node("ArgMax", flags, axis=-1, keepdims=0)
     found = node("Gather", node.constant(values, values.dtype.name), place)
-    any_key = node("Cast", node("ReduceMax", flags, node.constant([-1]), keepdims=0), to=_BOOL)
+    any_key = node.cast(node("ReduceMax", flags, node.constant([-1]), keepdims=0), "bool")
     node("Where", any_key, found, node.constant(default, values.dtype.name), result=node.output(0))
-
-
-_BOOL = 9
 
 
 def _table(node: ForeignNode, what: str) -> tuple[np.ndarray[Any, Any], str]:

@@ -54,14 +54,11 @@ def two_scores(node: ForeignNode, score: str, first: str, result: str) -> None:
 
 def labelled(node: ForeignNode, place: str, labels: Sequence[int]) -> None:
     """Give the labels as the first result: one for each of [rows], which is a place among them or a flag."""
-    place = node("Cast", place, to=_INT64)
+    place = node.cast(place, "int64")
     if [*labels] == [*range(len(labels))]:
         node("Identity", place, result=node.output(0))
     else:
         node("Gather", node.constant(list(labels)), place, result=node.output(0))
-
-
-_INT64 = 7
 
 
 def _softmax_zero(node: ForeignNode, scores: str, result: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from autotune.frontends.onnx.foreign import ForeignNode
-from autotune.frontends.onnx.forests import MEMBER, MODES, NEUTRAL, ONNX_TYPES, Trees, ensemble
+from autotune.frontends.onnx.forests import MEMBER, MODES, NEUTRAL, Trees, ensemble
 from autotune.frontends.onnx.scores import labelled, transformed, two_scores
 from autotune.graph.ir import Array
 
@@ -136,7 +136,7 @@ def _regressor(node: ForeignNode) -> None:
         raise node.fail(f"aggregate_function is {aggregate!r}; it is one of {', '.join(_AGGREGATES)}")
     trees, weights = _classical(node, "target", targets)
     y = _with_base(node, ensemble(node, trees, weights, aggregate), targets, _dtype(node))
-    transformed(node, node("Cast", y, to=ONNX_TYPES["float32"]), targets, node.output(0))
+    transformed(node, node.cast(y, "float32"), targets, node.output(0))
 
 
 def _classifier(node: ForeignNode) -> None:
@@ -149,7 +149,7 @@ def _classifier(node: ForeignNode) -> None:
     if len(labels) <= 2 and ids == {0}:
         _binary(node, y, labels, positive=bool((weights >= 0).all()))
         return
-    y = node("Cast", _with_base(node, y, len(labels), _dtype(node)), to=ONNX_TYPES["float32"])
+    y = node.cast(_with_base(node, y, len(labels), _dtype(node)), "float32")
     labelled(node, node("ArgMax", y, axis=1, keepdims=0), labels)
     transformed(node, y, len(labels), node.output(1))
 
@@ -157,7 +157,7 @@ def _classifier(node: ForeignNode) -> None:
 def _binary(node: ForeignNode, y: str, labels: Sequence[int], positive: bool) -> None:
     """Give labels and scores of one score: a probability where no weight is negative, else one about zero."""
     y = node("Slice", y, node.constant([0]), node.constant([1]), node.constant([1]))
-    y = node("Cast", _with_base(node, y, 1, _dtype(node)), to=ONNX_TYPES["float32"])
+    y = node.cast(_with_base(node, y, 1, _dtype(node)), "float32")
     least = node.constant(0.5 if positive and len(labels) == 2 else 0.0, "float32")
     above = node("Greater", node("Squeeze", y, node.constant([1])), least)
     if len(labels) < 2:

@@ -12,8 +12,6 @@ from autotune.frontends.onnx.foreign import ForeignNode
 from autotune.frontends.onnx.scores import labelled, transformed, two_scores
 from autotune.graph.ir import Array
 
-_FLOAT = 1
-
 
 def _feature_vectorizer(node: ForeignNode) -> None:
     """Join columns, cut or filled with zeros to the given widths."""
@@ -24,7 +22,7 @@ def _feature_vectorizer(node: ForeignNode) -> None:
         )
     columns = []
     for index, width in enumerate(widths):
-        x, found = node("Cast", node.input(index), to=_FLOAT), node.type(index)
+        x, found = node.cast(node.input(index), "float32"), node.type(index)
         node.check(found.rank in (1, 2), index, "[rows] or [rows, columns]")
         x = x if found.rank == 2 else node.reshape(x, -1, 1)
         more = width - (found.shape[1] if found.rank == 2 else 1)
@@ -44,7 +42,7 @@ def _feature_extractor(node: ForeignNode) -> None:
 
 def _kernels(node: ForeignNode, vectors: Array) -> str:
     """Return how near rows are to each of the vectors, [rows, vectors]."""
-    x, kind = node.rows(node("Cast", node.input(0), to=_FLOAT)), node.attrs["kernel_type"]
+    x, kind = node.rows(node.cast(node.input(0), "float32")), node.attrs["kernel_type"]
     gamma, offset, degree = node.attrs["kernel_params"] or (0.0, 0.0, 0.0)
 
     def number(value: float) -> str:
@@ -135,7 +133,7 @@ def _by_pairs(node: ForeignNode, labels: tuple[int, ...], counts: tuple[int, ...
     rho = _matrix(node, "rho", 1, len(pairs))
     scores = node("MatMul", _kernels(node, vectors), node.constant(weights, "float32"))
     scores = node("Add", scores, node.constant(rho, "float32"))
-    first = node("Cast", node("Greater", scores, node.constant(0, "float32")), to=_FLOAT)
+    first = node.cast(node("Greater", scores, node.constant(0, "float32")), "float32")
     # A vote for j is one for i that was not given.
     counted = node("MatMul", first, node.constant(votes[0] - votes[1], "float32"))
     counted = node("Add", counted, node.constant(votes[1].sum(0), "float32"))

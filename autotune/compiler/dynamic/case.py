@@ -75,6 +75,10 @@ class NodeCase:
         """Return axes of a present operand."""
         return self.writer.axes[self.node.inputs[index]]
 
+    def shape(self, index: int) -> tuple[int, ...]:
+        """Return the shape of a present operand."""
+        return self.observed.type_of(self.node.inputs[index]).shape
+
     def shaped(self) -> Axes:
         """Return axes of the first result by its shapes, those of the first operand where they are as long."""
         rank = len(self.results[0].shape)

@@ -93,7 +93,7 @@ def _matmul(case: NodeCase) -> Effect:
         else []
     )
     if len(left) > 1 and len(right) == 2:
-        masks += case.mixed([len(left) - 2], *_shape(case, 1))
+        masks += case.mixed([len(left) - 2], *case.shape(1))
     rank = len(case.results[0].shape) - (len(left) > 1) - (len(right) > 1)
     batch: list[Axis] = [()] * rank
     for axes in (left[:-2], right[:-2]):
@@ -108,7 +108,7 @@ def _matmul(case: NodeCase) -> Effect:
 
 def _gemm(case: NodeCase) -> Effect:
     left, right = case.axes(0), case.axes(1)
-    rows, (depth, columns) = 0, _shape(case, 1)
+    rows, (depth, columns) = 0, case.shape(1)
     if int_attr(case.node.attrs, "transA"):
         left, rows = left[::-1], 1
     if int_attr(case.node.attrs, "transB"):
@@ -121,12 +121,6 @@ def _gemm(case: NodeCase) -> Effect:
             if each not in ((), own):
                 raise case.refuse(f"joins axes that grow differently, {each} and {own}")
     return Effect((result,), tuple(case.mixed([rows], depth, columns)))
-
-
-def _shape(case: NodeCase, index: int) -> tuple[int, ...]:
-    tensor = case.types[index]
-    assert tensor is not None
-    return tensor.shape
 
 
 def _softmax(case: NodeCase) -> Effect:

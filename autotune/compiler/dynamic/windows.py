@@ -144,9 +144,8 @@ def _convolution(case: NodeCase) -> Effect:
     reaching = [each for each in _grown(case) if each.kernel > 1 or each.begin or each.end]
     if reaching:
         return _over(case, reaching, 0.0)
-    image, channel = case.types[0], _channel(case)
-    assert image is not None
-    masks = case.mixed(_spatial(case), image.shape[channel], case.results[0].shape[channel])
+    channel = _channel(case)
+    masks = case.mixed(_spatial(case), case.shape(0)[channel], case.results[0].shape[channel])
     return Effect((_results(case, _moved(case)),), tuple(masks))
 
 

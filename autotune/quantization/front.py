@@ -111,14 +111,18 @@ def front(points: Iterable[PrecisionPoint]) -> list[PrecisionPoint]:
 
 def stored_points(request: CompileRequest) -> list[PrecisionPoint]:
     """Return the points of a model that the request's database has, the newest measurement of each."""
-    graph, weights = imported(request.model, request.shapes), weights_of(request.model)
 
     def look_up(own: CompileRequest) -> list[Comparison]:
         store = open_database(own)
-        target = own.one_target().key
-        return [] if store is None else store.comparison_history(model_row(graph).key, target, PRECISION)
+        if store is None:
+            return []
+        graph = imported(request.model, request.shapes)
+        return store.comparison_history(model_row(graph).key, own.one_target().key, PRECISION)
 
     points = [PrecisionPoint.of(row) for row in with_database(request, look_up)[0] if row.name != FLOAT32]
+    if not points:
+        return []
+    weights = weights_of(request.model)
     return list({point.name: point for point in points if point.weights == weights}.values())
 
 

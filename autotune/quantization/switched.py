@@ -18,7 +18,7 @@ from autotune.quantization.network import Network
 from autotune.quantization.precision import STORED_TYPES
 from autotune.quantization.quantize import CalibratedModel
 from autotune.quantization.write import activation, rounded_weights, splice, steps_of, stored_weights
-from autotune.tuning.measure.samples import open_sizes
+from autotune.tuning.measure.samples import open_sizes, outputs_of
 
 if TYPE_CHECKING:
     import onnx
@@ -64,10 +64,7 @@ class SwitchedModel:
             (kind, name) for name, kind in (stored or {}).items()
         }
         on = {name: np.asarray(part in parts) for part, name in self._switches.items()}
-        return [
-            {name: np.array(array) for name, array in self._module.run({**feed, **on}).items()}
-            for feed in feeds
-        ]
+        return outputs_of(self._module, ({**feed, **on} for feed in feeds))
 
 
 def _parts(choice: QuantizationChoice) -> set[Part]:

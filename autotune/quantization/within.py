@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -43,11 +43,8 @@ from autotune.quantization.switched import SwitchedModel
 from autotune.suggest import counted
 from autotune.tuning.compiling import CompiledRequest, compile_request
 from autotune.tuning.measure.error_budget import Accuracy, MeasuredError, expected, relative
-from autotune.tuning.measure.samples import Samples, input_shapes, open_sizes
+from autotune.tuning.measure.samples import Samples, input_shapes, open_sizes, outputs_of
 from autotune.tuning.report.units import listed
-
-if TYPE_CHECKING:
-    from autotune.runtime.module import Module
 
 _LEAST_SAVED = 0.01
 """Of the most that a product saves: those that save less, or nothing, count as if they saved that."""
@@ -316,12 +313,7 @@ class _Judge:
 
         compiled = compile_request(request)
         with Module(compiled.model) as module:
-            return [outputs_of(module, samples) for samples in self.samples], compiled
+            return [outputs_of(module, samples.sets) for samples in self.samples], compiled
 
 
-def outputs_of(module: Module, samples: Samples) -> list[dict[str, Array]]:
-    """Return the outputs of a module for each input set."""
-    return [{name: np.array(array) for name, array in module.run(each).items()} for each in samples.sets]
-
-
-__all__ = ["WithinBudget", "chosen_within", "outputs_of", "quantize_within"]
+__all__ = ["WithinBudget", "chosen_within", "quantize_within"]

@@ -18,12 +18,11 @@ from autotune.frontends import zoo
 from autotune.graph.ir import Array
 from autotune.quantization.compiling import compile_within
 from autotune.quantization.precision import DECLARED_ERRORS, INT8, products_in
-from autotune.quantization.within import outputs_of
 from autotune.runtime.module import Module
 from autotune.suggest import counted
 from autotune.tuning.api import compile
 from autotune.tuning.measure.error_budget import Accuracy
-from autotune.tuning.measure.samples import Samples, input_shapes
+from autotune.tuning.measure.samples import Samples, input_shapes, outputs_of
 from results.bench.quantised import digits
 from results.bench.quantised.networks import NETWORKS
 from results.bench.quantised.sources import images, without_softmax
@@ -50,7 +49,7 @@ def measure(
         others = {key: array[len(given[key]) :] for key, array in inputs.items()}
         unseen = Samples.of(others, input_shapes(model, others))
         with compile(model, threads=threads) as module:
-            reference = outputs_of(module, unseen)
+            reference = outputs_of(module, unseen.sets)
         for each in budget or BUDGETS:
             say(f"{name} within {each}")
             yield [
@@ -87,7 +86,7 @@ def judged(
     seconds = time.perf_counter() - begin
     assert done.within is not None, "each has products"
     with Module(done.compiled.model) as module:
-        errors = accuracy.each(reference, outputs_of(module, unseen))
+        errors = accuracy.each(reference, outputs_of(module, unseen.sets))
     precisions = done.within.precisions
     return {
         "budget": budget,

@@ -19,10 +19,10 @@ from autotune.quantization.latencies import MixedModel
 from autotune.quantization.precision import FLOAT32, INT8
 from autotune.quantization.quantize import CalibratedModel, calibrate_model
 from autotune.quantization.switched import SwitchedModel
-from autotune.quantization.within import outputs_of, quantize_within
+from autotune.quantization.within import quantize_within
 from autotune.tuning.api import compile
 from autotune.tuning.measure.error_budget import Accuracy, relative
-from autotune.tuning.measure.samples import Samples, input_shapes
+from autotune.tuning.measure.samples import Samples, input_shapes, outputs_of
 
 SIDE = (3, 16, 16)
 
@@ -36,7 +36,7 @@ def errors_of(
 ) -> Array:
     """Return the error of each input set, by both models as they are compiled."""
     samples = Samples.of(given, input_shapes(model, given))
-    outputs = [outputs_of(compile(each, threads=1), samples) for each in (model, quantised)]
+    outputs = [outputs_of(compile(each, threads=1), samples.sets) for each in (model, quantised)]
     return accuracy.each(outputs[0], outputs[1], samples.labels)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -238,6 +238,11 @@ def _given(name: str, samples: Mapping[str, Array]) -> Array:
     return samples[name]
 
 
+def outputs_of(module: Module, sets: Iterable[Mapping[str, Array]]) -> list[dict[str, Array]]:
+    """Return the outputs of a module for each input set."""
+    return [{name: np.array(array) for name, array in module.run(each).items()} for each in sets]
+
+
 __all__ = [
     "LABELS",
     "RANDOM_SETS",
@@ -246,6 +251,7 @@ __all__ = [
     "fixed_shapes",
     "input_shapes",
     "open_sizes",
+    "outputs_of",
     "random_samples",
     "read_samples",
 ]

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 class Event:
     """The times of one command of a run on one worker; in ns of ``time.monotonic_ns``.
 
-    Work lasts from ``begin_ns`` to ``end_ns``; at ``met_ns`` the caller knew all workers done.
-    ``tiles_stolen`` of the ``tiles`` run came from the range of another worker. ``step`` is that of the program.
+    Work lasts from ``begin_ns`` to ``end_ns``; at ``met_ns`` the caller knew all workers done. A worker that came when
+    others had taken every tile has an event without tiles, perhaps after ``met_ns``. ``tiles_stolen`` of the ``tiles``
+    run came from the range of another worker. ``step`` is that of the program.
     """
 
     command: int

@@ -369,7 +369,9 @@ def test_timeline_covers_all_tiles_in_order(threads: int) -> None:
     for command in range(4):
         rows = [e for e in events if e.command == command]
         assert sum(e.tiles for e in rows) == 33
-        assert all(0 < e.begin_ns <= e.end_ns <= e.met_ns for e in rows)
+        assert all(0 < e.begin_ns <= e.end_ns for e in rows)
+        # A worker that comes when all tiles are taken may look at a command after the caller went on.
+        assert all(e.end_ns <= e.met_ns for e in rows if e.tiles)
     caller = [e for e in events if e.worker == 0]
     assert [e.command for e in caller] == [0, 1, 2, 3]
     assert all(a.met_ns <= b.begin_ns for a, b in itertools.pairwise(caller))

@@ -74,7 +74,8 @@ DEFAULT_BUDGET = "10m"
     default="latency",
     show_default=True,
     metavar="NAME",
-    help="What is searched: latency; memory or size (of the artifact) beside it; or front, all three.",
+    help="What is searched: latency; memory or size (of the artifact) beside it; front, all three; or latency,error: "
+    "precisions of one model's products, each plan measured for both (--data, --accuracy for the largest error).",
 )
 @click.option(
     "--no-transfer",
@@ -180,7 +181,14 @@ def command(
             raise UsageError("--dry-run is for one device, and for fixed sizes")
         _foresee(sources, limit, as_json, options)
         return 0
-    if accuracy or data is not None:
+    if _is_front(objective):
+        if len(accuracy) > 1 or len(sources) > 1 or devices or requests[0].has_ranges:
+            raise UsageError(
+                f"--objective {objective} is for one model of fixed sizes on one device, with at most one --accuracy"
+            )
+        search["objective"] = "latency"
+        stopped = _tune_front(requests[0], accuracy, data, limit, as_json, search | {"begun": begun}, options)
+    elif accuracy or data is not None:
         if not accuracy or len(sources) > 1 or devices or requests[0].has_ranges:
             raise UsageError(
                 "--accuracy is for one model of fixed sizes on one device, and --data for --accuracy"
@@ -210,6 +218,60 @@ def _foresee(sources: Sequence[Model], budget: Budget, as_json: bool, options: M
         echo(json.dumps({"event": "forecast", "forecast": None if found is None else found.to_json()}))
         return
     echo("nothing is known of the latencies of this model" if found is None else str(found))
+
+
+def _is_front(objective: str) -> bool:
+    return {*objective.split(",")} == {"latency", "error"}
+
+
+def _tune_front(
+    request: CompileRequest,
+    accuracy: Sequence[str],
+    data: Path | None,
+    budget: Budget,
+    as_json: bool,
+    search: dict[str, Any],
+    options: MachineOptions,
+) -> bool:
+    from autotune.quantization.compiling import RANDOM
+    from autotune.quantization.front_job import LARGEST, tune_front
+    from autotune.tuning.api import tune
+    from autotune.tuning.jobs.events import Several
+    from autotune.tuning.jobs.heartbeat import PhasesHeartbeat
+    from autotune.tuning.measure.error_budget import Accuracy
+    from autotune.tuning.report.progress import display
+
+    again, storage = search.pop("again"), search.pop("study_storage")
+    begun = search.pop("begun")
+
+    def tuned(models: Sequence[Model], tolerance: float, part: Budget, heart: PhasesHeartbeat) -> Report:
+        shown = display(sys.stdout, as_json=as_json, quiet=is_quiet(), verbose=is_verbose())
+        own: MachineOptions = {**options, "tolerance": tolerance}
+        return tune(
+            models, budget=part, progress=Several([heart, shown]), study_storage=storage, **search, **own
+        )
+
+    def say(text: str) -> None:
+        if not (as_json or is_quiet()):
+            echo(text, err=True)
+
+    if data is None:
+        echo(f"warning: {RANDOM}", err=True)
+    report = tune_front(
+        request,
+        Accuracy.of(accuracy[0]) if accuracy else LARGEST,
+        data,
+        budget,
+        tuned,
+        seed=int(search["seed"]),
+        study_storage=storage,
+        again=again,
+        begun=begun,
+        say=say,
+    )
+    for point in report.points:
+        echo(json.dumps({"event": "point", "text": str(point)}) if as_json else str(point), whole=as_json)
+    return report.stopped
 
 
 def _tune_within(

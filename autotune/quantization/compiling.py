@@ -138,12 +138,16 @@ def compile_within(
 
     Precisions that are to be ``tried`` come first, then those that the database has measured to be faster than float32.
     """
-    request = with_sizes(_checked(request))
+    request = prepared(request)
     model: Any = request.model
     if not has_products(model):
         return AccurateRequest(compile_request(request, say), accuracy, data is None, None)
     samples = samples_of(model, data)
-    points = faster(stored_points(request))
+    points = faster(
+        point
+        for point in stored_points(request)
+        if not (point.is_of(accuracy.kind) and point.held_back.error > accuracy.limit)
+    )
     within, compiled = chosen_within(
         request,
         samples,
@@ -166,8 +170,9 @@ def samples_of(model: Any, data: Data) -> Mapping[str, Array]:
     return data if isinstance(data, Mapping) else read_samples(Path(data))
 
 
-def _checked(request: CompileRequest) -> CompileRequest:
-    """Return the request; raises UsageError for one that an error budget is not for."""
+def prepared(request: CompileRequest) -> CompileRequest:
+    """Return the request of a model whose inputs have the sizes of the request; raises UsageError for one that an
+    error budget is not for."""
     request = request.checked()
     if names := [name for name in request.given() if name in _UNFIT]:
         raise UsageError(
@@ -180,7 +185,7 @@ def _checked(request: CompileRequest) -> CompileRequest:
     api.runnable(request.one_target())
     if isinstance(request.model, Graph) or not isinstance(read_model(request.model), LoadedModel):
         raise UsageError("an accuracy is for ONNX models: a graph or its text has no products to quantise")
-    return request
+    return with_sizes(request)
 
 
 def with_sizes(request: CompileRequest) -> CompileRequest:
@@ -223,6 +228,7 @@ __all__ = [
     "Data",
     "compile",
     "compile_within",
+    "prepared",
     "samples_of",
     "with_sizes",
 ]

@@ -66,6 +66,10 @@ class PrecisionPoint:
         """Return the median latency over that of float32; infinite where it was not measured."""
         return float("inf") if self.ratio is None else self.ratio.median
 
+    def is_of(self, kind: str) -> bool:
+        """Return whether its error is of a kind of accuracy."""
+        return Accuracy.of(self.budget).kind == kind
+
     @property
     def name(self) -> str:
         """The name of the option: the SHA-256 (hex) of its precisions and of the weights."""

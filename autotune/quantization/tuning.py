@@ -14,7 +14,7 @@ from autotune.database.opening import opened
 from autotune.passes.preference import TOLERANCE
 from autotune.quantization.compiling import AccurateRequest, Data, compile_within, with_sizes
 from autotune.quantization.front import PRECISION, PrecisionPoint, rows_of, weights_of
-from autotune.quantization.precision import DECLARED_ERRORS, FLOAT32, products_outside
+from autotune.quantization.precision import DECLARED_ERRORS, FLOAT32, Precisions, products_outside
 from autotune.tuning.compiling import compile_request
 from autotune.tuning.measure.error_budget import Accuracy
 from autotune.tuning.measure.gain import Gain, gain_of
@@ -43,7 +43,7 @@ def tune_within(
     chosen = _distinct(compile_within(request, each, data, say) for each in accuracies)
     report = tune(
         [request.model, *(each.within.quantization.model for each in chosen if each.within)],
-        _tolerance(chosen),
+        tolerance_of([each.precisions for each in chosen]),
     )
     if report.stopped:
         return report, []
@@ -56,7 +56,7 @@ def tune_within(
         if now.within is not None and gain is not None:
             facts = str(each.accuracy), now.within.held_back, data is None, weights
             found.append((PrecisionPoint(now.within.precisions, *facts), gain))
-    return report, _stored(sized, found)
+    return report, stored(sized, found)
 
 
 def _distinct(made: Iterable[AccurateRequest]) -> list[AccurateRequest]:
@@ -68,13 +68,15 @@ def _distinct(made: Iterable[AccurateRequest]) -> list[AccurateRequest]:
     return list(found.values())
 
 
-def _tolerance(chosen: Sequence[AccurateRequest]) -> float:
-    """Return the least that allows the stored weights of all choices."""
-    used = {precision for each in chosen for precision in each.precisions.values()}
+def tolerance_of(plans: Iterable[Precisions]) -> float:
+    """Return the least tolerance that allows the stored weights of all plans."""
+    used = {precision for plan in plans for precision in plan.values()}
     return max((DECLARED_ERRORS[one] for one in used if one in DECLARED_ERRORS), default=TOLERANCE)
 
 
-def _stored(request: CompileRequest, found: Sequence[tuple[PrecisionPoint, Gain]]) -> list[PrecisionPoint]:
+def stored(
+    request: CompileRequest, found: Sequence[tuple[PrecisionPoint, Gain]], job: str = ""
+) -> list[PrecisionPoint]:
     """Store what was measured as a comparison of the model's precisions; returns the points with it."""
     if not found:
         return []
@@ -86,8 +88,8 @@ def _stored(request: CompileRequest, found: Sequence[tuple[PrecisionPoint, Gain]
     with opened(request.database) as store:
         store.add_target(target)
         store.add_workload(model_row(graph))
-        store.compared(model_row(graph).key, target.key, PRECISION, rows_of(measured, plain), graph.name)
+        store.compared(model_row(graph).key, target.key, PRECISION, rows_of(measured, plain), graph.name, job)
     return [replace(p, median_ns=gain.after.median_ns, ratio=gain.ratio) for p, gain in found]
 
 
-__all__ = ["tune_within"]
+__all__ = ["stored", "tolerance_of", "tune_within"]

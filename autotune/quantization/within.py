@@ -143,11 +143,11 @@ def chosen_within(
     seen, held = Samples.of(samples, input_shapes(proto, samples)).split()
     calibrated = calibrate_model(request.model, seen.arrays, **options)
     mixed = MixedModel(calibrated, request, seen.arrays)
-    judge = _Judge(request, (seen, held), accuracy)
+    judge = Judge(request, (seen, held), accuracy)
     for precisions in tried:
         if {*precisions} == {*mixed.products} and (found := judge.verified(mixed, precisions)):
             return found
-    search = _PrecisionSearch(mixed, seen, len(held.sets), accuracy, faster=faster)
+    search = PrecisionSearch(mixed, seen, len(held.sets), accuracy, faster=faster)
     chosen, more = search.least(), 1
     while products_outside(chosen, FLOAT32):
         if found := judge.verified(mixed, chosen):
@@ -157,8 +157,12 @@ def chosen_within(
     return judge.in_float32(mixed)
 
 
-class _PrecisionSearch:
-    """The choice of precisions, by forward passes of the switched model and by predicted latencies."""
+class PrecisionSearch:
+    """The choice of precisions, by forward passes of the switched model and by predicted latencies.
+
+    ``choices`` are the precisions that a product may have, the most exact last; by default those that are predicted to
+    be faster than all more exact ones.
+    """
 
     def __init__(
         self,
@@ -168,12 +172,13 @@ class _PrecisionSearch:
         accuracy: Accuracy,
         *,
         faster: bool,
+        choices: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.mixed, self.seen, self.further = mixed, seen, further
         self.accuracy, self.faster = accuracy, faster
         kinds = PRECISIONS if faster else (INT8, FLOAT32)
         self.alone = {precision: self.mixed.predicted_alone(precision) for precision in kinds}
-        self.choices = {product: self._choices(product) for product in self.mixed.products}
+        self.choices = choices or {product: self._choices(product) for product in self.mixed.products}
         stored = {
             product: [one for one in choices if one in DECLARED_ERRORS]
             for product, choices in self.choices.items()
@@ -208,13 +213,22 @@ class _PrecisionSearch:
 
     def _steps(self) -> list[PrecisionStep]:
         """Return the steps from the fastest precisions to float32, the most worthwhile first."""
-        options = {
+        self.options = {
             product: [self._option(product, precision) for precision in choices]
             for product, choices in self.choices.items()
         }
-        saved = [each[-1].latency_ns - each[0].latency_ns for each in options.values()]
+        saved = [each[-1].latency_ns - each[0].latency_ns for each in self.options.values()]
         least = _LEAST_SAVED * max(*saved, 1.0)
-        return in_order(step for product, each in options.items() for step in hull(product, each, least))
+        return in_order(step for product, each in self.options.items() for step in hull(product, each, least))
+
+    def square_of(self, precisions: Precisions) -> float:
+        """Return the sum of the squares of the errors that products make alone in their precisions."""
+        return sum(
+            each.square
+            for product, every in self.options.items()
+            for each in every
+            if each.precision == precisions[product]
+        )
 
     def _option(self, product: str, precision: str) -> PrecisionOption:
         square = 0.0 if precision == FLOAT32 else self._square({product: precision})
@@ -246,8 +260,12 @@ class _PrecisionSearch:
 
     def holds(self, precisions: Precisions) -> bool:
         """Return whether the error of a choice, as it is expected on further inputs, is within the budget."""
+        return self.expected(precisions) <= self.accuracy.limit
+
+    def expected(self, precisions: Precisions) -> float:
+        """Return the error of a choice as it is expected on further inputs."""
         errors = self.accuracy.each(self.reference, self._run(precisions), self.seen.labels)
-        return expected(self.accuracy, errors, self.further) <= self.accuracy.limit
+        return expected(self.accuracy, errors, self.further)
 
     def settled(self, precisions: dict[str, str]) -> dict[str, str]:
         """Return the choice, or where only what is faster counts the one of least predicted latency among those in
@@ -277,7 +295,7 @@ class _PrecisionSearch:
         return {**precisions, **{product: follows[product] for product in products}}
 
 
-class _Judge:
+class Judge:
     """The errors of models on several samples, against a model as it is."""
 
     def __init__(self, request: CompileRequest, samples: Sequence[Samples], accuracy: Accuracy) -> None:
@@ -289,15 +307,17 @@ class _Judge:
         self, mixed: MixedModel, precisions: Precisions
     ) -> tuple[WithinBudget, CompiledRequest] | None:
         """Return the model in precisions with its errors, and as it was compiled; None unless all hold."""
+        found = self.measured(mixed, precisions)
+        return found if found[0].chosen_by.holds and found[0].held_back.holds else None
+
+    def measured(self, mixed: MixedModel, precisions: Precisions) -> tuple[WithinBudget, CompiledRequest]:
+        """Return the model in precisions with its errors, whatever they are, and as it was compiled."""
         made = mixed.written(precisions)
         found, compiled = self._outputs(mixed.request(precisions, made))
-        errors = [
+        chosen_by, held_back = (
             self.accuracy.judged(self.accuracy.each(reference, outputs, samples.labels))
             for samples, reference, outputs in zip(self.samples, self.references, found, strict=True)
-        ]
-        if not all(error.holds for error in errors):
-            return None
-        chosen_by, held_back = errors
+        )
         predicted, plain = (mixed.predicted(each).total_ns for each in (precisions, mixed.in_float32))
         return WithinBudget(made, precisions, chosen_by, held_back, predicted, plain), compiled
 
@@ -316,4 +336,4 @@ class _Judge:
             return [outputs_of(module, samples.sets) for samples in self.samples], compiled
 
 
-__all__ = ["WithinBudget", "chosen_within", "quantize_within"]
+__all__ = ["Judge", "PrecisionSearch", "WithinBudget", "chosen_within", "quantize_within"]

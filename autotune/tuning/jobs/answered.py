@@ -9,14 +9,11 @@ from autotune.database import Database
 from autotune.database.records import JobRow
 from autotune.foreign import parse_json
 from autotune.tuning.jobs.budget import Budget
-from autotune.tuning.jobs.heartbeat import current_version
+from autotune.tuning.jobs.heartbeat import ASKED, current_version
 from autotune.tuning.jobs.owner import JobState, Life, ago, states_of
 from autotune.tuning.report.result import Report
 from autotune.tuning.report.status import Progress
 from autotune.tuning.report.stored import report_from
-
-ASKED = "asked"
-"""The name, in the options of a job, of the key that is equal for calls that ask for the same job."""
 
 
 def answered_before(database: Database, asked: str, budget: Budget, shown: Progress) -> Report | None:
@@ -62,4 +59,4 @@ def _asked(job: JobRow) -> str | None:
     return None
 
 
-__all__ = ["ASKED", "answered_before", "ended_before", "how_to_go_on", "reports_of"]
+__all__ = ["answered_before", "ended_before", "how_to_go_on", "reports_of"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,12 +12,14 @@ from typing import Any
 from autotune.database import Database
 from autotune.database.records import JobRow, Ratio, Run
 from autotune.tuning.jobs.budget import Budget
-from autotune.tuning.jobs.owner import HEARTBEAT_S, said
+from autotune.tuning.jobs.owner import HEARTBEAT_S, alive, owner, said
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.report.result import Report
 from autotune.tuning.report.status import Progress, Status
 from autotune.versions import versions_of
 
+ASKED = "asked"
+"""The name, in the options of a job, of the key that is equal for calls that ask for the same job."""
 _REPORT_S = 30.0
 """An interim report is stored at most this often: it looks up every dispatch, which takes a tenth of a second."""
 
@@ -101,8 +104,8 @@ class Heartbeat(Beating):
 
 @dataclass
 class PhasesHeartbeat(Beating):
-    """Stores the state of a job on several ``devices``, which is a row of searches, each a job of its own, and of
-    placements.
+    """Stores the state of a job of several phases: on several ``devices`` a row of searches, each a job of its own, and
+    of placements; of a front, which has no devices, a search and the measurements of its points.
 
     ``searches`` are the ids of those jobs, ``phases`` the names of what is done, ``gains`` the ratios of placements,
     and ``placements`` their reports, as JSON values.
@@ -117,6 +120,26 @@ class PhasesHeartbeat(Beating):
     _phase: str = field(default="", init=False)
     _search: Status | None = field(default=None, init=False)
     _note: str = field(default="", init=False)
+
+    @staticmethod
+    def claimed(
+        database: Database, asked: str, model: str, target: str, budget: Budget, devices: Sequence[str] = ()
+    ) -> PhasesHeartbeat:
+        """Continue an unfinished job of the key ``asked``, or begin one for a target by its key."""
+        now, options = time.time(), {"devices": [*devices], "budget": str(budget), ASKED: asked}
+        row = JobRow(
+            uuid.uuid4().hex[:12],
+            asked,
+            model,
+            target,
+            json.dumps(options),
+            JobRow.RUNNING,
+            owner(),
+            0.0,
+            now,
+            now,
+        )
+        return PhasesHeartbeat(database, database.claim_job(row, alive), devices, budget)
 
     def __post_init__(self) -> None:
         self._before_s, self._begun, before = self.row.elapsed_s, time.monotonic(), said(self.row)
@@ -186,4 +209,4 @@ def current_version() -> str:
     return versions_of(("autotune",))["autotune"]
 
 
-__all__ = ["Beating", "Heartbeat", "PhasesHeartbeat", "current_version"]
+__all__ = ["ASKED", "Beating", "Heartbeat", "PhasesHeartbeat", "current_version"]

@@ -30,12 +30,11 @@ from autotune.tuning.compare.sites import Sites
 from autotune.tuning.compare.step import Comparing
 from autotune.tuning.jobs.actions import Action, ActionKind
 from autotune.tuning.jobs.again import SOURCE
-from autotune.tuning.jobs.answered import ASKED
 from autotune.tuning.jobs.beliefs import Beliefs
 from autotune.tuning.jobs.budget import Budget, Meter
 from autotune.tuning.jobs.enough import Ahead
 from autotune.tuning.jobs.events import Several, StopTuning
-from autotune.tuning.jobs.heartbeat import Heartbeat
+from autotune.tuning.jobs.heartbeat import ASKED, Heartbeat
 from autotune.tuning.jobs.last_timing import FEWER, LastTiming
 from autotune.tuning.jobs.loop import Seat, TuningLoop
 from autotune.tuning.jobs.owner import alive, owner

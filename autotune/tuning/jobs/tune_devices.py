@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias, Unpack
@@ -19,11 +17,10 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 from autotune.compiler.request import CompileRequest, MachineOptions, keywords_of
 from autotune.database.records import DEVICES, JobRow
 from autotune.target import Target
-from autotune.tuning.jobs.answered import ASKED, ended_before, how_to_go_on, reports_of
+from autotune.tuning.jobs.answered import ended_before, how_to_go_on, reports_of
 from autotune.tuning.jobs.budget import Budget, BudgetLike
 from autotune.tuning.jobs.events import Several
 from autotune.tuning.jobs.heartbeat import PhasesHeartbeat
-from autotune.tuning.jobs.owner import alive, owner
 from autotune.tuning.placement.answer import PlacementReading, checked_devices, placement_key, used_of
 from autotune.tuning.placement.place import PlacementReport, place
 from autotune.tuning.placement.placing import known_devices, target_of
@@ -168,8 +165,10 @@ class _PhasedJob:
         """Continue an unfinished job of the same key, or begin one."""
         for target in dict.fromkeys(self.targets.values()):
             self.database.add_target(target)
-        row = self._claimed(asked)
-        self.heart = PhasesHeartbeat(self.database, row, [*self.targets], self.budget)
+        target = next(iter(self.targets.values()))
+        self.heart = PhasesHeartbeat.claimed(
+            self.database, asked, self.model, target.key, self.budget, [*self.targets]
+        )
 
     def run(self, tuned: Tuned, placed: Callable[[], PlacementReport]) -> DevicesReport:
         state, why = JobRow.STOPPED, ""
@@ -234,23 +233,6 @@ class _PhasedJob:
         self.say(f"{phase} of {self.model}")
         self.heart.begin(phase)
         return True
-
-    def _claimed(self, asked: str) -> JobRow:
-        now, target = time.time(), next(iter(self.targets.values()))
-        options = json.dumps({"devices": [*self.targets], "budget": str(self.budget), ASKED: asked})
-        fresh = JobRow(
-            uuid.uuid4().hex[:12],
-            asked,
-            self.model,
-            target.key,
-            options,
-            JobRow.RUNNING,
-            owner(),
-            0.0,
-            now,
-            now,
-        )
-        return self.database.claim_job(fresh, alive)
 
 
 def _part(budget: Budget, share: float, parts: int, number: int) -> Budget:

@@ -85,14 +85,14 @@ def opened_storage(where: StorageLike) -> BaseStorage:
     """Return the storage that is meant. Raises StudyError."""
     if isinstance(where, BaseStorage):
         return where
-    with _reported("open", str(where)):
+    with reported("open", str(where)):
         if "://" in str(where):
             return RDBStorage(str(where))
         return JournalStorage(_Journal(Path(where)))
 
 
 @contextmanager
-def _reported(what: str, where: str) -> Iterator[None]:
+def reported(what: str, where: str) -> Iterator[None]:
     """Raise StudyError for what a storage raises."""
     from optuna.exceptions import OptunaError
     from sqlalchemy.exc import SQLAlchemyError
@@ -213,7 +213,7 @@ class Studies:
         return Record(self, layer, kept)
 
     def _open(self, name: str, metrics: Sequence[str], about: Mapping[str, Any]) -> Study:
-        with _reported("open", self.where):
+        with reported("open", self.where):
             study = optuna.create_study(
                 storage=self._storage,
                 study_name=name,
@@ -228,7 +228,7 @@ class Studies:
 
     def add(self, record: Record, trial: FrozenTrial, *, restored: bool) -> None:
         """Add a trial to the studies that get it, and call the callbacks."""
-        with _reported("write", self.where):
+        with reported("write", self.where):
             if self._several:
                 layer = _copied(
                     trial, {"layer": self._labels[record.layer]}, self._layer, {"config": trial.params}
@@ -242,7 +242,7 @@ class Studies:
             params: dict[str, Any] = {"layer": self._labels[record.layer]} if self._several else {}
             params |= {prefix + name: value for name, value in trial.params.items()}
             of = {**self._layer, **{prefix + name: one for name, one in trial.distributions.items()}}
-            with _reported("write", f"the study {self._given.study_name!r}"):
+            with reported("write", f"the study {self._given.study_name!r}"):
                 self._given.add_trial(_copied(trial, params, of))
         if self.callbacks:
             self._call(self._given or record.study)

@@ -13,7 +13,7 @@ from autotune.graph import evaluate
 from tests.frontends.foreign_nodes import agree, node_model, normal, refused, seeds
 from tests.frontends.test_onnx_language import by_heads, fast_gelu, flat, layer_norm, packed, softmax
 
-SEEDS = seeds(40)
+SEEDS = seeds(100)
 
 
 def mask_of(rng: Any, kind: int, batch: int, queries: int, keys: int) -> tuple[Any, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,32 +12,55 @@ import pytest
 from autotune.errors import ModelImportError
 from autotune.frontends.onnx import importer as frontend
 from autotune.graph import evaluate
+from tests.frontends.foreign_nodes import seeds
 
 STEPS = {"a": (0.02, 120), "b": (0.03, 7), "y": (0.05, 90)}
+BIAS = np.arange(-300, 300, 100, dtype=np.int32)
+ONE_STEP = 1
+"""What roundings at a half differ by."""
 
 
-def run(op: str, operands: list[str], feed: dict[str, Any], **attrs: Any) -> Any:
-    """The output of a node whose operands are arrays of ``feed`` and parameters of :data:`STEPS`."""
+def run(
+    op: str, operands: list[str], feed: dict[str, Any], steps: Any = STEPS, bias: Any = BIAS, **attrs: Any
+) -> Any:
+    """The output of a node whose operands are arrays of ``feed``, ``bias`` and parameters of ``steps``."""
     from onnx import TensorProto, helper, numpy_helper
 
-    fixed = [numpy_helper.from_array(np.float32(s), f"{n}s") for n, (s, _) in STEPS.items()]
-    fixed += [numpy_helper.from_array(np.uint8(z), f"{n}z") for n, (_, z) in STEPS.items()]
-    fixed.append(numpy_helper.from_array(np.arange(-300, 300, 100, dtype=np.int32), "bias"))
+    kind = next(array.dtype for array in feed.values() if array.dtype != bool)
+    fixed = [numpy_helper.from_array(np.float32(s), f"{n}s") for n, (s, _) in steps.items()]
+    fixed += [numpy_helper.from_array(kind.type(z), f"{n}z") for n, (_, z) in steps.items()]
+    fixed.append(numpy_helper.from_array(bias, "bias"))
     node = helper.make_node(op, operands, ["y"], domain="com.microsoft", **attrs)
     inputs = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
         for n, a in feed.items()
     ]
-    output = helper.make_tensor_value_info(
-        "y", TensorProto.UINT8 if "ys" in operands else TensorProto.FLOAT, None
-    )
+    integers = helper.np_dtype_to_tensor_dtype(kind)
+    output = helper.make_tensor_value_info("y", integers if "ys" in operands else TensorProto.FLOAT, None)
     graph = helper.make_graph([node], "quantised", inputs, [output], fixed)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    return evaluate.run(frontend.load(helper.make_model(graph, opset_imports=opsets)), feed)["y"]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    found = evaluate.run(frontend.load(model), feed)["y"]
+    if op not in NOT_JUDGED and importlib.util.find_spec("onnxruntime"):
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        np.testing.assert_allclose(
+            np.float64(found), np.float64(session.run(None, feed)[0]), atol=ONE_STEP, rtol=1e-4
+        )
+    return found
+
+
+NOT_JUDGED = ("QLinearReduceMean",)
+"""Those that ONNX Runtime has no kernel for."""
 
 
 def real(array: Any, name: str) -> Any:
-    scale, zero = STEPS[name]
+    return stepped(array, STEPS[name])
+
+
+def stepped(array: Any, step: tuple[float, int]) -> Any:
+    scale, zero = step
     return (array.astype(np.float32) - zero) * np.float32(scale)
 
 
@@ -108,3 +133,87 @@ def test_choices_and_means(feed: dict[str, Any]) -> None:
 def test_a_softmax_before_opset_13_is_refused(feed: dict[str, Any]) -> None:
     with pytest.raises(ModelImportError, match="opset below 13 is not supported"):
         run("QLinearSoftmax", [*A, "ys", "yz"], {"a": feed["a"]}, opset=12)
+
+
+Problem = tuple[list[str], dict[str, Any], Any]
+"""Operands, attributes, and what is wanted before it is quantised, of two arrays of numbers."""
+
+
+def _softmax(a: Any, axis: int) -> Any:
+    powers = np.exp(a - a.max(axis, keepdims=True))
+    return powers / powers.sum(axis, keepdims=True)
+
+
+def _pointwise(wanted: Callable[..., Any], *operands: str, **attrs: Any) -> Callable[..., Problem]:
+    return lambda rng, a, b: ([*operands, "ys", "yz"], attrs, wanted(*(a, b)[: len(operands) // 3]))
+
+
+def _leaky(rng: Any, a: Any, b: Any) -> Problem:
+    alpha = float(rng.uniform(0.01, 0.9))
+    return [*A, "ys", "yz"], {"alpha": alpha}, np.where(a < 0, a * np.float32(alpha), a)
+
+
+def _soft(rng: Any, a: Any, b: Any) -> Problem:
+    axis = int(rng.integers(-a.ndim, a.ndim))
+    return [*A, "ys", "yz"], {"axis": axis, "opset": 13}, _softmax(a, axis)
+
+
+def _joined(rng: Any, a: Any, b: Any) -> Problem:
+    axis = int(rng.integers(0, a.ndim))
+    return ["ys", "yz", *A, *B], {"axis": axis}, np.concatenate([a, b], axis)
+
+
+def _mean(rng: Any, a: Any, b: Any) -> Problem:
+    last = int(rng.integers(0, 2))
+    axes = (1, 2) if last else (2, 3)
+    return [*A, "ys", "yz"], {"channels_last": last}, a.mean(axes, keepdims=True, dtype=np.float64)
+
+
+RANDOM: dict[str, Callable[..., Problem]] = {
+    "QLinearAdd": _pointwise(np.add, *A, *B),
+    "QLinearMul": _pointwise(np.multiply, *A, *B),
+    "QLinearSigmoid": _pointwise(lambda a: 1 / (1 + np.exp(-a)), *A),
+    "QLinearLeakyRelu": _leaky,
+    "QLinearSoftmax": _soft,
+    "QLinearConcat": _joined,
+    "QLinearGlobalAveragePool": _mean,
+}
+
+
+@pytest.mark.parametrize("op", RANDOM)
+@pytest.mark.parametrize("seed", seeds(60, few=2))
+def test_random_steps_shapes_and_signs(op: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    kind = rng.choice([np.uint8, np.int8])
+    least, most = np.iinfo(kind).min, np.iinfo(kind).max
+    shape = tuple(int(n) for n in rng.integers(1, 9, 4))
+    feed = {name: rng.integers(least, most + 1, shape).astype(kind) for name in "ab"}
+    steps = {
+        n: (float(np.float32(rng.uniform(0.004, 0.05))), int(rng.integers(least, most + 1))) for n in "aby"
+    }
+    operands, attrs, wanted = RANDOM[op](rng, *(stepped(feed[n], steps[n]) for n in "ab"))
+    given = {name: array for name, array in feed.items() if name in operands}
+    found = run(op, operands, given, steps, **attrs)
+    scale, zero = steps["y"]
+    expected = np.clip(np.rint(wanted / np.float32(scale)) + zero, least, most)
+    assert np.abs(found.astype(int) - expected).max() <= ONE_STEP
+
+
+@pytest.mark.parametrize("seed", seeds(60, few=2))
+def test_random_products_with_a_bias(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows, columns, depth = (int(n) for n in rng.integers(1, 20, 3))
+    turned = [bool(each) for each in rng.integers(0, 2, 2)]
+    shapes = [(rows, depth), (depth, columns)]
+    feed = {
+        name: rng.integers(0, 256, shape[::-1] if turn else shape).astype(np.uint8)
+        for name, shape, turn in zip("ab", shapes, turned, strict=True)
+    }
+    bias = rng.integers(-2000, 2000, columns).astype(np.int32)
+    a, b = (real(feed[n], n).T if turn else real(feed[n], n) for n, turn in zip("ab", turned, strict=True))
+    wanted = a @ b + bias * np.float32(STEPS["a"][0] * STEPS["b"][0])
+    attrs = {"transA": int(turned[0]), "transB": int(turned[1])}
+    found = run("QGemm", [*A, *B, "bias"], feed, bias=bias, **attrs)
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3)
+    whole = run("QGemm", [*A, *B, "bias", "ys", "yz"], feed, bias=bias, **attrs)
+    assert np.abs(whole.astype(int) - quantised(wanted)).max() <= ONE_STEP

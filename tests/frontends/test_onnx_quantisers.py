@@ -181,10 +181,10 @@ RANDOM: dict[str, Callable[..., Problem]] = {
 
 
 @pytest.mark.parametrize("op", RANDOM)
-@pytest.mark.parametrize("seed", seeds(60, few=2))
+@pytest.mark.parametrize("seed", seeds(75, few=2))
 def test_random_steps_shapes_and_signs(op: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    kind = rng.choice([np.uint8, np.int8])
+    kind = (np.uint8, np.int8)[int(rng.integers(2))]
     least, most = np.iinfo(kind).min, np.iinfo(kind).max
     shape = tuple(int(n) for n in rng.integers(1, 9, 4))
     feed = {name: rng.integers(least, most + 1, shape).astype(kind) for name in "ab"}
@@ -199,7 +199,7 @@ def test_random_steps_shapes_and_signs(op: str, seed: int) -> None:
     assert np.abs(found.astype(int) - expected).max() <= ONE_STEP
 
 
-@pytest.mark.parametrize("seed", seeds(60, few=2))
+@pytest.mark.parametrize("seed", seeds(75, few=2))
 def test_random_products_with_a_bias(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows, columns, depth = (int(n) for n in rng.integers(1, 20, 3))

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
@@ -20,8 +20,10 @@ from autotune.compiler.request import ChoiceOptions, CompileRequest
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
+    from autotune.quantization.front import PrecisionPoint
     from autotune.target import Target
     from autotune.tuning.api import Answer
+    from autotune.tuning.report.html import Markup
 
 
 @click.command(epilog=f"Example: autotune query zoo:squeezenet --db tuning.db. {EPILOG_DATABASE}")
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
     "--front",
     "with_front",
     is_flag=True,
-    help="The Pareto front of each: the runs that none beats in latency, memory and bytes of the artifact.",
+    help="The Pareto front of each: the runs that none beats in latency, memory and bytes of the artifact; of MODEL "
+    "also that of latency and error, by precisions.",
 )
 @click.option(
     "--html",
@@ -101,12 +104,14 @@ def command(
     decided, decisions = (request, ()) if is_key(what) else decided_request(request)
     chosen = decided.one_target()
     answers = [_advised(answer, chosen, request) for answer in found]
+    points = _points(request) if with_front and not is_key(what) else []
     if html is not None:
         from autotune.tuning.report.front_page import front_page
 
-        write_page(front_page(what, answers), html)
+        write_page(front_page(what, answers, _drawn(points)), html)
     if as_json:
-        print_json([to_json(answer, explain=explain) for answer in answers])
+        documents = [to_json(answer, explain=explain) for answer in answers]
+        print_json({"answers": documents, "precisions": _points_json(points)} if with_front else documents)
         return
     for line in () if is_quiet() else map(str, decisions):
         echo(line)
@@ -117,7 +122,7 @@ def command(
             echo(line, indent=answer_lines.NAMES)
         for line in () if is_quiet() else _notes(answers, request, details=details):
             echo(line)
-    for line in _precisions(request) if with_front and not is_key(what) else ():
+    for line in _precisions(points):
         echo(line)
     for answer in answers if details else ():
         for line in answer_lines.lines_of(answer, top):
@@ -128,20 +133,39 @@ def command(
             echo(f"    {line}", whole=True)
 
 
-def _precisions(request: CompileRequest) -> list[str]:
-    """Return a line for each point of the front of latency and error that jobs have measured of a model."""
+def _points(request: CompileRequest) -> list[PrecisionPoint]:
+    """Return the points of latency and error that jobs have measured of a model in several precisions."""
     from autotune.frontends.models import read_model
     from autotune.frontends.onnx.read import LoadedModel
     from autotune.quantization.compiling import with_sizes
-    from autotune.quantization.front import front, stored_points
+    from autotune.quantization.front import stored_points
 
-    if not isinstance(read_model(request.model), LoadedModel):
-        return []
-    points = front(stored_points(with_sizes(request)))
+    is_onnx = isinstance(read_model(request.model), LoadedModel)
+    return stored_points(with_sizes(request)) if is_onnx else []
+
+
+def _precisions(points: Sequence[PrecisionPoint]) -> list[str]:
+    """Return a line for each point that none beats."""
+    from autotune.quantization.front import front
+
+    found = front(points)
     return [
-        *(["precisions of the whole model, none beaten in latency and error:"] if points else []),
-        *(f"  {each}" for each in points),
+        *(["precisions of the whole model, none beaten in latency and error:"] if found else []),
+        *(f"  {each}" for each in found),
     ]
+
+
+def _drawn(points: Sequence[PrecisionPoint]) -> list[Markup]:
+    from autotune.quantization.front_chart import sections
+
+    return [*sections(points)]
+
+
+def _points_json(points: Sequence[PrecisionPoint]) -> list[dict[str, Any]]:
+    from autotune.quantization.front import front
+
+    best = front(points)
+    return [point.to_json() | {"front": point in best} for point in points]
 
 
 def _placement(request: CompileRequest, *, as_json: bool) -> None:

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from autotune.database import Database
+    from autotune.quantization.front import PrecisionPoint
     from autotune.tuning.jobs.again import TimedAgain
     from autotune.tuning.jobs.owner import JobState
+    from autotune.tuning.report.html import Markup
     from autotune.tuning.report.page import Compared
 
 
@@ -86,20 +88,37 @@ def page_of(store: Database, state: JobState) -> str:
     from autotune.tuning.report.stored import report_from
 
     job, text = state.job.id, store.job_report(state.job.id)
-    if not text:
+    first = front_of(store, job)
+    if not (text or first):
         raise UsageError(f"job {job} has no report for a page: {why_missing(state)}")
-    return page(state, report_from(text, job), target_of(store, state), compared_by(store, job))
+    report = report_from(text, job) if text else None
+    return page(state, report, target_of(store, state), compared_by(store, job), first)
+
+
+def front_of(store: Database, job: str) -> list[Markup]:
+    """Return the front of latency and error that a job has measured, drawn; nothing where it has none."""
+    from autotune.quantization.front_chart import sections
+
+    return [*sections(points_by(store, job))]
+
+
+def points_by(store: Database, job: str) -> list[PrecisionPoint]:
+    """Return the points of latency and error that a job has measured."""
+    from autotune.quantization.front import PRECISION, points_of
+
+    return points_of(store.compared_at(PRECISION, job=job))
 
 
 def compared_by(store: Database, job: str) -> list[Compared]:
     """Return the candidates that a job has compared in the model, for its page."""
+    from autotune.quantization.front import PRECISION
     from autotune.tuning.report.page import Compared
 
     names = {key: found[0] for (_, key), found in store.layers(job).items()}
     return [
         Compared(names.get(key, key[:12]), site, row, key)
         for key, _, site, row in store.all_comparisons(job)
-        if row.part is None
+        if row.part is None and site != PRECISION
     ]
 
 
@@ -122,6 +141,7 @@ def document(store: Database, state: JobState) -> dict[str, Any]:
 
 def _print_text(store: Database, state: JobState, text: str, again: Sequence[TimedAgain]) -> None:
     from autotune.cli.job_lines import status_lines, trials_of
+    from autotune.quantization.front import front
     from autotune.tuning.report.result import lines_of, summary
     from autotune.tuning.report.stored import report_from
     from autotune.tuning.report.width import columns_of, wrapped
@@ -134,6 +154,7 @@ def _print_text(store: Database, state: JobState, text: str, again: Sequence[Tim
         trials = trials_of(store, [state])[state.job.id]
         lines = [*status_lines(state, trials, target_of(store, state), columns)]
         lines.append(f"no report: {why_missing(state)}")
+    lines += [f"  {point}" for point in front(points_by(store, state.job.id))]
     for line in [*lines, *wrapped((line for each in again for line in each.lines()), columns)]:
         echo(line)
 
@@ -154,7 +175,7 @@ def why_missing(state: JobState) -> str:
 
     if parts := searches(state):
         named = ", ".join(f"`autotune report {each[:ID]}`" for each in parts)
-        return f"it is a job on several devices, and each of its searches has one of its own: {named}"
+        return f"it is a job of several searches, and each of them has one of its own: {named}"
     if not state.said:
         return "the job is of a version that stored none, or has just begun; `autotune query MODEL` has its schedules"
     if state.life.over:
@@ -162,4 +183,4 @@ def why_missing(state: JobState) -> str:
     return "the job has not begun to search yet; `autotune status` shows what it does"
 
 
-__all__ = ["command", "compared_by", "document", "heading", "page_of", "target_of", "why_missing"]
+__all__ = ["command", "compared_by", "document", "front_of", "heading", "page_of", "target_of", "why_missing"]

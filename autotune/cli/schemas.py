@@ -129,6 +129,12 @@ _PROFILE = _of(
 )
 _EXPERIMENT = _of("title command: text; notes: [text]; data: any", facts=_TEXTS)
 _WRITTEN = _of("artifact: text; bytes: integer; seconds: number")
+_POINT = _of(
+    "precisions: object; budget: text; random_inputs front: boolean; latency_ns: number?; over_float32: #gain?",
+    error=_of(
+        "error limit: number; interval: #interval; within: number?; sets: integer; holds: boolean",
+    ),
+)
 _ANSWER = _of(
     "workload kind tier: text; code: text?; dispatches nodes: [text]; ranking: #ranking?; used hit: boolean; "
     "latency_ns default_ns floor_ns: number?; interval_ns: #interval; python? reason? message?: text; "
@@ -190,7 +196,7 @@ DOCUMENTS: Mapping[str, Any] = {
         _WRITTEN | _PLACED,
         *(_WRITTEN | {kind: {"*": (_COMPILATION, _PLACED)}} for kind in ("targets", "sizes", "cases")),
     ),
-    "query": [_ANSWER],
+    "query": ([_ANSWER], {"answers": [_ANSWER], "precisions": [_POINT]}),
     "explain": (
         _COMPILATION
         | _of("arena_bytes: integer", passes=_PASSES, beside={"*": ["text"]}, prediction=_PREDICTION)

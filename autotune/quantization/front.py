@@ -66,6 +66,17 @@ class PrecisionPoint:
         """Return the median latency over that of float32; infinite where it was not measured."""
         return float("inf") if self.ratio is None else self.ratio.median
 
+    def to_json(self) -> dict[str, Any]:
+        """Return all but the hash of the weights, as plain values; the latency in ns."""
+        return {
+            "precisions": dict(self.precisions),
+            "budget": self.budget,
+            "error": self.held_back.to_json(),
+            "random_inputs": self.random_inputs,
+            "latency_ns": self.median_ns,
+            "over_float32": None if self.ratio is None else self.ratio.to_json(),
+        }
+
     def is_of(self, kind: str) -> bool:
         """Return whether its error is of a kind of accuracy."""
         return Accuracy.of(self.budget).kind == kind
@@ -123,11 +134,17 @@ def stored_points(request: CompileRequest) -> list[PrecisionPoint]:
         graph = imported(request.model, request.shapes)
         return store.comparison_history(model_row(graph).key, own.one_target().key, PRECISION)
 
-    points = [PrecisionPoint.of(row) for row in with_database(request, look_up)[0] if row.name != FLOAT32]
+    points = points_of(with_database(request, look_up)[0])
     if not points:
         return []
     weights = weights_of(request.model)
-    return list({point.name: point for point in points if point.weights == weights}.values())
+    return [point for point in points if point.weights == weights]
+
+
+def points_of(compared: Iterable[Comparison]) -> list[PrecisionPoint]:
+    """Return the points in rows of comparisons, the oldest first: the newest measurement of each."""
+    found = [PrecisionPoint.of(row) for row in compared if row.name != FLOAT32]
+    return list({point.name: point for point in found}.values())
 
 
 def weights_of(source: ModelSource) -> str:
@@ -161,4 +178,13 @@ def _sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-__all__ = ["PRECISION", "PrecisionPoint", "faster", "front", "rows_of", "stored_points", "weights_of"]
+__all__ = [
+    "PRECISION",
+    "PrecisionPoint",
+    "faster",
+    "front",
+    "points_of",
+    "rows_of",
+    "stored_points",
+    "weights_of",
+]

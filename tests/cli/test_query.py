@@ -80,7 +80,9 @@ def test_the_front_has_what_none_beats_and_marks_what_is_used(
         '  * 0.444 compared        128.0 kB     640 B  {"is": "b"}',
         '    1.000 compared         64.0 kB    5.0 kB  {"is": "a"}',
     ]
-    (answer,) = json.loads(query(capsys, workload.key, "--db", database, "--front", "--json", *ASKED))
+    (answer,) = json.loads(query(capsys, workload.key, "--db", database, "--front", "--json", *ASKED))[
+        "answers"
+    ]
     assert [(p["trace_key"], p["used"], p["memory_bytes"]) for p in answer["front"]] == [
         ("b", True, 128_000),
         ("a", False, 64_000),
@@ -151,7 +153,7 @@ def test_fronts_are_drawn_with_the_figures_of_the_json(
     database: Path, workload: Workload, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = (workload.key, "--db", database, "--front", "--html", tmp_path / "p.html", "--json", *ASKED)
-    (answer,) = json.loads(query(capsys, *words))
+    (answer,) = json.loads(query(capsys, *words))["answers"]
     made = Outline((tmp_path / "p.html").read_text())
     assert (made.open, made.loaded, made.scripts) == ([], [], [])
     assert len([each for each in made.attributes if each["tag"] == "circle"]) == len(answer["front"]) > 0
@@ -173,14 +175,14 @@ def test_json_holds_no_texts_of_json(
 
     found = json.loads(query(capsys, "zoo:mlp", "--db", database, "--json", "--explain", "--front", *ASKED))
     assert not [text for text in texts(found) if text[:1] in ("{", "[")]
-    first, *others = found
+    first, *others = found["answers"]
     assert (first["tier"], first["latency_ns"], first["default_ns"]) == ("exact", 4000.0, 9000.0)
     low, high = first["interval_ns"]
     assert 3600 < low < 3960 < 4040 < high < 4400
     assert first["best"]["config"] == {"is": "b"}
     assert first["best"]["trace"]["steps"]
     assert {other["tier"] for other in others} == {"analytic"}
-    assert all(answer["python"].startswith("s") for answer in found)
+    assert all(answer["python"].startswith("s") for answer in found["answers"])
 
 
 def test_a_miss_says_what_is_near_and_how_it_differs(

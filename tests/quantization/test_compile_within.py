@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from jsonschema import Draft202012Validator
 
 import autotune
 from autotune.cli import main
+from autotune.cli.schemas import schema
 from autotune.compiler.dividing import divide
 from autotune.compiler.request import CompileRequest
 from autotune.compiler.sites.decision import model_row
@@ -234,19 +236,23 @@ def test_the_fastest_measured_point_within_the_budget_is_taken(
 ) -> None:
     model, path = dense(), tmp_path / "tuning.db"
     products = [node.output[0] for node in calibrate_model(model, rows(2), threads=1).choice().products]
-    error = Accuracy.of(0.1).judged(np.array([0.01, 0.02]))
 
-    def point(precision: str, weights: str, limit: float = 0.1) -> PrecisionPoint:
+    def point(precision: str, weights: str, error: float = 0.02) -> PrecisionPoint:
+        precisions = {**dict.fromkeys(products, FLOAT32), products[1]: precision}
         return PrecisionPoint(
-            {**dict.fromkeys(products, FLOAT32), products[1]: precision}, f"{limit:g}", error, False, weights
+            precisions, "0.1", Accuracy.of(0.1).judged(np.array([0.0001, error])), False, weights
         )
 
     own = weights_of(model)
-    points = [(point("float16 weights", own), 0.8), (point(INT8, own), 0.5), (point(INT8, "of others"), 0.1)]
+    points = [
+        (point("float16 weights", own, 5e-4), 0.8),
+        (point(INT8, own), 0.5),
+        (point(INT8, "of others"), 0.1),
+    ]
     store(path, points, model)
     request = CompileRequest(model, threads=1, database=path)
     assert [each.over_float32 for each in faster(stored_points(request))] == [0.5, 0.8]
-    assert [each.over_float32 for each in front(stored_points(request))] == [0.5]
+    assert [each.over_float32 for each in front(stored_points(request))] == [0.5, 0.8]
     wide, narrow = (compile_within(request, Accuracy.of(each), rows(16)) for each in ("5e-2", "1e-3"))
     assert (wide.precisions[products[1]], narrow.precisions[products[1]]) == (INT8, "float16 weights")
     assert "measured by an earlier job: 0.50 of float32" in wide.lines
@@ -254,6 +260,14 @@ def test_the_fastest_measured_point_within_the_budget_is_taken(
     given = ["query", str(tmp_path / "m.onnx"), "--db", str(path), "--threads", "1", "--front"]
     assert main.run(given) == 0
     assert "0.50 of float32, unconfirmed; error 0.02 (0.1, held-back inputs)" in capsys.readouterr().out
+    assert main.run([*given, "--json", "--html", str(tmp_path / "front.html")]) == 0
+    document = json.loads(capsys.readouterr().out)
+    Draft202012Validator(schema("query")).validate(document)
+    drawn = [(each["over_float32"]["ratio"], each["error"]["error"]) for each in document["precisions"]]
+    assert sorted(drawn) == [(0.5, 0.02), (0.8, 5e-4)]
+    page = (tmp_path / "front.html").read_text()
+    assert page.count("<circle") == 2
+    assert page.count("<td>yes</td>") == 2
 
 
 def test_what_a_job_measures_is_stored_and_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

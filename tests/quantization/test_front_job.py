@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +11,8 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+from autotune.cli import main
+from autotune.cli.web.jobs import job_page
 from autotune.compiler.request import CompileRequest
 from autotune.database import Database
 from autotune.database.records import JobRow, Latency, Ratio
@@ -89,7 +91,7 @@ class Machine:
 
 
 @pytest.fixture
-def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a function that runs the job of a front on a machine."""
     request = CompileRequest(dense(), threads=1, database=tmp_path / "tuning.db")
     monkeypatch.setattr("autotune.quantization.latencies._predicted", latencies)
@@ -100,7 +102,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         return tune_front(request, limit, rows(8), budget, machine.tune, again=again)
 
     run.request = request  # type: ignore[attr-defined]
-    yield run
+    return run
 
 
 def test_a_front_is_measured_stored_and_continued(job: Any, tmp_path: Path) -> None:
@@ -126,6 +128,10 @@ def test_a_front_is_measured_stored_and_continued(job: Any, tmp_path: Path) -> N
         (row,) = store.jobs()
         assert row.state == JobRow.DONE
         assert len(store.compared_at(PRECISION, job=row.id)) == 2 * len(points)
+        drawn = job_page(store, row.id).rendered("tuning.db")
+    assert drawn.count("<circle") == len(points)
+    assert main.run(["report", "--db", str(tmp_path / "tuning.db"), "--html", str(tmp_path / "r.html")]) == 0
+    assert (tmp_path / "r.html").read_text().count("<circle") == len(points)
     third = Machine()
     assert job(third, 12, again=False).points == report.points
     assert third.measured == 0

@@ -100,6 +100,7 @@ def _about(store: Database, state: JobState) -> Markup:
 
 def _report(store: Database, state: JobState) -> Iterator[Markup]:
     text = store.job_report(state.job.id)
+    yield from reports.front_of(store, state.job.id)
     if not text:
         yield element("p", f"No report: {reports.why_missing(state)}.")
         return

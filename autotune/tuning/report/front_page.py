@@ -20,13 +20,16 @@ _LEAST, _MOST = 4.0, 12.0
 """Radii of dots."""
 
 
-def front_page(title: str, answers: Sequence[Answer]) -> str:
-    """Return the page of the fronts of a query, those with the most points first."""
+def front_page(title: str, answers: Sequence[Answer], whole: Sequence[Markup] = ()) -> str:
+    """Return the page of the fronts of a query, that of the ``whole`` model first, then those with the most points."""
     shown = sorted((each for each in answers if each.front), key=lambda each: -len(each.front))
     about = "Runs that none beats in latency, memory and bytes of the artifact; a dot is larger with its artifact."
     left = f"{len(answers) - len(shown)} of {counted(len(answers), 'workload')} without a run of known footprint."
     body = [
-        element("header", element("h1", title), element("p", about, class_="faint")),
+        element("header", element("h1", title)),
+        *whole,
+        element("h2", "Dispatches"),
+        element("p", about, class_="faint"),
         *(part for each in shown for part in _front(each)),
         *([element("p", left)] if len(shown) < len(answers) else []),
     ]
@@ -34,7 +37,7 @@ def front_page(title: str, answers: Sequence[Answer]) -> str:
 
 
 def _front(answer: Answer) -> Iterator[Markup]:
-    yield element("h2", answer.title)
+    yield element("h3", answer.title)
     points = [(point, _used(answer, point)) for point in answer.front]
     most = max(point.footprint.artifact_bytes for point, _ in points) or 1
     dots = [

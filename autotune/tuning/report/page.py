@@ -45,9 +45,16 @@ NOTHING_LOADED = Markup(
 )
 
 
-def page(state: JobState, report: Report, target: str, compared: Sequence[Compared]) -> str:
-    """Return the page of a job."""
-    body = element("main", _about(state, target), *sections(state, report, compared))
+def page(
+    state: JobState,
+    report: Report | None,
+    target: str,
+    compared: Sequence[Compared],
+    first: Sequence[Markup] = (),
+) -> str:
+    """Return the page of a job; what comes ``first`` stands above its report, if it has one."""
+    below = () if report is None else sections(state, report, compared)
+    body = element("main", _about(state, target), *first, *below)
     return document(f"{state.job.model}: tuning report", STYLE, body, head=NOTHING_LOADED)
 
 

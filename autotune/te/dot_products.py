@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class DotProduct:
     """An instruction: ``lanes`` sums of ``group`` products each, in ``total``; of a tile for each of ``rows``, and of
-    ``depth`` groups. One may start every ``cycles``; a core has one unit of tiles."""
+    ``depth`` groups. One may start every ``cycles``, and its sums are complete after ``latency`` of them; a core has
+    one unit of tiles."""
 
     name: str
     arch: str
@@ -42,6 +43,7 @@ class DotProduct:
     rows: int = 1
     depth: int = 1
     cycles: int = 1
+    latency: int = 5
 
     @property
     def exact(self) -> bool:
@@ -84,9 +86,9 @@ _TILE = 16
 
 
 def _tile(name: str, unit: str, left: str, right: str, total: str = "int32") -> DotProduct:
-    """Return a product of tiles; its rate is that of Intel's optimization manual, chapter on AMX."""
+    """Return a product of tiles; its rate and latency are those of Intel's optimization manual, chapter on AMX."""
     group = 4 if total == "int32" else 2
-    sizes = {"rows": _TILE, "depth": _TILE, "cycles": 16}
+    sizes = {"rows": _TILE, "depth": _TILE, "cycles": 16, "latency": 52}
     needs = ("amx-tile", unit)
     return DotProduct(name, "x86_64", needs, left, right, _TILE, group, f"llvm.x86.{name}", total, **sizes)
 
@@ -145,6 +147,12 @@ def dot_product(
     return min(alike, key=lambda dot: columns // dot.lanes + _ALONE * (columns % dot.lanes), default=None)
 
 
+def tile_product(target: Target, left: str, right: str) -> DotProduct | None:
+    """Return the instruction of a target that multiplies tiles of these types; None if it has none."""
+    found = (dot for dot in TILE_PRODUCTS.values() if (dot.left, dot.right) == (left, right))
+    return next((dot for dot in found if set(dot.requires) <= set(target.features)), None)
+
+
 def _declare(dot: DotProduct) -> TensorIntrin:
     a = placeholder((dot.group,), dot.left, name="a")
     b = placeholder((dot.lanes, dot.group), dot.right, name="b")
@@ -192,4 +200,4 @@ for _dot in DOT_PRODUCTS:
         _declare(_dot)
 
 
-__all__ = ["DOT_PRODUCTS", "TILE_PRODUCTS", "DotProduct", "dot_product"]
+__all__ = ["DOT_PRODUCTS", "TILE_PRODUCTS", "DotProduct", "dot_product", "tile_product"]

@@ -1,7 +1,8 @@
 """Matrix products: register tile, blocks, packed panels of the right operand.
 
 Knobs: rows, vectors, row_block, vector_block, block_order, tile_order, unroll, pack, k_block, kernel,
-tail, parallel; and left (:mod:`search_spaces.tile.lhs`) where the left operand is several times the second cache.
+tail, parallel; and left (:mod:`search_spaces.tile.lhs`) where the left operand is several times the second cache; unit
+(:mod:`search_spaces.tile.matrix_unit`) where the target multiplies tiles of the operands' types.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from search_spaces.nest.candidates import CandidateFrame
 from search_spaces.nest.digits import digits
 from search_spaces.nest.kernel import Kernels, TensorRead, walks
 from search_spaces.nest.loops import PAGE_BYTES, Body
+from search_spaces.nest.matrix_unit import DEPTH, body_of, depth_of, tiles_of
 from search_spaces.nest.replay import calls_library
 from search_spaces.nest.work import around, root_of
 
@@ -96,6 +97,11 @@ class Bodies:
             extent = frame.extent(loop)
             unrolled, vectorized = (frame.is_kind(loop, kind) for kind in ("unrolled", "vectorized"))
             inside = either(unrolled, vectorized)
+            if loop is depth_of(stage):
+                for name, times in digits(frame, loop, self.kernels.axes.name):
+                    repeats[name] = repeats.get(name, 1) * DEPTH
+                    steps = steps * (times / DEPTH)
+                continue
             steps = steps * where(inside, 1, extent)
             tiles = tiles if loop.kind == "reduce" else tiles * where(inside, 1, extent)
             folds = folds or (vectorized is not False and loop.kind == "reduce")
@@ -162,6 +168,8 @@ class Bodies:
 
     def body(self, stage: Stage, step: LoopBody, fetches: Value = 0.0) -> Body:
         """Return the body of ``step``, which loads ``fetches`` times ahead."""
+        if (tiles := tiles_of(stage)) is not None:
+            return body_of(tiles, step.steps)
         lanes = self.lanes(stage)
         vectors = ceil_div(step.width, lanes) if step.vector else 1
         held = self._holds(stage)
@@ -330,6 +338,8 @@ class Bodies:
         )
 
     def _stays(self, stage: Stage, frame: CandidateFrame) -> Any:
+        if tiles_of(stage) is not None:
+            return False
         few: Any = math.prod(frame.sizes[axis] for axis in stage.op.axis) <= _REGISTERS * self.lanes(stage)
         for loop in stage.leaf_iter_vars:
             if loop.kind == "data":

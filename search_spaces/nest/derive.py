@@ -28,6 +28,7 @@ from search_spaces.nest.digits import digits
 from search_spaces.nest.fetched import Fetched
 from search_spaces.nest.kernel import About, Kernels, TensorRead
 from search_spaces.nest.loops import WRITTEN_OUT, Loop, LoopKind, LoopNest, Numbers, Pass, TensorAccess
+from search_spaces.nest.matrix_unit import DEPTH, depth_first, depth_of
 from search_spaces.nest.replay import followed
 from search_spaces.nest.template import Joint, Part, Template
 from search_spaces.nest.work import Shared, Work, around
@@ -96,10 +97,13 @@ class Derivation:
     def _loops(self, bodies: Bodies) -> list[Loop]:
         found = []
         for stage, loops in self.kernels.chain:
-            for loop in loops:
+            for loop in depth_first(stage, loops):
                 kind, unrolled = self._kind(stage, loop), bodies.frames[stage].is_kind(loop, "unrolled")
                 for name, extent in digits(bodies.frames[stage], loop, self.name):
                     if is_one(extent):
+                        continue
+                    if loop is depth_of(stage):
+                        found += [Loop(name, extent / DEPTH), Loop(name, extent * 0 + DEPTH, "unrolled")]
                         continue
                     if isinstance(unrolled, bool):
                         found.append(Loop(name, extent, kind))

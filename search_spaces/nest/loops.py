@@ -119,6 +119,8 @@ class Body:
     runs: Numbers | float = 0.0
     foreign: Numbers | float = 0.0
     packed: Numbers | float = 0.0
+    matrix: Numbers | float = 0.0
+    """Cycles of a matrix unit."""
 
 
 @dataclass(frozen=True)

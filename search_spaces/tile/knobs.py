@@ -9,6 +9,7 @@ import numpy as np
 
 from autotune.schedule.knob import Columns, Knob, Value
 from autotune.target import Target
+from autotune.te.tiles import BLOCKS
 from search_spaces.constraint import Constraint
 from search_spaces.nest import Numbers
 from search_spaces.tile.shape import TileShape
@@ -70,7 +71,8 @@ def usual_rows(target: Target) -> int:
 def _register_knobs(shape: TileShape, target: Target) -> list[Knob]:
     rows = shape.extents[shape.spatial[-1]] if shape.spatial else 1
     vectors = math.ceil(shape.extents[shape.vector] / shape.lanes)
-    row_values = ints(range(1, min(rows, _MAX_ROWS) + 1))
+    blocks = (block for block in BLOCKS if shape.tile is not None and block <= rows)
+    row_values = ints((*range(1, min(rows, _MAX_ROWS) + 1), *blocks))
     # Of sums over blocks of four vectors those of all blocks fit the registers too.
     widths = (1, 2, 3, 4, 6, 8) if shape.blocks is None else (1, 2, 4)
     vector_values = ints(v for v in widths if v <= vectors)

@@ -20,6 +20,7 @@ from search_spaces.tile.dot import tensorize_group
 from search_spaces.tile.knobs import WHOLE
 from search_spaces.tile.lhs import pack_lhs, place_lhs, prefetch_lhs
 from search_spaces.tile.library import TILES, call_library
+from search_spaces.tile.matrix_unit import multiply_tiles, with_unit
 from search_spaces.tile.order import order_staged
 from search_spaces.tile.panels import pack_weights
 from search_spaces.tile.patches import is_packing, schedule_patches
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 def schedule_tile(schedule: Schedule, shape: TileShape, config: Choices) -> None:
     """Apply the register tile of ``config``."""
-    plan = shape.structure
+    plan, shape = shape.structure, with_unit(shape, config)
     for op in (*plan.side, *plan.epilogue):
         if op.name != plan.stored.name and op.reduction is None:
             schedule[op.name].compute_inline()
@@ -61,7 +62,7 @@ def schedule_tile(schedule: Schedule, shape: TileShape, config: Choices) -> None
             _tile_accumulator(accumulator, shape, config)
         else:
             tile_blocks(accumulator, schedule[shape.blocks.name], shape, config)
-        _finish(stored, shape, inner, looped)
+        _finish(stored, shape, inner, looped or shape.by_tiles)
         fetch_image(stored, shape, tiles, along, config)
     place_lhs(panels, shape, stored, block, config)
     _place_producers(schedule, shape, stored, block, config)
@@ -160,6 +161,9 @@ def _tile_accumulator(stage: Stage, shape: TileShape, config: Choices) -> None:
     axes = _named(stage, shape)
     assert isinstance(stage.op, ComputeOp)
     reduce = dict(zip(_reduce_names(shape), stage.op.reduce_axis, strict=True))
+    if shape.by_tiles:
+        multiply_tiles(stage, shape, axes, reduce, config)
+        return
     main, step = stage.split(reduce[shape.main], factor=config["unroll"] * shape.group)
     window = [reduce[axis] for axis in shape.window]
     vectors, lanes = stage.split(axes[shape.vector], factor=shape.lanes)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from autotune.te.dot_products import DotProduct, dot_product
+from autotune.te.dot_products import DotProduct, dot_product, tile_product
 from autotune.te.expr import Binary, Cast, Expr, Read
 from autotune.te.reductions import SUM
 from autotune.te.tensor import ComputeOp, PlaceholderOp
@@ -18,7 +18,7 @@ from search_spaces.tile.patches import is_packing, packed_sources
 if TYPE_CHECKING:
     from autotune.target import Target
 
-_SMALL: Mapping[str, tuple[str, ...]] = {"int32": ("int8", "uint8"), "float32": ("bfloat16",)}
+_SMALL: Mapping[str, tuple[str, ...]] = {"int32": ("int8", "uint8"), "float32": ("bfloat16", "float16")}
 """Element types whose products an instruction adds up, by the type of the sums."""
 
 
@@ -43,6 +43,8 @@ class TileShape:
     staged: tuple[str, ...]
     dot: DotProduct | None = None
     """The instruction that adds up products of neighbouring steps of ``main``, where one fits."""
+    tile: DotProduct | None = None
+    """The instruction that multiplies tiles of the operands in a matrix unit, where the target has one."""
     blocks: ComputeOp | None = None
     """The sums over a block each that the steps of ``main`` add up, where it has such: they stay in registers."""
 
@@ -50,6 +52,11 @@ class TileShape:
     def group(self) -> int:
         """Steps of the innermost reduction that one instruction takes."""
         return 1 if self.dot is None else self.dot.group
+
+    @property
+    def by_tiles(self) -> bool:
+        """Return whether that instruction is one of a matrix unit."""
+        return self.dot is not None and self.dot.rows > 1
 
     @property
     def written(self) -> int:
@@ -126,8 +133,8 @@ def tile_shape(structure: Structure, target: Target, vector: str | None = None) 
         staged=_staged(structure, blocks),
         blocks=blocks,
     )
-    dot = _dot_of(shape, target)
-    return shape if dot is None else replace(shape, dot=dot, lanes=dot.lanes)
+    dot, tile = _instructions(shape, target)
+    return replace(shape, tile=tile, dot=dot, lanes=shape.lanes if dot is None else dot.lanes)
 
 
 def _blocks(structure: Structure, main: str) -> ComputeOp | None:
@@ -207,22 +214,33 @@ def _staged(structure: Structure, blocks: ComputeOp | None) -> tuple[str, ...]:
     )
 
 
-def _dot_of(shape: TileShape, target: Target) -> DotProduct | None:
-    """Return the instruction for the anchor's products, or None where its types or layouts do not fit."""
+def _instructions(shape: TileShape, target: Target) -> tuple[DotProduct | None, DotProduct | None]:
+    """Return the instructions on vectors and on tiles for the anchor's products, None where its types or layouts
+    do not fit."""
     reads = _factors(shape)
     if reads is None or shape.weights is None:
-        return None
+        return None, None
     left, right = reads
     forms = {form.tensor: form for form in shape.reads}
     if right.tensor != shape.weights.tensor or right.tensor == left.tensor or len(forms) != 2:
-        return None
+        return None, None
     if shape.vector in forms[left.tensor].axes or not _neighbours(shape, forms[left.tensor]):
-        return None
+        return None, None
     # Sums stay in registers of as many lanes as what is computed from them has: float64 and int64 have half of them.
     after = (shape.structure.anchor, *shape.structure.epilogue)
     most = min(target.lanes(value.dtype) for op in after for value in op.body)
     found = dot_product(target, left.dtype, right.dtype, shape.extents[shape.vector], most)
-    return found if found is not None and shape.extents[shape.main] >= found.group else None
+    fits = found is not None and shape.extents[shape.main] >= found.group
+    return found if fits else None, _tile_of(shape, tile_product(target, left.dtype, right.dtype))
+
+
+def _tile_of(shape: TileShape, tile: DotProduct | None) -> DotProduct | None:
+    """Return the instruction if whole tiles cover the columns and the depth, and there are as many rows as one has."""
+    if tile is None or not shape.spatial or any(shape.extents[axis] > 1 for axis in shape.window):
+        return None
+    rows, columns, depth = (shape.extents[axis] for axis in (shape.spatial[-1], shape.vector, shape.main))
+    fits = rows >= tile.rows and columns % tile.lanes == 0 and depth % (tile.group * tile.depth) == 0
+    return tile if fits else None
 
 
 def _factors(shape: TileShape) -> tuple[Read, Read] | None:

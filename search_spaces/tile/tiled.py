@@ -11,6 +11,7 @@ from search_spaces.constraint import Constraint
 from search_spaces.sketch import Choices
 from search_spaces.space import Space
 from search_spaces.tile.knobs import tile_constraints, tile_knobs
+from search_spaces.tile.matrix_unit import for_units, unit_knob
 from search_spaces.tile.schedule import schedule_tile
 from search_spaces.tile.shape import TileShape
 
@@ -43,12 +44,14 @@ def tiled_space(
     constraints: Sequence[Constraint] = (),
 ) -> Space:
     """Return a register-tiled space with the common knobs and the family's own."""
+    every = (*tile_knobs(shape, target), *knobs, *unit_knob(shape), *_epilogue_knob(shape))
+    rules = [*tile_constraints(shape, target), *constraints]
     return Space(
         workload=workload,
         target=target,
         family=family,
-        knobs=(*tile_knobs(shape, target), *knobs, *_epilogue_knob(shape)),
-        constraints=(*tile_constraints(shape, target), *constraints),
+        knobs=every,
+        constraints=tuple(for_units(shape, every, rules)),
         recipe=TileSteps(shape),
     )
 

@@ -1,0 +1,93 @@
+"""Random products on a target with a matrix unit: NumPy, the interpreter and machine code give one answer."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from autotune.codegen import interpreter
+from autotune.graph.build import GraphBuilder
+from autotune.graph.region import Workload
+from autotune.lower import lower_schedule
+from autotune.target import Target
+from autotune.tuning.measure.check import relative_error
+from cost_models import analytic
+from search_spaces.space import Space
+from search_spaces.spaces import space_for
+from tests.schedule.machine import run_machine_code
+from tests.search_spaces import workloads as make
+
+pytestmark = pytest.mark.registers
+
+AMX = Target.parse("x86-64-v4-amx", threads=2)
+TYPES = ("uint8", "int8", "bfloat16")
+
+
+def product(left: str, right: str, m: int, k: int, n: int, *, constant: bool = True) -> Workload:
+    """Rows times weights; in float32 of what is read where the factors are floats."""
+    b = GraphBuilder("product")
+    x, w = b.input("x", (m, k), left), b.input("w", (k, n), right)
+    y = b.node("MatMul" if left == "bfloat16" else "IntegerMatMul", x, w)
+    return make.of(b, y, {"w"} if constant else set())
+
+
+def drawn(rng: random.Random) -> Workload:
+    """A product of random types and sizes, which whole tiles cover."""
+    left, right = rng.choice([(a, b) for a in TYPES for b in TYPES if (a == "bfloat16") == (b == "bfloat16")])
+    sizes = rng.randint(16, 70), 64 * rng.randint(1, 3), 16 * rng.randint(1, 5)
+    return product(left, right, *sizes, constant=rng.random() < 0.7)
+
+
+def by_tiles(space: Space, rng: random.Random) -> dict[str, object]:
+    """A random configuration whose products are those of tiles."""
+    population = space.population(np.random.default_rng(rng.randrange(1 << 30)), 4096)
+    rows = np.flatnonzero(population.columns()["unit"] == "matrix")
+    return population.config(int(rng.choice(rows)))
+
+
+def run(rng: random.Random) -> None:
+    workload = drawn(rng)
+    space, program, inputs = (
+        space_for(workload, AMX),
+        workload.program(),
+        workload.random_inputs(rng.randrange(99)),
+    )
+    config = by_tiles(space, rng)
+    schedule = space.apply(program, config)
+    arrays = dict(zip([t.name for t in program.inputs], inputs, strict=True))
+    found = {t.name: np.zeros(t.shape, t.dtype) for t in program.outputs}
+    interpreter.run_program(lower_schedule(schedule, program.args), {**arrays, **found})
+    expected = workload.reference(inputs)
+    exact = expected[0].dtype == np.int32
+    error = relative_error([found[t.name] for t in program.outputs], expected)
+    assert error <= (0 if exact else 1e-2), f"{error:.3g} with {config} of {workload}"
+    if not Target.detect().lacks(AMX):
+        code = run_machine_code(schedule, program.args, arrays, target=AMX, constants=program.constants)
+        for tensor in program.outputs:
+            assert code[tensor.name].tobytes() == found[tensor.name].tobytes(), f"{config} of {workload}"
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_all_executions_agree(block: int) -> None:
+    for seed in range(4 * block, 4 * block + 4):
+        run(random.Random(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(40))
+def test_all_executions_agree_on_many(block: int) -> None:
+    for seed in range(1000 + 10 * block, 1010 + 10 * block):
+        run(random.Random(seed))
+
+
+def test_the_default_takes_tiles_where_there_are_rows() -> None:
+    config = analytic.default_config(space_for(product("uint8", "int8", 256, 256, 256), AMX))
+    assert config["unit"] == "matrix"
+    assert "unit" not in space_for(product("uint8", "int8", 1, 256, 256), AMX).names
+
+
+def test_other_targets_have_no_such_choice() -> None:
+    for name in ("x86-64-v4-vnni", "x86-64-v3", "aarch64"):
+        assert "unit" not in space_for(product("uint8", "int8", 64, 64, 64), Target.parse(name)).names

@@ -231,12 +231,18 @@ def _instructions(shape: TileShape, target: Target) -> tuple[DotProduct | None, 
     most = min(target.lanes(value.dtype) for op in after for value in op.body)
     found = dot_product(target, left.dtype, right.dtype, shape.extents[shape.vector], most)
     fits = found is not None and shape.extents[shape.main] >= found.group
-    return found if fits else None, _tile_of(shape, tile_product(target, left.dtype, right.dtype))
+    tile = tile_product(target, left.dtype, right.dtype)
+    return found if fits else None, _tile_of(shape, forms[left.tensor], tile)
 
 
-def _tile_of(shape: TileShape, tile: DotProduct | None) -> DotProduct | None:
-    """Return the instruction if whole tiles cover the columns and the depth, and there are as many rows as one has."""
+def _tile_of(shape: TileShape, left: ReadForm, tile: DotProduct | None) -> DotProduct | None:
+    """Return the instruction if whole tiles cover the columns and the depth, and there are as many rows as one has,
+    each the next of an operand's."""
     if tile is None or not shape.spatial or any(shape.extents[axis] > 1 for axis in shape.window):
+        return None
+    if [dict(terms).get(shape.spatial[-1], 0) for terms in left.dims].count(0) != len(left.dims) - 1:
+        return None
+    if sum(dict(terms).get(shape.spatial[-1], 0) for terms in left.dims) != 1:
         return None
     rows, columns, depth = (shape.extents[axis] for axis in (shape.spatial[-1], shape.vector, shape.main))
     fits = rows >= tile.rows and columns % tile.lanes == 0 and depth % (tile.group * tile.depth) == 0

@@ -23,6 +23,7 @@ EXPERIMENTS: Mapping[str, str] = {
     "lowering": "results.bench.lowering",
     "math": "results.bench.functions",
     "memory": "results.bench.memory",
+    "open-sizes": "results.bench.open_sizes",
     "other-work": "results.bench.other_work",
     "overhead": "results.bench.overhead",
     "overlap": "results.bench.overlap",

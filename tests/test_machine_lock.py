@@ -15,6 +15,7 @@ from typing import IO
 import pytest
 
 from autotune.machine_lock import Measuring
+from tests.patience import PATIENCE_S
 
 JOB = """
 import sys
@@ -150,9 +151,9 @@ def test_threads_wait_for_one_another() -> None:
     with Measuring("one", said.append):
         thread = threading.Thread(target=other)
         thread.start()
-        assert waits.wait(60)
+        assert waits.wait(PATIENCE_S)
         assert not went_on.is_set()
-    thread.join(60)
+    thread.join(PATIENCE_S)
     assert went_on.is_set()
     assert said == [
         f"another job measures on this machine (process {os.getpid()}: one): waiting for its turn to end"
@@ -180,8 +181,8 @@ def test_what_others_write_reaches_no_terminal_as_it_is(locks: Path) -> None:
     with Measuring("\x1b[2J" + "x" * 500, said.append):
         thread = threading.Thread(target=other)
         thread.start()
-        assert done.wait(60)
-    thread.join(60)
+        assert done.wait(PATIENCE_S)
+    thread.join(PATIENCE_S)
     assert "\x1b" not in said[0]
     assert "?[2Jxxx" in said[0]
     assert len(said[0]) < 250

@@ -29,6 +29,8 @@ _ABOUT_THE_COMMAND = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, 
 """Of these refusals none passes."""
 _LOOK_S = 0.1
 """Seconds between two looks at the memory that a worker holds which works at a request."""
+_STANDSTILL_S = 1.0
+"""Seconds between two looks beyond which this process itself stood still."""
 
 
 def python_module(name: str) -> tuple[str, ...]:
@@ -65,6 +67,21 @@ class _Refused(Exception):
     def __init__(self, error: OSError) -> None:
         super().__init__(error.strerror or str(error))
         self.passes = error.errno not in _ABOUT_THE_COMMAND
+
+
+class _Patience:
+    """So many seconds to wait, without those in which this process stood still: stopped, frozen with its container, or
+    its machine asleep. Its workers mostly stood still as well."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left, self._seen = seconds, time.monotonic()
+
+    def left(self) -> float:
+        """Return the seconds that are left; to be asked at each look."""
+        now = time.monotonic()
+        self._left -= min(now - self._seen, _STANDSTILL_S)
+        self._seen = now
+        return self._left
 
 
 @dataclass
@@ -232,11 +249,11 @@ class WorkerProcess:
 
     def _read(self, live: _Live, timeout_s: float) -> dict[str, Any] | None:
         """Return the next line, or None when time is up; raises Died at end of file."""
-        deadline = time.monotonic() + timeout_s
+        patience = _Patience(timeout_s)
         with selectors.DefaultSelector() as selector:
             selector.register(live.answers, selectors.EVENT_READ)
             while b"\n" not in live.pending:
-                left = deadline - time.monotonic()
+                left = patience.left()
                 if not selector.select(max(0.0, min(left, _LOOK_S))):
                     if left <= _LOOK_S:
                         return None

@@ -8,7 +8,6 @@ Two minutes of it, with a file or the URL of an empty database::
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import random
 import sys
 import tempfile
@@ -18,13 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotune.database.store import Database  # with all that it imports, before processes fork
+from autotune.database.store import Database
 from tests.database.examples import prepare, run
+from tests.database.processes import FORKS
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerProcess
 
 WRITERS, READERS = 8, 4
+_KILLS = 3
+"""So many at least, however late this process is."""
 SHARED = "shared"
 """The first part of the names of all writers' runs."""
 
@@ -73,37 +75,38 @@ def read(where: str, end: Path, count: Path) -> None:
             found = sum(database.outcomes().values())
             assert found >= last, f"there were {last} runs, and now there are {found}"
             last, reads = found, reads + 1
+            count.write_text(str(reads), encoding="utf-8")
             time.sleep(0.01)
-    count.write_text(str(reads), encoding="utf-8")
 
 
 def crowd(where: str, seconds: float, seed: int = 0) -> Outcome:
     """Let them work on an empty database for so long, and kill a writer about twice a second."""
     with Database(where) as database:
         prepare(database)
-    context, rng, kills = multiprocessing.get_context("forkserver"), random.Random(seed), 0
-    context.set_forkserver_preload([__name__])
+    rng, kills = random.Random(seed), 0
     with tempfile.TemporaryDirectory() as name:
         folder, numbers = Path(name), itertools.count()
 
         def start_writer() -> ForkServerProcess:
             number = next(numbers)
             arguments = where, f"writer{number}", folder / f"said{number}"
-            process = context.Process(target=write, args=arguments, daemon=True)
+            process = FORKS.Process(target=write, args=arguments, daemon=True)
             process.start()
             return process
 
         end = folder / "end"
         readers = [
-            context.Process(target=read, args=(where, end, folder / f"reads{i}")) for i in range(READERS)
+            FORKS.Process(target=read, args=(where, end, folder / f"reads{i}")) for i in range(READERS)
         ]
         for process in readers:
             process.start()
         writers = [start_writer() for _ in range(WRITERS)]
-        while sum(path.stat().st_size > 0 for path in folder.glob("said*")) < WRITERS:
+        while sum(path.stat().st_size > 40 for path in folder.glob("said*")) < WRITERS:  # of several runs
+            time.sleep(0.05)
+        while len([*folder.glob("reads*")]) < READERS:
             time.sleep(0.05)
         until = time.time() + seconds
-        while time.time() < until:
+        while kills < _KILLS or time.time() < until:
             time.sleep(rng.uniform(0.2, 0.6))
             victim = rng.randrange(WRITERS)
             writers[victim].kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import secrets
@@ -15,6 +16,7 @@ from tests.patience import PATIENCE_S
 
 PASSWORD = "s3cr t/@:word"
 _USER = "tuner"
+_PATIENT = ("-t", f"{PATIENCE_S:.0f}")
 
 
 def binaries() -> Path | None:
@@ -68,11 +70,13 @@ class Server:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         options = f"-p {self._port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self._home}"
-        self._run("pg_ctl", "-w", "-l", str(self._home / "log"), "-o", f"{options} -c fsync=off", "start")
+        self._run(
+            "pg_ctl", "-w", *_PATIENT, "-l", str(self._home / "log"), "-o", f"{options} -c fsync=off", "start"
+        )
 
     def stop(self, mode: str = "fast") -> None:
         """``fast`` ends all connections, ``immediate`` is a crash."""
-        self._run("pg_ctl", "-w", "-m", mode, "stop")
+        self._run("pg_ctl", "-w", *_PATIENT, "-m", mode, "stop")
 
     def remove(self) -> None:
         """Stop it for good."""
@@ -112,7 +116,10 @@ def _unprivileged() -> pwd.struct_passwd | None:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port that stays free while the server is away: no system gives those below 32,768 to clients."""
+    for port in range(2_000 + os.getpid() % 30_000, 32_768):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")

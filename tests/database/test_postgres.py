@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ from autotune.tuning.report.progress import PlainLines
 from tests.database.conformance import Conformance
 from tests.database.examples import KEY, job, options, prepare, run, schedules
 from tests.database.server import PASSWORD, Server
+from tests.patience import PATIENCE_S
 from tests.tuning.simulated import SimulatedMeasurer, Ticks
 from tests.tuning.synthetic import TARGET, Synthetic, measurer
 
@@ -41,7 +43,7 @@ class TestPostgres(Conformance):
 
 @pytest.fixture
 def database(server: Server) -> Database:
-    database = Database(server.create(), timeout=30.0)
+    database = Database(server.create(), timeout=PATIENCE_S)
     prepare(database)
     return database
 
@@ -56,7 +58,7 @@ def test_a_server_that_is_restarted_is_waited_for(database: Database, server: Se
             assert database.record(run(mode, 1.0))
             back.join()
     assert [found.trace_key for found in database.records()] == ["fast", "immediate"]
-    assert [line.startswith("waiting up to 30 s for the database postgresql://") for line in heard] == [
+    assert [line.startswith("waiting up to 300 s for the database postgresql://") for line in heard] == [
         True,
         False,
     ] * 2
@@ -70,7 +72,7 @@ def test_a_server_that_stays_away_is_said_to_be_gone(server: Server) -> None:
     try:
         with pytest.raises(DatabaseError) as caught:
             database.records()
-        assert "did not answer for 0 s" in str(caught.value) or "did not answer for 1 s" in str(caught.value)
+        assert re.search(r"did not answer for \d+ s", str(caught.value))
         assert "the same command goes on from there" in str(caught.value)
         with pytest.raises(DatabaseError, match="refused"):
             Database(server.url("postgres"))

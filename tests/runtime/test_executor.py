@@ -18,7 +18,7 @@ from autotune.errors import UsageError
 from autotune.runtime.cpu import layout
 from autotune.runtime.cpu.pool import ThreadPool, pool_of
 from autotune.runtime.module import Module
-from tests.patience import wait_until
+from tests.patience import PATIENCE_S, wait_until
 from tests.runtime.kernels import binding, chain, image, spec
 
 THREADS = (1, 2, 3, 4)
@@ -265,7 +265,7 @@ def test_a_thread_that_begins_after_the_end_of_its_pool_leaves_memory_alone(
     ((function, arguments),) = late
     thread = threading.Thread(target=function, args=arguments, daemon=True)
     thread.start()
-    thread.join(20)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert np.array_equal(state, before)
 

@@ -19,6 +19,7 @@ from autotune.runtime.cpu.loaded import LoadedHere
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.module import Module
 from autotune.runtime.requests.request import Request
+from tests.patience import PATIENCE_S
 from tests.runtime.kernels import chain
 
 X = np.arange(64, dtype=np.int64)
@@ -41,7 +42,7 @@ def in_flight(module: Module, **options: float) -> Iterator[Request[list[np.ndar
         yield request
     finally:
         x[0] = 1
-        wait([request], 60)
+        wait([request], PATIENCE_S)
 
 
 def taken(module: Module) -> bool:
@@ -55,7 +56,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     gate, run = threading.Event(), LoadedHere.answer
 
     def late(self: Module, arrays: tuple[object, ...], out: None, request: Request[object]) -> object:
-        assert gate.wait(60)
+        assert gate.wait(PATIENCE_S)
         return run(self, arrays, out, request)  # type: ignore[arg-type]
 
     monkeypatch.setattr(LoadedHere, "answer", late)
@@ -71,7 +72,7 @@ def test_eight_requests_in_flight_have_the_right_answers() -> None:
         for _ in range(20):
             requests = module.submit_all([(X + n,) for n in range(8)])
             for request, answer in zip(requests, expected, strict=True):
-                np.testing.assert_array_equal(request.result(60)[0], answer)
+                np.testing.assert_array_equal(request.result(PATIENCE_S)[0], answer)
         assert 1 <= len(module.loaded._instances) <= 5
         np.testing.assert_array_equal(module(X)[0], expected[0])
 
@@ -82,14 +83,14 @@ def test_requests_run_beside_each_other_on_memory_of_their_own(held: threading.E
         while len(module.loaded._streams._running) < 3:
             time.sleep(0.001)
         held.set()
-        assert [int(request.result(60)[0][1]) for request in requests] == [n + 3 for n in range(6)]
+        assert [int(request.result(PATIENCE_S)[0][1]) for request in requests] == [n + 3 for n in range(6)]
         assert {instance.threads for instance in module.loaded._instances[1:]} == {1}
 
 
 def test_a_request_that_is_alone_has_all_workers() -> None:
     with Module(chain(3, 64), 3) as module:
         for _ in range(5):
-            module.submit(X).result(60)
+            module.submit(X).result(PATIENCE_S)
         assert len(module.loaded._instances) == 1
 
 
@@ -182,7 +183,7 @@ def test_commands_of_a_cancelled_run_do_nothing_and_the_next_run_is_whole(thread
 def test_a_request_that_has_ended_is_not_cancelled() -> None:
     with Module(chain(3, 64), 1) as module:
         request = module.submit(X)
-        request.result(60)
+        request.result(PATIENCE_S)
         assert not request.cancel()
         assert not request.cancelled()
         assert request.exception() is None
@@ -192,9 +193,9 @@ def test_a_request_behind_its_deadline_does_not_begin(held: threading.Event) -> 
     with Module(chain(3, 64), 1) as module:
         first, late = module.submit(X), module.submit(X, deadline=1e-6)
         held.set()
-        assert first.result(60)[0][0] == 3
+        assert first.result(PATIENCE_S)[0][0] == 3
         with pytest.raises(DeviceTimeoutError, match="did not end within 1e-06 s, its deadline"):
-            late.result(60)
+            late.result(PATIENCE_S)
         with pytest.raises(
             UsageError, match=r"^the deadline of a request is in more than 0 seconds, got 0\n"
         ):
@@ -212,7 +213,7 @@ def test_calls_of_threads_run_beside_each_other() -> None:
             thread.start()
         second[0] = third[0] = 1  # more calls than instances take turns
         for thread in threads:
-            thread.join(60)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive()
         assert not first.done()
         assert len(module.loaded._instances) == 3
@@ -227,9 +228,9 @@ def test_closing_waits_for_what_runs() -> None:
             time.sleep(0.001)
         with pytest.raises(UsageError, match="module 'test' is closed"):
             module.submit(ONE)
-    closing.join(60)
+    closing.join(PATIENCE_S)
     assert not closing.is_alive()
-    assert request.result(60)[0][0] == 1
+    assert request.result(PATIENCE_S)[0][0] == 1
     with pytest.raises(UsageError, match="module 'test' is closed"):
         module(ONE)
 
@@ -263,7 +264,7 @@ def test_calls_that_wait_come_in_the_order_of_their_coming() -> None:
                     time.sleep(0.001)
         for number, (x, thread) in enumerate(zip(inputs, threads, strict=True)):
             x[0] = number + 2  # those behind it would not end
-            thread.join(20)
+            thread.join(PATIENCE_S)
             assert ends == [2, 3, 4][: number + 1]
 
 
@@ -284,9 +285,9 @@ def test_closing_ends_calls_that_wait() -> None:
         for x in held:
             x[0] = 7
         for thread in threads:
-            thread.join(60)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive()
-    closing.join(60)
+    closing.join(PATIENCE_S)
     assert not closing.is_alive()
     assert ends.count(7) == 2
     assert set(ends) <= {7, 1, 2, 3, "module 'test' is closed"}
@@ -298,7 +299,7 @@ def test_more_requests_than_there_is_room_for_are_handed_over_in_parts(held: thr
             module.submit_all([(X,)] * 7, timeout=0.1)
         held.set()
         requests = module.submit_all([(X + n,) for n in range(20)])
-        assert [int(request.result(60)[0][0]) for request in requests] == [n + 3 for n in range(20)]
+        assert [int(request.result(PATIENCE_S)[0][0]) for request in requests] == [n + 3 for n in range(20)]
         assert module.submit_all([]) == []
 
 
@@ -317,9 +318,9 @@ def test_a_full_queue_waits_for_room_and_says_so(held: threading.Event) -> None:
         third = threading.Thread(target=module.submit, args=(X,))
         third.start()
         held.set()
-        third.join(60)
+        third.join(PATIENCE_S)
         assert not third.is_alive()
-        first.result(60)
+        first.result(PATIENCE_S)
 
 
 def test_closing_ends_requests_that_have_not_begun(held: threading.Event) -> None:
@@ -329,7 +330,7 @@ def test_closing_ends_requests_that_have_not_begun(held: threading.Event) -> Non
     held.set()
     for request in requests:
         with pytest.raises(UsageError, match="module 'test' is closed"):
-            request.result(60)
+            request.result(PATIENCE_S)
 
 
 def test_memory_that_is_not_there_is_an_error_of_its_request() -> None:
@@ -344,7 +345,7 @@ def test_memory_that_is_not_there_is_an_error_of_its_request() -> None:
 
     with Module(waiting(), 1, streams=2, memory=Little()) as module, in_flight(module):
         with pytest.raises(BuildError, match=r"^no more$"):
-            module.submit(ONE).result(60)
+            module.submit(ONE).result(PATIENCE_S)
         with pytest.raises(BuildError, match=r"^no more$"):
             module(ONE)
 

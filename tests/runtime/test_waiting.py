@@ -14,7 +14,7 @@ from autotune.errors import InternalError
 from autotune.runtime.cpu import layout, pool, waiting
 from autotune.runtime.cpu.addresses import at, worker_at
 from autotune.runtime.module import Module
-from tests.patience import wait_until
+from tests.patience import PATIENCE_S, wait_until
 from tests.runtime.kernels import binding, chain, image, spec
 
 STATE = 1 << 20
@@ -220,7 +220,7 @@ def test_a_worker_that_never_comes_costs_nothing() -> None:
 
     caller = threading.Thread(target=call, daemon=True)
     caller.start()
-    caller.join(20)
+    caller.join(PATIENCE_S)
     assert not caller.is_alive(), "the caller waits for a worker that has none of its tiles"
     assert [output.tolist() for output in outputs] == [(x + run + 40).tolist() for run in range(20)]
     # And when it does come, it takes part.
@@ -260,7 +260,7 @@ def test_workers_that_take_their_time_meet(
 
         caller = threading.Thread(target=call, daemon=True)
         caller.start()
-        caller.join(60)
+        caller.join(PATIENCE_S)
         assert not caller.is_alive(), "a wake-up was lost"
         team.stop()
     assert [output.tolist() for output in outputs] == [(x + run + 40).tolist() for run in range(10)]

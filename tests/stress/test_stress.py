@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+
 import pytest
 
 from autotune.bench.experiment import frame_of
@@ -44,7 +47,7 @@ def test_tiles_that_run_twice_are_noticed(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_deadlock_says_who_waits_for_what(monkeypatch: pytest.MonkeyPatch) -> None:
-    signal = Timeline.signal
+    signal, waits = Timeline.signal, threading.Event()
 
     def forgets(self: Timeline, value: int) -> None:
         if self.name != "dispatch 0":
@@ -52,7 +55,15 @@ def test_a_deadlock_says_who_waits_for_what(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(Timeline, "signal", forgets)
     monkeypatch.setattr("tests.stress.run._CHANCES", (0.0,))
-    monkeypatch.setattr(Graph, "_check", _wait_for_the_first)
+
+    def wait_for_the_first(self: Graph) -> None:
+        self.phase = "waits for what reads dispatch 0"
+        waits.set()
+        next(node for node in self._nodes if 0 in node.sources).submission.wait()
+
+    monkeypatch.setattr(Graph, "_check", wait_for_the_first)
+    seconds = itertools.count()  # pass once it waits, one at each look
+    monkeypatch.setattr("tests.stress.watch.monotonic", lambda: next(seconds) if waits.is_set() else 0)
     (report, *_) = stress(1, devices=1, clients=1, kinds=["cpu"], patience=0.5).totals.problems
     for part in (
         "a deadlock: nothing was over for 0.5 s",
@@ -60,15 +71,10 @@ def test_a_deadlock_says_who_waits_for_what(monkeypatch: pytest.MonkeyPatch) -> 
         "dispatch 0 to reach 1 (at 0)",
         "submissions under way: ",
         "thread client 0:",
-        "_wait_for_the_first",
+        "wait_for_the_first",
     ):
         assert part in report
     assert "did not end" not in report
-
-
-def _wait_for_the_first(self: Graph) -> None:
-    self.phase = "waits for what reads dispatch 0"
-    next(node for node in self._nodes if 0 in node.sources).submission.wait()
 
 
 def test_kinds_that_are_not_there_are_refused() -> None:

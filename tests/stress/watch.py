@@ -14,7 +14,7 @@ from tests.stress.graph import Graph
 
 PATIENCE_S = 60.0
 """The time without an end of anything after which nothing ever will end."""
-_AFTER_S = 10.0
+_AFTER_S = 60.0
 """So long the clients have to end once all devices were taken from them."""
 _FRAMES = 6
 

@@ -8,6 +8,7 @@ import mmap
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
 
 def warm_up(request: dict[str, Any]) -> dict[str, Any]:
     """Getting ready may take longer than a candidate may, and may fail."""
-    time.sleep(float(os.environ.get("FAKE_START_S", "0")))
+    hang(int(os.environ.get("FAKE_START_LOOKS", "0")))
     if "FAKE_START_FAILS" in os.environ:
         raise RuntimeError("no such instruction")
     return {}
@@ -60,12 +61,21 @@ def latency(ns: float) -> dict[str, float]:
     return {"n": 3, "min_ns": ns, "median_ns": ns, "spread_ns": 0.0}
 
 
+def hang(looks: int = 10**9) -> None:
+    """Do nothing until whoever counts the time has looked so often."""
+    here = Path(os.environ["FAKE_HANGS"], str(os.getpid()))
+    here.touch()
+    while here.stat().st_size < looks:
+        time.sleep(0.01)
+    here.unlink()
+
+
 def behave(how: str) -> None:
     if how == "segfault":
         print("about to fail", file=sys.stderr, flush=True)
         os.kill(os.getpid(), 11)
     elif how == "hang":
-        time.sleep(1000)
+        hang()
     elif how.startswith("reserves"):  # address space, as stacks and heaps of many threads do, and no memory
         _KEPT.append(mmap.mmap(-1, 900 << 20))
         time.sleep(0.3)
@@ -83,14 +93,14 @@ def behave(how: str) -> None:
         with contextlib.suppress(MemoryError):
             while True:
                 kept.append(np.ones(1 << 22))
-        time.sleep(1000)
+        hang()
     elif how == "dies of want":
         kept = []
         try:
             while True:
                 kept.append(np.ones(1 << 22))
         except MemoryError:
-            time.sleep(0.2)
+            hang(looks=3)
             os.abort()
     elif how == "slow":
         time.sleep(0.05)

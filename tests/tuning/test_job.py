@@ -707,19 +707,22 @@ import os, sys, time
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 import optuna, scipy.stats, xgboost  # which a job imports as late as it can
+from tests.patience import PATIENCE_S
 from tests.tuning.test_job import *
 
 class Slow(SimulatedMeasurer):
     def measure(self, built, default_ns):
-        time.sleep(0.01)
+        self.left -= 1
+        time.sleep(0.01 if self.left else PATIENCE_S)  # the kill comes by then, at some moment
         with open(sys.argv[3], "a") as log:
             log.write(built.trace_key + "\\n")
         return super().measure(built, default_ns)
 
-for _ in sys.stdin:  # what is imported serves all processes of the job
+for most in map(int, sys.stdin):  # what is imported serves all processes of the job
     if not os.fork():
         print(json.dumps({"event": "process", "id": os.getpid()}), flush=True)
         slow = Slow(measurer(A, B)._answer)
+        slow.left = most
         job(Path(sys.argv[1]), A, B, trials=30, measurer=slow, progress=JsonLines(sys.stdout)).run()
         sys.stdout.flush()
         os._exit(0)
@@ -738,7 +741,7 @@ def test_kill_9_three_times_loses_and_repeats_nothing(path: Path, tmp_path: Path
         assert parent.stdin is not None
         assert parent.stdout is not None
         for kill_after in (1, 7, 4, None):
-            print("go", file=parent.stdin, flush=True)
+            print(100 if kill_after is None else kill_after + 3, file=parent.stdin, flush=True)
             process = json.loads(parent.stdout.readline())["id"]
             seen = 0
             for line in parent.stdout:

@@ -15,6 +15,7 @@ import pytest
 from autotune.database import JobRow
 from autotune.tuning.jobs.owner import SILENT_S, Life, Owner, alive, owner, states_of
 from tests.database.examples import job
+from tests.patience import PATIENCE_S
 
 NOW = 1e9
 
@@ -58,7 +59,7 @@ def test_a_job_whose_process_is_gone_was_killed(child: tuple[subprocess.Popen[by
     process, who = child
     assert life(row(who)) is Life.RUNNING
     process.kill()
-    psutil.wait_procs([psutil.Process(process.pid)], timeout=10)
+    psutil.wait_procs([psutil.Process(process.pid)], timeout=PATIENCE_S)
     state = states_of([row(who, silent_s=7500)], NOW)[0]
     assert state.life is Life.KILLED
     assert state.explained == (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -20,6 +22,7 @@ from autotune.errors import DeviceMemoryError, DeviceTimeoutError, MeasureError,
 from autotune.tuning.measure.interface import BuiltOption, Candidate
 from autotune.tuning.measure.outcome import Measurement, of_exception
 from autotune.tuning.measure.pool import Limits, ProcessPool
+from autotune.workers import process
 from tests.patience import PATIENCE_S, wait_until
 
 HERE = Path(__file__).parent
@@ -28,7 +31,33 @@ FAKE = (sys.executable, "-c", RUN, str(HERE.parents[1]), str(HERE / "fake_worker
 LIMITS = Limits(
     build_s=PATIENCE_S, prepare_s=PATIENCE_S, run_s=PATIENCE_S, memory_bytes=4 << 30, room_bytes=1 << 30
 )
-"""Minutes: only what hangs is late."""
+
+
+class Clock:
+    """Time that passes only while a fake worker hangs, a second at each look: nothing else is ever late."""
+
+    def __init__(self, hanging: Path) -> None:
+        self._hanging, self._now = hanging, 0.0
+
+    def monotonic(self) -> float:
+        self._now += max(map(self._tell, self._hanging.iterdir()), default=False)
+        return self._now
+
+    def _tell(self, hanging: Path) -> bool:
+        """Let a worker that hangs know of this look; one that was killed is of no account."""
+        with contextlib.suppress(FileNotFoundError), open(hanging, "r+b") as file:
+            file.seek(0, os.SEEK_END)
+            file.write(b".")
+        return psutil.pid_exists(int(hanging.name))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def clock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        hanging = tmp_path_factory.mktemp("hanging")
+        patch.setenv("FAKE_HANGS", str(hanging))
+        patch.setattr(process, "time", SimpleNamespace(monotonic=Clock(hanging).monotonic))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +122,7 @@ def test_who_takes_all_memory_and_then_hangs_or_crashes_was_out_of_memory(how: s
     limits = dataclasses.replace(LIMITS, memory_bytes=2 << 30, room_bytes=room)
     with closing(ProcessPool(1, limits, FAKE)) as pool:
         if how != "dies of want":
-            pool.limits = dataclasses.replace(limits, run_s=5.0)
+            pool.limits = dataclasses.replace(limits, run_s=3.0)
         measurement = end_of(pool, run=how)
         pool.limits = limits
         assert measurement.outcome is Outcome.OUT_OF_MEMORY, measurement
@@ -103,7 +132,7 @@ def test_who_takes_all_memory_and_then_hangs_or_crashes_was_out_of_memory(how: s
 
 @pytest.mark.parametrize("how", ["segfault", "hang"])
 def test_the_start_of_a_worker_is_no_candidates_time(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAKE_START_S", "2.5")
+    monkeypatch.setenv("FAKE_START_LOOKS", "5")
     with closing(ProcessPool(1, dataclasses.replace(LIMITS, build_s=2.0, run_s=2.0), FAKE)) as pool:
         assert end_of(pool, run="ok", ns=6).latency_ns == 6
         assert end_of(pool, run=how).latency is None
@@ -120,12 +149,12 @@ def test_a_worker_that_does_not_get_ready_is_no_candidates_failure(monkeypatch: 
     ):
         pool.build([candidate()])
     monkeypatch.delenv("FAKE_START_FAILS")
-    monkeypatch.setenv("FAKE_START_S", "5")
+    monkeypatch.setenv("FAKE_START_LOOKS", "1000")
     with (
         closing(ProcessPool(1, dataclasses.replace(LIMITS, start_s=0.6), FAKE)) as pool,
         pytest.raises(
             MeasureError,
-            match=r"the measuring worker(: getting ready took longer than| did not get ready in) 0.6 s",
+            match=r"^cannot start the measuring worker: getting ready took longer than 0.6 s$",
         ),
     ):
         pool.build([candidate()])

@@ -22,6 +22,7 @@ from autotune.tuning.report.live import Live, Notebook, in_notebook
 from autotune.tuning.report.progress import PlainLines, display
 from autotune.tuning.report.screen import Screen, SiteRow
 from autotune.tuning.report.status import Progress
+from tests.patience import PATIENCE_S
 from tests.tuning.synthetic import Synthetic
 from tests.tuning.test_job import A, B, Model, job
 
@@ -176,7 +177,7 @@ def test_what_takes_long_before_the_search_says_that_it_works() -> None:
             told.set()
 
     with progress.signs_of_life(say, "choosing", every_s=0.001):
-        assert told.wait(60)
+        assert told.wait(PATIENCE_S)
     count = len(said)
     assert said[:3] == ["choosing", "choosing, 0s so far", "choosing, 0s so far"]
     assert len(said) == count  # it is over

@@ -11,6 +11,7 @@ import pytest
 from autotune.errors import BuildError
 from autotune.workers.pool import WorkerPool
 from autotune.workers.process import Died, WorkerProcess
+from tests.patience import PATIENCE_S
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
 
@@ -21,7 +22,7 @@ def fake_worker() -> WorkerProcess:
 
 
 def work(worker: WorkerProcess, **request: object) -> int:
-    return int(worker.call({"do": "work", **request}, 60.0, "working")["by"])
+    return int(worker.call({"do": "work", **request}, PATIENCE_S, "working")["by"])
 
 
 def test_jobs_go_to_whoever_of_the_role_is_free() -> None:
@@ -35,7 +36,7 @@ def test_jobs_go_to_whoever_of_the_role_is_free() -> None:
         long = pool.submit("many", partial(work, seconds=2.0))
         short = {pool.submit("many", work).result() for _ in range(3)}
         assert not long.done()
-        single = pool.call("one", {"do": "work"}, 60.0, "working")["by"]
+        single = pool.call("one", {"do": "work"}, PATIENCE_S, "working")["by"]
         (other,) = short
         assert len({other, single, long.result()}) == 3
     assert not any(map(psutil.pid_exists, (other, single, long.result())))
@@ -46,7 +47,7 @@ def test_a_worker_that_died_is_started_again_and_a_killed_one_too() -> None:
         pool.add("one", fake_worker())
         first = pool.submit("one", work).result()
         with pytest.raises(Died, match="SIGKILL"):
-            pool.call("one", {"do": "work", "dies": True}, 60.0, "working")
+            pool.call("one", {"do": "work", "dies": True}, PATIENCE_S, "working")
         second = pool.submit("one", work).result()
         pool.kill("one")
         third = pool.submit("one", work).result()

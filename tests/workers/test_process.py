@@ -1,9 +1,12 @@
 import errno
+import itertools
 import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ import pytest
 from autotune.errors import BuildError, MeasureError
 from autotune.workers import process
 from autotune.workers.process import Died, WorkerProcess
+from tests.patience import PATIENCE_S
 
 SILENT = (sys.executable, "-c", "import time\nprint('{}', flush=True)\ntime.sleep(600)")
 
@@ -33,7 +37,7 @@ def test_the_systems_count_of_kills_is_read_once_a_start(monkeypatch: pytest.Mon
     monkeypatch.setattr(process, "killed_for_memory", lambda: reads.append(1) or 0)
     worker = process.WorkerProcess([sys.executable, "-c", ECHO])
     for number in range(3):
-        assert worker.call({"n": number}, 60.0, "echoing") == {"n": number}
+        assert worker.call({"n": number}, PATIENCE_S, "echoing") == {"n": number}
     worker.close()
     assert len(reads) == 1
 
@@ -45,7 +49,7 @@ def test_closing_ends_a_call_that_another_thread_waits_for(wait: float) -> None:
 
     def call() -> None:
         try:
-            worker.call({}, 300.0, "waiting")
+            worker.call({}, PATIENCE_S, "waiting")
         except (Died, MeasureError) as error:
             ends.append(type(error))
 
@@ -53,7 +57,7 @@ def test_closing_ends_a_call_that_another_thread_waits_for(wait: float) -> None:
     thread.start()
     time.sleep(wait)
     worker.close()
-    thread.join(30)
+    thread.join(PATIENCE_S)
     assert len(ends) == 1
 
 
@@ -76,7 +80,7 @@ for line in sys.stdin:
 def test_a_worker_that_is_killed_while_it_starts_is_started_again(moment: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", DIES_AT_FIRST, str(tmp_path / "attempts"), "3", moment]
     worker = WorkerProcess(command, greeting={"do": "warm_up"}, pauses=(0.01, 0.01, 0.01))
-    assert worker.call({}, 60.0, "working") == {}
+    assert worker.call({}, PATIENCE_S, "working") == {}
     assert worker.starts == 3
     worker.close()
 
@@ -85,7 +89,7 @@ def test_a_worker_that_is_killed_each_time_is_a_clear_end(tmp_path: Path) -> Non
     command = [sys.executable, "-c", DIES_AT_FIRST, str(tmp_path / "attempts"), "99", "at once"]
     worker = WorkerProcess(command, pauses=(0.01, 0.01))
     with pytest.raises(MeasureError) as caught:
-        worker.call({}, 60.0, "working")
+        worker.call({}, PATIENCE_S, "working")
     first, second = str(caught.value).splitlines()
     assert first == "cannot start the measuring worker: the worker died (SIGKILL)"
     assert second.startswith("  3 attempts failed in ")
@@ -104,7 +108,7 @@ def test_the_system_may_have_no_room_for_a_worker_for_a_while(monkeypatch: pytes
 
     monkeypatch.setattr(subprocess, "Popen", popen)
     worker = WorkerProcess([sys.executable, "-c", ECHO], pauses=(0.01, 0.01))
-    assert worker.call({"n": 1}, 60.0, "echoing") == {"n": 1}
+    assert worker.call({"n": 1}, PATIENCE_S, "echoing") == {"n": 1}
     worker.close()
     refusals += [OSError(errno.EMFILE, "Too many open files")] * 9
     worker = WorkerProcess([sys.executable, "-c", ECHO], pauses=(0.01, 0.01))
@@ -137,5 +141,14 @@ def test_closing_ends_a_pause(tmp_path: Path) -> None:
         time.sleep(0.01)
     time.sleep(0.3)
     worker.close()
-    thread.join(60)
+    thread.join(PATIENCE_S)
     assert ends == ["the measuring worker is closed"]
+
+
+def test_a_standstill_of_this_process_is_no_time_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    stood_still = itertools.accumulate(itertools.repeat(1e6))  # before each look at the clock
+    monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=partial(next, stood_still)))
+    worker = WorkerProcess([sys.executable, "-c", ECHO], greeting={"do": "warm_up"}, start_s=1e4)
+    assert worker.call({"n": 1}, 1e4, "echoing") == {"n": 1}
+    monkeypatch.undo()
+    worker.close()

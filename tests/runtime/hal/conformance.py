@@ -25,6 +25,7 @@ from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.executable import Code, Executable
 from autotune.runtime.hal.queue import Queue, Submission
 from autotune.runtime.hal.semaphore import Timeline
+from tests.patience import PATIENCE_S
 
 COUNT = 64
 X = np.arange(COUNT, dtype=np.int64)
@@ -152,7 +153,7 @@ class DeviceConformance:
         thread = threading.Thread(target=lambda: began.append(device.compute.submit(commands, slots)))
         thread.start()
         held.free()
-        thread.join(30)
+        thread.join(PATIENCE_S)
         began[0].wait()
         assert device.allocator.statistics.held_back >= 1
 
@@ -259,7 +260,7 @@ class DeviceConformance:
             queues[index % 3].submit(
                 (forth, back)[index % 2], wait=[(line, index)], signal=[(line, index + 1)]
             )
-        line.wait(30)
+        line.wait(PATIENCE_S)
         assert device.download(one, np.int64, (COUNT,)).tolist() == (X + 30).tolist()
 
     def test_values_have_64_bits(self, device: Device, executable: Executable) -> None:
@@ -297,16 +298,16 @@ class DeviceConformance:
         commands, slots = self.steps(device, executable, 1), [device.upload(X), device.allocate(X.nbytes)]
         free, holds = device.queue("free", in_order=False), Timeline("holds")
         entered, let = threading.Event(), threading.Event()
-        holds.when(1, lambda _: (entered.set(), let.wait(30)))  # in the queue's thread
+        holds.when(1, lambda _: (entered.set(), let.wait(PATIENCE_S)))  # in the queue's thread
         free.submit(commands, slots, signal=[(holds, 1)])
-        assert entered.wait(30)
+        assert entered.wait(PATIENCE_S)
         gates = [Timeline(f"gate {number}") for number in range(3)]
         made = [free.submit(commands, slots, wait=[(gate, 1)]) for gate in gates]
         for gate in reversed(gates):
             gate.signal(1)
         let.set()
         for submission in made:
-            submission.wait(30)
+            submission.wait(PATIENCE_S)
         assert [each.begin_ns for each in made] == sorted(each.begin_ns for each in made)
 
     def test_what_is_late_does_not_begin(self, device: Device, executable: Executable) -> None:
@@ -317,9 +318,9 @@ class DeviceConformance:
         soon = device.compute.submit(commands, slots[::-1], deadline_ns=at + 60_000_000_000)
         gate.signal(1)
         with pytest.raises(DeviceTimeoutError, match=r"^steps did not end by its deadline\n  on .* compute$"):
-            late.wait(30)
+            late.wait(PATIENCE_S)
         assert line.error is late.error
-        soon.wait(30)
+        soon.wait(PATIENCE_S)
         assert device.download(slots[1], np.int64, (COUNT,)).tolist() == X.tolist()
         assert device.download(slots[0], np.int64, (COUNT,)).tolist() == (X + 1).tolist()
 
@@ -387,7 +388,7 @@ class DeviceConformance:
         other.start()
         assert line.waiting <= 1
         gate.signal(1)
-        other.join(30)
+        other.join(PATIENCE_S)
         assert not other.is_alive()
         assert line.waiting == 0
 
@@ -448,7 +449,7 @@ class DeviceConformance:
         else:
             device.lose(DeviceLostError(f"{device.name} was unplugged"))
         for thread in threads:
-            thread.join(30)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive()
         assert [type(error) for error in errors] == [
             DeviceClosedError if end == "closed" else DeviceLostError

@@ -19,6 +19,7 @@ from autotune.runtime.hal.executable import Code
 from autotune.runtime.hal.opencl.code import OpenclKernel
 from autotune.runtime.hal.semaphore import Timeline
 from tests.codegen.opencl_device import needs_opencl
+from tests.patience import PATIENCE_S
 from tests.runtime.hal import test_cpu, test_cuda, test_opencl
 from tests.runtime.hal.conformance import COUNT, X
 from tests.runtime.hal.test_cuda import FakeDriver
@@ -84,17 +85,17 @@ def test_what_a_driver_says(monkeypatch: pytest.MonkeyPatch, kind: str, where: s
             kind_of = DeviceLostError if last else DeviceError
             for each in (failed, dependent):
                 with pytest.raises(kind_of, match=rf"{where} failed\n  at command \d of .* on {device.name}"):
-                    each.wait(30)
+                    each.wait(PATIENCE_S)
             assert failed.error is dependent.error
         if last:
-            for use in (lambda: waiting.wait(30), lambda: device.allocate(8)):
+            for use in (lambda: waiting.wait(PATIENCE_S), lambda: device.allocate(8)):
                 with pytest.raises(DeviceLostError, match=f"{where} failed"):
                     use()
         else:
             assert type(failed.error) is not DeviceLostError
             gate.signal(1)
-            waiting.wait(30)
-        other.compute.submit(_copies(other)).wait(30)
+            waiting.wait(PATIENCE_S)
+        other.compute.submit(_copies(other)).wait(PATIENCE_S)
 
 
 @pytest.mark.parametrize("kind", [pytest.param("opencl", marks=needs_opencl), "cuda"])
@@ -142,7 +143,7 @@ def test_a_lost_device_that_still_runs_is_not_waited_for_for_ever(monkeypatch: p
     submission = device.compute.submit(_commands(device, test_cpu.increment())[0], pair)
     device.lose(DeviceLostError("hangs was unplugged"))
     with pytest.raises(DeviceLostError, match="was unplugged"):
-        submission.wait(30)
+        submission.wait(PATIENCE_S)
     device.close()
     assert device.allocator.statistics.live  # what runs may still write to it
     hangs.signal(1)

@@ -7,6 +7,7 @@ so are, to any depth, ONNX operators that are unknown here but have a definition
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -48,6 +49,7 @@ from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fres
 from autotune.graph.ops.loop import is_evaluable
 from autotune.suggest import listing
 
+_LOG = logging.getLogger("autotune.frontends")
 MAX_FOLDED_BYTES = 1 << 16
 """Results of constant nodes up to this size are evaluated at import; passes do the larger ones."""
 MAX_VALUE_BYTES = 1 << 40
@@ -220,19 +222,24 @@ class _Importer:
         return tuple(value.name for value in values if value.name not in self.constants)
 
     def _check_declared(self, value: Any, what: str) -> None:
-        """Refuse an element type or a rank that is declared otherwise than it is; extents may be stale."""
+        """Refuse an element type or a rank that is declared otherwise than it is; extents may be stale.
+
+        A result of another rank is that of the graph all the same, as other runtimes have it, and a warning.
+        """
         tensor, found = value.type.tensor_type, self.types.get(value.name)
         if found is None or not value.type.HasField("tensor_type"):
             return
         where = f"{self.origin}: {what} {value.name!r}"
         declared = element_dtype(tensor.elem_type, where) if tensor.elem_type else found.dtype
         shape = declared_shapes([value])[value.name]
-        if declared != found.dtype or (shape is not None and len(shape) != found.rank):
-            text = shape_text(["?"] if shape is None else shape)
-            raise ModelImportError(
-                f"{where} is declared {declared}{text}, but it is {found}\n"
-                "  correct the declaration, for example by onnx.shape_inference.infer_shapes"
-            )
+        if declared == found.dtype and (shape is None or len(shape) == found.rank):
+            return
+        text = shape_text(["?"] if shape is None else shape)
+        wrong = f"{where} is declared {declared}{text}, but it is {found}"
+        if declared != found.dtype or what != "output":
+            advice = "correct the declaration, for example by onnx.shape_inference.infer_shapes"
+            raise ModelImportError(f"{wrong}\n  {advice}")
+        _LOG.warning("%s", wrong)
 
     def _given_value(self, name: str, dtype: str, declared: list[int | str] | None) -> Array:
         array = np.asarray(self.values[name])

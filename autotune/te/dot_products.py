@@ -164,7 +164,7 @@ def _declare(dot: DotProduct) -> TensorIntrin:
     def instructions(ins: list[Operand], outs: list[Operand]) -> tuple[None, None, LaneStore]:
         total = outs[0].vload(0, f"{dot.total}x{dot.lanes}")
         left, right = _operands(dot, ins)
-        return None, None, outs[0].vstore(0, _accumulated(dot, total, left, right))
+        return None, None, outs[0].vstore(0, accumulated(dot, total, left, right))
 
     return decl_tensor_intrin(
         c.op,
@@ -183,13 +183,14 @@ def _operands(dot: DotProduct, ins: list[Operand]) -> tuple[Lanes, Lanes]:
     if dot.name == "vpmaddwd":
         left, right = left.astype(f"int16x{dot.group}"), right.astype(f"int16x{count}")
     copied = reinterpret("int32", left).astype(f"int32x{dot.lanes}")
-    if dot.name == "vpdpbusd":
-        return copied, reinterpret(f"int32x{dot.lanes}", right)
     return reinterpret(f"{left.type.dtype}x{count}", copied), right
 
 
-def _accumulated(dot: DotProduct, total: Lanes, left: Lanes, right: Lanes) -> Lanes:
+def accumulated(dot: DotProduct, total: Lanes, left: Lanes, right: Lanes) -> Lanes:
+    """Return the sums with the products of a group each added; lanes of both factors are in groups."""
     kind = f"{dot.total}x{dot.lanes}"
+    if dot.name == "vpdpbusd":
+        left, right = reinterpret(kind, left), reinterpret(kind, right)
     if dot.name == "vpmaddwd":
         return total + call_llvm_pure_intrin(kind, dot.llvm, left, right)
     return call_llvm_pure_intrin(kind, dot.llvm, total, left, right)
@@ -200,4 +201,4 @@ for _dot in DOT_PRODUCTS:
         _declare(_dot)
 
 
-__all__ = ["DOT_PRODUCTS", "TILE_PRODUCTS", "DotProduct", "dot_product", "tile_product"]
+__all__ = ["DOT_PRODUCTS", "TILE_PRODUCTS", "DotProduct", "accumulated", "dot_product", "tile_product"]

@@ -110,6 +110,13 @@ class Reinterpreted(Lanes):
 
 
 @dataclass(frozen=True)
+class Interleaved(Lanes):
+    """The first lanes of all values, then their second lanes ...; the values are of one type."""
+
+    values: tuple[Lanes, ...]
+
+
+@dataclass(frozen=True)
 class LaneOperation(Lanes):
     """``a op b`` lane by lane, op one of ``+ - *``."""
 
@@ -294,6 +301,18 @@ def call_llvm_pure_intrin(dtype: str, name: str, *args: Lanes) -> Lanes:
     return LlvmCall(lane_type(dtype), name, tuple(args))
 
 
+def interleave(*values: Lanes) -> Lanes:
+    """Return registers of one type with their lanes in turns; their number is a power of two.
+
+    >>> interleave(splat(1, "uint8x4"), splat(0, "uint8x4")).type
+    LaneType(dtype='uint8', lanes=8)
+    """
+    first, count = values[0].type, len(values)
+    if any(value.type != first for value in values) or count & (count - 1):
+        raise ValueError("interleave: values must be of one type, and their number a power of two")
+    return Interleaved(LaneType(first.dtype, first.lanes * count), values)
+
+
 def splat(number: int | float, dtype: str) -> Lanes:
     """Return a number in all lanes of a type (TVM: ``tir.const(number, dtype)``)."""
     return Splat(lane_type(dtype), number)
@@ -309,6 +328,7 @@ __all__ = [
     "Argument",
     "Broadcast",
     "Converted",
+    "Interleaved",
     "KernelCall",
     "LaneOperation",
     "LaneStore",
@@ -327,6 +347,7 @@ __all__ = [
     "Step",
     "TileMultiply",
     "call_llvm_pure_intrin",
+    "interleave",
     "lane_type",
     "reinterpret",
     "splat",

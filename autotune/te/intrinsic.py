@@ -19,8 +19,13 @@ PARTS = ("body", "init", "update")
 SHIPPED = ("autotune.te.dot_products", "autotune.te.tensor_cores")
 """Modules that declare the intrinsics that come with the package; loaded when a name is not known yet."""
 
-MADE = {"matmul.": "autotune.te.library_calls", "tdp": "autotune.te.tiles"}
-"""Modules that make intrinsics of many sizes by the start of their names: calls of libraries, products of tiles."""
+MADE = {
+    "matmul.": "autotune.te.library_calls",
+    "tdp": "autotune.te.tiles",
+    "taps_": "autotune.te.taps",
+}
+"""Modules that make intrinsics of many sizes by the start of their names: calls of libraries, products of tiles,
+taps of depthwise windows."""
 
 INTRINSICS: dict[str, TensorIntrin] = {}
 """Declared intrinsics by name; traces refer to them."""

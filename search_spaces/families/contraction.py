@@ -48,7 +48,7 @@ def pack_knob(shape: TileShape) -> list[Knob]:
     if shape.blocks is not None:
         known = shape.weights_constant
         return [Knob.of("pack", (known,), known, "lay the weights out in panels")]
-    if shape.dot is not None:
+    if shape.dot is not None or shape.taps is not None:
         return [Knob.of("pack", (True,), True, "lay the weights out in groups of neighbouring steps")]
     return [Knob.of("pack", (False, True), shape.weights_constant, "lay the weights out in visiting order")]
 

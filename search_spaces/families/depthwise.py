@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from autotune.schedule.knob import Columns, Knob
 from search_spaces.analysis import is_view
 from search_spaces.constraint import Constraint
+from search_spaces.families.contraction import pack_knob
 from search_spaces.space import Space
 from search_spaces.tile.border import INLINE, STORED, inline_rule, inside, whole_rows
 from search_spaces.tile.knobs import column
@@ -40,6 +41,7 @@ def windowed(family: str, workload: AnyWorkload, target: Target, shape: TileShap
     window = math.prod(shape.extents[axis] for axis in shape.window)
     short = 1 < window <= _MAX_WINDOW
     knobs = [
+        *(pack_knob(shape) if shape.taps is not None else ()),
         *stage_knob(shape, _places(shape, target, window)),
         *image_knob(shape, target),
     ]
@@ -69,7 +71,7 @@ def _places(shape: TileShape, target: Target, window: int) -> tuple[str, ...]:
     Pools with padding stored in blocks took 1.1 to 2.5 times as long as the others, on Zen 4 with one and two workers.
     But what is computed before the padding would be computed again for each window that reads it.
     """
-    if not 1 < window <= _MAX_WINDOW:
+    if not 1 < window <= _MAX_WINDOW or shape.taps is not None:  # instructions read what is stored
         return (STORED, "block")
     copied = all(is_view(op) or inside(op) for op in shape.structure.producers)
     only = copied and len(shape.reads) == 1 and window <= _SMALL_WINDOW and whole_rows(shape, target)

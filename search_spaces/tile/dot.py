@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from autotune import te
+from autotune.te.taps import taps_name
 
 if TYPE_CHECKING:
     from autotune.schedule.stage import Stage
@@ -32,4 +33,10 @@ def tensorize_group(stage: Stage, dot: DotProduct, step: IterVar, lanes: IterVar
     return outer
 
 
-__all__ = ["grouped", "tensorize_group"]
+def tensorize_taps(stage: Stage, dot: DotProduct, taps: IterVar, lanes: IterVar) -> None:
+    """Replace the taps of a row of a depthwise window, inside of the lanes."""
+    stage.reorder(*(iv for iv in stage.leaf_iter_vars if iv is not taps), taps)
+    stage.tensorize(lanes, te.intrinsic_named(taps_name(dot, taps.extent)))
+
+
+__all__ = ["grouped", "tensorize_group", "tensorize_taps"]

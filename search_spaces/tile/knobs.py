@@ -44,13 +44,13 @@ def column(columns: Columns, name: str, default: int) -> Numbers:
 def tile_knobs(shape: TileShape, target: Target) -> list[Knob]:
     """Register tile, blocks, loop order, unrolling, tails and parallelism."""
     knobs = [*_register_knobs(shape, target), *_block_knobs(shape)]
-    steps = shape.steps
+    steps = shape.steps if shape.taps is None else 1  # one instruction takes all taps of a row
     unrolls = ints(u for u in (1, 2, 4, steps if steps <= 8 else 1) if u <= steps)
     knobs.append(
         Knob.of("unroll", unrolls, unrolls[min(1, len(unrolls) - 1)], "steps of the innermost reduction")
     )
     if math.prod(shape.extents[axis] for axis in shape.window) > 1:
-        orders = ("window", "channel")
+        orders = ("window", "channel") if shape.taps is None else ("window",)
         knobs.append(Knob.of("reduce_order", orders, "window", "which reduce loops are outermost"))
     knobs.append(Knob.of("tail", ("overlap", "peel"), "overlap", "what a tile does that does not divide"))
     wide = shape.elements * shape.reduction >= _SMALL_WORK

@@ -16,7 +16,7 @@ from search_spaces.families.plain import schedule_plain
 from search_spaces.sketch import Choices
 from search_spaces.tile.block_sums import pack_blocks, sum_inputs, tile_blocks
 from search_spaces.tile.border import INLINE, STORED, peel_border
-from search_spaces.tile.dot import tensorize_group
+from search_spaces.tile.dot import tensorize_group, tensorize_taps
 from search_spaces.tile.knobs import WHOLE
 from search_spaces.tile.lhs import pack_lhs, place_lhs, prefetch_lhs
 from search_spaces.tile.library import TILES, call_library
@@ -164,7 +164,8 @@ def _tile_accumulator(stage: Stage, shape: TileShape, config: Choices) -> None:
     if shape.by_tiles:
         multiply_tiles(stage, shape, axes, reduce, config)
         return
-    main, step = stage.split(reduce[shape.main], factor=config["unroll"] * shape.group)
+    steps = shape.extents[shape.main] if shape.taps is not None else config["unroll"] * shape.group
+    main, step = stage.split(reduce[shape.main], factor=steps)
     window = [reduce[axis] for axis in shape.window]
     vectors, lanes = stage.split(axes[shape.vector], factor=shape.lanes)
     loops = _ordered(stage, [main], window, config.get("reduce_order", "window") == "channel")
@@ -174,11 +175,15 @@ def _tile_accumulator(stage: Stage, shape: TileShape, config: Choices) -> None:
     prefetch_lhs(stage, shape, loops[0], config)
     for loop in window:
         stage.unroll(loop, when=config.get("unroll_window", False))
-    if shape.dot is not None:
-        step = tensorize_group(stage, shape.dot, step, lanes)
-    for loop in (step, *rows, vectors):
+    unrolled = [*rows, vectors]
+    if shape.taps is not None:
+        tensorize_taps(stage, shape.taps, step, lanes)
+    else:
+        step = step if shape.dot is None else tensorize_group(stage, shape.dot, step, lanes)
+        unrolled = [step, *unrolled]
+    for loop in unrolled:
         stage.unroll(loop)
-    if shape.dot is None:
+    if shape.dot is None and shape.taps is None:
         stage.vectorize(lanes)
 
 

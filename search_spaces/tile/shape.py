@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from autotune.te.dot_products import DotProduct, dot_product, tile_product
 from autotune.te.expr import Binary, Cast, Expr, Read
 from autotune.te.reductions import SUM
+from autotune.te.taps import MOST, taps_product
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.analysis import ReadForm, Structure, is_constant, is_view, read_forms
 from search_spaces.tile.patches import is_packing, packed_sources
@@ -45,6 +46,8 @@ class TileShape:
     """The instruction that adds up products of neighbouring steps of ``main``, where one fits."""
     tile: DotProduct | None = None
     """The instruction that multiplies tiles of the operands in a matrix unit, where the target has one."""
+    taps: DotProduct | None = None
+    """The instruction that adds up steps of ``main`` in a depthwise window, where one fits; channels are its lanes."""
     blocks: ComputeOp | None = None
     """The sums over a block each that the steps of ``main`` add up, where it has such: they stay in registers."""
 
@@ -134,7 +137,9 @@ def tile_shape(structure: Structure, target: Target, vector: str | None = None) 
         blocks=blocks,
     )
     dot, tile = _instructions(shape, target)
-    return replace(shape, tile=tile, dot=dot, lanes=shape.lanes if dot is None else dot.lanes)
+    taps = _taps_of(shape, target) if dot is None else None
+    lanes = next((each.lanes for each in (dot, taps) if each is not None), shape.lanes)
+    return replace(shape, tile=tile, dot=dot, taps=taps, lanes=lanes)
 
 
 def _blocks(structure: Structure, main: str) -> ComputeOp | None:
@@ -224,12 +229,11 @@ def _instructions(shape: TileShape, target: Target) -> tuple[DotProduct | None, 
     forms = {form.tensor: form for form in shape.reads}
     if right.tensor != shape.weights.tensor or right.tensor == left.tensor or len(forms) != 2:
         return None, None
-    if shape.vector in forms[left.tensor].axes or not _neighbours(shape, forms[left.tensor]):
+    if shape.vector in forms[left.tensor].axes or not _neighbours(shape, forms[left.tensor], shape.main):
         return None, None
-    # Sums stay in registers of as many lanes as what is computed from them has: float64 and int64 have half of them.
-    after = (shape.structure.anchor, *shape.structure.epilogue)
-    most = min(target.lanes(value.dtype) for op in after for value in op.body)
-    found = dot_product(target, left.dtype, right.dtype, shape.extents[shape.vector], most)
+    found = dot_product(
+        target, left.dtype, right.dtype, shape.extents[shape.vector], _most_lanes(shape, target)
+    )
     fits = found is not None and shape.extents[shape.main] >= found.group
     tile = tile_product(target, left.dtype, right.dtype)
     return found if fits else None, _tile_of(shape, forms[left.tensor], tile)
@@ -247,6 +251,28 @@ def _tile_of(shape: TileShape, left: ReadForm, tile: DotProduct | None) -> DotPr
     rows, columns, depth = (shape.extents[axis] for axis in (shape.spatial[-1], shape.vector, shape.main))
     fits = rows >= tile.rows and columns % tile.lanes == 0 and depth % (tile.group * tile.depth) == 0
     return tile if fits else None
+
+
+def _taps_of(shape: TileShape, target: Target) -> DotProduct | None:
+    """Return the instruction for taps of a depthwise window: both factors have the vector axis next to one another."""
+    reads, vector = _factors(shape), shape.vector
+    if (
+        reads is None
+        or len(shape.reads) != 2
+        or shape.weights is None
+        or not 1 < shape.extents[shape.main] <= MOST
+    ):
+        return None
+    found = taps_product(target, *(read.dtype for read in reads), shape.extents[vector])
+    if found is None or found.lanes > _most_lanes(shape, target):
+        return None
+    return found if all(_neighbours(shape, form, vector) for form in shape.reads) else None
+
+
+def _most_lanes(shape: TileShape, target: Target) -> int:
+    """Return the lanes of sums: as many as what is computed from them has. float64 and int64 have half of them."""
+    after = (shape.structure.anchor, *shape.structure.epilogue)
+    return min(target.lanes(value.dtype) for op in after for value in op.body)
 
 
 def _factors(shape: TileShape) -> tuple[Read, Read] | None:
@@ -268,12 +294,12 @@ def _small(expr: Expr, dtypes: Sequence[str]) -> Read | None:
     return None
 
 
-def _neighbours(shape: TileShape, form: ReadForm) -> bool:
-    """Return whether steps of the reduction are next to one another, in memory and not computed on the way."""
+def _neighbours(shape: TileShape, form: ReadForm, axis: str) -> bool:
+    """Return whether steps of an axis are next to one another, in memory and not computed on the way."""
     name, plan = form.tensor.op.name, shape.structure
     strides = plan.program.strides.get(form.tensor.name)
     stored = isinstance(form.tensor.op, PlaceholderOp) or name in shape.staged
-    return form.affine and stored and form.contiguous == shape.main and (strides is None or strides[-1] == 1)
+    return form.affine and stored and form.contiguous == axis and (strides is None or strides[-1] == 1)
 
 
 __all__ = ["TileShape", "tile_shape"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from autotune.codegen.llvm.accesses import Accesses
 from autotune.codegen.llvm.arithmetic import ArithmeticEmitter
 from autotune.codegen.llvm.block import ThreadBlock
@@ -126,12 +128,34 @@ class Instructions:
             key = ("bits", inner.text, type_of(inner), kind)
             text = f"bitcast {type_of(inner)} {inner.text} to {kind}"
             return Value(self.code.cached(key, text), dtype, lanes)
+        if isinstance(value, te.Interleaved):
+            return self._interleaved([self._lanes(node, part, memo) for part in value.values])
         if isinstance(value, te.LaneOperation):
             operation = self.arithmetic.float_op if is_float(dtype) else self.arithmetic.int_op
             return operation(value.op, self._lanes(node, value.a, memo), self._lanes(node, value.b, memo))
         if isinstance(value, te.LlvmCall):
             return self._llvm_call(value, [self._lanes(node, a, memo) for a in value.arguments])
         raise BuildError(f"no code for the instruction {type(value).__name__}")
+
+    def _interleaved(self, values: list[Value]) -> Value:
+        """Return the lanes in turns: joined two by two, so that one permutation is left (``vpermb``)."""
+        lanes, count = values[0].lanes, len(values)
+        while len(values) > 1:
+            values = [
+                self._shuffled(a, b, range(2 * a.lanes))
+                for a, b in zip(values[::2], values[1::2], strict=True)
+            ]
+        return self._shuffled(
+            values[0], values[0], [n * lanes + i for i in range(lanes) for n in range(count)]
+        )
+
+    def _shuffled(self, a: Value, b: Value, order: Sequence[int]) -> Value:
+        """Return the lanes of two values, one after another, in another order."""
+        mask = ", ".join(f"i32 {place}" for place in order)
+        operands = f"{type_of(a)} {a.text}, {type_of(b)} {b.text}"
+        key = ("shuffle", operands, mask)
+        text = self.code.cached(key, f"shufflevector {operands}, <{len(order)} x i32> <{mask}>")
+        return Value(text, a.dtype, len(order))
 
     def _llvm_call(self, value: te.LlvmCall, arguments: list[Value]) -> Value:
         dtype, lanes = value.type

@@ -14,12 +14,11 @@ import numpy as np
 from autotune.errors import UsageError
 from autotune.frontends.onnx.read import ModelSource
 from autotune.graph.ir import ABSENT, Array
-from autotune.quantization.network import Network, attribute
-from autotune.quantization.quantize import Quantization
+from autotune.quantization.network import Network, Quantization, attribute
 
 BITS = {"int4": 4, "int8": 8}
 BLOCKS = (16, 32, 64, 128, 256)
-_DOMAIN = "com.microsoft"
+DOMAIN = "com.microsoft"
 
 
 def quantize_weights(
@@ -39,7 +38,12 @@ def quantize_weights(
         )
     network = Network.read(source)
     made: dict[tuple[str, bool], list[str]] = {}
-    nodes = [_stored(network, node, BITS[dtype], block, leave_out, made) for node in network.nodes]
+    nodes = [
+        node
+        if {node.name, node.op_type} & {*leave_out}
+        else in_blocks(network, node, BITS[dtype], block, made)
+        for node in network.nodes
+    ]
     count = sum(new is not old for new, old in zip(nodes, network.nodes, strict=True))
     if not count:
         raise UsageError(
@@ -47,26 +51,22 @@ def quantize_weights(
         )
     network.nodes = nodes
     model = network.model()
-    if all(each.domain != _DOMAIN for each in model.opset_import):
-        model.opset_import.add(domain=_DOMAIN, version=1)
+    if all(each.domain != DOMAIN for each in model.opset_import):
+        model.opset_import.add(domain=DOMAIN, version=1)
     return Quantization(model, count, 0)
 
 
-def _stored(
-    network: Network,
-    node: Any,
-    bits: int,
-    block: int,
-    leave_out: tuple[str, ...],
-    made: dict[tuple[str, bool], list[str]],
+def in_blocks(
+    network: Network, node: Any, bits: int, block: int, made: dict[tuple[str, bool], list[str]]
 ) -> Any:
-    """Return a product with its weights in few bits; the node itself where it is none."""
+    """Return a product with its weights in few bits; the node itself where it is none. ``made`` has the constants of
+    weights that were rounded before."""
     from onnx import helper
 
     weights = network.arrays.get(node.input[1]) if len(node.input) > 1 else None
     if weights is None or weights.ndim != 2 or weights.dtype != np.float32:
         return node
-    if not _is_product(network, node) or {node.name, node.op_type} & {*leave_out}:
+    if not is_product(network, node):
         return node
     turned = bool(attribute(node, "transB", 0))
     columns = weights if turned else weights.T
@@ -82,7 +82,7 @@ def _stored(
         [node.input[0], *made[key], *bias],
         node.output,
         name=node.name,
-        domain=_DOMAIN,
+        domain=DOMAIN,
         N=columns.shape[0],
         K=columns.shape[1],
         bits=bits,
@@ -90,7 +90,7 @@ def _stored(
     )
 
 
-def _is_product(network: Network, node: Any) -> bool:
+def is_product(network: Network, node: Any) -> bool:
     """Return whether a node is a product of rows, with at most a bias of its columns."""
     if node.op_type == "MatMul":
         return True
@@ -120,4 +120,4 @@ def rounded(columns: Array, bits: int, block: int) -> tuple[Array, Array]:
     return q, scale.reshape(-1)
 
 
-__all__ = ["BITS", "BLOCKS", "quantize_weights", "rounded"]
+__all__ = ["BITS", "BLOCKS", "DOMAIN", "in_blocks", "is_product", "quantize_weights", "rounded"]

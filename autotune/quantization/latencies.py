@@ -11,6 +11,7 @@ from autotune.compiler.driver import predict_dispatches
 from autotune.compiler.request import CompileRequest
 from autotune.graph.ir import Array
 from autotune.passes.preference import TOLERANCE
+from autotune.quantization.network import Quantization
 from autotune.quantization.precision import (
     DECLARED_ERRORS,
     FLOAT32,
@@ -18,7 +19,8 @@ from autotune.quantization.precision import (
     Precisions,
     products_outside,
 )
-from autotune.quantization.quantize import CalibratedModel, Quantization
+from autotune.quantization.quantize import CalibratedModel
+from autotune.quantization.replaced import REPLACED
 from autotune.tuning.measure.samples import open_sizes
 from autotune.tuning.requested import with_database
 
@@ -57,7 +59,8 @@ class MixedModel:
 
     def written(self, precisions: Precisions) -> Quantization:
         """Return the model with the products of these precisions in eight bits; stored weights are no part of it."""
-        return self.calibrated.written(products_outside(precisions, INT8))
+        replaced = {product: one for product, one in precisions.items() if one in REPLACED}
+        return self.calibrated.written(products_outside(precisions, INT8), replaced)
 
     def request(self, precisions: Precisions, made: Quantization | None = None) -> CompileRequest:
         """Return the request of the model in these precisions; ``made`` where it was written already."""

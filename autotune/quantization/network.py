@@ -19,6 +19,15 @@ LEAST_OPSET, OPSET = 13, 17
 """Scales along an axis came with the first; older models are converted to the second."""
 
 
+@dataclass(frozen=True)
+class Quantization:
+    """A QDQ model, and how many of its products and values are of eight bits."""
+
+    model: onnx.ModelProto
+    products: int
+    values: int
+
+
 @dataclass
 class Network:
     """The main graph of a model. Subgraphs are left as they are; what they read keeps its name."""
@@ -145,4 +154,4 @@ def attribute(node: Any, name: str, default: Any) -> Any:
     return default
 
 
-__all__ = ["Network", "attribute"]
+__all__ = ["Network", "Quantization", "attribute"]

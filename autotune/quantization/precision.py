@@ -1,6 +1,7 @@
 """Precisions of a model's products, and the order in which products become more exact.
 
-A product is computed in float32, in float32 by weights that are stored shorter (docs/weights.md), or in eight bits.
+A product is computed in float32, in float32 by weights that are stored shorter (docs/weights.md), or in eight bits,
+with ranges of activations by calibration or when the model runs.
 Each precision has a latency and the square of the error that it makes alone. What is chosen for all products is a
 knapsack problem with several choices an item; the steps of its greedy solution are those of the lower convex hull of
 each item, by the square that they take off for the time that they cost (Sinha and Zoltners, 1979, The multiple-choice
@@ -17,13 +18,20 @@ from autotune.graph.ops.common import STORED
 from autotune.passes.layout.stored_weights import StoredWeights
 
 FLOAT32, INT8 = "float32", "int8"
+INT8_DYNAMIC, INT4_WEIGHTS = "int8 dynamic", "int4 weights"
 
 _RULES = {rule.label: rule for rule in map(StoredWeights, STORED)}
 STORED_TYPES: Mapping[str, str] = {label: rule.dtype for label, rule in _RULES.items()}
 """The type of the weights by precision, of those that store weights shorter."""
 DECLARED_ERRORS: Mapping[str, float] = {label: rule.error for label, rule in _RULES.items()}
 """The tolerance that allows each of these."""
-PRECISIONS = (INT8, *sorted(_RULES, key=lambda label: -_RULES[label].error), FLOAT32)
+PRECISIONS = (
+    INT4_WEIGHTS,
+    INT8,
+    INT8_DYNAMIC,
+    *sorted(_RULES, key=lambda label: -_RULES[label].error),
+    FLOAT32,
+)
 """All precisions, the most exact last."""
 
 Precisions: TypeAlias = Mapping[str, str]
@@ -92,6 +100,11 @@ def further(precisions: Precisions, steps: Iterable[PrecisionStep], count: int) 
     return found
 
 
+def switched_in(precision: str) -> bool:
+    """Return whether a product in a precision has a switch of its own beside that of eight bits by calibration."""
+    return precision not in (FLOAT32, INT8)
+
+
 def products_in(precisions: Precisions, *wanted: str) -> tuple[str, ...]:
     """Return the products that have one of the wanted precisions."""
     return tuple(product for product, precision in precisions.items() if precision in wanted)
@@ -105,7 +118,9 @@ def products_outside(precisions: Precisions, unwanted: str) -> tuple[str, ...]:
 __all__ = [
     "DECLARED_ERRORS",
     "FLOAT32",
+    "INT4_WEIGHTS",
     "INT8",
+    "INT8_DYNAMIC",
     "PRECISIONS",
     "STORED_TYPES",
     "PrecisionOption",
@@ -116,5 +131,6 @@ __all__ = [
     "in_order",
     "products_in",
     "products_outside",
+    "switched_in",
     "taken",
 ]

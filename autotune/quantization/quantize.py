@@ -15,22 +15,14 @@ from autotune.quantization.bias_correction import channels_of, correct
 from autotune.quantization.calibrate import CalibrationStatistics, calibrate
 from autotune.quantization.choice import QuantizationChoice, choose
 from autotune.quantization.fold_norms import fold_norms
-from autotune.quantization.network import Network
+from autotune.quantization.network import Network, Quantization
 from autotune.quantization.ranges import METHODS, Method
+from autotune.quantization.replaced import replace_products
 from autotune.quantization.write import write
 from autotune.tuning.measure.samples import batches, fixed_shapes, open_sizes
 
 if TYPE_CHECKING:
-    import onnx
-
-
-@dataclass(frozen=True)
-class Quantization:
-    """A QDQ model, and how many of its products and values are of eight bits."""
-
-    model: onnx.ModelProto
-    products: int
-    values: int
+    pass
 
 
 @dataclass(frozen=True)
@@ -46,13 +38,17 @@ class CalibratedModel:
         """Return what is quantised where the products of the outputs ``floats`` stay in float32."""
         return choose(self.network, self.leave_out, floats)
 
-    def written(self, floats: Collection[str] = ()) -> Quantization:
-        """Return the quantised model of such a choice."""
+    def written(
+        self, floats: Collection[str] = (), replaced: Mapping[str, str] | None = None
+    ) -> Quantization:
+        """Return the quantised model of such a choice; of ``floats`` those that are ``replaced`` become another
+        operator (:mod:`autotune.quantization.replaced`)."""
         network = self.network.copy()
         choice = choose(network, self.leave_out, floats)
         if self.correct_biases:
             correct(network, choice.products, self.statistics.means)
         write(network, choice, self.statistics.ranges)
+        replace_products(network, replaced or {})
         return Quantization(network.model(), len(choice.products), len(choice.values))
 
 
@@ -154,7 +150,6 @@ def agreement(
 __all__ = [
     "Agreement",
     "CalibratedModel",
-    "Quantization",
     "QuantizeOptions",
     "agreement",
     "calibrate_model",

@@ -17,6 +17,7 @@ from autotune.quantization.choice import QuantizationChoice, weight_axis
 from autotune.quantization.network import Network
 from autotune.quantization.precision import STORED_TYPES
 from autotune.quantization.quantize import CalibratedModel
+from autotune.quantization.replaced import REPLACED, is_replaceable, real_weights
 from autotune.quantization.write import activation, rounded_weights, splice, steps_of, stored_weights
 from autotune.tuning.measure.samples import open_sizes, outputs_of
 
@@ -80,7 +81,8 @@ def switched(
     import onnx
 
     network, choice = calibrated.network.copy(), calibrated.choice()
-    shorter = {(kind, product) for product, kinds in stored.items() for kind in kinds}
+    of_kind = {node.output[0]: _possible(network, node, stored) for node in choice.products}
+    shorter = {(kind, product) for product, kinds in of_kind.items() for kind in kinds}
     switches = {
         (kind, name): network.fresh(f"{name}.{kind}.switch")
         for kind, name in sorted(_parts(choice) | shorter)
@@ -89,13 +91,14 @@ def switched(
     by_output = {node.output[0]: node for node in network.nodes}
     for product in choice.products:
         node = by_output[product.output[0]]
-        _switched_product(network, node, switches, calibrated, before, stored.get(node.output[0], ()))
+        _switched_product(network, node, switches, calibrated, before, of_kind[node.output[0]])
     made = {}
     for value, step in steps_of(choice, calibrated.statistics.ranges).items():
         real, nodes = activation(network, value, *step)
         name, where = _where(network, switches[_VALUE, value], real, value)
         made[value] = name, [*nodes, where]
     splice(network, made, before)
+    _switch_activations(network, switches)
     model = network.model()
     model.graph.input.extend(
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.BOOL, ()) for name in switches.values()
@@ -121,12 +124,54 @@ def _switched_product(
         _switched_bias(network, node, *place, switch, calibrated, before)
     weights = node.input[1]
     array, nodes = network.arrays[weights], before.setdefault(id(node), [])
-    made = {switches[kind, product]: stored_weights(array, axis, STORED_TYPES[kind]) for kind in stored}
+    made = {switches[kind, product]: _short(node, array, axis, kind) for kind in stored}
     made[switch] = rounded_weights(array, axis).astype(np.float32)
     for each, rounded in made.items():
         on = network.constant(f"{weights}.rounded", rounded)
         node.input[1], where = _where(network, each, on, node.input[1])
         nodes.append(where)
+
+
+def _possible(network: Network, node: Any, stored: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return those precisions that a product can have: a convolution becomes no other operator."""
+    kinds = stored.get(node.output[0], ())
+    return [kind for kind in kinds if kind not in REPLACED or is_replaceable(network, node)]
+
+
+def _short(node: Any, array: Array, axis: int, kind: str) -> Array:
+    """Return the real numbers of a product's weights in a precision."""
+    if kind in REPLACED:
+        return real_weights(kind, node, array)
+    return stored_weights(array, axis, STORED_TYPES[kind])
+
+
+def _switch_activations(network: Network, switches: Mapping[Part, str]) -> None:
+    """Switch what products read to bytes of a range that is known when the model runs."""
+    dynamic = {
+        name: switch
+        for (kind, name), switch in switches.items()
+        if kind in REPLACED and REPLACED[kind].is_dynamic
+    }
+    nodes = []
+    for node in network.nodes:
+        if node.output and (switch := dynamic.get(node.output[0])):
+            nodes += _dynamic_range(network, node, switch)
+        nodes.append(node)
+    network.nodes = nodes
+
+
+def _dynamic_range(network: Network, node: Any, switch: str) -> list[Any]:
+    """Return the nodes before a product that make what it reads then, with the switch."""
+    from onnx import helper
+
+    value = node.input[0]
+    parts = [network.fresh(f"{value}.{each}") for each in ("bytes", "step", "zero", "real")]
+    node.input[0], where = _where(network, switch, parts[-1], value)
+    return [
+        helper.make_node("DynamicQuantizeLinear", [value], parts[:3], name=parts[0]),
+        helper.make_node("DequantizeLinear", parts[:3], parts[3:], name=parts[-1]),
+        where,
+    ]
 
 
 def _switched_bias(

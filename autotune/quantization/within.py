@@ -23,8 +23,8 @@ from autotune.errors import UsageError
 from autotune.frontends.onnx.read import ModelSource, read_model
 from autotune.graph.ir import Array
 from autotune.quantization.latencies import MixedModel, PredictedLatencies
+from autotune.quantization.network import Quantization
 from autotune.quantization.precision import (
-    DECLARED_ERRORS,
     FLOAT32,
     INT8,
     PRECISIONS,
@@ -36,9 +36,10 @@ from autotune.quantization.precision import (
     in_order,
     products_in,
     products_outside,
+    switched_in,
     taken,
 )
-from autotune.quantization.quantize import Quantization, QuantizeOptions, calibrate_model
+from autotune.quantization.quantize import QuantizeOptions, calibrate_model
 from autotune.quantization.switched import SwitchedModel
 from autotune.suggest import counted
 from autotune.tuning.compiling import CompiledRequest, compile_request
@@ -98,7 +99,7 @@ class WithinBudget:
 
 
 def _phrase(precision: str) -> str:
-    return f"with {precision}" if precision in DECLARED_ERRORS else f"in {precision}"
+    return f"with {precision}" if precision.endswith("weights") else f"in {precision}"
 
 
 def quantize_within(
@@ -180,8 +181,7 @@ class PrecisionSearch:
         self.alone = {precision: self.mixed.predicted_alone(precision) for precision in kinds}
         self.choices = choices or {product: self._choices(product) for product in self.mixed.products}
         stored = {
-            product: [one for one in choices if one in DECLARED_ERRORS]
-            for product, choices in self.choices.items()
+            product: [one for one in choices if switched_in(one)] for product, choices in self.choices.items()
         }
         self._make = partial(SwitchedModel, mixed.calibrated, seen.arrays, mixed.threads, stored)
         self.steps = self._steps()
@@ -242,7 +242,7 @@ class PrecisionSearch:
 
     def _run(self, precisions: Precisions) -> list[dict[str, Array]]:
         """Return the outputs for what was seen; products that are not named are in float32."""
-        stored = {product: one for product, one in precisions.items() if one in DECLARED_ERRORS}
+        stored = {product: one for product, one in precisions.items() if switched_in(one)}
         floats = [product for product in self.mixed.products if precisions.get(product) != INT8]
         return self.model.run(self.seen.sets, floats, stored)
 

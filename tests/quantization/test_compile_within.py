@@ -53,6 +53,7 @@ from autotune.quantization.precision import (
     taken,
 )
 from autotune.quantization.quantize import calibrate_model
+from autotune.quantization.replaced import REPLACED
 from autotune.quantization.switched import SwitchedModel
 from autotune.quantization.tuning import tune_within
 from autotune.tuning.compiling import compile_request
@@ -127,6 +128,48 @@ def test_stored_weights_of_a_switched_model_are_those_that_are_compiled() -> Non
             changed = relative(before, found)
             assert 0 < changed < DECLARED_ERRORS[label]
             assert relative(found, stored.run(feed)) < max(0.02 * changed, 2e-6)
+
+
+@pytest.mark.parametrize("precision", REPLACED)
+@pytest.mark.parametrize("of_another", [FLOAT32, INT8])
+def test_products_of_another_operator_are_as_the_switched_model_has_them(
+    precision: str, of_another: str
+) -> None:
+    m = ModelBuilder("gemms")
+    value = m.node(
+        "Gemm",
+        [m.input("x", (3, 96)), m.normal("w", (48, 96), 0.1), m.normal("b", (48,), 0.1)],
+        "y",
+        transB=1,
+    )
+    value = m.node(
+        "Conv",
+        [
+            m.node("Reshape", [value, m.constant("s", np.array([3, 48, 1, 1]))], "r"),
+            m.normal("k", (40, 48, 1, 1), 0.1),
+        ],
+        "z",
+    )
+    value = m.node("Reshape", [value, m.constant("t", np.array([3, 40]))], "q")
+    model = m.finish([m.node("MatMul", [value, m.normal("v", (40, 8), 0.1)], "end")])
+    given = {"x": np.random.default_rng(0).standard_normal((12, 96), dtype=np.float32)}
+    calibrated = calibrate_model(model, given, threads=1)
+    mixed = MixedModel(calibrated, CompileRequest(model, threads=1), given)
+    assert mixed.products == ("y", "z", "end")
+    switched = SwitchedModel(calibrated, given, 1, {each: [precision] for each in mixed.products})
+    chosen = {"y": precision, "z": of_another, "end": precision}
+    feeds = [{"x": x} for x in given["x"].reshape(4, 3, 96)]
+    floats = [product for product, one in chosen.items() if one != INT8]
+    expected = switched.run(feeds, floats, {"y": precision, "end": precision})
+    plain = switched.run(feeds, mixed.products)
+    request = mixed.request(chosen)
+    operators = {node.op_type for node in request.model.graph.node}  # type: ignore[union-attr]
+    assert operators & {"DynamicQuantizeMatMul", "MatMulNBits"}
+    with autotune.Module(compile_request(request).model) as module:
+        for feed, wanted, before in zip(feeds, expected, plain, strict=True):
+            changed = relative(before, wanted)
+            assert 1e-3 < changed < 0.3
+            assert relative(wanted, module.run(feed)) < 0.2 * changed
 
 
 def test_a_budget_holds_on_other_inputs_and_stands_in_the_artifact(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from autotune.distribution import install
@@ -19,6 +20,9 @@ EXPORTED = "exported program"
 _OPSET = 18
 """A program as PyTorch's exporter writes it without converting it afterwards."""
 _SHOWN = 400
+_SYMBOL = re.compile(r"[A-Za-z_]\w*")
+_NO_END = 1 << 30
+"""Ends from here on say that there is none."""
 
 
 def is_exported_program(model: object) -> bool:
@@ -29,6 +33,8 @@ def is_exported_program(model: object) -> bool:
 
 def to_onnx(program: Any, *, names: list[str] | None = None) -> Any:
     """Return the ``onnx.ModelProto`` of a program; ``names`` are those of its inputs.
+
+    Its open sizes are called as the program's ``Dim`` are.
 
     Raises MissingExtraError without onnxscript, ModelImportError for a program that changes what it is given (a buffer
     or an input), or that PyTorch's exporter cannot write, with its reason.
@@ -51,7 +57,49 @@ def to_onnx(program: Any, *, names: list[str] | None = None) -> Any:
         raise ModelImportError(
             f"PyTorch's exporter cannot write the program as ONNX: {export_error(error)}"
         ) from error
-    return written.model_proto
+    proto = written.model_proto  # a new one each time
+    _rename_sizes(proto, _dimension_names(program))
+    return proto
+
+
+def declared_ranges(program: Any) -> dict[str, str]:
+    """Return the ranges of a program's open sizes, by the names of its ``Dim``, as ``batch=1..8`` has them.
+
+    Sizes without an end are left out: PyTorch says none of them, so none can be compiled for.
+    """
+    names = _dimension_names(program)
+    ends = {names.get(str(symbol), str(symbol)): found for symbol, found in program.range_constraints.items()}
+    return {
+        name: f"{max(int(found.lower), 1)}..{int(found.upper)}"
+        for name, found in ends.items()
+        if getattr(found.upper, "is_Integer", False) and int(found.upper) < _NO_END
+    }
+
+
+def _dimension_names(program: Any) -> dict[str, str]:
+    """Return the name of the ``Dim`` of each symbol. Programs that were saved and loaded have lost them."""
+    values = [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"]
+    found = (
+        (str(symbol), env.source_name_to_debug_name.get(source.name))
+        for env in {id(each): each for each in map(_environment, values) if each is not None}.values()
+        for symbol, sources in env.var_to_sources.items()
+        for source in sources
+    )
+    return {symbol: name for symbol, name in found if name is not None and name.isidentifier()}
+
+
+def _environment(value: Any) -> Any:
+    """Return what knows the symbols of a fake tensor."""
+    return getattr(getattr(value, "fake_mode", None), "shape_env", None)
+
+
+def _rename_sizes(proto: Any, names: Mapping[str, str]) -> None:
+    """Write the names of sizes in place of symbols, also in sums (``s31 + 1``)."""
+    for value in (*proto.graph.input, *proto.graph.output):
+        for dimension in value.type.tensor_type.shape.dim:
+            if dimension.HasField("dim_param"):
+                text = _SYMBOL.sub(lambda found: names.get(found[0], found[0]), dimension.dim_param)
+                dimension.dim_param = text
 
 
 def _check_pure(program: Any) -> None:
@@ -86,4 +134,4 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-__all__ = ["EXPORTED", "export_error", "is_exported_program", "to_onnx"]
+__all__ = ["EXPORTED", "declared_ranges", "export_error", "is_exported_program", "to_onnx"]

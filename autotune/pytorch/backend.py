@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from autotune.errors import UsageError
+from autotune.pytorch.exported import TracedGraph
 from autotune.pytorch.subgraph import Subgraph
 from autotune.suggest import did_you_mean
 
@@ -55,11 +56,10 @@ def backend(
     subgraph = Subgraph(
         len(_SUBGRAPHS) + 1,
         sum(node.op.startswith("call_") for node in graph.graph.nodes),
-        graph.forward,
+        TracedGraph.of(graph, examples),
         tuple(i for i, pair in enumerate(zip(placeholders, examples, strict=True)) if _is_weight(*pair)),
         (*graph.parameters(), *graph.buffers()),
         weights == "hashed",
-        _shapes_vary(placeholders, examples),
         given,
     )
     _SUBGRAPHS.append(subgraph)
@@ -91,18 +91,6 @@ def _is_weight(node: Any, example: Any) -> bool:
     if isinstance(example, torch.nn.Parameter):
         return True
     return "_dynamo_static_input_type" in (node.meta.get("tensor_dict") or {})
-
-
-def _shapes_vary(placeholders: Sequence[Any], examples: Sequence[Any]) -> bool:
-    """Return whether TorchDynamo gave the graph symbolic sizes."""
-    import torch
-
-    values = [*examples, *(node.meta.get("example_value") for node in placeholders)]
-    return any(
-        isinstance(value, torch.SymInt)
-        or (isinstance(value, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in value.shape))
-        for value in values
-    )
 
 
 def _refused(examples: Sequence[Any]) -> str:

@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import fx, nn
+
+from autotune.pytorch.open_sizes import Place
 
 
 class Bound(nn.Module):
     """A graph as a function of the arguments ``inputs``; the others are as they are given here: tensors are constants,
-    numbers are part of the program. It returns the results ``wanted``."""
+    numbers are part of the program. It returns the results ``wanted``.
+
+    Arguments in ``extents`` are sizes of inputs, ``numbers`` are given as tensors and read as what they hold."""
 
     def __init__(
         self,
-        graph: Callable[..., Any],
+        graph: fx.GraphModule,
         arguments: Sequence[Any],
         inputs: Sequence[int],
         wanted: Sequence[int],
+        extents: Mapping[int, Place],
+        numbers: Sequence[int],
     ) -> None:
         super().__init__()
-        self._graph = (graph,)  # in a tuple, or its parameters would be this module's
+        scalars = {
+            index: arguments[index].item() for index in numbers if isinstance(arguments[index], torch.Tensor)
+        }
+        own = _with_numbers(graph, scalars) if scalars else graph
+        self._graph = (own.forward,)  # in a tuple, or its parameters would be this module's
         self._inputs = tuple(inputs)
         self._wanted = tuple(wanted)
+        self._extents = dict(extents)
         self._numbers: dict[int, Any] = {}
         self._count = len(arguments)
         for index, value in enumerate(arguments):
-            if index in self._inputs:
+            if index in self._inputs or index in self._extents:
                 continue
             if isinstance(value, torch.Tensor):
                 self.register_buffer(f"fixed_{index}", value.detach())
@@ -44,7 +55,28 @@ class Bound(nn.Module):
     def _argument(self, index: int, given: dict[int, torch.Tensor]) -> Any:
         if index in given:
             return given[index]
+        if index in self._extents:
+            tensor, axis = self._extents[index]
+            return given[tensor].shape[axis]
         return self._numbers[index] if index in self._numbers else getattr(self, f"fixed_{index}")
+
+
+def _with_numbers(graph: fx.GraphModule, numbers: Mapping[int, Any]) -> fx.GraphModule:
+    """Return a graph in which numbers stand for what is read of the arguments that hold them."""
+    copy = fx.Graph()
+    copy.output(copy.graph_copy(graph.graph, {}))
+    placeholders = [node for node in copy.nodes if node.op == "placeholder"]
+    for index, number in numbers.items():
+        for item in list(placeholders[index].users):
+            for user in list(item.users):
+                user.args = fx.map_arg(
+                    user.args, lambda node, item=item, number=number: number if node is item else node
+                )
+                user.kwargs = fx.map_arg(
+                    user.kwargs, lambda node, item=item, number=number: number if node is item else node
+                )
+            copy.erase_node(item)
+    return fx.GraphModule(graph, copy)
 
 
 __all__ = ["Bound"]

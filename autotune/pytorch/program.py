@@ -1,14 +1,19 @@
-"""One graph of PyTorch compiled for inputs of one shape."""
+"""Compiled code of one graph for a bucket of its sizes."""
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import ModelImportError
-from autotune.pytorch.tensors import array_of, digest_of, tensor_of
+from autotune.pytorch.exported import ExportedGraph
+from autotune.pytorch.open_sizes import SizeBucket
+from autotune.pytorch.results import Result, is_tensor
+from autotune.pytorch.tensors import array_of, tensor_of
+from autotune.pytorch.weights import Weight
 from autotune.runtime.module import Module
 
 _TOLERANCES = {"float16": 2e-2, "bfloat16": 1e-1}
@@ -16,71 +21,11 @@ _TOLERANCES = {"float16": 2e-2, "bfloat16": 1e-1}
 
 
 @dataclass(frozen=True)
-class Weight:
-    """A tensor that was compiled as a constant: the argument ``index``, or one that the graph itself holds (None).
-
-    PyTorch's counter of writes, ``version``, misses those through ``.data``, through ``.detach().numpy()`` and by
-    assigning to ``.data``: the address and a hash of the bytes are compared too. ``digest`` is None where the caller
-    promised that nothing writes like that (the option ``weights="fixed"``).
-    """
-
-    index: int | None
-    tensor: Any
-    version: int
-    address: int
-    digest: int | None
-
-    @classmethod
-    def of(cls, index: int | None, tensor: Any, hashed: bool) -> Weight:
-        """Record a tensor as it is now."""
-        digest = digest_of(tensor) if hashed else None
-        return cls(index, tensor, _version_of(tensor), int(tensor.data_ptr()), digest)
-
-    def holds(self, arguments: Sequence[Any]) -> bool:
-        """Return whether a call gives that tensor, at that address, with those bytes."""
-        argument = self.tensor if self.index is None else arguments[self.index]
-        return (
-            argument is self.tensor
-            and _version_of(argument) == self.version
-            and argument.data_ptr() == self.address
-            and (self.digest is None or digest_of(argument) == self.digest)
-        )
-
-
-def _version_of(tensor: Any) -> int:
-    """Count the writes that PyTorch knows of; tensors of inference mode have no counter."""
-    return 0 if tensor.is_inference() else int(tensor._version)
-
-
-@dataclass(frozen=True)
-class ViewResult:
-    """A result that is memory of an argument, seen with other sizes."""
-
-    index: int
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-    offset: int
-
-    def of(self, arguments: Sequence[Any]) -> Any:
-        """Return the result of a call."""
-        return arguments[self.index].as_strided(self.size, self.stride, self.offset)
-
-
-@dataclass(frozen=True)
-class ConstantResult:
-    """A result that is no tensor: the same for all inputs of these shapes."""
-
-    value: Any
-
-    def of(self, arguments: Sequence[Any]) -> Any:
-        """Return the result of a call."""
-        return self.value
-
-
-@dataclass(frozen=True)
 class TorchProgram:
-    """Compiled code for a graph. ``inputs`` are the arguments that the module takes, in its order; ``results`` has what
-    a call returns: an output of the module by number, or what needs no module.
+    """Compiled code for a graph at sizes in ``buckets``, with ``numbers`` in it.
+
+    ``inputs`` are the arguments that the module takes, in its order; ``results`` has what a call returns: an output of
+    the module by number, or what needs no module.
 
     ``error`` is how far the first results were from PyTorch's, relative to the largest value.
     """
@@ -88,13 +33,26 @@ class TorchProgram:
     module: Module | None
     inputs: tuple[int, ...]
     weights: tuple[Weight, ...]
-    results: tuple[int | ViewResult | ConstantResult, ...]
+    results: tuple[Result, ...]
+    buckets: Mapping[str, SizeBucket]
+    numbers: tuple[Any, ...]
     seconds: float
-    error: float
+    error: float = 0.0
 
     def holds(self, arguments: Sequence[Any]) -> bool:
         """Return whether all weights are what they were when it was compiled."""
         return all(weight.holds(arguments) for weight in self.weights)
+
+    def serves(self, sizes: Mapping[str, int], numbers: tuple[Any, ...]) -> bool:
+        """Return whether it is for such sizes, and has such numbers in it."""
+        return numbers == self.numbers and all(
+            bucket.holds(sizes[symbol]) for symbol, bucket in self.buckets.items()
+        )
+
+    def at(self, sizes: Mapping[str, int]) -> TorchProgram:
+        """Return it for one of the sizes that it serves: the same code, with results of these sizes."""
+        results = tuple(each if isinstance(each, int) else each.at(sizes) for each in self.results)
+        return dataclasses.replace(self, results=results)
 
     def __call__(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Return the results of a call; tensors are fresh memory that nothing else holds."""
@@ -106,96 +64,27 @@ class TorchProgram:
 
 
 def compiled(
-    graph: Callable[..., Any],
-    arguments: Sequence[Any],
-    weights: Sequence[Weight],
-    expected: Sequence[Any],
-    options: Mapping[str, Any],
+    graph: ExportedGraph, buckets: Mapping[str, SizeBucket], options: Mapping[str, Any]
 ) -> TorchProgram:
-    """Compile a graph for arguments like these, the ``weights`` among them as constants.
-
-    ``weights`` were recorded before PyTorch computed ``expected`` of the arguments: a write since then is noticed at
-    the next call. Raises ModelImportError for what cannot be compiled, or computes something else.
-    """
-    begin = time.perf_counter()
-    results, wanted = _results(arguments, expected)
-    fixed = {weight.index for weight in weights}
-    inputs = [index for index, value in enumerate(arguments) if index not in fixed and _is_tensor(value)]
-    module, taken = None, tuple(inputs)
-    if wanted:
-        module, taken = _module(graph, arguments, inputs, wanted, options)
-    program = TorchProgram(module, taken, tuple(weights), results, time.perf_counter() - begin, 0.0)
-    return _checked(program, arguments, expected)
-
-
-def _results(
-    arguments: Sequence[Any], expected: Sequence[Any]
-) -> tuple[tuple[int | ViewResult | ConstantResult, ...], list[int]]:
-    """Return the kind of each result, and which ones a module computes."""
-    memory = {
-        value.untyped_storage().data_ptr(): index
-        for index, value in reversed(list(enumerate(arguments)))
-        if _is_tensor(value) and value.numel()
-    }
-    results: list[int | ViewResult | ConstantResult] = []
-    wanted: list[int] = []
-    for number, value in enumerate(expected):
-        if not _is_tensor(value):
-            results.append(ConstantResult(value))
-            continue
-        index = memory.get(value.untyped_storage().data_ptr())
-        if index is None or arguments[index].dtype != value.dtype:
-            results.append(len(wanted))
-            wanted.append(number)
-        else:
-            results.append(
-                ViewResult(index, tuple(value.shape), tuple(value.stride()), int(value.storage_offset()))
-            )
-    return tuple(results), wanted
-
-
-def _is_tensor(value: Any) -> bool:
-    import torch
-
-    return isinstance(value, torch.Tensor)
-
-
-def _module(
-    graph: Callable[..., Any],
-    arguments: Sequence[Any],
-    inputs: Sequence[int],
-    wanted: Sequence[int],
-    options: Mapping[str, Any],
-) -> tuple[Module, tuple[int, ...]]:
-    """Return the module of the wanted results, and the arguments that it takes."""
-    import torch
-
+    """Compile a graph for sizes in ``buckets``. Raises ModelImportError for what cannot be compiled, and PaddingError
+    where a request's results would depend on what lies beyond its sizes."""
     import autotune
-    from autotune.frontends.torch_export import export_error, to_onnx
-    from autotune.pytorch.bound import Bound
 
-    if not inputs:
-        raise ModelImportError("it takes no tensor: all of it is constant")
-    names = {f"input_{index}": index for index in inputs}
-    try:
-        with torch.no_grad():
-            bound = Bound(graph, arguments, inputs, wanted)
-            program = torch.export.export(
-                bound, tuple(arguments[index].detach() for index in inputs), strict=False
-            )
-    except Exception as error:  # tracing runs code of PyTorch and of the model
-        raise ModelImportError(f"torch.export cannot trace it: {export_error(error)}") from error
-    module = autotune.compile(to_onnx(program, names=list(names)), **options)
-    return module, tuple(names[spec.name] for spec in module.inputs)
+    if graph.model is None:
+        return TorchProgram(None, (), graph.weights, graph.results, {}, graph.numbers, 0.0)
+    begin = time.perf_counter()
+    shapes = {symbol: buckets[symbol].text for symbol in graph.symbols}
+    module = autotune.compile(graph.model, shapes=shapes or None, **options)
+    inputs = tuple(graph.inputs[spec.name] for spec in module.inputs)
+    seconds = time.perf_counter() - begin
+    return TorchProgram(module, inputs, graph.weights, graph.results, buckets, graph.numbers, seconds)
 
 
-def _checked(program: TorchProgram, arguments: Sequence[Any], expected: Sequence[Any]) -> TorchProgram:
+def checked(program: TorchProgram, arguments: Sequence[Any], expected: Sequence[Any]) -> TorchProgram:
     """Return the program with the error of its first results; raises ModelImportError where that is large."""
-    import dataclasses
-
     worst = 0.0
     for number, (found, value) in enumerate(zip(program(arguments), expected, strict=True)):
-        if not _is_tensor(value):
+        if not is_tensor(value):
             continue
         if found.shape != value.shape or found.dtype != value.dtype:
             raise ModelImportError(
@@ -225,4 +114,4 @@ def _distance(found: Any, value: Any) -> float:
     return float(difference.max()) / (scale or 1.0)
 
 
-__all__ = ["ConstantResult", "TorchProgram", "ViewResult", "Weight", "compiled"]
+__all__ = ["TorchProgram", "checked", "compiled"]

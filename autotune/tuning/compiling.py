@@ -13,8 +13,9 @@ from autotune.compiler.explain import Compilation
 from autotune.compiler.request import CompileRequest
 from autotune.database.opening import default_database
 from autotune.errors import MissError
-from autotune.frontends.models import ReadModel, load, read_model
-from autotune.frontends.sizes import Given
+from autotune.frontends.models import ReadModel, declared_shapes, load, read_model
+from autotune.frontends.sizes import Given, open_names
+from autotune.frontends.torch_export import declared_ranges, is_exported_program
 from autotune.garbage import collector_paused
 from autotune.graph.ir import Graph
 from autotune.passes.pipeline import dumped_for
@@ -57,20 +58,33 @@ def compile_request(
     """Compile a model for all targets and sizes of a request; it says what it is compiling for.
 
     ``graph`` is the model where it was imported already. With ``open_sizes`` it takes requests of many shapes also
-    where each size is one and no range. The schedules come from the lock, or the request's database, or the default one
+    where each size is one and no range. A program of ``torch.export`` is compiled for the ranges of its ``Dim`` where
+    no others are given. The schedules come from the lock, or the request's database, or the default one
     where it exists.
 
     Raises UsageError for what does not go together, PaddingError where the results of a request would depend on what
     lies beyond its sizes, PlacementError for devices that contradict each other, are not there, or are named for
     nothing, LockError, MissError with ``require_hit``, and ModelImportError.
     """
-    request = request.checked()
+    request = _with_declared_ranges(request.checked())
     if request.lock is not None:
         return replace(_compiled(request, say, graph, open_sizes), where=request.lock_name)
     if request.require_hit and not exists(request.database):
         raise MissError(f"there is no database {default_database()}; run `autotune tune MODEL` first")
     made, where = with_database(request, lambda own: _compiled(own, say, graph, open_sizes))
     return replace(made, where=where)
+
+
+def _with_declared_ranges(request: CompileRequest) -> CompileRequest:
+    """Return a request with the ranges that a program of ``torch.export`` declares, if all of its open sizes have one
+    and no other sizes are given."""
+    if request.shapes or not is_exported_program(request.model):
+        return request
+    model = read_model(request.model)
+    ranges = declared_ranges(request.model)
+    named = open_names(declared_shapes(model))
+    whole = bool(named) and all(name in ranges and name.isidentifier() for name in named)
+    return replace(request, model=model, shapes={name: ranges[name] for name in named} if whole else None)
 
 
 def program_for(request: CompileRequest, sizes: Mapping[str, int]) -> DeviceProgram:

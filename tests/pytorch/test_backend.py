@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -100,15 +101,58 @@ def test_weights_said_to_be_fixed_are_not_hashed() -> None:
         torch.testing.assert_close(fast(x), net(x))
 
 
-def test_shapes_that_vary_are_compiled_each() -> None:
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_sizes_in_a_bucket_are_compiled_once(dynamic: bool | None) -> None:
     net = model()
-    fast = compiled(net)
+    fast = torch.compile(net, backend=backend, dynamic=dynamic, options={"threads": 1})
     with torch.inference_mode():
-        for rows in (4, 5, 6, 5, 6):
+        for rows in (4, 5, 6, 5, 6, 7, 12, 9, 11):
             x = torch.randn(rows, 8)
             torch.testing.assert_close(fast(x), net(x))
     assert last().shapes_vary
+    ends = [next(iter(program.buckets.values())).most for program in last().programs]
+    assert (last().reason, last().exact, ends[-3:]) == ("", frozenset(), [6, 8, 12])
+
+
+def test_sizes_that_guards_allow_are_the_steps_of_a_bucket() -> None:
+    def halved(x: Any) -> Any:
+        half = torch.nn.functional.max_pool2d(x, 2)
+        return torch.cat([x, torch.nn.functional.interpolate(half, scale_factor=2)], 1)
+
+    fast = torch.compile(halved, backend=backend, dynamic=True, options={"threads": 1})
+    for height in (14, 16, 20):
+        x = torch.randn(1, 3, height, 8)
+        torch.testing.assert_close(fast(x), halved(x))
+    texts = {bucket.text for program in last().programs for bucket in program.buckets.values()}
+    assert (last().reason, texts) == ("", {"3", "8", "14..16:+2:16", "18..24:+2:24"})
+
+
+def test_sizes_whose_padding_cannot_be_masked_are_compiled_exactly() -> None:
+    def repeated(x: Any) -> Any:
+        return x.repeat(1, 3).cumsum(1), x.shape[0] * 2
+
+    fast = torch.compile(repeated, backend=backend, dynamic=True, options={"threads": 1})
+    for columns in (5, 6, 5):
+        x = torch.randn(4, columns)
+        for _ in range(2):
+            found, number = fast(x)
+            torch.testing.assert_close(found, repeated(x)[0])
+            assert number == 8
     assert (last().reason, len(last().programs)) == ("", 2)
+
+
+def test_views_and_numbers_follow_the_sizes() -> None:
+    fast = torch.compile(
+        lambda x: (x[1:].t(), x.shape[0] + 1, x * 2.0), backend=backend, dynamic=True, options={"threads": 1}
+    )
+    for rows in (5, 6, 9):
+        x = torch.randn(rows, 4)
+        for _ in range(2):
+            view, number, doubled = fast(x)
+            assert view.data_ptr() == x[1:].data_ptr()
+            torch.testing.assert_close(view, x[1:].t())
+            torch.testing.assert_close(doubled, x * 2.0)
+            assert number == rows + 1
 
 
 def test_results_that_are_views_of_inputs_stay_views() -> None:
@@ -229,6 +273,20 @@ def test_an_exported_program_is_a_model_and_tensors_are_read_and_written_in_plac
     assert found is out
 
 
+def test_an_exported_program_has_the_names_and_ranges_of_its_sizes(tmp_path: Path) -> None:
+    batch = torch.export.Dim("batch", min=1, max=4)
+    net = model()
+    program = torch.export.export(net, (torch.randn(2, 8),), dynamic_shapes=({0: batch},))
+    autotune.compile(program, threads=1).save(tmp_path / "model.atm")
+    with autotune.load(tmp_path / "model.atm") as module:
+        assert module.sizes == {"batch": [1, 2, 4]}
+        x = torch.randn(3, 8)
+        with torch.no_grad():
+            torch.testing.assert_close(torch.from_numpy(module(x)[0]), net(x))
+    with autotune.compile(program, shapes={"batch": 3}, threads=1) as module:
+        assert module.inputs[0].shape == (3, 8)
+
+
 def test_an_exported_program_with_state_is_refused() -> None:
     class Counter(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -251,7 +309,6 @@ def test_an_exported_program_with_state_is_refused() -> None:
 def test_the_entry_point_names_the_backend() -> None:
     import tomllib
     from importlib.metadata import EntryPoint
-    from pathlib import Path
 
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     group = "torch_dynamo_backends"

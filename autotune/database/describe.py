@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 _TYPE = re.compile(r"(\w+)\[([\d, ]*)\]|none")
+_TYPED = re.compile(r"\b(bool|b?float\d+|u?int\d+|complex\d+)\[")
 _SOURCE = re.compile(r"^  (?:input|const) .*: ", re.MULTILINE)
 _NODE = re.compile(r"^  (.+?) = (\w+)\(.* : (.*)$", re.MULTILINE)
 _OUTPUT = re.compile(r"^  output (.*)$", re.MULTILINE)
@@ -17,6 +18,15 @@ def operators_of(text: str) -> str:
     """Return the operators of a workload's text in their order, such as ``Conv, Add, Relu``; the tensors
     of a program."""
     return ", ".join([operator for _, operator, _ in _NODE.findall(text)] or _STAGE.findall(text))
+
+
+def dtypes_of(text: str) -> frozenset[str]:
+    """Return the types of the values of a workload's text.
+
+    >>> sorted(dtypes_of("  const i1: int8[4]\\n  v0 = Cast(i1) {to=2} : float32[4]"))
+    ['float32', 'int8']
+    """
+    return frozenset(_TYPED.findall(text))
 
 
 def shapes_of(text: str) -> str:
@@ -42,4 +52,4 @@ def _shown(found: re.Match[str] | None) -> str:
     return sizes if found[1] == "float32" else f"{found[1]} {sizes}"
 
 
-__all__ = ["operators_of", "shapes_of"]
+__all__ = ["dtypes_of", "operators_of", "shapes_of"]

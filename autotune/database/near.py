@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
 
 from autotune.database import rows, schema
-from autotune.database.describe import operators_of, shapes_of
+from autotune.database.describe import dtypes_of, operators_of, shapes_of
 from autotune.database.distance import TargetDistance
 from autotune.database.records import Key, Outcome, WorkloadRow
 from autotune.target import Target
@@ -153,10 +153,10 @@ def neighbours_of(
 def _of_the_kind(
     connection: Connection, asked: WorkloadRow, with_kin: bool
 ) -> list[tuple[bool, float, WorkloadRow]]:
-    """Return the closest workloads of other sizes and, if so asked, those of another structure, each
-    with its distance."""
+    """Return the closest workloads of other sizes and, if so asked, those of another structure in the same types, each
+    with its distance: a schedule of another precision is for other instructions and other bytes."""
     columns = schema.workloads.c
-    mine = sizes_of(asked.text)
+    mine, dtypes = sizes_of(asked.text), dtypes_of(asked.text)
     query = select(schema.workloads).where(columns.kind == asked.kind, columns.key != asked.key)
     near = []
     for found in connection.execute(query):
@@ -165,6 +165,8 @@ def _of_the_kind(
         kin = theirs.structure != mine.structure
         if not kin or with_kin:
             row = rows.workload_from_row(found)
+            if kin and dtypes_of(row.text) != dtypes:
+                continue
             near.append((kin, _of_work(asked, row) if kin else mine.distance(theirs), row))
     return sorted(near, key=lambda entry: (entry[0], entry[1], entry[2].key))[:_CLOSEST]
 

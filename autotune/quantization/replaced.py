@@ -24,8 +24,8 @@ _BLOCK = 32
 
 @dataclass(frozen=True)
 class ReplacedProduct:
-    """What writes a product, what its weights (rows of the sum first) are as real numbers, and whether what it reads
-    becomes bytes."""
+    """A function that writes a product, one that returns its weights (rows of the sum first) as real numbers, and
+    whether its activations become bytes."""
 
     write: Callable[[Network, Any], Any]
     weights: Callable[[Array], Array]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
+from statistics import fmean
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from autotune.target import ITEM_BYTES
 from autotune.te.tensor import ComputeOp, post_order
-from search_spaces.analysis import operations, read_forms
+from search_spaces.analysis import ReadForm, operations, read_forms
 
 if TYPE_CHECKING:
     from autotune.graph.program import AnyWorkload
@@ -32,8 +33,9 @@ NAMES = (
 def described(workload: AnyWorkload) -> tuple[float, ...]:
     """Return the features :data:`NAMES`: numbers of stages and of reductions, then of the stage with most arithmetic.
 
-    Of its reads, those are reused that do not move along one of its axes; in dimensions of a window they move along
-    several at once, as those of convolutions and pools do.
+    The bytes of an item are the mean of what it reads: they tell the precisions of a product apart, whose sums are as
+    long in all of them. Of its reads, those are reused that do not move along one of its axes; in dimensions of a window
+    they move along several at once, as those of convolutions and pools do.
     """
     stages = [op for op in post_order(list(workload.expressions.outputs)) if isinstance(op, ComputeOp)]
     main = max(stages, key=lambda op: _points(op) * (1 + operations(op)))
@@ -45,12 +47,16 @@ def described(workload: AnyWorkload) -> tuple[float, ...]:
         math.log2(max(_points(main), 1)),
         math.log2(max(math.prod(axis.extent for axis in main.reduce_axis), 1)),
         operations(main),
-        np.dtype(main.dtypes[0]).itemsize,
+        _item_bytes(main, forms),
         len(forms),
         sum(not moving <= form.axes for form in forms),
         max((sum(len(terms) > 1 for terms in form.dims) for form in forms), default=0),
         any(form.looked_up for form in forms),
     )
+
+
+def _item_bytes(op: ComputeOp, forms: Sequence[ReadForm]) -> float:
+    return fmean(ITEM_BYTES[dtype] for dtype in [form.tensor.dtype for form in forms] or op.dtypes[:1])
 
 
 def _points(op: ComputeOp) -> int:

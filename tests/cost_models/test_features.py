@@ -64,6 +64,17 @@ def test_families_are_told_apart_by_what_they_compute() -> None:
     assert len(found) == len(WORKLOADS)
 
 
+def test_products_of_each_precision_are_told_apart() -> None:
+    workloads = [make.typed_matmul(dtype) for dtype in ("float32", "float16", "int8")]
+    workloads.append(make.stored_matmul("bfloat16", 9, 17, 33))
+    column = features.names().index("item_bytes")
+    found = [
+        features.extract(space, [space.default()])[0][column]
+        for space in (space_for(workload, make.AVX2) for workload in workloads)
+    ]
+    assert found == [4.0, 2.0, 1.0, 3.0]
+
+
 def test_a_candidate_has_the_same_features_in_any_company(space: Space) -> None:
     population = space.population(np.random.default_rng(1), 50)
     x = features.extract(space, population)

@@ -100,6 +100,8 @@ def test_kin_comes_after_other_sizes_the_nearest_by_its_work(tmp_path: Path) -> 
         "far": ("v0 = Relu(i0) : float32[999]", 9000, 9000),
         "kin": ("v0 = Abs(i0) : float32[8]", 200, 100),
         "far kin": ("v0 = Abs(i0) : float32[8]", 100, 1000),
+        "kin in another type": ("v0 = Abs(i0) : int8[8]", 100, 100),
+        "the same in another type": ("v0 = Relu(i0) : bfloat16[16]", 100, 100),
     }
     with Database(tmp_path / "x.db") as database:
         prepare(database)

@@ -21,6 +21,7 @@ from autotune.tuning.search.warm_start import TRIALS, proposals
 from cost_models import analytic
 from search_spaces.projection import projected
 from search_spaces.spaces import space_for
+from tests.search_spaces.workloads import typed_matmul
 from tests.tuning.synthetic import TARGET, Synthetic, measurer
 from tests.tuning.test_job import Model, Stopping, job
 
@@ -188,6 +189,19 @@ def test_what_was_found_for_other_instructions_is_not(database: Database, other:
     searched(database, workload_of(64, 64, 64), other)
     searched(database, workload_of(128, 64, 32), other)
     space = space_for(workload_of(64, 64, 64), TARGET)
+    assert proposals(space, analytic.default_config(space), database) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "other"), [("float32", "int8"), ("int8", "float32"), ("float32", "float16")]
+)
+def test_what_was_found_in_another_precision_is_not(database: Database, asked: str, other: str) -> None:
+    assert typed_matmul(asked).key != typed_matmul(other).key
+    assert typed_matmul(asked).kind == typed_matmul(other).kind
+    searched(database, typed_matmul(other), TARGET)
+    own = space_for(typed_matmul(other), replace(TARGET, threads=1))
+    assert proposals(own, analytic.default_config(own), database)
+    space = space_for(typed_matmul(asked), TARGET)
     assert proposals(space, analytic.default_config(space), database) == []
 
 

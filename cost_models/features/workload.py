@@ -34,8 +34,8 @@ def described(workload: AnyWorkload) -> tuple[float, ...]:
     """Return the features :data:`NAMES`: numbers of stages and of reductions, then of the stage with most arithmetic.
 
     The bytes of an item are the mean of what it reads: they tell the precisions of a product apart, whose sums are as
-    long in all of them. Of its reads, those are reused that do not move along one of its axes; in dimensions of a window
-    they move along several at once, as those of convolutions and pools do.
+    long in all of them. Of its reads, those are reused that do not move along one of its axes; in dimensions of a
+    window they move along several at once, as those of convolutions and pools do.
     """
     stages = [op for op in post_order(list(workload.expressions.outputs)) if isinstance(op, ComputeOp)]
     main = max(stages, key=lambda op: _points(op) * (1 + operations(op)))

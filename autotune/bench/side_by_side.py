@@ -112,7 +112,7 @@ class SideBySide:
 
         A competitor that fails is a reading with its failure; the others go on.
         """
-        readings = {entry.name: self._prepare(entry) for entry in entries}
+        readings = {entry.name: self.prepare(entry) for entry in entries}
         able = [entry for entry in entries if not readings[entry.name].failure]
         times: dict[str, list[int]] = {entry.name: [] for entry in able}
         native: dict[str, float] = {}
@@ -150,7 +150,8 @@ class SideBySide:
             if ns is not None:
                 found[name] = min(found.get(name, ns), ns)
 
-    def _prepare(self, entry: Competitor) -> CompetitorResult:
+    def prepare(self, entry: Competitor) -> CompetitorResult:
+        """Load a competitor, tuned if it tunes, and run it once; of one that fails the result has the failure."""
         tuned = self._tune(entry) if entry.system.tunes else None
         loaded = self._ask(entry, {"do": "load", **self._subject(entry)}, _LOAD_S)
         if "error" in loaded:

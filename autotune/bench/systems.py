@@ -61,6 +61,7 @@ class _Peer:
 PEERS: Mapping[str, _Peer] = {
     "onnxruntime": _Peer("ONNX Runtime", "onnx", install("peers")),
     "openvino": _Peer("OpenVINO", "onnx", install("peers")),
+    "openvino-default": _Peer("OpenVINO, its own precision", "onnx", install("peers"), ("openvino",)),
     "torch": _Peer("PyTorch eager", "recipe", "pip install torch"),
     "metaschedule": _Peer(
         "MetaSchedule",

@@ -129,15 +129,12 @@ class OpenVino:
     """OpenVINO's CPU plugin in float32; inputs shared, outputs left in the request's memory."""
 
     module = "openvino"
+    precision: Mapping[str, Any] = {"INFERENCE_PRECISION_HINT": "f32"}
 
     def load(self, model: str, inputs: Arrays, threads: int) -> Run:
         import openvino
 
-        hints = {
-            "PERFORMANCE_HINT": "LATENCY",
-            "INFERENCE_PRECISION_HINT": "f32",
-            "INFERENCE_NUM_THREADS": threads,
-        }
+        hints = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads, **self.precision}
         compiled = openvino.Core().compile_model(model, "CPU", hints)
         self._request = request = compiled.create_infer_request()
         self._kept = list(inputs.values())
@@ -153,6 +150,12 @@ class OpenVino:
 
     def outputs(self) -> list[Any]:
         return [np.array(self._request.get_output_tensor(i).data) for i in range(self._count)]
+
+
+class OpenVinoDefault(OpenVino):
+    """The same in the precision that it chooses itself: bfloat16 where the processor multiplies it."""
+
+    precision: Mapping[str, Any] = {}
 
 
 class NumPy:
@@ -217,6 +220,7 @@ SYSTEMS: Mapping[str, Callable[[], SystemRunner]] = {
     "earlier": Earlier,
     "onnxruntime": OnnxRuntime,
     "openvino": OpenVino,
+    "openvino-default": OpenVinoDefault,
     "torch": lambda: _beside("worker_torch").PyTorch(recipe_constants),
     "metaschedule": lambda: _beside("worker_tvm").MetaSchedule(
         _beside("worker_tvm_ops").prim_func, recipe_constants

@@ -16,6 +16,7 @@ EXPERIMENTS: Mapping[str, str] = {
     "bounds": "results.bench.bounds",
     "budgets": "results.bench.budgets",
     "decisions": "results.bench.decisions",
+    "fronts": "results.bench.fronts",
     "gemm-steps": "results.bench.gemm_steps",
     "held-out": "results.bench.held_out.experiment",
     "int8": "results.bench.int8",

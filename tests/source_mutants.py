@@ -37,9 +37,9 @@ from tests.campaign import ROOT, Line, Work, arguments, record_of, run
 from tests.equivalent_mutants import EQUIVALENT
 
 TARGETS: dict[str, tuple[str, ...]] = {
-    "autotune/runtime/cpu/executor.py": (
-        "tests/runtime/test_executor_steps.py",
-        "tests/runtime/test_executor.py",
+    **dict.fromkeys(
+        ("autotune/runtime/cpu/executor.py", "autotune/runtime/cpu/tiles.py"),
+        ("tests/runtime/test_executor_steps.py", "tests/runtime/test_executor.py"),
     ),
     "autotune/runtime/hal/allocator.py": ("tests/runtime/hal/test_allocator.py",),
     "autotune/passes/memory/plan_memory.py": ("tests/passes/test_plan_memory.py",),

@@ -9,7 +9,7 @@ from tests.source_mutants import ROOT, Mutant, draw, judge
 
 WRONG = {
     "nothing is stolen": (
-        "autotune/runtime/cpu/executor.py",
+        "autotune/runtime/cpu/tiles.py",
         "for distance in range(workers):",
         "for distance in range(1):",
     ),

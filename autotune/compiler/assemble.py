@@ -26,6 +26,7 @@ from autotune.passes.memory.dispatch_order import extended, in_order
 from autotune.passes.memory.plan_memory import Lifetime, MemoryPlan, plan_memory, value_lifetimes
 from autotune.passes.memory.taken_memory import chains, taken_memory, unfolded
 from autotune.passes.partition import Condition, Dispatch, Partition
+from autotune.passes.repetition import ranges_of_repeats
 from autotune.runtime.conflicts import overlapping
 from autotune.runtime.cpu.device import Host, scratch_bytes
 from autotune.runtime.image import (
@@ -35,6 +36,7 @@ from autotune.runtime.image import (
     Guard,
     IndexCheck,
     ModuleImage,
+    RepeatedCommands,
     TensorSpec,
 )
 from autotune.target import Target
@@ -134,11 +136,13 @@ class _ImageAssembly:
     def run(self, metadata: Mapping[str, str], known: Hoisted) -> tuple[ModuleImage, MemoryPlan]:
         if self.hoisting_target is not None:
             self.hoisted = run_hoisted(self.partition, self._codes(), self.hoisting_target, known)
-        commands, checks = list[Command](), list[IndexCheck]()
+        commands, checks, starts = list[Command](), list[IndexCheck](), list[int]()
         for number, dispatch in enumerate(self.partition.dispatches):
+            starts.append(len(commands))
             checks += self._refusals(number, dispatch, len(commands))
             checks += index_checks(self.partition, dispatch, number, len(commands), self._located)
             commands += [self._command(number, dispatch, kernel) for kernel in self._kernels(dispatch)]
+        repeats = tuple(self._repeats([*starts, len(commands)]))
         image = ModuleImage(
             name=self.partition.name,
             target=self.target,
@@ -146,11 +150,12 @@ class _ImageAssembly:
             outputs=self._specs(self.partition.outputs, self.partition.output_names),
             objects=tuple(self.built[key].code.object_code for key in self.order),
             constants=tuple(array for _, array in self.constants.values()),
-            commands=overlapping(commands, checks),
+            commands=overlapping(commands, checks, repeats),
             dispatches=tuple(self._info(dispatch) for dispatch in self.partition.dispatches),
             arena_bytes=self.plan.arena_bytes,
             metadata=metadata,
             checks=tuple(checks),
+            repeats=repeats,
         )
         return image, self.plan
 
@@ -254,10 +259,19 @@ class _ImageAssembly:
                 for position, index in enumerate(kernel.buffers)
                 if self._is_written(code.buffers[index])
             ),
-            guards=tuple(
-                Guard(self._located(each.value, 0, 1), int(each.wanted)) for each in guards_of(dispatch)
-            ),
+            guards=tuple(map(self._guard, guards_of(dispatch))),
         )
+
+    def _repeats(self, starts: Sequence[int]) -> Iterator[RepeatedCommands]:
+        """Yield what is repeated, by the numbers of the dispatches' first commands; what has none is not."""
+        for repeat, numbers in ranges_of_repeats(self.partition.dispatches):
+            begin, end = starts[numbers.start], starts[numbers.stop]
+            if begin < end:
+                guards = (self._guard(each) for each in repeat.conditions)
+                yield RepeatedCommands(begin, end, repeat.count, tuple(guards))
+
+    def _guard(self, condition: Condition) -> Guard:
+        return Guard(self._located(condition.value, 0, 1), int(condition.wanted))
 
     def _refusals(self, number: int, dispatch: Dispatch, command: int) -> Iterator[IndexCheck]:
         """Yield what a dispatch, of which the first one is ``command``, says where a refused branch is chosen; each
@@ -298,14 +312,15 @@ class _ImageAssembly:
         """Return memory of a value from an element on, of ``width`` bytes."""
         placement = self.partition.placements[value]
         offset, root = (placement.offset + first) * width, placement.root
+        advances = tuple(each.elements * width for each in self.partition.moving.get(value, ()))
         if root in self.outputs:
-            return Binding("output", self.outputs[root], offset, nbytes, period, run)
+            return Binding("output", self.outputs[root], offset, nbytes, period, run, advances)
         if root in self.inputs:
-            return Binding("input", self.inputs[root], offset, nbytes, period, run)
+            return Binding("input", self.inputs[root], offset, nbytes, period, run, advances)
         if root in self.partition.constants:
             index = self._constant(root, self.partition.constants[root])
-            return Binding("constant", index, offset, nbytes, period, run)
-        return Binding("arena", 0, self.plan.offsets[root] + offset, nbytes, period, run)
+            return Binding("constant", index, offset, nbytes, period, run, advances)
+        return Binding("arena", 0, self.plan.offsets[root] + offset, nbytes, period, run, advances)
 
     def _constant(self, key: object, array: Array) -> int:
         """Return the index of a constant of the image; only constants that a kernel reads are in it."""
@@ -331,8 +346,9 @@ class _ImageAssembly:
             planned.evidence.state.value,
             self.trace_text(workload.key),
             dispatch.origins,
-            workload.flops,
+            workload.flops * dispatch.runs,
             workload.dtype,
+            dispatch.runs,
         )
 
 

@@ -115,7 +115,7 @@ def coverage(partition: Partition, plan: Plan) -> CoverageReport:
                 workload.key,
                 evidence,
                 reason,
-                workload.flops,
+                workload.flops * dispatch.runs,
                 plan.schedules[workload.key].latency_ns,
                 dispatch.origins,
                 plan.schedules[workload.key].tier,

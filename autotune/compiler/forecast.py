@@ -122,7 +122,8 @@ def _dispatches(
     for dispatch, moved in zip(parts.dispatches, away, strict=True):
         seconds, source, error = alone[dispatch.workload.key]
         seconds = seconds / error.scale
-        latency = 1e9 * (seconds if source is LatencySource.INSIDE else in_place(seconds, moved, machine))
+        once = seconds if source is LatencySource.INSIDE else in_place(seconds, moved, machine)
+        latency = 1e9 * once * dispatch.runs
         found.append(
             DispatchForecast(
                 dispatch.name,

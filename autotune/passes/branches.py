@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from autotune.graph.ir import ABSENT, Graph, Node, fresh_name
 from autotune.graph.ops.branch import BranchParts
-from autotune.passes.expanded import Divide, Expanded
+from autotune.passes.expanded import Divide, Expanded, instance
 from autotune.passes.graphs_inside import bound_branches
 from autotune.passes.layout.views import Placement, is_dense
 from autotune.passes.partition import Condition, Dispatch, Partition
@@ -28,9 +28,15 @@ def expand_branches(into: Expanded, dispatch: Dispatch, node: Node, divide: Divi
         body = divide(graph.replace(outputs=tuple(dict.fromkeys(graph.outputs))))
         _Branch(into, f"{prefix}.{'then' if wanted else 'else'}", dispatch, body).append(node, graph, outer)
         under = Condition(node.inputs[0], wanted, refusal)
-        into.dispatches[begin:] = [
-            replace(each, conditions=(under, *each.conditions)) for each in into.dispatches[begin:]
-        ]
+        into.dispatches[begin:] = [_under(under, each) for each in into.dispatches[begin:]]
+
+
+def _under(condition: Condition, dispatch: Dispatch) -> Dispatch:
+    """Return a dispatch that runs under one more condition; what is not chosen is not repeated."""
+    conditions, repeats = (condition, *dispatch.conditions), dispatch.repeats
+    if not condition.refusal:
+        repeats = tuple(replace(each, conditions=(condition, *each.conditions)) for each in repeats)
+    return replace(dispatch, conditions=conditions, repeats=repeats)
 
 
 @dataclass
@@ -56,19 +62,7 @@ class _Branch:
                 self.roots[inner] = into.placements[self.names[inner]]
         into.in_place += body.in_place
         for each in body.dispatches:
-            takes, gives = (tuple(map(self._named, values)) for values in (each.inputs, each.outputs))
-            origins = tuple(dict.fromkeys((*each.origins, *self.dispatch.origins)))
-            conditions = tuple(replace(c, value=self._named(c.value)) for c in each.conditions)
-            into.dispatches.append(
-                replace(
-                    each,
-                    name=f"{self.prefix}/{each.name}",
-                    inputs=takes,
-                    outputs=gives,
-                    origins=origins,
-                    conditions=conditions,
-                )
-            )
+            into.dispatches.append(instance(each, self._named, self.prefix, self.dispatch.origins))
         for number, (value, target) in enumerate(copies):
             name = f"{self.prefix}.copy{number}"
             into.define(name, body.types[value].dense, target)
@@ -106,7 +100,9 @@ class _Branch:
         self.into.define(name, self.body.types[value], place)
         inner = self.body.versions.get(value)
         if inner is not None:
-            self.into.versions[name] = f"{self.prefix}/{inner}"
+            self.into.versions[name] = inner.within(self.prefix)
+        if value in self.body.moving:
+            self.into.moving[name] = self.body.moving[value]
         return name
 
     def _define_root(self, root: str) -> None:

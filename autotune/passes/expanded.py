@@ -13,9 +13,33 @@ from autotune.graph.ir import Array, Graph, Node, TensorType, fresh_name
 from autotune.graph.region import Region, Workload
 from autotune.passes.layout.views import Placement, is_dense
 from autotune.passes.partition import Dispatch, Partition
+from autotune.passes.repetition import Condition, Moving, Repeat, Version
 from autotune.strides import dense_strides
 
 Divide = Callable[[Graph], Partition]
+
+
+def instance(
+    dispatch: Dispatch, named: Callable[[str], str], prefix: str, origins: tuple[str, ...]
+) -> Dispatch:
+    """Return a dispatch of a graph inside among those around, where ``named`` gives the names of its values."""
+
+    def renamed(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
+        return tuple(replace(each, value=named(each.value)) for each in conditions)
+
+    repeats = (
+        replace(each, name=f"{prefix}/{each.name}", conditions=renamed(each.conditions))
+        for each in dispatch.repeats
+    )
+    return replace(
+        dispatch,
+        name=f"{prefix}/{dispatch.name}",
+        inputs=tuple(map(named, dispatch.inputs)),
+        outputs=tuple(map(named, dispatch.outputs)),
+        origins=tuple(dict.fromkeys((*dispatch.origins, *origins))),
+        conditions=renamed(dispatch.conditions),
+        repeats=tuple(repeats),
+    )
 
 
 class Expanded:
@@ -26,7 +50,8 @@ class Expanded:
         self.dispatches: list[Dispatch] = []
         self.placements = dict(parts.placements)
         self.types = dict(parts.types)
-        self.versions: dict[str, str] = {}
+        self.versions: dict[str, Version] = {}
+        self.moving: dict[str, tuple[Moving, ...]] = {}
         self.in_place = list(parts.in_place)
 
     def finish(self) -> Partition:
@@ -40,7 +65,12 @@ class Expanded:
             constants={v: array for v, array in self.parts.constants.items() if v in read},
             in_place=tuple(self.in_place),
             versions=self.versions,
+            moving=self.moving,
         )
+
+    def append(self, dispatch: Dispatch, around: tuple[Repeat, ...]) -> None:
+        """Append a dispatch that is in these repeats besides its own."""
+        self.dispatches.append(replace(dispatch, repeats=(*around, *dispatch.repeats)))
 
     def constants(self, node: Node) -> Mapping[str, Array]:
         """Return the constants that a node reads."""
@@ -65,14 +95,24 @@ class Expanded:
         self.copy(value, name, dispatch.origins)
         return name
 
-    def copy(self, source: str, target: str, origins: tuple[str, ...]) -> None:
+    def copy(
+        self, source: str, target: str, origins: tuple[str, ...], repeats: tuple[Repeat, ...] = ()
+    ) -> None:
         """Append a dispatch that copies a value."""
         types = {v: self._placed_type(v) for v in (source, target)}
         graph = Graph("copy", (source,), (target,), (Node("Identity", (source,), (target,)),), types)
         region = Region(graph)
         name = f"{len(self.dispatches):03d}_copy/{target}"
         self.dispatches.append(
-            Dispatch(name, region, (source,), (target,), Workload.from_region(region), origins)
+            Dispatch(
+                name,
+                region,
+                (source,),
+                (target,),
+                Workload.from_region(region),
+                origins,
+                repeats=repeats,
+            )
         )
 
     def _placed_type(self, value: str) -> TensorType:
@@ -89,4 +129,4 @@ class Expanded:
         self.placements[name] = placement or Placement(name, 0, dense_strides(found.shape))
 
 
-__all__ = ["Divide", "Expanded"]
+__all__ = ["Divide", "Expanded", "instance"]

@@ -74,6 +74,7 @@ def _loop(node: Node, change: Callable[[Graph], Graph], constants: dict[str, Arr
         scanned=parts.scanned,
         trips=parts.trips,
         from_end=parts.from_end,
+        going=parts.going,
         name=node.name,
     )
 

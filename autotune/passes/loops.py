@@ -3,37 +3,120 @@
 Every step runs the same code on other memory, and no dispatch moves data for the loop: a step reads its element of
 what is scanned where that lies and writes its element of what is collected where that belongs; what is carried goes
 to and fro between two places, of which the last step takes the result's own; what only lives within a step has one
-place for all steps. The dispatches are in the order of the steps. Which of them may run beside each other follows from
-the memory that they touch, as everywhere.
+place for all steps.
+
+Of a loop of many steps the dispatches of a few are there: of the first, which reads what the loop begins with; of the
+last, which writes what it gives; and of two between them, which are repeated (:class:`Repeat`): so what is carried is
+back in its place when they begin again, and all else goes on by the same distance each time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.errors import GraphError
 from autotune.graph.ir import ABSENT, Node, TensorType, fresh_name
 from autotune.graph.ops.loop import LoopParts
-from autotune.passes.expanded import Divide, Expanded
+from autotune.passes.expanded import Divide, Expanded, instance
 from autotune.passes.graphs_inside import bound_body
 from autotune.passes.layout.views import Placement, is_dense
+from autotune.passes.memory.dispatch_order import extended, in_order
 from autotune.passes.memory.plan_memory import plan_memory, value_lifetimes
 from autotune.passes.partition import Dispatch, Partition
-from autotune.suggest import counted
+from autotune.passes.repetition import STEPS, Condition, Moving, Repeat, Version
 
-MOST_DISPATCHES = 1 << 16
-"""Of all steps of a loop: each is a command of its own, and takes about a millisecond to compile."""
+STANDING = 8
+"""Steps of a loop that is not worth to be repeated: the dispatches of each are there."""
 
 
-def _check_steps(node: Node, trips: int, dispatches: int) -> None:
-    if trips * max(dispatches, 1) > MOST_DISPATCHES:
-        raise GraphError(
-            f"node {node.name!r} ({node.op}): {trips} steps of {counted(dispatches, 'dispatch')}\n"
-            f"  a loop has at most {MOST_DISPATCHES} dispatches in all its steps"
-        )
+@dataclass(frozen=True)
+class _Step:
+    """A step of a loop; with a ``repeat`` the first of those that its dispatches run for."""
+
+    number: int
+    repeat: Repeat | None = None
+
+    def moving(self, elements: int, inner: tuple[Moving, ...] = ()) -> tuple[Moving, ...]:
+        """Return the motion of what is so many elements further a step."""
+        if self.repeat is None:
+            return inner
+        return (Moving(STEPS * elements, self.repeat.count), *inner)
+
+    def version(self, name: str, step: int) -> Version:
+        """Return the version of what another step writes, as it is for this one."""
+        return Version(((name, step),), () if self.repeat is None else (0,))
+
+
+def _steps(trips: int, prefix: str, going: str) -> Iterator[_Step]:
+    """Yield the steps whose dispatches are there; of a loop that may be over before with the value that says so."""
+    if trips <= STANDING:
+        yield from map(_Step, range(trips))
+        return
+    first = 1 + trips % STEPS
+    goes_on = (Condition(_in_step(prefix, first + STEPS - 1, going), True),) if going else ()
+    repeat = Repeat(prefix, (trips - 1 - first) // STEPS, goes_on)
+    yield from map(_Step, range(first))
+    yield from (_Step(first + n, repeat) for n in range(STEPS))
+    yield _Step(trips - 1)
+
+
+def _in_step(prefix: str, step: int, value: str) -> str:
+    """Return the name of a value of a step."""
+    return f"{prefix}.{step}.{value}"
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The memory of a value in a step, which is ``elements`` further in the next; without a version, the only one."""
+
+    placement: Placement
+    version: Version | None = None
+    elements: int = 0
+
+
+@dataclass(frozen=True)
+class _Elements:
+    """A value with an element for each step along its first axis."""
+
+    whole: Placement
+    trips: int
+    from_end: bool
+
+    def at(self, step: int) -> Placement:
+        """Return the memory of a step's element."""
+        index = self.trips - 1 - step if self.from_end else step
+        whole = self.whole
+        return Placement(whole.root, whole.offset + index * whole.strides[0], whole.strides[1:])
+
+    @property
+    def stride(self) -> int:
+        """Return how much further each step's element is."""
+        return -self.whole.strides[0] if self.from_end else self.whole.strides[0]
+
+    def place(self, step: int, _reader: _Step) -> _Place:
+        """Return the same as a place."""
+        return _Place(self.at(step), None, self.stride)
+
+
+@dataclass(frozen=True)
+class _Alternating:
+    """What is only carried: two places in turn, of which the last step has the final one."""
+
+    name: str
+    final: Placement
+    spare: Placement
+    trips: int
+
+    def place(self, step: int, reader: _Step) -> _Place:
+        """Return the memory of what a step writes, for one that writes or reads it."""
+        left = self.trips - 1 - step
+        version = reader.version(self.name, step) if left else None
+        return _Place(self.final if left % 2 == 0 else self.spare, version)
+
+
+_Stored = _Elements | _Alternating
 
 
 @dataclass(frozen=True)
@@ -49,19 +132,29 @@ class _LaidOutLoop:
     outer: Mapping[str, str]
     """The captured values: name in the body -> name here."""
     initial: tuple[Placement, ...]
-    scanned: tuple[Placement, ...]
-    stored: Mapping[str, tuple[_Place, ...]]
+    scanned: tuple[_Elements, ...]
+    stored: Mapping[str, _Stored]
     """For each root of the body's results where each step puts it."""
     within: Mapping[str, Placement]
     """Roots of what lives within a step."""
 
+    @property
+    def going(self) -> str:
+        """Return the result of the body that says whether it goes on; nothing where it always does."""
+        return "" if self.parts.going < 0 else self.outputs[self.parts.going]
 
-@dataclass(frozen=True)
-class _Place:
-    """The memory of a value and the version in it; "" is the last version, or the only one."""
-
-    placement: Placement
-    version: str = ""
+    def roots(self, step: _Step) -> Mapping[str, _Place]:
+        """Return the memory of what a step reads and writes, but for what is captured."""
+        number, parts, inputs = step.number, self.parts, self.body.inputs
+        found = {
+            v: _Place(place, step.version(f"{self.prefix}.{v}", number)) for v, place in self.within.items()
+        }
+        for index, name in enumerate(inputs[: parts.carried]):
+            before = self.stored[self.body.placements[self.outputs[index]].root]
+            found[name] = before.place(number - 1, step) if number else _Place(self.initial[index])
+        for name, elements in zip(inputs[parts.carried :], self.scanned, strict=False):
+            found[name] = elements.place(number, step)
+        return found | {root: stored.place(number, step) for root, stored in self.stored.items()}
 
 
 @dataclass(frozen=True)
@@ -71,10 +164,13 @@ class _Copy:
     type: TensorType
     source: Placement
     target: Placement
+    repeat: Repeat | None = None
+    strides: tuple[int, int] = (0, 0)
+    """How much further source and target are each time."""
 
 
 def expand_loop(into: Expanded, dispatch: Dispatch, node: Node, divide: Divide) -> None:
-    """Append the dispatches of all steps of a node."""
+    """Append the dispatches of a node's steps."""
     _Steps(into).repeat(dispatch, node, divide)
 
 
@@ -83,21 +179,20 @@ class _Steps:
     into: Expanded
 
     def repeat(self, dispatch: Dispatch, node: Node, divide: Divide) -> None:
-        """Append the dispatches of all steps, and copies for what cannot lie where it should."""
+        """Append the dispatches of the steps, and copies for what cannot lie where it should."""
         parts = LoopParts.of(node.attrs)
         graph, outer = bound_body(node, self.into.constants(node))
         results = graph.outputs
-        body = divide(graph.replace(outputs=tuple(dict.fromkeys(results))))
-        _check_steps(node, parts.trips, len(body.dispatches))
+        body = in_order(divide(graph.replace(outputs=tuple(dict.fromkeys(results)))), threads=2)
         prefix = fresh_name(f"{node.present_outputs[0]}.loop", self.into.types)
         names = dict(zip(dict.fromkeys(results), body.outputs, strict=True))
         outputs = tuple(names[v] for v in results)
         given = node.inputs[: parts.carried + parts.scanned]
         states = tuple(self.into.dense(v, dispatch) for v in given[: parts.carried])
-        scanned = tuple(self.into.dense(v, dispatch, inner=1) for v in given[parts.carried :])
+        scanned = (self.into.dense(v, dispatch, inner=1) for v in given[parts.carried :])
         copies = list[_Copy]()
         stored = {
-            body.placements[v].root: self._places(v, parts, outputs, body, node, prefix, copies)
+            body.placements[v].root: self._stored(v, parts, outputs, body, node, prefix, copies)
             for v in names.values()
         }
         loop = _LaidOutLoop(
@@ -108,22 +203,21 @@ class _Steps:
             outputs,
             {inner: self.into.captured(v, dispatch) for inner, v in outer.items()},
             states,
-            scanned,
+            tuple(
+                _Elements(v, parts.trips, bool(end)) for v, end in zip(scanned, parts.from_end, strict=False)
+            ),
             stored,
             self._within(prefix, body),
         )
         self.into.in_place += body.in_place
-        for step in range(parts.trips):
+        for step in _steps(parts.trips, prefix, loop.going):
             self._append_step(loop, step)
         for number, copy in enumerate(copies):
-            source, target = f"{prefix}.copy{number}.from", f"{prefix}.copy{number}"
-            self.into.define(source, copy.type, copy.source)
-            self.into.define(target, copy.type, copy.target)
-            self.into.copy(source, target, dispatch.origins)
+            self._append_copy(copy, f"{prefix}.copy{number}", dispatch.origins)
 
     # what is outside of the steps ---------------------------------------------------------------
 
-    def _places(
+    def _stored(
         self,
         value: str,
         parts: LoopParts,
@@ -132,14 +226,15 @@ class _Steps:
         node: Node,
         prefix: str,
         copies: list[_Copy],
-    ) -> tuple[_Place, ...]:
+    ) -> _Stored:
         """Return the memory of a result of the body in each step; its further copies are added to ``copies``."""
-        found = body.types[value].dense
+        found, trips = body.types[value].dense, parts.trips
         wanted = [(i, v) for i, v in enumerate(node.outputs) if outputs[i] == value and v != ABSENT]
         finals = [self.into.placements[v] for i, v in wanted if i < parts.carried]
         collected = [(i - parts.carried, v) for i, v in wanted if i >= parts.carried]
         if not collected:
-            return self._alternating(found, finals, parts.trips, f"{prefix}.{value}", copies)
+            return self._alternating(found, finals, trips, f"{prefix}.{value}", copies)
+        ends = parts.from_end[parts.scanned :]
         index, first = collected[0]
         target = self.into.placements[first]
         if not is_dense(found.shape, target.strides[1:]):
@@ -147,17 +242,18 @@ class _Steps:
             self.into.define(name, self.into.types[first].dense, None)
             copies.append(_Copy(self.into.types[name], self.into.placements[name], target))
             target = self.into.placements[name]
-        steps = range(parts.trips)
-        places = tuple(_element(target, parts.collected_at(index, step)) for step in steps)
+        stored = _Elements(target, trips, bool(ends[index]))
         for other, name in collected[1:]:
-            whole = self.into.placements[name]
-            copies += [_Copy(found, places[t], _element(whole, parts.collected_at(other, t))) for t in steps]
-        copies += [_Copy(found, places[-1], final) for final in finals]
-        return tuple(map(_Place, places))
+            another = _Elements(self.into.placements[name], trips, bool(ends[other]))
+            repeat = Repeat(f"{prefix}.{name}", trips)
+            strides = (stored.stride, another.stride)
+            copies.append(_Copy(found, stored.at(0), another.at(0), repeat, strides))
+        copies += [_Copy(found, stored.at(trips - 1), final) for final in finals]
+        return stored
 
     def _alternating(
         self, found: TensorType, finals: list[Placement], trips: int, name: str, copies: list[_Copy]
-    ) -> tuple[_Place, ...]:
+    ) -> _Alternating:
         """Return two places in turn; the last step's is that of a final value, where there is one that is dense."""
         last = next((place for place in finals if is_dense(found.shape, place.strides)), None)
         if last is None:
@@ -168,14 +264,13 @@ class _Steps:
             self.into.define(f"{name}.spare", found, None)
             spare = self.into.placements[f"{name}.spare"]
         copies += [_Copy(found, final, place) for place in finals if place is not last]
-        turns = (final if (trips - 1 - step) % 2 == 0 else spare for step in range(trips - 1))
-        return (*(_Place(place, f"{name}@{step}") for step, place in enumerate(turns)), _Place(final))
+        return _Alternating(name, final, spare, trips)
 
     def _within(self, prefix: str, body: Partition) -> Mapping[str, Placement]:
         """Return the memory of values that live within a step, packed by lifetimes: memory of its own for
         each dtype."""
         given = set(body.inputs) | set(body.constants)
-        lifetimes = [each for each in value_lifetimes(body) if each.name not in given]
+        lifetimes = [each for each in extended(body, value_lifetimes(body)) if each.name not in given]
         places = dict[str, Placement]()
         for dtype in sorted({body.types[each.name].dtype for each in lifetimes}):
             own = [each for each in lifetimes if body.types[each.name].dtype == dtype]
@@ -187,58 +282,54 @@ class _Steps:
 
     # steps --------------------------------------------------------------------------------------
 
-    def _append_step(self, loop: _LaidOutLoop, step: int) -> None:
-        roots = {v: _Place(place, f"{loop.prefix}.{v}@{step}") for v, place in loop.within.items()}
-        parts, inputs = loop.parts, loop.body.inputs
-        for index, name in enumerate(inputs[: parts.carried]):
-            before = loop.stored[loop.body.placements[loop.outputs[index]].root]
-            roots[name] = before[step - 1] if step else _Place(loop.initial[index])
-        for index, name in enumerate(inputs[parts.carried : parts.carried + parts.scanned]):
-            roots[name] = _Place(_element(loop.scanned[index], parts.scanned_at(index, step)))
-        roots |= {root: places[step] for root, places in loop.stored.items()}
-        names = dict[str, str]()
+    def _append_step(self, loop: _LaidOutLoop, step: _Step) -> None:
+        roots, names = loop.roots(step), dict[str, str]()
 
         def named(value: str) -> str:
             if value not in names:
                 names[value] = self._instance(loop, roots, value, step)
             return names[value]
 
+        around = () if step.repeat is None else (step.repeat,)
         for dispatch in loop.body.dispatches:
-            takes, gives = (tuple(map(named, values)) for values in (dispatch.inputs, dispatch.outputs))
-            name = f"{loop.prefix}.{step}/{dispatch.name}"
-            origins = tuple(dict.fromkeys((*dispatch.origins, *loop.origins)))
-            conditions = tuple(replace(c, value=named(c.value)) for c in dispatch.conditions)
-            self.into.dispatches.append(
-                replace(
-                    dispatch, name=name, inputs=takes, outputs=gives, origins=origins, conditions=conditions
-                )
-            )
+            each = instance(dispatch, named, f"{loop.prefix}.{step.number}", loop.origins)
+            self.into.append(each, around)
+        if step.repeat is not None and loop.going:
+            named(loop.going)
 
-    def _instance(self, loop: _LaidOutLoop, roots: Mapping[str, _Place], value: str, step: int) -> str:
+    def _instance(self, loop: _LaidOutLoop, roots: Mapping[str, _Place], value: str, step: _Step) -> str:
         """Return the name of a value of the body in a step; it is placed there."""
         if value in loop.outer:
             return loop.outer[value]
-        own = loop.body.placements[value]
+        own, inner = loop.body.placements[value], loop.body.moving.get(value, ())
+        name = _in_step(loop.prefix, step.number, value)
         if own.root in loop.outer:
-            name, place = f"{loop.prefix}.{value}", _Place(self.into.placements[loop.outer[own.root]])
-            if name in self.into.types:
-                return name
+            place = _Place(self.into.placements[loop.outer[own.root]])
         else:
-            name, place = f"{loop.prefix}.{step}.{value}", roots[own.root]
+            place = roots[own.root]
         outer = place.placement
         self.into.define(
             name, loop.body.types[value], Placement(outer.root, outer.offset + own.offset, own.strides)
         )
-        inner = loop.body.versions.get(value)
-        version = place.version if inner is None else f"{loop.prefix}.{step}/{inner}"
-        if version:
-            self.into.versions[name] = version
+        if place.elements or inner:
+            self.into.moving[name] = step.moving(place.elements, inner)
+        version = loop.body.versions.get(value)
+        if version is not None:
+            repeated = step.repeat is not None
+            self.into.versions[name] = version.within(loop.prefix, step.number, repeated=repeated)
+        elif place.version is not None:
+            self.into.versions[name] = place.version
         return name
 
-
-def _element(placed: Placement, index: int) -> Placement:
-    """Return the memory of an element of the first axis."""
-    return Placement(placed.root, placed.offset + index * placed.strides[0], placed.strides[1:])
+    def _append_copy(self, copy: _Copy, name: str, origins: tuple[str, ...]) -> None:
+        source = f"{name}.from"
+        self.into.define(source, copy.type, copy.source)
+        self.into.define(name, copy.type, copy.target)
+        repeats = () if copy.repeat is None else (copy.repeat,)
+        if copy.repeat is not None:
+            for value, elements in zip((source, name), copy.strides, strict=True):
+                self.into.moving[value] = (Moving(elements, copy.repeat.count),)
+        self.into.copy(source, name, origins, repeats)
 
 
 __all__ = ["expand_loop"]

@@ -14,27 +14,15 @@ from autotune.passes.fusion.chains import LEAST_BYTES
 from autotune.passes.fusion.fuse import FusionGroup, FusionOptions, fuse
 from autotune.passes.layout.views import Placement, ViewAnalysis, is_dense, separate_outputs, view_kind
 from autotune.passes.origins import union
+from autotune.passes.repetition import Condition, Moving, Repeat, Version, runs_of
 from autotune.strides import periodic_runs
-
-
-@dataclass(frozen=True)
-class Condition:
-    """A boolean that a dispatch runs under: only if it is ``wanted``; with a ``refusal`` in any case, and this is the
-    error if the boolean is not as wanted."""
-
-    value: str
-    wanted: bool
-    refusal: str = ""
-
-    def __str__(self) -> str:
-        return f"{'if' if self.wanted else 'unless'} {self.value}{', else an error' if self.refusal else ''}"
 
 
 @dataclass(frozen=True)
 class Dispatch:
     """One unit of work. ``inputs`` and ``outputs`` are value names in the workload's order.
 
-    It runs under all its ``conditions``, the outermost first.
+    It runs under all its ``conditions``, and as often as its ``repeats`` say, the outermost first.
 
     ``origins`` are the names of the model's nodes that it computes, or whose results lie in its memory.
     """
@@ -46,6 +34,12 @@ class Dispatch:
     workload: Workload
     origins: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
+    repeats: tuple[Repeat, ...] = ()
+
+    @property
+    def runs(self) -> int:
+        """Return how many times a run of the model is expected to run it."""
+        return runs_of(self.repeats)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -114,9 +108,12 @@ class Partition:
     """As of :class:`~autotune.graph.ir.Graph`."""
     order: Literal["given", "memory", "concurrency"] = "given"
     """The objective of the order of the dispatches; "given" while nothing was chosen."""
-    versions: Mapping[str, str] = field(default_factory=dict)
-    """Of values in memory that several steps of a loop write to: what they are a part of, under a name of its own. Of
-    others that is their root."""
+    versions: Mapping[str, Version] = field(default_factory=dict)
+    """Of values in memory that several steps of a loop write to: what they are a part of. Of others that is their
+    root."""
+    moving: Mapping[str, tuple[Moving, ...]] = field(default_factory=dict)
+    """Of values that lie elsewhere each time that repeats go on, the outermost first: ``placements`` has the first
+    place."""
     overwriting: bool = True
     """As of :class:`PartitionOptions`."""
     _reaches: dict[str, ElementRange] = field(default_factory=dict, init=False, repr=False)
@@ -125,16 +122,25 @@ class Partition:
         """Return bytes of a root's memory, which is dense."""
         return self.types[root].nbytes
 
-    def version(self, value: str) -> str:
-        """Return the value whose part another one is while it lies in its root: the root itself but for
-        steps of a loop."""
-        return self.versions.get(value, self.placements[value].root)
+    def version(self, value: str, times: Sequence[int] = ()) -> object:
+        """Return what a value is a part of while it lies in its root, when the repeats around have gone on so many
+        times: the root itself but for steps of a loop."""
+        version = self.versions.get(value)
+        return self.placements[value].root if version is None else version.at(times)
 
     def reach(self, value: str) -> ElementRange:
         """Return the elements of its root that a value is in; all of a flat root that was made for strides."""
         if value not in self._reaches:
             self._reaches[value] = self._reach(value)
         return self._reaches[value]
+
+    def swept(self, value: str) -> ElementRange:
+        """Return the elements of its root that a value is in at any time."""
+        reach, moving = self.reach(value), self.moving.get(value, ())
+        if not any(each.last for each in moving):
+            return reach
+        begin = reach.begin + sum(min(each.last, 0) for each in moving)
+        return ElementRange(reach.root, begin, reach.end + sum(max(each.last, 0) for each in moving))
 
     def _reach(self, value: str) -> ElementRange:
         placed, shape = self.placements[value], self.types[value].shape
@@ -150,7 +156,7 @@ class Partition:
             results = ", ".join(f"{v}: {self._place_text(v)}" for v in dispatch.outputs)
             lines.append(f"  {dispatch.name}({', '.join(dispatch.inputs)}) -> {results}")
             lines += [f"    from {', '.join(dispatch.origins)}"] if dispatch.origins else []
-            lines += [f"    {condition}" for condition in dispatch.conditions]
+            lines += [f"    {each}" for each in (*dispatch.repeats, *dispatch.conditions)]
         lines += [f"  {item}" for item in self.in_place]
         return "\n".join([*lines, "}"])
 

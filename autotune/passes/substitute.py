@@ -11,6 +11,7 @@ from autotune.passes.layout.views import Placement
 from autotune.passes.options import Option
 from autotune.passes.origins import union
 from autotune.passes.partition import Dispatch, Partition
+from autotune.passes.repetition import Moving, Version
 
 
 def substitute(parts: Partition, options: Mapping[str, Option]) -> Partition:
@@ -37,13 +38,15 @@ class _Substitution:
     placements: dict[str, Placement] = field(default_factory=dict)
     types: dict[str, TensorType] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, Version] = field(default_factory=dict)
+    moving: dict[str, tuple[Moving, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.placements.update(self.parts.placements)
         self.types.update(self.parts.types)
         self.constants.update(self.parts.constants)
         self.versions.update(self.parts.versions)
+        self.moving.update(self.parts.moving)
 
     def expand(self, dispatch: Dispatch, option: Option) -> None:
         """Append the option's dispatches, their values under fresh names."""
@@ -61,12 +64,10 @@ class _Substitution:
         roots |= {v: self.placements[names[v]] for v in region.inputs}
         placed = {steps.placements[v].root: names[v] for v in region.outputs}
         placed |= {v: names[v] for v in region.inputs}
-        versions = {root: self.versions[v] for root, v in placed.items() if v in self.versions}
         for value, placement in steps.placements.items():
             if value not in arguments:
                 self.placements[names[value]] = _composed(placement, names, roots)
-                if placement.root in versions:
-                    self.versions[names[value]] = versions[placement.root]
+                self._place_in_time(names[value], names[placement.root], placed.get(placement.root), dispatch)
         given = {v: self.constants[names[v]] for v in region.inputs if names[v] in self.constants}
         computed = option.constants(given)
         self.constants.update({names[v]: array for v, array in computed.items() if v not in arguments})
@@ -81,8 +82,20 @@ class _Substitution:
                     outputs=outputs,
                     origins=origins,
                     conditions=dispatch.conditions,
+                    repeats=dispatch.repeats,
                 )
             )
+
+    def _place_in_time(self, value: str, root: str, argument: str | None, dispatch: Dispatch) -> None:
+        """Let a value of the steps be written again and again as the argument is in whose memory it lies; or, in memory
+        of its own, as its dispatch is."""
+        if argument is None and dispatch.repeats:
+            levels = range(len(dispatch.repeats))
+            self.versions[value] = Version(tuple((root, 0) for _ in levels), tuple(levels))
+        if argument in self.versions:
+            self.versions[value] = self.versions[argument]
+        if argument in self.moving:
+            self.moving[value] = self.moving[argument]
 
     def finish(self) -> Partition:
         """Return the new partition, without what nothing reads any more."""
@@ -98,6 +111,7 @@ class _Substitution:
             types=self.types,
             constants=constants,
             versions=self.versions,
+            moving=self.moving,
         )
 
 

@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autotune.runtime.cpu import layout
 from autotune.runtime.recording import Recording, StepRecording
@@ -75,10 +76,11 @@ def _step(process: int, step: StepRecording, run: int, origin: int) -> Event:
 
 
 def _commands(process: int, step: StepRecording, run: int, origin: int) -> Iterator[Event]:
-    """Yield one event a command and worker that ran tiles of it."""
+    """Yield one event a command and worker that ran tiles of it; those of commands that are repeated, by turns with
+    others, one after another, each as long as it took in all."""
     if step.events is None or step.image is None:
         return
-    for number, rows in zip(step.dispatch_of, step.events[run], strict=True):
+    for number, rows in zip(step.dispatch_of, laid_out(step.events[run]), strict=True):
         info = step.image.dispatches[number]
         for worker, row in enumerate(rows.tolist()):
             if row[layout.TILES_RUN]:
@@ -91,6 +93,18 @@ def _commands(process: int, step: StepRecording, run: int, origin: int) -> Itera
                 }
                 begin, end = row[layout.BEGIN], row[layout.END]
                 yield _complete(info.name, process, 1 + worker, begin - origin, end - begin, arguments)
+
+
+def laid_out(events: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return a run's event rows [commands, workers, EVENT_SLOTS] in which those of commands that are repeated follow
+    each other."""
+    found, free = events.copy(), np.zeros(events.shape[1], np.int64)
+    for rows in found:
+        begins, ends, busy = (rows[:, slot] for slot in (layout.BEGIN, layout.END, layout.BUSY))
+        again = (rows[:, layout.TILES_RUN] > 0) & (busy < ends - begins)
+        begins[again] = np.maximum(begins[again], free[again])
+        ends[again] = free[again] = begins[again] + busy[again]
+    return found
 
 
 def _complete(
@@ -112,7 +126,7 @@ def _counters(
 ) -> Iterator[Event]:
     """Yield the number of busy workers, wherever that changes, and of tiles stolen, wherever some were."""
     rows = [
-        step.events[run].reshape(-1, layout.EVENT_SLOTS)
+        laid_out(step.events[run]).reshape(-1, layout.EVENT_SLOTS)
         for step in steps
         if step.events is not None and step.known_workers
         for run in runs

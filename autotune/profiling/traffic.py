@@ -17,11 +17,16 @@ Piece = tuple[int, str, int, int]
 
 
 class MemoryTraffic(NamedTuple):
-    """Bytes that the kernels of a dispatch may touch, each once; those of them beyond L2, and those beyond L3."""
+    """Bytes that the kernels of a dispatch may touch, each once a run of it; those of them beyond L2, and those beyond
+    L3."""
 
     nbytes: int
     beyond_l2: int
     beyond_l3: int
+
+    def times(self, runs: int) -> MemoryTraffic:
+        """Return the traffic of so many runs."""
+        return MemoryTraffic(*(runs * each for each in self))
 
 
 def traffic(images: Sequence[ModuleImage], l2: float, l3: float) -> list[list[MemoryTraffic]]:
@@ -37,7 +42,7 @@ def traffic(images: Sequence[ModuleImage], l2: float, l3: float) -> list[list[Me
                 recent.pop(piece, None)
                 recent[piece] = nbytes
     rest = iter(found)
-    return [[next(rest) for _ in image.dispatches] for image in images]
+    return [[next(rest).times(dispatch.runs) for dispatch in image.dispatches] for image in images]
 
 
 def _of(pieces: dict[Piece, int], recent: dict[Piece, int], l2: float, l3: float) -> MemoryTraffic:

@@ -44,7 +44,7 @@ def counters(step: StepRecording) -> StepCounters | None:
     for row, rows in zip(taken, events, strict=True):
         np.add.at(row, of, spent(rows))
     tiles = events[..., layout.TILES_RUN]
-    busy = np.where(tiles > 0, events[..., layout.END] - events[..., layout.BEGIN], 0)
+    busy = np.where(tiles > 0, events[..., layout.BUSY], 0)
 
     def means(values: NDArray[np.int64]) -> Numbers:
         found = np.zeros((dispatches, workers))

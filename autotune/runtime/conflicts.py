@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from autotune.runtime.image import Binding, Command, IndexCheck
+from autotune.runtime.image import Binding, Command, IndexCheck, RepeatedCommands
+
+
+@dataclass(frozen=True)
+class _Motion:
+    """Where memory is first, and all of where it ever is. What is the same distance ahead each time meets always or
+    never."""
+
+    first: Binding
+    swept: Binding
+
+    def meets(self, other: _Motion) -> bool:
+        """Return whether both may touch the same byte at the same time, in the same repeats."""
+        if self.first.advances == other.first.advances:
+            return self.first.meets(other.first)
+        return self.swept.meets(other.swept)
 
 
 @dataclass(frozen=True)
 class _Touched:
     """The memory of a command, and what of it it may write to."""
 
-    all: tuple[Binding, ...]
-    writes: tuple[Binding, ...]
+    all: tuple[_Motion, ...]
+    writes: tuple[_Motion, ...]
 
 
 def done_before(commands: Sequence[Command]) -> list[int]:
@@ -23,12 +38,15 @@ def done_before(commands: Sequence[Command]) -> list[int]:
     return list(accumulate((number - each.beside for number, each in enumerate(commands)), max))
 
 
-def overlapping(commands: Sequence[Command], checks: Sequence[IndexCheck]) -> tuple[Command, ...]:
+def overlapping(
+    commands: Sequence[Command], checks: Sequence[IndexCheck], repeats: Sequence[RepeatedCommands] = ()
+) -> tuple[Command, ...]:
     """Return the commands, each beside as many of those before it as it can be: up to the last that it
-    conflicts with."""
-    touched, done = _touched(commands, checks), 0
+    conflicts with, or where a repeat begins or ends."""
+    touched, done, border = _touched(commands, checks, repeats), 0, borders(repeats)
     found = list[Command]()
     for number, command in enumerate(commands):
+        done = number if number in border else done
         done = next(
             (n + 1 for n in range(number - 1, done - 1, -1) if _conflict(touched[n], touched[number])), done
         )
@@ -36,28 +54,40 @@ def overlapping(commands: Sequence[Command], checks: Sequence[IndexCheck]) -> tu
     return tuple(found)
 
 
-def conflicts(commands: Sequence[Command], checks: Sequence[IndexCheck]) -> Iterator[tuple[int, int]]:
+def borders(repeats: Iterable[RepeatedCommands]) -> set[int]:
+    """Return the commands that begin when all before them are done, as a repeat begins or ends there."""
+    return {border for each in repeats for border in (each.begin, each.end)}
+
+
+def conflicts(
+    commands: Sequence[Command], checks: Sequence[IndexCheck], repeats: Sequence[RepeatedCommands] = ()
+) -> Iterator[tuple[int, int]]:
     """Yield commands that may run at the same time though one writes what the other touches."""
-    touched = _touched(commands, checks)
+    touched = _touched(commands, checks, repeats)
     for number, done in enumerate(done_before(commands)):
         for other in range(done, number):
             if _conflict(touched[other], touched[number]):
                 yield other, number
 
 
-def _touched(commands: Sequence[Command], checks: Sequence[IndexCheck]) -> list[_Touched]:
+def _touched(
+    commands: Sequence[Command], checks: Sequence[IndexCheck], repeats: Sequence[RepeatedCommands]
+) -> list[_Touched]:
     """Return the memory that each command reads and writes; a check of indices is a part of the command
     that it is for."""
     checked: Mapping[int, list[Binding]] = {check.command: [] for check in checks}
     for check in checks:
         checked[check.command].append(check.binding)
-    return [
-        _Touched(
-            (*command.bindings, *(guard.binding for guard in command.guards), *checked.get(number, ())),
-            command.written,
-        )
-        for number, command in enumerate(commands)
-    ]
+    found = list[_Touched]()
+    for number, command in enumerate(commands):
+        counts = [each.count for each in repeats if each.begin <= number < each.end]
+        reads = (*command.bindings, *(guard.binding for guard in command.guards), *checked.get(number, ()))
+        found.append(_Touched(_motions(reads, counts), _motions(command.written, counts)))
+    return found
+
+
+def _motions(bindings: Sequence[Binding], counts: Sequence[int]) -> tuple[_Motion, ...]:
+    return tuple(_Motion(each, each.swept(counts) if each.advances else each) for each in bindings)
 
 
 def _conflict(one: _Touched, other: _Touched) -> bool:
@@ -68,4 +98,4 @@ def _writes_into(one: _Touched, other: _Touched) -> bool:
     return any(written.meets(touched) for written in one.writes for touched in other.all)
 
 
-__all__ = ["conflicts", "done_before", "overlapping"]
+__all__ = ["borders", "conflicts", "done_before", "overlapping"]

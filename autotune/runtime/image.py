@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -28,7 +28,8 @@ class Binding:
 
     ``index`` says which input, output or constant (0 for the arena); ``offset`` and ``nbytes`` are
     the range in bytes that the kernel may touch there. Where there is a ``period``, of each so many bytes of the range
-    it touches the first ``run`` only.
+    it touches the first ``run`` only. It is where it is first: each time that a repeat around its command goes on it is
+    so many bytes further as ``advances`` has for that, the outermost first.
     """
 
     space: Space
@@ -37,6 +38,20 @@ class Binding:
     nbytes: int
     period: int = 0
     run: int = 0
+    advances: tuple[int, ...] = ()
+
+    def at(self, times: Sequence[int]) -> Binding:
+        """Return where it is when the repeats around have gone on so many times."""
+        ahead = sum(step * count for step, count in zip(self.advances, times, strict=False))
+        return replace(self, offset=self.offset + ahead, advances=())
+
+    def swept(self, counts: Sequence[int]) -> Binding:
+        """Return all of where it ever is, of repeats of so many times."""
+        last = [step * (count - 1) for step, count in zip(self.advances, counts, strict=False)]
+        if not any(last):
+            return replace(self, advances=())
+        back, ahead = sum(min(each, 0) for each in last), sum(max(each, 0) for each in last)
+        return Binding(self.space, self.index, self.offset + back, self.nbytes + ahead - back)
 
     def meets(self, other: Binding) -> bool:
         """Return whether both may touch the same byte.
@@ -92,6 +107,17 @@ class Command:
 
 
 @dataclass(frozen=True)
+class RepeatedCommands:
+    """Commands from ``begin`` to before ``end``, which run ``count`` times, or as long as all ``guards`` hold when they
+    are through. Nothing outside of them runs beside them, and each time begins when the one before is done."""
+
+    begin: int
+    end: int
+    count: int
+    guards: tuple[Guard, ...] = ()
+
+
+@dataclass(frozen=True)
 class IndexCheck:
     """Indices that are checked before command ``command`` reads them, for ``dispatch``.
 
@@ -138,8 +164,9 @@ class DispatchInfo:
     """The origin of a dispatch's code.
 
     ``schedule_source`` is a value of :class:`autotune.database.State`: ``tuned``, ``default``, ...; ``trace_json`` is
-    the schedule itself. ``nodes`` are the names of the model's nodes that it computes. ``flops`` is its arithmetic of
-    one run, a multiply-add as two, on elements of ``dtype``; empty where nothing is known of it.
+    the schedule itself. ``nodes`` are the names of the model's nodes that it computes. ``flops`` is its arithmetic in
+    one run of the model, a multiply-add as two, on elements of ``dtype``; empty where nothing is known of it.
+    ``runs`` is how many times a run of the model is expected to run it.
     """
 
     name: str
@@ -150,6 +177,7 @@ class DispatchInfo:
     nodes: tuple[str, ...] = ()
     flops: int = 0
     dtype: str = ""
+    runs: int = 1
 
     @property
     def is_tuned(self) -> bool:
@@ -176,6 +204,8 @@ class ModuleImage:
     metadata: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[IndexCheck, ...] = ()
     """In the order of their commands."""
+    repeats: tuple[RepeatedCommands, ...] = ()
+    """In the order of their first commands, those inside of others behind these."""
 
     def scratch_bytes(self, workers: int) -> int:
         """Return scratch memory of so many workers."""
@@ -186,6 +216,10 @@ class ModuleImage:
         """Object files and constants: the artifact, but for its manifest."""
         return sum(map(len, self.objects)) + sum(constant.nbytes for constant in self.constants)
 
+    def repeats_around(self, command: int) -> tuple[RepeatedCommands, ...]:
+        """Return the repeats that a command is in, the outermost first."""
+        return tuple(each for each in self.repeats if each.begin <= command < each.end)
+
     def without_refusals(self) -> ModuleImage:
         """Return the image that refuses no branch: times do not depend on what random inputs choose."""
         return replace(self, checks=tuple(check for check in self.checks if not check.refusal))
@@ -193,7 +227,8 @@ class ModuleImage:
     def same_code(self, other: ModuleImage) -> bool:
         """Return whether both execute the same machine code at the same places, whatever schedules it came from."""
         mine, its = (
-            (image.objects, image.commands, image.checks, image.arena_bytes) for image in (self, other)
+            (image.objects, image.commands, image.checks, image.repeats, image.arena_bytes)
+            for image in (self, other)
         )
         return mine == its
 
@@ -213,6 +248,7 @@ __all__ = [
     "Guard",
     "IndexCheck",
     "ModuleImage",
+    "RepeatedCommands",
     "Space",
     "TensorSpec",
     "largest_input",

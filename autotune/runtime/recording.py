@@ -55,14 +55,15 @@ def spent(events: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return nanoseconds [commands] of a run's event rows [commands, workers, EVENT_SLOTS].
 
     Each is from the last tile of the command before (or the beginning) to its own last tile. Commands that ran beside
-    each other share the time of all of them, each by how long workers were busy with it.
+    each other, or by turns as they are repeated, share the time of all of them, each by how long workers were busy with
+    it.
     """
     if not len(events):
         return np.zeros(0, np.int64)
     ran = events[:, :, layout.TILES_RUN] > 0
     begins = np.where(ran, events[:, :, layout.BEGIN], np.iinfo(np.int64).max).min(axis=1)
     begins[~ran.any(axis=1)] = 0  # not chosen: it takes nothing of what it was beside
-    busy = np.where(ran, events[:, :, layout.END] - events[:, :, layout.BEGIN], 0).sum(axis=1)
+    busy = np.where(ran, events[:, :, layout.BUSY], 0).sum(axis=1)
     ends = boundaries(events)
     first = np.flatnonzero([True, *(begins[1:] >= ends[1:-1])])
     together = np.repeat(np.arange(len(first)), np.diff([*first, len(events)]))

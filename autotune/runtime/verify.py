@@ -7,15 +7,17 @@ from collections.abc import Iterator, Sequence
 
 from autotune.codegen.symbols import object_symbols
 from autotune.errors import ArtifactError, BuildError
-from autotune.runtime.conflicts import conflicts
+from autotune.runtime.conflicts import borders, conflicts, done_before
 from autotune.runtime.image import (
     DTYPES,
     READ_ONLY,
     SPACES,
     Binding,
     Command,
+    Guard,
     IndexCheck,
     ModuleImage,
+    RepeatedCommands,
     TensorSpec,
 )
 
@@ -23,6 +25,8 @@ MAX_BYTES = 1 << 46
 MAX_RANK = 32
 MAX_TILES = 1 << 40
 MAX_SCRATCH_BYTES = 1 << 32
+MAX_REPEATS = 1 << 40
+MAX_DEPTH = 16
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]{0,511}")
 
 
@@ -46,15 +50,21 @@ def _problems(image: ModuleImage) -> Iterator[str]:
         "constant": [constant.nbytes for constant in image.constants],
         "arena": [image.arena_bytes],
     }
+    for problem in _repeat_problems(image, sizes):
+        yield problem
+        return  # of what is in it nothing can be said
     for index, command in enumerate(image.commands):
-        for problem in _command_problems(image, command, sizes):
+        for problem in _command_problems(image, index, sizes):
             yield f"command {index} ({command.symbol[:80]!r}): {problem}"
         if problem_of_order := _order_problem(index, command):
             yield f"command {index} ({command.symbol[:80]!r}): {problem_of_order}"
     for index, check in enumerate(image.checks):
         for problem in _check_problems(image, check, sizes):
             yield f"index check {index}: {problem}"
-    for one, other in conflicts(image.commands, image.checks):
+    for number, done in enumerate(done_before(image.commands)):
+        if any(done < border <= number for border in borders(image.repeats)):
+            yield f"command {number} may run beside others across the border of a repeat"
+    for one, other in conflicts(image.commands, image.checks, image.repeats):
         yield f"commands {one} and {other} may run at the same time, and one writes what the other touches"
     yield from _symbol_problems(image)
 
@@ -72,7 +82,33 @@ def _spec_problems(role: str, specs: Sequence[TensorSpec]) -> Iterator[str]:
             yield f"{role} {spec.name!r} has shape {spec.shape}"
 
 
-def _command_problems(image: ModuleImage, command: Command, sizes: dict[str, list[int]]) -> Iterator[str]:
+def _repeat_problems(image: ModuleImage, sizes: dict[str, list[int]]) -> Iterator[str]:
+    around = list[RepeatedCommands]()
+    for index, each in enumerate(image.repeats):
+        if not (0 <= each.begin < each.end <= len(image.commands) and 1 <= each.count <= MAX_REPEATS):
+            yield f"repeat {index}: {each.count} times from {each.begin} to {each.end}"
+        while around and around[-1].end <= each.begin:
+            around.pop()
+        if around and not around[-1].begin <= each.begin < each.end <= around[-1].end:
+            yield f"repeat {index}: from {each.begin} to {each.end}, and another from {around[-1].begin}"
+        around.append(each)
+        if len(around) > MAX_DEPTH:
+            yield f"repeat {index}: inside of {len(around) - 1} others"
+        for guard in each.guards:
+            if problem := _guard_problem(guard, sizes, [outer.count for outer in around]):
+                yield f"repeat {index}: {problem}"
+
+
+def _guard_problem(guard: Guard, sizes: dict[str, list[int]], counts: Sequence[int]) -> str:
+    problem = _binding_problem(guard.binding, sizes, counts)
+    if problem or (guard.binding.nbytes == 1 and guard.wanted in (0, 1)):
+        return problem
+    return f"{guard.binding.nbytes} bytes that are to be {guard.wanted}"
+
+
+def _command_problems(image: ModuleImage, number: int, sizes: dict[str, list[int]]) -> Iterator[str]:
+    command = image.commands[number]
+    counts = [each.count for each in image.repeats_around(number)]
     if not 0 <= command.dispatch < len(image.dispatches):
         yield f"dispatch {command.dispatch} of {len(image.dispatches)}"
     if not 0 <= command.object_index < len(image.objects):
@@ -84,13 +120,12 @@ def _command_problems(image: ModuleImage, command: Command, sizes: dict[str, lis
     if not 0 <= command.scratch_bytes <= MAX_SCRATCH_BYTES:
         yield f"{command.scratch_bytes} bytes of scratch memory"
     for position, binding in enumerate(command.bindings):
-        problem = _binding_problem(binding, sizes)
+        problem = _binding_problem(binding, sizes, counts)
         if problem:
             yield f"binding {position}: {problem}"
     for position, guard in enumerate(command.guards):
-        problem = _binding_problem(guard.binding, sizes)
-        if problem or guard.binding.nbytes != 1 or guard.wanted not in (0, 1):
-            yield f"guard {position}: {problem or f'{guard.binding.nbytes} bytes that are to be {guard.wanted}'}"
+        if problem := _guard_problem(guard, sizes, counts):
+            yield f"guard {position}: {problem}"
 
 
 def _order_problem(number: int, command: Command) -> str:
@@ -117,13 +152,18 @@ def _check_problems(image: ModuleImage, check: IndexCheck, sizes: dict[str, list
         yield f"{check.runs} runs of {check.count} indices of {check.width} bytes, extent {check.extent}"
     if (check.runs - 1) * check.stride + check.count * check.width > check.binding.nbytes:
         yield f"its indices take more than {check.binding.nbytes} bytes"
-    problem = _binding_problem(check.binding, sizes)
+    counts = [each.count for each in image.repeats_around(check.command)]
+    problem = _binding_problem(check.binding, sizes, counts)
     if problem:
         yield problem
 
 
-def _binding_problem(binding: Binding, sizes: dict[str, list[int]]) -> str:
-    """Return the problem of a range of memory; empty when there is none."""
+def _binding_problem(binding: Binding, sizes: dict[str, list[int]], counts: Sequence[int]) -> str:
+    """Return the problem of a range of memory in repeats of so many times; empty when there is none."""
+    if len(binding.advances) > len(counts):
+        return f"it moves with {len(binding.advances)} repeats, and is in {len(counts)}"
+    if binding.nbytes < 0:
+        return f"{binding.nbytes} bytes"
     if binding.space not in SPACES:
         return f"unknown space {binding.space!r}"
     available = sizes[binding.space]
@@ -131,10 +171,11 @@ def _binding_problem(binding: Binding, sizes: dict[str, list[int]]) -> str:
         return f"{binding.space} {binding.index} of {len(available)}"
     if not 0 <= binding.run <= binding.period <= MAX_BYTES:
         return f"{binding.run} bytes of each {binding.period}"
-    end = binding.offset + binding.nbytes
-    if binding.offset < 0 or binding.nbytes < 0 or end > available[binding.index]:
+    swept = binding.swept(counts)
+    end = swept.offset + swept.nbytes
+    if swept.offset < 0 or end > available[binding.index]:
         return (
-            f"bytes {binding.offset} to {end} of {binding.space} {binding.index}, "
+            f"bytes {swept.offset} to {end} of {binding.space} {binding.index}, "
             f"which has {available[binding.index]}"
         )
     return ""

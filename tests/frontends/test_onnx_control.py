@@ -18,6 +18,7 @@ from autotune.frontends.onnx import importer as frontend
 from autotune.graph import evaluate
 from autotune.graph.ir import Array, Graph
 from autotune.graph.verify import verify
+from autotune.runtime.image import Command
 
 Wanted: TypeAlias = Callable[[dict[str, Array]], Sequence[Array]]
 
@@ -258,8 +259,13 @@ def test_steps_behind_the_end_are_not_computed() -> None:
                     break
             np.testing.assert_allclose(module(x, w)[0], wanted, rtol=1e-5)
             np.testing.assert_allclose(evaluate.run(graph, {"x": x, "w": w})["y"], wanted, rtol=1e-5)
-            ran = [module.dispatches[e.dispatch].name for e in module.timeline([x, w]) if e.tiles]
-            assert sum("matmul" in name for name in ran) == steps
+            names, (each,) = [d.name for d in module.dispatches], {c.tiles for c in products(module)}
+            ran = sum(e.tiles for e in module.timeline([x, w]) if "matmul" in names[e.dispatch])
+            assert ran == steps * each
+
+
+def products(module: autotune.Module) -> list[Command]:
+    return [c for c in module.image.commands if "matmul" in module.dispatches[c.dispatch].name]
 
 
 @pytest.mark.parametrize(

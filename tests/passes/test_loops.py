@@ -20,6 +20,7 @@ from autotune.graph.text import parse_graph
 from autotune.graph.verify import verify
 from autotune.passes.partition import partition
 from autotune.passes.pipeline import run_passes, standard_passes
+from autotune.passes.repetition import Repeat
 from autotune.runtime.module import Module
 from tests.compiler.random_models import check_model, random_way
 
@@ -69,8 +70,16 @@ def test_a_loop_has_a_text() -> None:
 def test_one_workload_serves_all_steps() -> None:
     graph = run_passes(sums(50), standard_passes())
     parts = partition(graph)
-    assert len(parts.dispatches) == 51  # the last sum is an output of its own beside all of them
-    assert len({d.workload.key for d in parts.dispatches}) == 2
+    first, *repeated, last, copy = parts.dispatches  # the last sum is an output of its own beside all of them
+    assert [d.repeats for d in repeated] == [(Repeat("end.loop", 24),)] * 2
+    assert [d.runs for d in parts.dispatches] == [1, 24, 24, 1, 1]
+    assert first.workload == repeated[0].workload == last.workload
+    assert not copy.repeats
+
+
+def test_short_loops_stand_there() -> None:
+    parts = [partition(run_passes(sums(trips), standard_passes())) for trips in (8, 9, 10)]
+    assert [len(each.dispatches) for each in parts] == [9, 6, 5]
 
 
 def test_what_lives_within_a_step_has_one_place_for_all() -> None:
@@ -120,7 +129,7 @@ def test_what_a_loop_refuses(changes: dict[str, object], message: str) -> None:
 def random_loops(rng: random.Random) -> Graph:
     """Loops over random bodies, one after another, some within another; results are read, joined and cut."""
     b = GraphBuilder("loops")
-    batch, width, trips = rng.choice((1, 2, 3)), rng.choice((4, 8, 17)), rng.randint(1, 5)
+    batch, width, trips = rng.choice((1, 2, 3)), rng.choice((4, 8, 17)), rng.choice((1, 2, 3, 5, 9, 10, 13))
     states = [b.input(f"x{i}", (batch, width)) for i in range(2)]
     rows = b.input("rows", (trips, batch, width))
     states.append(b.constant("zeros", np.zeros((batch, width), np.float32)))
@@ -184,11 +193,13 @@ def _random_body(
             inner, names = _random_body(rng, batch, width, 1, depth - 1)
             inner, constants = lifted(inner)
             given = [b.constant(f"{value}.{len(values)}.{n}", a) for n, a in constants.items()]
-            stacked = b.node(
-                "Concat", *(b.node("Reshape", v, shape=(1, *shape)) for v in (value, other)), axis=0
-            )
+            trips = rng.choice((2, 9, 12))
+            rows = [b.node("Reshape", rng.choice((value, other)), shape=(1, *shape)) for _ in range(trips)]
+            stacked = b.node("Concat", *rows, axis=0)
             results = [f"inner{len(values)}.{i}" for i in range(len(inner.outputs))]
-            node = loop_node([other, stacked, *names, *given], results, inner, carried=1, scanned=1, trips=2)
+            node = loop_node(
+                [other, stacked, *names, *given], results, inner, carried=1, scanned=1, trips=trips
+            )
             b.nodes(node.op, node.inputs, node.outputs, **node.attrs)
             values.append(results[0])
     made = [rng.choice(values) for _ in range(carried)] + [
@@ -224,7 +235,7 @@ def test_the_memory_proof_knows_steps() -> None:
         next(v for d in parts.dispatches for v in d.inputs if v.endswith(f"{i}.state")) for i in (1, 3)
     )
     assert parts.placements[first] == parts.placements[later]
-    stale = replace(parts, versions={**parts.versions, later: parts.version(first)})
+    stale = replace(parts, versions={**parts.versions, later: parts.versions[first]})
     with pytest.raises(
         InternalError, match=f"reads '{later}', of which a part was not written before, or overwritten"
     ):

@@ -176,7 +176,7 @@ def test_plans_of_many_values_are_not_perturbed(most, perturbed, monkeypatch):
 
 
 def test_values_live_from_the_first_that_writes_to_the_last_that_reads():
-    step = lambda inputs, outputs: SimpleNamespace(reads=tuple(inputs), outputs=tuple(outputs))  # noqa: E731
+    step = lambda inputs, outputs: SimpleNamespace(reads=tuple(inputs), outputs=tuple(outputs), repeats=())  # noqa: E731
     roots = {"x": "x", "k": "k", "a": "a", "part": "a", "b": "b", "c": "c", "y": "y", "view": "y"}
     parts = SimpleNamespace(
         inputs=("x",),

@@ -41,7 +41,7 @@ def rows(*commands: Sequence[tuple[int, int, int, int]]) -> np.ndarray:
     for command, workers in enumerate(commands):
         for worker, (begin, end, tiles, stolen) in enumerate(workers):
             row = found[command, worker]
-            row[layout.BEGIN], row[layout.END] = begin, end
+            row[layout.BEGIN], row[layout.END], row[layout.BUSY] = begin, end, end - begin
             row[layout.TILES_RUN], row[layout.TILES_STOLEN] = tiles, stolen
     return found
 

@@ -67,8 +67,7 @@ class Memory:
         rows = self.words[self.events // 8 :].reshape(len(TILES), self.workers, layout.EVENT_SLOTS)
         for row, count in zip(rows, TILES, strict=True):
             row[:, layout.TILES_RUN] = self.tiles(count)
-            row[:, layout.BEGIN] = 1000
-            row[:, layout.END] = 1000 + row[:, layout.TILES_RUN] * np.asarray(tile_ns)
+            row[:, layout.BUSY] = row[:, layout.TILES_RUN] * np.asarray(tile_ns)
         balance.learn(self.state, self.program, self.workers, self.events)
         return (np.diff(self.bounds) / layout.WHOLE).tolist()
 

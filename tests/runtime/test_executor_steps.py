@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autotune.runtime.cpu import balance, executor, layout
+from autotune.runtime.cpu import balance, executor, layout, repeats, tiles
 from autotune.runtime.cpu.addresses import at, shares_of, worker_at
 
 STATE, PROGRAM, COMMAND, REQUEST, EVENTS, TABLE, KERNEL, SCRATCH = (1 << 20 << n for n in range(8))
@@ -24,17 +24,15 @@ class Machine:
         self.told: list[tuple[Any, ...]] = []
         self.exchange: Callable[[int], None] = lambda address: None
         """The others' act just before this worker's exchange."""
-        for module in (executor, balance):
-            patch.setattr(module, "load", self.memory.__getitem__)
-            patch.setattr(module, "store", self.memory.__setitem__)
-        for name in ("load_relaxed", "load_acquire"):
-            patch.setattr(executor, name, self.memory.__getitem__)
-        patch.setattr(executor, "store_release", self.memory.__setitem__)
-        patch.setattr(executor, "compare_exchange", self.compare_exchange)
-        patch.setattr(executor, "clock_ns", self.clock)
-        patch.setattr(executor, "call_kernel", lambda *call: self.calls.append(call))
+        acts = dict.fromkeys(("load", "load_relaxed", "load_acquire"), self.memory.__getitem__)
+        acts |= dict.fromkeys(("store", "store_release"), self.memory.__setitem__)
+        acts |= {"compare_exchange": self.compare_exchange, "clock_ns": self.clock}
+        acts["call_kernel"] = lambda *call: self.calls.append(call)
         for name in ("leave", "enter", "arrive", "add_done"):
-            patch.setattr(executor, name, lambda *call, name=name: self.told.append((name, *call)) or True)
+            acts[name] = lambda *call, name=name: self.told.append((name, *call)) or True
+        for module in (executor, balance, repeats, tiles):
+            for name in acts.keys() & vars(module).keys():
+                patch.setattr(module, name, acts[name])
         self.request(0, 0)
 
     def compare_exchange(self, address: int, expected: int, desired: int) -> int:
@@ -89,7 +87,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def test_an_owner_claims_a_third_of_what_is_left() -> None:
-    assert [executor._wanted(left, 1, 0, 1) for left in (1, 2, 3, 4, 6, 7, 10, 100)] == [
+    assert [tiles._wanted(left, 1, 0, 1) for left in (1, 2, 3, 4, 6, 7, 10, 100)] == [
         1,
         1,
         1,
@@ -113,20 +111,20 @@ def test_an_owner_claims_a_third_of_what_is_left() -> None:
 def test_a_thief_claims_half_of_what_both_are_done_with_at_once(
     mine: int, theirs: int, lefts: tuple[int, ...], expected: list[int]
 ) -> None:
-    assert [executor._wanted(left, mine, theirs, 1) for left in lefts] == expected
+    assert [tiles._wanted(left, mine, theirs, 1) for left in lefts] == expected
     # Where nothing may be left to the owner it is one at least.
-    assert [executor._wanted(left, mine, theirs, 0) for left in lefts] == [max(1, n) for n in expected]
+    assert [tiles._wanted(left, mine, theirs, 0) for left in lefts] == [max(1, n) for n in expected]
 
 
 def test_units_of_a_range_and_of_a_command(machine: Machine) -> None:
     spans = ((0, 0, 1), (0, 8, 1), (3, 8, 2), (3, 9, 2), (3, 10, 4), (5, 6, 7))
-    assert [executor._units_between(*span) for span in spans] == [0, 8, 3, 3, 2, 1]
+    assert [tiles._units_between(*span) for span in spans] == [0, 8, 3, 3, 2, 1]
     machine.shares(0, 8)
-    assert executor._units_of(STATE, 2, machine.command(TILES=21)) == 21
-    assert executor._units_of(STATE, 2, machine.command(TILES=21, ALONE=1)) == 0
-    assert executor._units_of(STATE, 2, machine.command(TILES=20, UNIT=3)) == 4 + 4  # of ten each
+    assert tiles.units_of(STATE, 2, machine.command(TILES=21)) == 21
+    assert tiles.units_of(STATE, 2, machine.command(TILES=21, ALONE=1)) == 0
+    assert tiles.units_of(STATE, 2, machine.command(TILES=20, UNIT=3)) == 4 + 4  # of ten each
     machine.shares(0, 4, 12)
-    assert executor._units_of(STATE, 3, machine.command(TILES=20, UNIT=3)) == 2 + 4 + 2
+    assert tiles.units_of(STATE, 3, machine.command(TILES=20, UNIT=3)) == 2 + 4 + 2
 
 
 # A range.
@@ -142,7 +140,7 @@ def claimed(
     machine.memory[COUNTER] = seen
 
     def next_claim() -> int:
-        return executor._claim(COUNTER, 5 * CLAIMS, units, mine, theirs, leaves, False)
+        return tiles._claim(COUNTER, 5 * CLAIMS, units, mine, theirs, leaves, False)
 
     return [divmod(claim, CLAIMS) for claim in iter(next_claim, 0)]
 
@@ -201,7 +199,7 @@ def take(
     **command: int,
 ) -> None:
     machine.program(1)
-    executor.take_tiles(STATE, worker, workers, number, machine.command(**command), SCRATCH, event, mode)
+    tiles.take_tiles(STATE, worker, workers, number, machine.command(**command), SCRATCH, event, mode)
 
 
 def test_a_worker_runs_its_own_range_then_those_of_the_next_ones(machine: Machine) -> None:
@@ -254,13 +252,13 @@ def test_who_ran_nothing_says_nothing(machine: Machine) -> None:
         machine.memory[at(worker_at(STATE, owner), layout.CLAIMED)] = 6 * CLAIMS
     take(machine, 0, 2)
     assert (machine.calls, machine.told) == ([], [])
-    take(machine, 1, 2, mode=executor._LAST)
+    take(machine, 1, 2, mode=tiles.LAST)
     assert machine.told == [("leave", STATE, 1)]
 
 
 def test_a_worker_leaves_before_it_says_what_it_ran_of_the_last_command(machine: Machine) -> None:
     machine.shares(0, 8)
-    take(machine, 1, 2, mode=executor._LAST, UNIT=4)
+    take(machine, 1, 2, mode=tiles.LAST, UNIT=4)
     assert machine.told == [("leave", STATE, 1), ("add_done", STATE, 1, 2, 5, 2, 2)]
 
 
@@ -274,7 +272,7 @@ def test_tiles_are_left_to_others_where_the_command_says_so_but_not_to_the_end(m
         take(machine, 0, 2, mode, TILES=4, LEAVE=leave)
         return sum(last - first for first, last in machine.tiles)
 
-    assert [ran(0, 1), ran(0, 0), ran(executor._REST, 1), ran(executor._LAST, 1)] == [0, 4, 4, 0]
+    assert [ran(0, 1), ran(0, 0), ran(tiles.REST, 1), ran(tiles.LAST, 1)] == [0, 4, 4, 0]
 
 
 def test_a_command_of_a_cancelled_request_is_claimed_and_not_run(machine: Machine) -> None:
@@ -297,11 +295,11 @@ def test_a_request_is_stopped_when_it_was_cancelled_or_is_late(machine: Machine)
         (1, 50, True, layout.LATE),
     ):
         machine.request(cancelled, deadline)
-        assert executor._stopped(REQUEST) is stopped
+        assert tiles.stopped(REQUEST) is stopped
         assert machine.get(REQUEST, "CANCELLED") == [noted]
     machine.request(0, machine.now + 1)  # it is that now
-    assert not executor._stopped(REQUEST)
-    assert executor._stopped(REQUEST)
+    assert not tiles.stopped(REQUEST)
+    assert tiles.stopped(REQUEST)
 
 
 def test_patches_put_addresses_with_their_offsets_into_tables(machine: Machine) -> None:
@@ -339,15 +337,15 @@ def test_one_worker_runs_commands_in_order_and_notes_when(machine: Machine) -> N
 
 def test_the_caller_runs_all_of_a_command_of_its_own(machine: Machine) -> None:
     command = machine.command(TILES=6)
-    executor._run_on_caller(command, REQUEST, SCRATCH, EVENTS)
+    tiles.run_on_caller(command, REQUEST, SCRATCH, EVENTS)
     assert machine.calls == [(KERNEL, TABLE, 0, 6, SCRATCH)]
     assert machine.get(EVENTS, "TILES_RUN", "END") == [6, 101]
-    executor._run_on_caller(command, REQUEST, SCRATCH, 0)
+    tiles.run_on_caller(command, REQUEST, SCRATCH, 0)
     assert len(machine.calls) == 2
     assert machine.get(0, "TILES_RUN", "END") == [0, 0]
     machine.request(1, 0)
     machine.set(EVENTS, TILES_RUN=0)
-    executor._run_on_caller(command, REQUEST, SCRATCH, EVENTS)
+    tiles.run_on_caller(command, REQUEST, SCRATCH, EVENTS)
     assert len(machine.calls) == 2
     assert machine.get(EVENTS, "TILES_RUN", "END") == [0, 102]
 
@@ -437,7 +435,7 @@ def test_a_team_runs_one_run_after_another(
     assert machine.told[1:4] == [
         ("_fork", STATE, PROGRAM, rows[0]),
         ("run_share", STATE, 0, 3, 0),
-        ("_join", STATE, PROGRAM, 3),
+        ("_join", STATE, 3, None),
     ]
     assert machine.told[4] == ("_fork", STATE, PROGRAM, rows[1])
     assert machine.told[-1] == ("unlock", at(STATE, layout.TURN))
@@ -475,8 +473,7 @@ def test_workers_are_given_a_program_and_commands_are_counted_on(
         executor._fork(STATE, program, events)
         assert machine.get(STATE, "PROGRAM", "EVENTS") == [program, events]
         assert machine.told == [("begin_run", STATE)]
-    machine.set(STATE, BASE=7)
-    executor._join(STATE, PROGRAM, 3)
+    executor._join(STATE, 3, 11)
     assert machine.told[-1] == ("end_run", STATE, 3)
     assert machine.get(STATE, "BASE") == [11]
 
@@ -560,7 +557,7 @@ def test_who_waits_is_outside_of_the_run_and_runs_what_is_left_before_it_sleeps(
         "leave": (STATE, worker),
         "enter": (STATE, worker, 3),
         "spin_until_done": (STATE, worker, 2, 9, units),
-        "take_tiles": (STATE, worker, 2, 9, command, SCRATCH, EVENTS, executor._REST),
+        "take_tiles": (STATE, worker, 2, 9, command, SCRATCH, EVENTS, tiles.REST),
         "sleep_until_done": (STATE, 2, 9, units),
     }
     assert all(tuple(call[1:]) == whole[call[0]] for call in machine.told)
@@ -593,18 +590,20 @@ def test_commands_of_the_caller_are_awaited_by_others_where_it_says_that_they_ar
     def row_of(step: int, worker: int) -> int:
         return at(EVENTS, (step * 2 + worker) * layout.EVENT_SLOTS)
 
-    assert executor._await_commands(STATE, 0, 2, 1, 5, SCRATCH, 3) is True
+    assert executor._await_commands(STATE, 0, 2, 20, 1, 5, commands[1], SCRATCH, 3) is True
     assert awaited == [
         (STATE, 0, 2, 21 + step, commands[step], SCRATCH, row_of(step, 0), 3) for step in (1, 4)
     ]
     awaited.clear()
-    assert executor._await_commands(STATE, 1, 2, 1, 4, SCRATCH, 3) is True
+    assert executor._await_commands(STATE, 1, 2, 20, 1, 4, commands[1], SCRATCH, 3) is True
     assert awaited == [
         (STATE, 1, 2, 21 + step, commands[step], SCRATCH, row_of(step, 1), 3) for step in (1, 3)
     ]
     awaited.clear()
     machine.set(STATE, EVENTS=0)
-    assert executor._await_commands(STATE, 1, 2, 0, 5, SCRATCH, 3) is False  # the third says that it is over
+    assert (
+        executor._await_commands(STATE, 1, 2, 20, 0, 5, commands[0], SCRATCH, 3) is False
+    )  # the third says that it is over
     assert [(call[3], call[6]) for call in awaited] == [(21, 0), (22, 0), (24, 0)]
 
 
@@ -613,7 +612,7 @@ def test_commands_of_the_caller_are_awaited_by_others_where_it_says_that_they_ar
 
 def walk(machine: Machine, patch: pytest.MonkeyPatch, worker: int, events: int) -> list[tuple[Any, ...]]:
     """Four commands: shared, of the caller alone, shared and after both, of the caller alone at the end."""
-    replaced(machine, patch, "take_tiles", "_run_on_caller", "_say_met")
+    replaced(machine, patch, "take_tiles", "run_on_caller", "_say_met")
     patch.setattr(executor, "_await_commands", lambda *call: machine.told.append(("await", *call)) or True)
     machine.program(4)
     machine.set(PROGRAM, SHARED=3)
@@ -639,13 +638,13 @@ def test_the_caller_runs_shared_commands_and_those_of_its_own(
     met = [("_say_met", events, 2, 0, 2), ("_say_met", events, 2, 2, 4)] if events else [None, None]
     expected = [
         ("take_tiles", STATE, 0, 2, 21, first, SCRATCH, rows[0], 0),
-        ("_run_on_caller", second, REQUEST, SCRATCH, rows[1]),
+        ("run_on_caller", second, REQUEST, SCRATCH, rows[1]),
         ("arrive", STATE, 22),
-        ("await", STATE, 0, 2, 0, 2, SCRATCH, 5),
+        ("await", STATE, 0, 2, 20, 0, 2, first, SCRATCH, 5),
         met[0],
         ("take_tiles", STATE, 0, 2, 23, third, SCRATCH, rows[2], 0),
-        ("_run_on_caller", fourth, REQUEST, SCRATCH, rows[3]),
-        ("await", STATE, 0, 2, 2, 3, SCRATCH, 5),
+        ("run_on_caller", fourth, REQUEST, SCRATCH, rows[3]),
+        ("await", STATE, 0, 2, 20, 2, 3, third, SCRATCH, 5),
         met[1],
     ]
     assert found == [call for call in expected if call is not None]
@@ -661,8 +660,8 @@ def test_others_run_shared_commands_and_leave_with_the_last(
     rows = [at(events, (2 * step + 1) * layout.EVENT_SLOTS) if events else 0 for step in range(4)]
     assert found == [
         ("take_tiles", STATE, 1, 2, 21, first, SCRATCH + 1000, rows[0], 0),
-        ("await", STATE, 1, 2, 0, 2, SCRATCH + 1000, 5),
-        ("take_tiles", STATE, 1, 2, 23, third, SCRATCH + 1000, rows[2], executor._LAST),
+        ("await", STATE, 1, 2, 20, 0, 2, first, SCRATCH + 1000, 5),
+        ("take_tiles", STATE, 1, 2, 23, third, SCRATCH + 1000, rows[2], tiles.LAST),
     ]
     assert machine.memory[0] == 0
 

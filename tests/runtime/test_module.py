@@ -349,6 +349,7 @@ def test_a_dispatch_ends_with_its_last_tile_whoever_was_halted() -> None:
     ends = [[12, 30], [90, 60], [95, 80]]
     tiles = [[1, 1], [0, 2], [0, 2]]
     events[:, :, layout.BEGIN], events[:, :, layout.END], events[:, :, layout.TILES_RUN] = begins, ends, tiles
+    events[:, :, layout.BUSY] = events[:, :, layout.END] - events[:, :, layout.BEGIN]
     assert spent(events).tolist() == [20, 30, 20]
     assert spent(events[:0]).tolist() == []
 
@@ -358,6 +359,7 @@ def test_the_first_dispatch_begins_with_whoever_begins() -> None:
     events = np.zeros((2, 3, layout.EVENT_SLOTS), np.int64)
     events[0, :, layout.BEGIN], events[1, :, layout.BEGIN] = [50, 10, 0], [50, 30, 0]
     events[0, :, layout.END], events[1, :, layout.END] = [50, 30, 0], [60, 60, 0]
+    events[:, :, layout.BUSY] = events[:, :, layout.END] - events[:, :, layout.BEGIN]
     events[:, :2, layout.TILES_RUN] = [[0, 2], [1, 1]]
     assert spent(events).tolist() == [20, 30]
 

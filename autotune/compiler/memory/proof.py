@@ -4,14 +4,16 @@ Independent of how the plan was made: the dispatches are gone through in order, 
 remembers which root wrote it last, and in a loop for which step. Parts of a value that is joined in place are units
 like any others, so
 two dispatches that write into one root must leave each other's elements alone. Where some dispatches run under
-conditions that is gone through several times, so that each of them runs once.
+conditions that is gone through several times, so that each of them runs once. Dispatches that are repeated are gone
+through each time, on the memory that they have then; where nothing moves, three times say as much as all.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +21,11 @@ from numpy.typing import NDArray
 from autotune.errors import InternalError
 from autotune.passes.memory.plan_memory import Lifetime, MemoryPlan
 from autotune.passes.partition import Dispatch, Partition
+from autotune.passes.repetition import repeated_ranges
 
 _Units = NDArray[np.int32]
+_SETTLED = 3
+"""Times after which a repeat does the same again and again, if nothing moves in it."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,34 @@ class _Chosen:
     steps: list[int]
 
 
+_Times: TypeAlias = tuple[int, ...]
+
+
+def _order(parts: Partition, steps: Sequence[int]) -> Iterator[tuple[int, _Times, _Times]]:
+    """Yield numbers of dispatches as they run, with how often the repeats around them have gone on; and the same once
+    more, in the last that is gone through of a repeat where nothing moves as it is in its last."""
+    moved = {
+        d.repeats[level].name
+        for d in parts.dispatches
+        for value in (*d.reads, *d.outputs)
+        for level, each in enumerate(parts.moving.get(value, ()))
+        if each.elements
+    }
+
+    def within(steps: Sequence[int], times: _Times, as_if: _Times) -> Iterator[tuple[int, _Times, _Times]]:
+        for repeat, numbers in repeated_ranges([parts.dispatches[step] for step in steps], len(times)):
+            inside = steps[numbers.start : numbers.stop]
+            if repeat is None:
+                yield from ((step, times, as_if) for step in inside)
+                continue
+            shown = repeat.count if repeat.name in moved else min(repeat.count, _SETTLED)
+            for time in range(shown):
+                last = repeat.count - 1 if time == shown - 1 else time
+                yield from within(inside, (*times, time), (*as_if, last))
+
+    return within(steps, (), ())
+
+
 class _Simulation:
     def __init__(self, chosen: _Chosen, plan: MemoryPlan) -> None:
         self.parts = parts = chosen.parts
@@ -95,13 +128,19 @@ class _Simulation:
         self.outputs = {parts.placements[v].root: v for v in parts.outputs}
         self.arena: _Units = np.zeros(plan.arena_bytes // self.unit, np.int32)
         self.own = {root: self._fresh(root) for root in self.outputs}
-        self.codes = {value.name: number for number, value in enumerate(plan.lifetimes, start=1)}
+        self.codes: dict[object, int] = {
+            value.name: number for number, value in enumerate(plan.lifetimes, start=1)
+        }
         self.codes |= {root: 1 + len(self.codes) + number for number, root in enumerate(self.outputs)}
         self.temporary = self._temporaries()
+        self.times: _Times = ()
+        self.as_if: _Times = ()
+        """How often the repeats around a dispatch have gone on; and when what it does is not gone through any more."""
 
     def run(self) -> MemoryProof:
         reads = writes = shared = 0
-        for step in self.steps:
+        for step, times, as_if in _order(self.parts, self.steps):
+            self.times, self.as_if = times, as_if
             dispatch = self.parts.dispatches[step]
             self._check_reads(dispatch, "was not written before, or overwritten")
             for workspace in self.temporary.get(step, ()):
@@ -146,14 +185,16 @@ class _Simulation:
         memory = self._range(placement.root, self.parts.root_nbytes(placement.root))
         wide = np.dtype(found.dtype).itemsize // self.unit
         last = sum((extent - 1) * s for extent, s in zip(found.shape, placement.strides, strict=True))
-        if found.size and not 0 <= placement.offset <= placement.offset + last < len(memory) // wide:
+        moving = self.parts.moving.get(value, ())
+        offset = placement.offset + sum(m.elements * n for m, n in zip(moving, self.times, strict=False))
+        if found.size and not 0 <= offset <= offset + last < len(memory) // wide:
             raise InternalError(f"the memory plan is wrong: {value!r} lies outside of {placement.root!r}")
         steps = [s * wide * memory.itemsize for s in placement.strides]
-        start = memory[placement.offset * wide :]
+        start = memory[offset * wide :]
         return np.lib.stride_tricks.as_strided(start, (*found.shape, wide), (*steps, memory.itemsize))
 
     def _code(self, value: str) -> int:
-        version = self.parts.version(value)
+        version = self.parts.version(value, self.times)
         return self.codes.setdefault(version, 1 + len(self.codes))
 
     def _is_given(self, value: str) -> bool:
@@ -187,6 +228,7 @@ class _Simulation:
         if np.any(elements == code):
             raise InternalError(f"{where} over elements that were written before")
         elements[...] = code
+        self.codes[self.parts.version(value, self.as_if)] = code
 
 
 __all__ = ["MemoryProof", "prove_memory"]

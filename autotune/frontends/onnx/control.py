@@ -64,20 +64,28 @@ def _name(node: OnnxNode, results: Sequence[str], model: Importing) -> None:
 
 
 def _loop(node: OnnxNode, body: Any, model: Importing) -> None:
-    trips, going = None, True
-    if node.input(0) != ABSENT:
-        count = model.constants.get(node.inputs[0])
-        if count is None:
-            raise node.unknown(f"the number of steps ({node.inputs[0]!r})", node.inputs[0])
-        trips = max(int(count.reshape(-1)[0]), 0)
-    if node.input(1) != ABSENT:
-        condition = model.constants.get(node.inputs[1])
-        if condition is None:
-            raise node.unknown(f"its first condition ({node.inputs[1]!r})", node.inputs[1])
-        going = bool(condition.reshape(-1)[0])
     initial = node.inputs[2:]
     _check_body(node, body, len(initial) + 2, len(initial) + 1)
-    repeated = Repeated(node, body, model, initial, [], trips if going else 0, counted=True)
+    collects = len(body.output) > len(initial) + 1
+    trips, going, limit, first = None, True, ABSENT, ABSENT
+    if node.input(0) != ABSENT:
+        count = model.constants.get(node.inputs[0])
+        if count is not None:
+            trips = max(int(count.reshape(-1)[0]), 0)
+        elif collects:
+            raise node.unknown(f"the number of steps ({node.inputs[0]!r})", node.inputs[0])
+        else:
+            limit = node.inputs[0]
+    if node.input(1) != ABSENT:
+        condition = model.constants.get(node.inputs[1])
+        if condition is not None:
+            going = bool(condition.reshape(-1)[0])
+        elif collects:
+            raise node.unknown(f"its first condition ({node.inputs[1]!r})", node.inputs[1])
+        else:
+            first = node.inputs[1]
+    trips = trips if going else 0
+    repeated = Repeated(node, body, model, initial, [], trips, counted=True, limit=limit, first=first)
     _name(node, repeated.results(), model)
 
 

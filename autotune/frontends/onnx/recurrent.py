@@ -1,7 +1,8 @@
 """LSTM, GRU and RNN as products of all steps at once and a loop over the steps.
 
 What a step takes of its input is a product that depends on no other step: it is one matrix product before the loop. A
-step is the product of the state and what follows from it. The two directions are two loops. Gates are in ONNX's order.
+step is the product of the state and what follows from it. The two directions are one loop, whose steps do one of each.
+Gates are in ONNX's order.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from autotune.frontends.onnx.activations import Activation, activations
 from autotune.frontends.onnx.emit import Emitter
 from autotune.frontends.onnx.nodes import OnnxNode
 from autotune.graph.build import GraphBuilder
-from autotune.graph.ir import ABSENT, Graph
-from autotune.graph.ops.loop import lifted, loop_node
+from autotune.graph.ir import ABSENT, Graph, Node
+from autotune.graph.ops.loop import lifted, loop_node, side_by_side
 
 RECURRENT: Mapping[str, int] = {"GRU": 3, "LSTM": 4, "RNN": 1}
 """Recurrent operators, and how many gates they have."""
@@ -70,9 +71,12 @@ def recurrent(node: OnnxNode, emit: Emitter) -> None:
     cell = _Cell(node, emit, batch, hidden, steps, dtype)
     chosen = activations(node, len(ends))
     lengths = _active(cell)
-    found = [
+    loops = [
         _direction(cell, x, number, end, chosen[number], lengths, layout) for number, end in enumerate(ends)
     ]
+    both = side_by_side(loops) if len(loops) > 1 else loops[0]
+    emit.append(both.op, list(both.inputs), list(both.outputs), both.attrs)
+    found = [(every, *states) for *states, every in (loop.outputs for loop in loops)]
     for index, results in enumerate(zip(*found, strict=True)):
         if emit.wants(index):
             _join(cell, list(results), index, layout)
@@ -120,9 +124,9 @@ def _part(cell: _Cell, index: int, number: int, layout: int = 0) -> str:
 
 def _direction(
     cell: _Cell, x: str, number: int, end: int, chosen: Sequence[Activation], active: str, layout: int
-) -> list[str]:
-    """Return the outputs of one direction: of all steps, and of the last one the hidden state, and the
-    cell's for an LSTM."""
+) -> Node:
+    """Return the loop of one direction, whose outputs are of the last step the hidden state, and the cell's for an
+    LSTM; and of all steps."""
     emit, node, hidden = cell.emit, cell.node, cell.hidden
     captured: _Captured = {}
     weights = emit("Transpose", [_part(cell, 1, number)], {"perm": (1, 0)}, "input_weights")
@@ -147,9 +151,9 @@ def _direction(
     scanned = [taken, *([active] if active != ABSENT else [])]
     body, constants = lifted(_body(cell, chosen, captured, masked=active != ABSENT))
     captured |= {name: emit.constant(array, cell.dtype) for name, array in constants.items()}
-    results = [emit.fresh(f"{node.name}.{suffix}") for suffix in ("state", "cell")[: len(states)]]
-    every = emit.fresh(f"{node.name}.states")
-    loop = loop_node(
+    results = [emit.fresh(f"{node.name}.{number}.{suffix}") for suffix in ("state", "cell")[: len(states)]]
+    every = emit.fresh(f"{node.name}.{number}.states")
+    return loop_node(
         [*states, *scanned, *captured.values()],
         [*results, every],
         body,
@@ -158,8 +162,6 @@ def _direction(
         trips=cell.steps,
         from_end=(end,) * (len(scanned) + 1),
     )
-    emit.append(loop.op, list(loop.inputs), list(loop.outputs), loop.attrs)
-    return [every, *results]
 
 
 def _initial(cell: _Cell, index: int, number: int, layout: int) -> str:

@@ -16,10 +16,12 @@ from autotune.frontends.onnx.nodes import OnnxNode
 from autotune.frontends.onnx.scope import Importing, graphs_of
 from autotune.graph.ir import ABSENT, Graph, Node, TensorType
 from autotune.graph.ops.branch import BRANCH, branch_node
-from autotune.graph.ops.loop import NAME, loop_node
+from autotune.graph.ops.loop import ANY_NUMBER, NAME, loop_node
 
 MAX_STANDING = 256
 """Steps of a body that can stand there for each step only."""
+_LISTED = 1 << 16
+"""Steps whose numbers are a list; of more the number is carried from step to step."""
 _SMALL = 64
 """Nodes of all steps of a body that stands there although it could be a loop."""
 _REPEATED = {"Loop": 16, "Scan": 16}
@@ -28,7 +30,8 @@ _REPEATED = {"Loop": 16, "Scan": 16}
 
 @dataclass
 class Repeated:
-    """A body that is run ``trips`` times; None: until its condition says so.
+    """A body that is run ``trips`` times; None: until its condition says so, or as often as ``limit`` says, which is
+    known only when the model runs. So may ``first`` be, whether it runs at all.
 
     ``initial`` is carried from step to step, ``scanned`` has an element for each along its first axis. A ``counted``
     body takes the number of the step and a condition first, and gives one first.
@@ -43,6 +46,8 @@ class Repeated:
     counted: bool
     from_end: Sequence[int] = ()
     """For each scanned value, and each collected one, whether it goes from the end."""
+    limit: str = ABSENT
+    first: str = ABSENT
     attempts: int = field(default=0, init=False)
 
     def results(self) -> list[str]:
@@ -50,8 +55,15 @@ class Repeated:
         nodes = _nodes_of(self.body)
         if self.trips == 0:
             return [*self.initial, *self._nothing()]
+        if self.limit != ABSENT or self.first != ABSENT:
+            return self._as_loop()
         if self.trips is None:
-            return self._standing()
+            try:
+                return self._standing()
+            except (UnknownParameterError, ModelImportError):
+                if self._collected():
+                    raise
+            return self._as_loop()
         if self.trips * max(nodes, 1) <= _SMALL:
             with suppress(UnknownParameterError):  # of a condition that ends it
                 return self._standing()
@@ -142,8 +154,7 @@ class Repeated:
     # one body for all steps
 
     def _as_loop(self) -> list[str]:
-        trips = self.trips
-        assert trips is not None
+        trips = ANY_NUMBER if self.trips is None else self.trips
         prefix, model = self._prefix(), self.model
         missing = [v for v in self.initial if v not in model.types]
         if missing:
@@ -152,29 +163,36 @@ class Repeated:
             inputs = self._declare(prefix)
             results = model.inlined(self.body, prefix, inputs.given)
             active, results = self._until(prefix, inputs, results, nodes)
+            read = {v for node in nodes for v in node.inputs} | set(results)
+            carried, taken = [*inputs.carried, *active], list(inputs.taken)
+            if inputs.iteration in read and trips > _LISTED:
+                results.insert(len(carried), self._next(prefix, inputs.iteration, "after"))
+                carried.append(inputs.iteration)
+            elif inputs.iteration in read:
+                taken.append(inputs.iteration)
         open_ = [v for v in results if v in model.counted]
         if open_:
             raise self.node.fail(f"a step gives {open_[0]!r}, whose extent is known only when it is computed")
-        body_inputs = [*inputs.carried, *active, *inputs.taken]
-        read = {v for node in nodes for v in node.inputs} | set(results)
-        if inputs.iteration in read:
-            body_inputs.append(inputs.iteration)
+        body_inputs = [*carried, *taken]
         made = {v for node in nodes for v in node.outputs}
+        read = {v for node in nodes for v in node.inputs} | set(results)
         captured = sorted(v for v in read - made - set(body_inputs) if v != ABSENT)
         types = {v: model.type_of(v) for v in (*body_inputs, *captured, *made) if v != ABSENT}
         plain = tuple(node.replace(device="", origins=()) for node in nodes)
         body = Graph(self.node.name, (*body_inputs, *captured), tuple(results), plain, types).pruned()
-        for carried, result in zip(inputs.carried, results, strict=False):
-            if model.type_of(carried) != model.type_of(result):
+        for before, after in zip(inputs.carried, results, strict=False):
+            if model.type_of(before) != model.type_of(after):
                 raise self.node.fail(
-                    f"a step takes {model.type_of(carried)} and gives {model.type_of(result)} for the next\n"
+                    f"a step takes {model.type_of(before)} and gives {model.type_of(after)} for the next\n"
                     f"  what is carried must keep its shape, or the steps be at most {MAX_STANDING}"
                 )
         initial, scanned = list(self.initial), list(self.scanned)
         if active:
-            initial.append(f"{prefix}active")
-            model.define(initial[-1], np.array(True))
-        if inputs.iteration in read:
+            initial.append(self._begins(prefix))
+        if inputs.iteration in carried:
+            initial.append(f"{prefix}zero")
+            model.define(initial[-1], np.array(0, np.int64))
+        if inputs.iteration in taken:
             scanned.append(f"{prefix}iterations")
             check_evaluated(self.node, (trips,), 8, "the list of the steps' numbers")
             model.define(scanned[-1], np.arange(trips))
@@ -190,10 +208,44 @@ class Repeated:
             scanned=len(scanned),
             trips=trips,
             from_end=ends,
+            going=len(self.initial) if active else -1,
         )
         with model.on_device(device):
             model.append(NAME, list(loop.inputs), outputs, loop.attrs, self.node.name)
-        return [v for i, v in enumerate(outputs) if not active or i != len(self.initial)]
+        return [*outputs[: len(self.initial)], *outputs[len(initial) :]]
+
+    def _begins(self, prefix: str) -> str:
+        """Return whether there is a first step."""
+        model, going = self.model, f"{prefix}active"
+        if self.first != ABSENT:
+            going = scalar(self.first, model)
+        else:
+            model.define(going, np.array(True))
+        if self.limit == ABSENT:
+            return going
+        zero, some, both = (f"{prefix}{name}" for name in ("no_steps", "some_steps", "begins"))
+        model.define(zero, np.array(0, np.int64))
+        model.append("Less", [zero, scalar(self.limit, model)], [some], {}, some)
+        model.append("And", [going, some], [both], {}, both)
+        return both
+
+    def _next(self, prefix: str, iteration: str, suffix: str) -> str:
+        """Return the number of the next step."""
+        one, name = f"{prefix}one.{suffix}", f"{prefix}iteration.{suffix}"
+        self.model.define(one, np.array(1, np.int64))
+        self.model.append("Add", [iteration, one], [name], {}, name)
+        return name
+
+    def _goes_further(self, prefix: str, condition: str, inputs: _Inputs) -> str:
+        """Return whether there is another step by the condition and the limit."""
+        model, condition = self.model, scalar(condition, self.model)
+        if self.limit == ABSENT:
+            return condition
+        more, both = f"{prefix}more", f"{prefix}further"
+        limit = scalar(self.limit, model)
+        model.append("Less", [self._next(prefix, inputs.iteration, "next"), limit], [more], {}, more)
+        model.append("And", [condition, more], [both], {}, both)
+        return both
 
     def _device_of(self, nodes: Sequence[Node]) -> str:
         """Return the device that all nodes of a step name: one loop runs on one device."""
@@ -234,16 +286,18 @@ class Repeated:
             return [], results
         condition, *others = results
         known = self.model.constants.get(condition)
-        if known is not None:
+        if known is not None and self.limit == ABSENT:
             if not known.reshape(-1)[0]:
                 self.trips = 1
                 raise self.node.fail("its condition ends it after one step")
-            return [], others
+            if self.first == ABSENT:
+                return [], others
         if self._collected():
             raise self._unknown_length(condition)
         active = f"{prefix}going"
         self.model.types[active] = TensorType((), "bool")
         pairs = list(zip(others, inputs.carried, strict=True))
+        condition = self._goes_further(prefix, condition, inputs)
         if any(self.model.type_of(new) != self.model.type_of(old) for new, old in pairs):
             return [active], [*others, active]
         if self._is_chosen(nodes):
@@ -254,7 +308,7 @@ class Repeated:
             self.model.append("Where", [active, new, old], [name], {}, name)
             kept.append(name)
         after = f"{prefix}going_on"
-        self.model.append("And", [active, scalar(condition, self.model)], [after], {}, after)
+        self.model.append("And", [active, condition], [after], {}, after)
         return [active], [*kept, after]
 
     def _is_chosen(self, nodes: Sequence[Node]) -> bool:
@@ -268,7 +322,6 @@ class Repeated:
         """Put the nodes of a step into a branch that runs while the loop does; returns what it gives."""
         model, over = self.model, f"{prefix}over"
         model.define(over, np.array(False))
-        results[-1] = scalar(results[-1], model)
         then = branch_graph(f"{self.node.name}.step", nodes, results, model)
         stays = branch_graph(f"{self.node.name}.over", (), [*inputs.carried, over], model)
         nodes.clear()

@@ -7,6 +7,10 @@ Loop(carried..., scanned..., captured...) -> (carried..., collected...), each st
 - what is *captured* is the same in every step;
 - the body's other results are *collected* along a new axis in front.
 
+A loop may be over before all its steps: with ``going``, the number of a carried boolean. From where that is false the
+body gives back what it takes, so that its steps need not run. Such a loop collects nothing, and has a bound for
+``trips``.
+
 ``from_end`` has a 1 for each scanned input, then each collected result, that goes from the last element to the first.
 ``body`` is the text of a graph without constants, whose inputs are in the order above.
 """
@@ -27,6 +31,10 @@ from autotune.graph.ops.definition import Arrays, Attribute, Types
 from autotune.graph.ops.registry import define, get
 
 NAME = "Loop"
+ANY_NUMBER = 1 << 40
+"""The bound of steps of a loop that only its condition ends."""
+_EXPECTED = 32
+"""Steps that a loop is taken to have which may be over before."""
 GRAPHS = {NAME: ("body",), "If": ("then_branch", "else_branch")}
 """Attributes that are texts of graphs, by operator; an empty one is no graph."""
 
@@ -40,13 +48,21 @@ class LoopParts:
     scanned: int
     trips: int
     from_end: tuple[int, ...]
+    going: int = -1
 
     @classmethod
     def of(cls, attrs: Attrs) -> LoopParts:
         """Read complete attributes; raises GraphError for a body that is no graph's text."""
-        carried, scanned, trips = (cast(int, attrs[key]) for key in ("carried", "scanned", "trips"))
+        carried, scanned, trips, going = (
+            cast(int, attrs[key]) for key in ("carried", "scanned", "trips", "going")
+        )
         from_end = cast(tuple[int, ...], attrs["from_end"])
-        return cls(body_of(cast(str, attrs["body"])), carried, scanned, trips, from_end)
+        return cls(body_of(cast(str, attrs["body"])), carried, scanned, trips, from_end, going)
+
+    @property
+    def expected(self) -> int:
+        """Return the number of steps that costs are counted for."""
+        return self.trips if self.going < 0 else min(self.trips, _EXPECTED)
 
     @property
     def captured(self) -> tuple[str, ...]:
@@ -92,12 +108,55 @@ def loop_node(
     scanned: int,
     trips: int,
     from_end: Sequence[int] = (),
+    going: int = -1,
     name: str = "",
 ) -> Node:
     """Return a loop over a body without constants; ``from_end`` empty: nothing goes from the end."""
     attrs: dict[str, Attr] = {"body": body_text(body), "from_end": tuple(from_end)}
-    attrs |= {"carried": carried, "scanned": scanned, "trips": trips}
+    attrs |= {"carried": carried, "going": going, "scanned": scanned, "trips": trips}
     return Node(NAME, tuple(inputs), tuple(outputs), attrs, name)
+
+
+def side_by_side(loops: Sequence[Node]) -> Node:
+    """Return one loop whose steps are those of several, of as many steps each and none of which reads another's."""
+    parts = [LoopParts.of(loop.attrs) for loop in loops]
+    bodies = [
+        each.body.renamed({v: f"{v}.{number}" for v in each.body.types}) for number, each in enumerate(parts)
+    ]
+
+    def sorted_by_use(values: Sequence[Sequence[str]]) -> list[str]:
+        """Return what each loop carries, then what it scans, then what it captures."""
+        cuts = [(0, p.carried, p.carried + p.scanned, len(v)) for p, v in zip(parts, values, strict=True)]
+        return [
+            v
+            for n in range(3)
+            for each, cut in zip(values, cuts, strict=True)
+            for v in each[cut[n] : cut[n + 1]]
+        ]
+
+    def results(values: Sequence[Sequence[str]]) -> list[str]:
+        """Return what each loop carries, then what it collects."""
+        carried = [v for each, p in zip(values, parts, strict=True) for v in each[: p.carried]]
+        return carried + [v for each, p in zip(values, parts, strict=True) for v in each[p.carried :]]
+
+    types = {name: found for body in bodies for name, found in body.types.items()}
+    body = Graph(
+        " and ".join(dict.fromkeys(body.name for body in bodies)),
+        tuple(sorted_by_use([body.inputs for body in bodies])),
+        tuple(results([body.outputs for body in bodies])),
+        tuple(node for body in bodies for node in body.nodes),
+        types,
+    )
+    scanned = [end for p in parts for end in p.from_end[: p.scanned]]
+    return loop_node(
+        sorted_by_use([loop.inputs for loop in loops]),
+        results([loop.outputs for loop in loops]),
+        body,
+        carried=sum(p.carried for p in parts),
+        scanned=len(scanned),
+        trips=parts[0].trips,
+        from_end=[*scanned, *(end for p in parts for end in p.from_end[p.scanned :])],
+    )
 
 
 MAX_EVALUATED_STEPS = 1 << 12
@@ -155,11 +214,23 @@ def _infer(types: Types, attrs: Attrs) -> list[TensorType]:
             wanted = TensorType((parts.trips, *wanted.shape), wanted.dtype)
         if given != wanted:
             raise GraphError(f"input {index} is {given}, the body's {name!r} needs {wanted}")
+    if parts.going >= 0:
+        _check_going(parts)
     results = [body.type_of(v).dense for v in body.outputs]
     for index, (name, found) in enumerate(zip(body.inputs[:carried], results[:carried], strict=True)):
         if found != body.type_of(name).dense:
             raise GraphError(f"carried value {index} is {body.type_of(name).dense}, each step gives {found}")
     return results[:carried] + [TensorType((parts.trips, *t.shape), t.dtype) for t in results[carried:]]
+
+
+def _check_going(parts: LoopParts) -> None:
+    if parts.going >= parts.carried or len(parts.body.outputs) > parts.carried:
+        raise GraphError(
+            f"going = {parts.going}: it is one of the {parts.carried} carried values of a loop that collects nothing"
+        )
+    found = parts.body.type_of(parts.body.inputs[parts.going])
+    if found.dtype != "bool" or found.size != 1:
+        raise GraphError(f"going = {parts.going}, which is {found} and should be one boolean")
 
 
 def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
@@ -173,6 +244,8 @@ def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
     collected = [body.type_of(v) for v in body.outputs[carried:]]
     results = [np.empty((parts.trips, *t.shape), t.dtype) for t in collected]
     for step in range(parts.trips):
+        if parts.going >= 0 and not state[parts.going].all():
+            break
         taken = [array[parts.scanned_at(i, step)] for i, array in enumerate(scanned)]
         found = run(body, dict(zip(body.inputs, [*state, *taken, *rest], strict=True)))
         state = [found[v] for v in body.outputs[:carried]]
@@ -184,7 +257,7 @@ def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
 def _flops(_types: Types, _results: Sequence[TensorType], attrs: Attrs) -> int:
     parts = LoopParts.of(attrs)
     body = parts.body
-    return parts.trips * sum(get(n.op).flops(body.input_types(n), n.attrs) for n in body.nodes)
+    return parts.expected * sum(get(n.op).flops(body.input_types(n), n.attrs) for n in body.nodes)
 
 
 define(
@@ -199,10 +272,21 @@ define(
         "scanned": Attribute("int", required=True),
         "trips": Attribute("int", required=True),
         "from_end": Attribute("ints", ()),
+        "going": Attribute("int", -1),
     },
     complete=_complete,
     flops_rule=_flops,
     in_onnx=False,
 )
 
-__all__ = ["GRAPHS", "LoopParts", "body_of", "body_text", "is_evaluable", "is_loop", "lifted", "loop_node"]
+__all__ = [
+    "GRAPHS",
+    "LoopParts",
+    "body_of",
+    "body_text",
+    "is_evaluable",
+    "is_loop",
+    "lifted",
+    "loop_node",
+    "side_by_side",
+]

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 from autotune.passes.memory.plan_memory import Lifetime
 from autotune.passes.partition import Dispatch, ElementRange, Partition
+from autotune.passes.repetition import ranges_of_repeats, whole_repeats
 
 Aim: TypeAlias = Literal["memory", "concurrency"]
 
@@ -27,15 +28,19 @@ def in_order(parts: Partition, threads: int, aim: Aim = "concurrency") -> Partit
         return parts
     if threads == 1 or aim == "memory":
         return replace(parts, order="memory")
-    needs = _needs(parts)
-    return replace(
-        parts, order="concurrency", dispatches=tuple(parts.dispatches[i] for i in _alternating(needs))
-    )
+    units = whole_repeats(parts.dispatches)
+    order = _alternating(_needs_of_units(units, _needs(parts)))
+    dispatches = tuple(parts.dispatches[n] for unit in order for n in units[unit])
+    return replace(parts, order="concurrency", dispatches=dispatches)
 
 
 def extended(parts: Partition, lifetimes: Sequence[Lifetime]) -> list[Lifetime]:
     """Return lifetimes up to the last dispatch that may begin before the last one that uses a value is done."""
-    done = list(accumulate((max(needs, default=-1) + 1 for needs in _needs(parts)), max))
+    needed = [max(needs, default=-1) + 1 for needs in _needs(parts)]
+    for _, steps in ranges_of_repeats(parts.dispatches):  # which nothing around runs beside
+        for border in (steps.start, steps.stop):
+            needed[border : border + 1] = [border] * len(needed[border : border + 1])
+    done = list(accumulate(needed, max))
     found = []
     for lifetime in lifetimes:
         last = lifetime.last
@@ -43,6 +48,13 @@ def extended(parts: Partition, lifetimes: Sequence[Lifetime]) -> list[Lifetime]:
             last += 1
         found.append(replace(lifetime, last=last))
     return found
+
+
+def _needs_of_units(units: Sequence[range], needs: Sequence[set[int]]) -> list[set[int]]:
+    """Return for each unit of dispatches those before it that it needs."""
+    unit_of = {number: index for index, unit in enumerate(units) for number in unit}
+    found = ({unit_of[needed] for number in unit for needed in needs[number]} for unit in units)
+    return [each - {index} for index, each in enumerate(found)]
 
 
 def _alternating(needs: Sequence[set[int]]) -> list[int]:
@@ -74,8 +86,8 @@ def _needs(parts: Partition) -> list[set[int]]:
     One that another of them needs may be left out: so it takes no square of the steps of a loop, which all use the same
     memory and follow from one another.
     """
-    reads = [[parts.reach(v) for v in d.reads if _changes(parts, v)] for d in parts.dispatches]
-    writes = [[parts.reach(v) for v in d.outputs] for d in parts.dispatches]
+    reads = [[parts.swept(v) for v in d.reads if _changes(parts, v)] for d in parts.dispatches]
+    writes = [[parts.swept(v) for v in d.outputs] for d in parts.dispatches]
     users: dict[str, list[int]] = {}
     masks, written = dict[str, int](), dict[str, int]()  # users as bits, and the last that writes
     before, found = list[int](), list[set[int]]()  # all that come before each, as bits

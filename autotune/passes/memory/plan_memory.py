@@ -17,6 +17,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from autotune.errors import InternalError
+from autotune.passes.repetition import whole_repeats
 from autotune.rounding import round_up
 
 if TYPE_CHECKING:
@@ -68,14 +69,15 @@ class MemoryPlan:
 
 def value_lifetimes(parts: Partition) -> list[Lifetime]:
     """Return the values that live between the dispatches of a partition, from the first that writes to the last that
-    reads; inputs, outputs and constants have memory of their own."""
+    reads, and in all of a repeat; inputs, outputs and constants have memory of their own."""
     known = {*parts.inputs, *parts.constants, *(parts.placements[name].root for name in parts.outputs)}
     spans: dict[str, tuple[int, int]] = {}
-    for step, dispatch in enumerate(parts.dispatches):
-        for value in (*dispatch.reads, *dispatch.outputs):
-            root = parts.placements[value].root
-            if root not in known:
-                spans[root] = (spans.get(root, (step, step))[0], step)
+    for steps in whole_repeats(parts.dispatches):
+        for dispatch in (parts.dispatches[step] for step in steps):
+            for value in (*dispatch.reads, *dispatch.outputs):
+                root = parts.placements[value].root
+                if root not in known:
+                    spans[root] = (spans.get(root, (steps[0],))[0], steps[-1])
     return [Lifetime(root, parts.root_nbytes(root), *span) for root, span in spans.items()]
 
 

@@ -29,7 +29,7 @@ def taken_memory(
     again = {parts.placements[value].root for value in parts.versions}
     found: dict[str, str] = {}
     for step, dispatch in enumerate(parts.dispatches):
-        for result, operand in pairs(dispatch):
+        for result, operand in () if dispatch.repeats else pairs(dispatch):
             new, old = (parts.placements[value] for value in (result, operand))
             if new.root not in known or old.root not in known or new.offset != old.offset:
                 continue

@@ -10,11 +10,11 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from autotune.errors import ArtifactError
 from autotune.foreign import parse_json
-from autotune.runtime.image import Command, DispatchInfo, IndexCheck, TensorSpec
+from autotune.runtime.image import Command, DispatchInfo, IndexCheck, RepeatedCommands, TensorSpec
 from autotune.target import Target
 
 FORMAT = "autotune-module"
-VERSION = 6
+VERSION = 7
 
 _T = TypeVar("_T")
 
@@ -57,6 +57,7 @@ class StoredDispatch:
     nodes: tuple[str, ...]
     flops: int
     dtype: str
+    runs: int
 
     def info(self, traces: Sequence[str]) -> DispatchInfo:
         """Return what an image has; raises ArtifactError for a number beyond the table."""
@@ -71,6 +72,7 @@ class StoredDispatch:
             self.nodes,
             self.flops,
             self.dtype,
+            self.runs,
         )
 
 
@@ -89,6 +91,7 @@ def stored_dispatches(
             each.nodes,
             each.flops,
             each.dtype,
+            each.runs,
         )
         for each in dispatches
     )
@@ -115,6 +118,7 @@ class Manifest:
     arena_bytes: int
     metadata: Mapping[str, str]
     checks: tuple[IndexCheck, ...]
+    repeats: tuple[RepeatedCommands, ...]
     libraries: tuple[str, ...]
     objects: tuple[Blob, ...]
     constants: tuple[ConstantBlob, ...]

@@ -152,6 +152,7 @@ def image_of(manifest: Manifest, objects: tuple[bytes, ...], arrays: list[NDArra
         arena_bytes=manifest.arena_bytes,
         metadata=manifest.metadata,
         checks=manifest.checks,
+        repeats=manifest.repeats,
     )
 
 
@@ -191,6 +192,7 @@ def manifest_of(
         libraries=_libraries(image.objects),
         metadata=dict(image.metadata),
         checks=image.checks,
+        repeats=image.repeats,
         objects=tuple(objects),
         constants=tuple(
             ConstantBlob(array.shape, array.dtype.name, blob)

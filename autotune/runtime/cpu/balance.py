@@ -22,11 +22,10 @@ from typing import Final
 from autotune.runtime.cpu.addresses import at, shares_of
 from autotune.runtime.cpu.atomics import load, store
 from autotune.runtime.cpu.layout import (
-    BEGIN,
+    BUSY,
     COMMAND_SLOTS,
     COMMANDS,
     COUNT,
-    END,
     EVENT_SLOTS,
     SEEN,
     SHARED_TILES,
@@ -92,7 +91,7 @@ def _tile_time(rows: int, worker: int) -> int:
     """Return the time of a tile of a command for a worker, in ns and parts of ``_FINE``; 0 where it ran none."""
     row = at(rows, worker * EVENT_SLOTS)
     tiles = load(at(row, TILES_RUN))
-    taken = load(at(row, END)) - load(at(row, BEGIN))
+    taken = load(at(row, BUSY))
     return max(1, min(taken // tiles * _FINE + taken % tiles * _FINE // tiles, _MOST)) if tiles else 0
 
 

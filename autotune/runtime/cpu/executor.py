@@ -25,49 +25,36 @@ Written in the subset of Python that ``translate`` turns into LLVM IR; ``native`
 
 from __future__ import annotations
 
-from typing import Final
-
-from autotune.runtime.cpu.addresses import at, shares_of, worker_at
+from autotune.runtime.cpu.addresses import at, worker_at
 from autotune.runtime.cpu.atomics import (
-    call_kernel,
     clock_ns,
     compare_exchange,
     fetch_add,
     load,
     load_acquire,
-    load_boolean,
-    load_relaxed,
     store,
     store_release,
     unpark,
     yield_processor,
 )
-from autotune.runtime.cpu.balance import first_tile, learn, sample_due, share_of
+from autotune.runtime.cpu.balance import learn, sample_due
 from autotune.runtime.cpu.layout import (
     ADDRESSES,
     ALONE,
     ARRIVE,
     AWAIT,
     BASE,
-    BEGIN,
-    CANCELLED,
-    CLAIMED,
-    CLAIMS,
+    BEHIND,
     COMMAND_SLOTS,
     COMMANDS,
     COUNT,
-    DEADLINE_NS,
+    DECIDED,
     END,
     EVENT_SLOTS,
     EVENTS,
     GENERATION,
-    GUARD,
-    GUARD_NEXT,
-    GUARD_PLACE,
-    GUARD_WANTED,
-    KERNEL,
-    LATE,
-    LEAVE,
+    GONE,
+    LENGTH,
     MET,
     PARALLEL,
     PATCH_COUNT,
@@ -77,7 +64,9 @@ from autotune.runtime.cpu.layout import (
     PATCH_SOURCE,
     PATCHES,
     PROGRAM,
+    REPEAT,
     REQUEST,
+    ROWS_STRIDE,
     SAMPLE,
     SCRATCH,
     SCRATCH_STRIDE,
@@ -86,19 +75,34 @@ from autotune.runtime.cpu.layout import (
     SHARED,
     STATE,
     STOP,
-    TABLE,
     TEAM,
-    TILES,
     TILES_RUN,
-    TILES_STOLEN,
     TURN,
-    UNIT,
 )
 from autotune.runtime.cpu.mutex import lock, try_lock, unlock
+from autotune.runtime.cpu.repeats import (
+    ENDS,
+    GOES_ON,
+    IS_LATE,
+    begin_repeat,
+    move_on,
+    note_end,
+    times_left,
+    way_of_others,
+)
+from autotune.runtime.cpu.tiles import (
+    LAST,
+    REST,
+    begin_row,
+    chosen,
+    run_on_caller,
+    stopped,
+    take_tiles,
+    units_of,
+)
 from autotune.runtime.cpu.translate.functions import native
 from autotune.runtime.cpu.waiting import (
     EVERYBODY,
-    add_done,
     arrive,
     await_run,
     begin_run,
@@ -109,10 +113,6 @@ from autotune.runtime.cpu.waiting import (
     sleep_until_done,
     spin_until_done,
 )
-
-_LAST: Final = 1
-_REST: Final = 2
-"""Ways to take tiles."""
 
 
 @native
@@ -127,173 +127,37 @@ def _apply_patches(program: int) -> None:
 
 
 @native
-def _stopped(request: int) -> bool:
-    """Return whether what has not begun is left out: the request was cancelled, or is late.
-
-    Workers may see it at different tiles: they claim all tiles and go on from barrier to barrier all the same.
-    """
-    deadline = load(at(request, DEADLINE_NS))
-    if deadline and clock_ns() > deadline:
-        store_release(at(request, CANCELLED), LATE)
-    return load_relaxed(at(request, CANCELLED)) != 0
-
-
-@native
-def _chosen(command: int) -> bool:
-    """Return whether all guards of a command say that it runs."""
-    guard = load(at(command, GUARD))
-    while guard:
-        if load_boolean(load(at(guard, GUARD_PLACE))) != load(at(guard, GUARD_WANTED)):
-            return False
-        guard = load(at(guard, GUARD_NEXT))
-    return True
-
-
-@native
 def _run_alone(program: int, workers: int, events: int) -> None:
     """Run all commands on this thread: no atomics, no barriers."""
     command = load(at(program, COMMANDS))
     scratch, request = load(at(program, SCRATCH)), load(at(program, REQUEST))
-    for _ in range(load(at(program, COUNT))):
-        if events:
-            store(at(events, BEGIN), clock_ns())
-        tiles = load(at(command, TILES))
-        if _stopped(request) or not _chosen(command):
-            tiles = 0
-        if tiles:
-            call_kernel(load(at(command, KERNEL)), load(at(command, TABLE)), 0, tiles, scratch)
-        if events:
-            now = clock_ns()
-            store(at(events, END), now)
-            store(at(events, MET), now)
-            store(at(events, TILES_RUN), tiles)
-            store(at(events, TILES_STOLEN), 0)
-            events = at(events, workers * EVENT_SLOTS)
-        command = at(command, COMMAND_SLOTS)
-
-
-@native
-def _wanted(left: int, mine: int, theirs: int, leaves: int) -> int:
-    """Return the number of units left in a range to claim at a time; ``theirs`` is 0 where the range is one's own.
-
-    Of another's, half of what thief and owner are done with at the same time, where the owner has half a unit to
-    finish first. That may be none, where the owner alone is done sooner, if tiles may be left to it.
-    """
-    if theirs:
-        return max(((2 * left + 3) * mine // (2 * (mine + theirs)) + 1) // 2, 1 - leaves)
-    return (left + 2) // 3
-
-
-@native
-def _units_between(begin: int, end: int, unit: int) -> int:
-    """Return the number of units in which a range is claimed."""
-    return (end - begin + unit - 1) // unit
-
-
-@native
-def _units_of(state: int, workers: int, command: int) -> int:
-    """Return the number of units in which a command is claimed; 0 where worker 0 runs it alone."""
-    shares, tiles, unit = shares_of(state, workers), load(at(command, TILES)), load(at(command, UNIT))
-    if load(at(command, ALONE)):
-        return 0
-    if unit == 1:
-        return tiles
-    units = 0
-    for owner in range(workers):
-        units += _units_between(first_tile(shares, tiles, owner), first_tile(shares, tiles, owner + 1), unit)
-    return units
-
-
-@native
-def _claim(counter: int, claims: int, units: int, mine: int, theirs: int, leaves: int, whole: bool) -> int:
-    """Claim units of a worker's range; returns their number plus :data:`CLAIMS` times how many come before them, and 0
-    where nothing is left to claim.
-
-    Chunks become smaller towards the end (guided self-scheduling, Polychronopoulos and Kuck 1987). ``mine`` and
-    ``theirs`` are the shares of thief and owner, ``theirs`` 0 for the owner itself. Of tiles that are not run the
-    ``whole`` range is claimed at once.
-
-    ``claims`` is what the counter says while nothing of the range is claimed. It may say less: then nobody was here
-    yet, and nothing is left to an owner that may be anywhere. Or it says more than the range has units: then somebody
-    is at a later command, as nothing is left of this.
-    """
-    seen = load_relaxed(counter)
-    claimed = max(seen, claims) - claims
-    while claimed < units:
-        wanted = units - claimed
-        if not whole:
-            wanted = _wanted(wanted, mine, theirs, leaves if seen >= claims else 0)
-        if wanted == 0:
-            break
-        before = compare_exchange(counter, seen, claims + claimed + wanted)
-        if before == seen:
-            return claimed * CLAIMS + wanted
-        seen = before
-        claimed = max(seen, claims) - claims
-    return 0
-
-
-@native
-def _count_tiles(event: int, tiles: int, stolen: int) -> None:
-    """Note tiles that were run."""
-    store(at(event, TILES_RUN), load(at(event, TILES_RUN)) + tiles)
-    if stolen:
-        store(at(event, TILES_STOLEN), load(at(event, TILES_STOLEN)) + tiles)
-    store(at(event, END), clock_ns())
-
-
-@native
-def take_tiles(
-    state: int, worker: int, workers: int, number: int, command: int, scratch: int, event: int, mode: int
-) -> None:
-    """Run this worker's part of one command: its own range first, then its neighbours'.
-
-    The program is not touched after others were told, where ``mode`` is ``_LAST``: the worker leaves the run. ``_REST``
-    leaves no tiles to others. Tiles of a request that was stopped, or of a command that is not chosen, are claimed and
-    not run.
-    """
-    shares, units = shares_of(state, workers), _units_of(state, workers, command)
-    tiles, unit, table = load(at(command, TILES)), load(at(command, UNIT)), load(at(command, TABLE))
-    mine = share_of(shares, worker)
-    request = load(at(load(at(state, PROGRAM)), REQUEST))
-    kernel = load(at(command, KERNEL)) if not _stopped(request) and _chosen(command) else 0
-    leaves = 0 if mode == _REST else load(at(command, LEAVE))
-    ran = 0
-    for distance in range(workers):
-        owner = worker + distance
-        if owner >= workers:
-            owner -= workers
-        counter = at(worker_at(state, owner), CLAIMED)
-        begin, end = first_tile(shares, tiles, owner), first_tile(shares, tiles, owner + 1)
-        theirs = share_of(shares, owner) if distance else 0
-        there = _units_between(begin, end, unit)
-        while True:
-            claim = _claim(counter, number * CLAIMS, there, mine, theirs, leaves, kernel == 0)
-            if claim == 0:
-                break
-            first = begin + claim // CLAIMS * unit
-            last = min(first + claim % CLAIMS * unit, end)
-            if kernel:
-                call_kernel(kernel, table, first, last, scratch)
-            if kernel and event:
-                _count_tiles(event, last - first, theirs)
-            ran += claim % CLAIMS
-    if mode == _LAST:
-        leave(state, worker)
-    if ran:
-        add_done(state, worker, workers, number, ran, units)
-
-
-@native
-def _run_on_caller(command: int, request: int, scratch: int, event: int) -> None:
-    """Run all of a command that only worker 0 runs."""
-    tiles = load(at(command, TILES))
-    if not _stopped(request) and _chosen(command):
-        call_kernel(load(at(command, KERNEL)), load(at(command, TABLE)), 0, tiles, scratch)
+    end, again, event = at(command, load(at(program, COUNT)) * COMMAND_SLOTS), 0, events
+    while command < end:
         if event:
-            store(at(event, TILES_RUN), tiles)
-    if event:
-        store(at(event, END), clock_ns())
+            begin_row(event, again)
+        repeat, back = load(at(command, REPEAT)), 0
+        if repeat == 0:
+            run_on_caller(command, request, scratch, event)
+        elif not load(at(command, BEHIND)):
+            begin_repeat(repeat)
+        elif times_left(repeat) and _decides_to_go_on(command, repeat, request):
+            if move_on(repeat) == 1:
+                again += 1
+            back = load(at(repeat, LENGTH))
+        elif load(at(repeat, GONE)):
+            again -= 1
+        if event:
+            store(at(event, MET), load(at(event, END)))
+            event = at(event, (1 - back) * workers * EVENT_SLOTS)
+        command = at(command, (1 - back) * COMMAND_SLOTS)
+
+
+@native
+def _decides_to_go_on(command: int, repeat: int, request: int) -> bool:
+    """Return whether a repeat of so many times as its guards say goes on: not where the request was stopped."""
+    if not load(at(repeat, DECIDED)):
+        return True
+    return chosen(command) and not stopped(request)
 
 
 @native
@@ -304,7 +168,7 @@ def _await_command(
 
     Who waits is not inside the run. Before it sleeps it runs what is left.
     """
-    units = _units_of(state, workers, command)
+    units = units_of(state, workers, command)
     if is_done_soon(state, workers, number, units):
         return True
     if worker:
@@ -313,7 +177,7 @@ def _await_command(
         if units:
             if worker and not enter(state, worker, run):
                 return False
-            take_tiles(state, worker, workers, number, command, scratch, event, _REST)
+            take_tiles(state, worker, workers, number, command, scratch, event, REST)
             if worker:
                 leave(state, worker)
         sleep_until_done(state, workers, number, units)
@@ -323,12 +187,19 @@ def _await_command(
 
 @native
 def _await_commands(
-    state: int, worker: int, workers: int, first: int, last: int, scratch: int, run: int
+    state: int,
+    worker: int,
+    workers: int,
+    base: int,
+    first: int,
+    last: int,
+    command: int,
+    scratch: int,
+    run: int,
 ) -> bool:
-    """Wait until some commands of the program are done; False where the run is over meanwhile."""
-    program = load(at(state, PROGRAM))
-    base, events = load(at(state, BASE)), load(at(state, EVENTS))
-    command = at(load(at(program, COMMANDS)), first * COMMAND_SLOTS)
+    """Wait until some commands are done, of which ``command`` is the row of the first; False where the run is over
+    meanwhile."""
+    events = load(at(state, EVENTS))
     for step in range(first, last):
         awaited: bool = load(at(command, ALONE)) == 0 or (worker != 0 and load(at(command, ARRIVE)) != 0)
         event = at(events, (step * workers + worker) * EVENT_SLOTS) if events else 0
@@ -349,51 +220,97 @@ def _say_met(events: int, workers: int, first: int, last: int) -> None:
 
 
 @native
-def run_share(state: int, worker: int, workers: int, run: int) -> None:
+def _way(
+    state: int, worker: int, workers: int, number: int, command: int, request: int, scratch: int, run: int
+) -> int:
+    """Return the way of a repeat from the row behind its commands, with which all are through."""
+    repeat = load(at(command, REPEAT))
+    if not load(at(repeat, DECIDED)):
+        return GOES_ON if times_left(repeat) else ENDS
+    if worker:
+        if not _await_command(state, worker, workers, number, command, scratch, 0, run):
+            return IS_LATE
+        return way_of_others(repeat, number)
+    way = GOES_ON if times_left(repeat) and _decides_to_go_on(command, repeat, request) else ENDS
+    if way == ENDS:
+        note_end(repeat, number)
+    arrive(state, number)
+    return way
+
+
+@native
+def run_share(state: int, worker: int, workers: int, run: int) -> int:
     """Walk over the commands of the pool's current program; all but worker 0 have entered the run.
 
     They leave it before they say what they ran of the last command that they share: the caller may return then and free
-    the program.
+    the program. Returns, of worker 0, the number of the last command. A command that is repeated has a new number each
+    time, unless worker 0 alone repeats it.
     """
     program = load(at(state, PROGRAM))
-    events = load(at(state, EVENTS))
-    base = load(at(state, BASE))
-    command = load(at(program, COMMANDS))
+    events, base = load(at(state, EVENTS)), load(at(state, BASE))
+    rows = load(at(program, COMMANDS)) + worker * load(at(program, ROWS_STRIDE))
     scratch = load(at(program, SCRATCH)) + worker * load(at(program, SCRATCH_STRIDE))
-    event = at(events, worker * EVENT_SLOTS) if events else 0
     request = load(at(program, REQUEST))
-    shared, met = load(at(program, SHARED)), 0
+    shared, met, step, again = load(at(program, SHARED)), 0, 0, 0
     count = shared if worker else load(at(program, COUNT))
-    for step in range(count):
-        alone = load(at(command, ALONE))
+    while step < count:
+        command = at(rows, step * COMMAND_SLOTS)
+        alone, back = load(at(command, ALONE)), 0
         if worker == 0 or not alone:
-            wait = load(at(command, AWAIT))
+            event = at(events, (step * workers + worker) * EVENT_SLOTS) if events else 0
+            wait, repeat = load(at(command, AWAIT)), load(at(command, REPEAT))
             if wait > met:
-                if not _await_commands(state, worker, workers, met, wait, scratch, run):
-                    return
+                awaited = at(rows, met * COMMAND_SLOTS)
+                if not _await_commands(state, worker, workers, base, met, wait, awaited, scratch, run):
+                    return 0
                 if event and worker == 0:
                     _say_met(events, workers, met, wait)
                 met = wait
             if event:
-                store(at(event, TILES_RUN), 0)
-                store(at(event, TILES_STOLEN), 0)
-                now = clock_ns()
-                store(at(event, BEGIN), now)
-                store(at(event, END), now)
-            if alone:
-                _run_on_caller(command, request, scratch, event)
-                if load(at(command, ARRIVE)):
-                    arrive(state, base + step + 1)
+                begin_row(event, again)
+            if repeat == 0:
+                if alone:
+                    run_on_caller(command, request, scratch, event)
+                    if load(at(command, ARRIVE)):
+                        arrive(state, base + step + 1)
+                else:
+                    mode = LAST if worker and step == shared - 1 else 0
+                    take_tiles(state, worker, workers, base + step + 1, command, scratch, event, mode)
+            elif not load(at(command, BEHIND)):
+                begin_repeat(repeat)
             else:
-                mode = _LAST if worker and step == shared - 1 else 0
-                take_tiles(state, worker, workers, base + step + 1, command, scratch, event, mode)
-        if event:
-            event = at(event, workers * EVENT_SLOTS)
-        command = at(command, COMMAND_SLOTS)
+                way = ENDS
+                if alone:
+                    if times_left(repeat) and _decides_to_go_on(command, repeat, request):
+                        way = GOES_ON
+                    elif load(at(command, ARRIVE)):
+                        arrive(state, base + step + 1)
+                else:
+                    way = _way(state, worker, workers, base + step + 1, command, request, scratch, run)
+                if way == GOES_ON:
+                    back = load(at(repeat, LENGTH))
+                    if move_on(repeat) == 1:
+                        again += 1
+                    if not alone:
+                        base += back
+                else:
+                    if load(at(repeat, GONE)):
+                        again -= 1
+                    if worker and (way == IS_LATE or step == shared - 1):
+                        leave(state, worker)
+                        return 0
+            if repeat and not alone:
+                if event and worker == 0:
+                    _say_met(events, workers, step, step + 1)
+                met = step + 1 - back
+        step += 1 - back
     if worker == 0:
-        _await_commands(state, worker, workers, met, shared, scratch, run)
+        _await_commands(
+            state, worker, workers, base, met, shared, at(rows, met * COMMAND_SLOTS), scratch, run
+        )
         if events:
             _say_met(events, workers, met, count)
+    return base + count
 
 
 @native
@@ -406,10 +323,11 @@ def _fork(state: int, program: int, events: int) -> None:
 
 
 @native
-def _join(state: int, program: int, workers: int) -> None:
-    """Wait until nobody else is in the run: program and events are the caller's again."""
+def _join(state: int, workers: int, last: int) -> None:
+    """Wait until nobody else is in the run, whose last command has this number: program and events are the caller's
+    again."""
     end_run(state, workers)
-    store(at(state, BASE), load(at(state, BASE)) + load(at(program, COUNT)))
+    store(at(state, BASE), last)
 
 
 @native
@@ -462,8 +380,8 @@ def _run_together(program: int, workers: int, repeats: int, times: int, events: 
             if due and not rows:
                 rows = _sample_rows(program, workers)
             _fork(state, program, rows)
-            run_share(state, 0, workers, 0)
-            _join(state, program, workers)
+            last = run_share(state, 0, workers, 0)
+            _join(state, workers, last)
             if due:
                 learn(state, program, workers, rows)
             if times:
@@ -508,4 +426,4 @@ def stop(state: int, patience_ns: int) -> None:
     unlock(at(state, TURN))
 
 
-__all__ = ["execute", "run_share", "serve", "stop", "take_tiles"]
+__all__ = ["execute", "run_share", "serve", "stop"]

@@ -15,7 +15,7 @@ from autotune.runtime.cpu.check_rows import CheckRows, failed_check, subject
 from autotune.runtime.cpu.device import Memory, address_of, allocate
 from autotune.runtime.cpu.native import executor
 from autotune.runtime.cpu.pool import pool_of
-from autotune.runtime.cpu.program import Argument, Pointer, Program, ProgramBuilder
+from autotune.runtime.cpu.program import Argument, MovingPointer, Pointer, Program, ProgramBuilder
 from autotune.runtime.image import Binding, Guard, ModuleImage
 
 
@@ -45,7 +45,7 @@ class Instance:
         self._arena = memory.allocate(image.arena_bytes, "intermediate values")
         self._checks = CheckRows(image.checks)
         self.dispatch_of: list[int] = []
-        """The dispatch of each recorded command, checks of indices among them."""
+        """The dispatch of each recorded command, checks of indices and the borders of repeats among them."""
         self._program: Program | None = self._record(code)
         self._calls = CallRecord(self._program.address, image.inputs, image.outputs, others)
         self.call = self._calls.call
@@ -115,6 +115,9 @@ class Instance:
             checks.setdefault(check.command, []).append(number)
         starts: list[int] = []
         for index, command in enumerate(self._image.commands):
+            for _ in (each for each in self._image.repeats if each.begin == index):
+                self.dispatch_of.append(command.dispatch)
+                builder.begin_repeat()
             starts.append(len(self.dispatch_of))
             after = starts[index - command.beside]
             for number in checks.get(index, ()):
@@ -132,6 +135,9 @@ class Instance:
                 touched=touched,
                 guards=self._guards(command.guards),
             )
+            for repeat in (each for each in reversed(self._image.repeats) if each.end == index + 1):
+                self.dispatch_of.append(command.dispatch)
+                builder.end_repeat(repeat.count, self._guards(repeat.guards))
         return builder.finish(self._checks.memory)
 
     def _check_indices(self, builder: ProgramBuilder, number: int, after: int) -> None:
@@ -147,6 +153,10 @@ class Instance:
         return [(self._pointer(guard.binding), guard.wanted) for guard in guards]
 
     def _pointer(self, binding: Binding) -> Pointer:
+        first = self._first(binding)
+        return MovingPointer(first, binding.advances) if any(binding.advances) else first
+
+    def _first(self, binding: Binding) -> int | Argument:
         if binding.space == "input":
             return Argument(binding.index, binding.offset)
         if binding.space == "output":

@@ -33,7 +33,8 @@ REQUEST: Final = 13  # address of the request row of this run
 NO_REQUEST: Final = 14  # a request row of zeros, of runs that nobody cancels: two slots
 SHARED_TILES: Final = 16  # tiles of a run that workers share out among themselves
 SAMPLE: Final = 17  # address of event rows of one run, for the executor's own use
-HEADER_SLOTS: Final = 18
+ROWS_STRIDE: Final = 18  # bytes from one worker's command rows to the next's, 0 where all have the same
+HEADER_SLOTS: Final = 19
 
 # Request row.
 CANCELLED: Final = 0  # not 0: commands that have not begun do nothing
@@ -56,7 +57,30 @@ LEAVE: Final = (
     6  # of others, 1: all wait before it and behind it, so that a worker may leave tiles to their owner
 )
 GUARD: Final = 7  # address of its first guard row, 0 for none: it runs only if all its guards say so
-COMMAND_SLOTS: Final = 8
+REPEAT: Final = 8  # address of a repeat row, where it is no kernel that is called
+BEHIND: Final = (
+    9  # of these, 1: it is the row behind the commands that are repeated, and not the one before them
+)
+COMMAND_SLOTS: Final = 10
+
+# Repeat row, one of each worker.
+TIMES: Final = 0  # how often its commands run, at most
+GONE: Final = 1  # how often it has gone on
+LENGTH: Final = 2  # command rows from the one before its commands to the one behind
+MOTIONS: Final = 3  # address of the motion rows
+MOTION_COUNT: Final = 4
+DECIDED: Final = 5  # 1: it goes on only if all guards of the row behind say so, of which worker 0 decides
+ENDED: Final = 6  # address of the number of the row behind at which it ended last, the same for all workers
+INSIDE_ANOTHER: Final = 7
+REPEAT_SLOTS: Final = 8
+
+# Motion row.
+MOTION_SLOT: Final = (
+    0  # address of what changes: an entry of a pointer table, or MOTION_FIRST of a repeat inside
+)
+MOTION_STEP: Final = 1  # bytes to add each time
+MOTION_FIRST: Final = 2  # what it is the first time
+MOTION_SLOTS: Final = 3
 
 # Guard row.
 GUARD_PLACE: Final = 0  # address of a boolean of one byte
@@ -158,7 +182,10 @@ END: Final = 1  # the end of its last tile
 MET: Final = 2  # the caller knew all workers done with the command; worker 0 only
 TILES_RUN: Final = 3
 TILES_STOLEN: Final = 4  # of these, from another worker's range
-EVENT_SLOTS: Final = 5
+BUSY: Final = (
+    5  # ns from each begin to the last tile; of a command that is repeated BEGIN is the first, END the last
+)
+EVENT_SLOTS: Final = 6
 
 
 def state_slots(workers: int) -> int:

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.runtime.cpu import layout
 from autotune.runtime.cpu.device import HOST_MEMORY, Memory, address_of, allocate
+from autotune.runtime.cpu.rows import (
+    Argument,
+    Border,
+    Guards,
+    MovingPointer,
+    Pointer,
+    Row,
+    RowsOfWorker,
+    Waiting,
+)
 
 _UNITS_A_WORKER = 16
 _SMALL_BYTES = 1 << 16
 """A single tile that touches less takes about a microsecond, and to share it costs as much (1.2 of tiny_cnn's time)."""
-
-
-@dataclass(frozen=True)
-class Argument:
-    """A pointer-table entry that each call sets: its argument ``index``, plus ``offset`` bytes."""
-
-    index: int
-    offset: int
-
-
-Pointer = int | Argument
-Guards = Sequence[tuple[Pointer, int]]
-"""Booleans of one byte and what each must be, 0 or 1, for a call to be made."""
+_MANY_TIMES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -59,21 +58,6 @@ class _Waits:
         )
 
 
-@dataclass(frozen=True)
-class _Dispatch:
-    kernel: int
-    table: tuple[Pointer, ...]
-    tiles: int
-    scratch_bytes: int
-    after: int
-    small: bool
-    guards: Guards
-
-    @property
-    def pointers(self) -> tuple[Pointer, ...]:
-        return (*self.table, *(place for place, _ in self.guards))
-
-
 @dataclass(frozen=True, eq=False)
 class Program:
     """Recorded kernel calls, in the layout of :mod:`autotune.runtime.cpu.layout`.
@@ -97,7 +81,10 @@ class ProgramBuilder:
         self._workers = workers
         self._state = state
         self._arguments = arguments
-        self._dispatches: list[_Dispatch] = []
+        self._rows: list[Row] = []
+        self._open: list[tuple[int, int]] = []
+        """The number of each repeat that has begun, and of the row before its commands."""
+        self._repeats = 0
 
     def dispatch(
         self,
@@ -116,62 +103,101 @@ class ProgramBuilder:
         bytes it reads and writes, where that is known: a single tile of few stays with the caller. It is made only if
         all its ``guards`` say so.
         """
-        after = len(self._dispatches) if after is None else after
+        after = len(self._rows) if after is None else after
         small = touched is not None and touched < _SMALL_BYTES
-        self._dispatches.append(_Dispatch(kernel, tuple(table), tiles, scratch_bytes, after, small, guards))
+        self._rows.append(
+            Row(kernel, tuple(table), tiles, scratch_bytes, after, small, guards, self._around())
+        )
+
+    def begin_repeat(self) -> None:
+        """Repeat what is recorded from here to :meth:`end_repeat`; that is a row of its own, which waits for all."""
+        self._open.append((self._repeats, len(self._rows)))
+        self._repeats += 1
+        self._rows.append(self._border(0, 0, behind=False))
+
+    def end_repeat(self, times: int, guards: Guards = ()) -> None:
+        """Have all since :meth:`begin_repeat` run so many times, or as long as all guards say so; a row like that."""
+        begin, length = self._open[-1][1], len(self._rows) - self._open[-1][1]
+        self._rows[begin] = replace(
+            self._rows[begin], border=self._border(times, length, behind=False).border
+        )
+        self._rows.append(replace(self._border(times, length, behind=True), guards=guards))
+        self._open.pop()
+
+    def _around(self) -> tuple[int, ...]:
+        return tuple(repeat for repeat, _ in self._open)
+
+    def _border(self, times: int, length: int, *, behind: bool) -> Row:
+        border = Border(self._open[-1][0], times, length, behind, len(self._open) > 1)
+        return Row(0, (), 0, 0, len(self._rows), False, (), self._around(), border)
 
     def finish(self, checks: NDArray[np.int64] | None = None) -> Program:
         """Lay everything out in one piece of memory, but the check rows; raises nothing, records no more."""
-        dispatches = self._dispatches
-        largest = max((d.scratch_bytes for d in dispatches), default=0)
-        scratch, stride = self._memory.shares(largest, self._workers)
-        rows_at = layout.HEADER_SLOTS
-        tables_at = rows_at + len(dispatches) * layout.COMMAND_SLOTS
-        guards_at = tables_at + sum(len(d.table) for d in dispatches)
-        patches_at = guards_at + layout.GUARD_SLOTS * sum(len(d.guards) for d in dispatches)
-        patches = sum(isinstance(p, Argument) for d in dispatches for p in d.pointers)
-        arguments_at = patches_at + patches * layout.PATCH_SLOTS
-        slots = arguments_at + self._arguments
-        memory = allocate(8 * slots).view(np.int64)
+        rows, workers = self._rows, self._workers
+        scratch, stride = self._memory.shares(max((r.scratch_bytes for r in rows), default=0), workers)
+        at = layout.HEADER_SLOTS + self._repeats
+        own = list[RowsOfWorker]()
+        for _ in range(workers if self._repeats else 1):
+            own.append(RowsOfWorker(rows, at, layout.HEADER_SLOTS))
+            at = own[-1].end
+        patches = len(own) * sum(isinstance(each, Argument) for _, each, _ in own[0].firsts)
+        arguments_at = at + patches * layout.PATCH_SLOTS
+        memory = allocate(8 * (arguments_at + self._arguments)).view(np.int64)
         memory.fill(0)
         base = address_of(memory)
 
-        memory[layout.COMMANDS] = base + 8 * rows_at
-        memory[layout.COUNT] = len(dispatches)
+        memory[layout.COMMANDS] = base + 8 * own[0].at
+        memory[layout.ROWS_STRIDE] = 8 * (own[1].at - own[0].at) if len(own) > 1 else 0
+        memory[layout.COUNT] = len(rows)
         memory[layout.SCRATCH] = address_of(scratch)
         memory[layout.SCRATCH_STRIDE] = stride
-        memory[layout.PATCHES] = base + 8 * patches_at
+        memory[layout.PATCHES] = base + 8 * at
         memory[layout.PATCH_COUNT] = patches
         memory[layout.ADDRESSES] = base + 8 * arguments_at
         waits = self._waits()
         memory[layout.PARALLEL] = not all(waits.alone)
         memory[layout.SHARED] = waits.shared
-        memory[layout.SHARED_TILES] = sum(d.tiles for d in dispatches if d.tiles > 1)
-        sample = np.zeros(len(dispatches) * self._workers * layout.EVENT_SLOTS, np.int64)
+        memory[layout.SHARED_TILES] = sum(r.tiles * self._times(r) for r in rows if r.tiles > 1)
+        sample = np.zeros(len(rows) * workers * layout.EVENT_SLOTS, np.int64)
         memory[layout.SAMPLE] = address_of(sample)
-        memory[layout.TEAM] = self._workers
+        memory[layout.TEAM] = workers
         memory[layout.STATE] = self._state
         memory[layout.REQUEST] = base + 8 * layout.NO_REQUEST
         if checks is not None:
             memory[layout.CHECKS], memory[layout.CHECKED] = address_of(checks), len(checks)
-        self._write_rows(memory, rows_at, base + 8 * tables_at, base + 8 * guards_at, waits)
-        self._write_guards(memory, guards_at)
-        self._write_pointers(memory, tables_at, guards_at, patches_at)
+        waiting = self._waiting(waits)
+        for each in own:
+            each.write(memory, base, waiting)
+        for slot, argument in (patch for each in own for patch in each.patches):
+            memory[at + layout.PATCH_SLOT] = base + 8 * slot
+            memory[at + layout.PATCH_SOURCE] = argument.index
+            memory[at + layout.PATCH_OFFSET] = argument.offset
+            at += layout.PATCH_SLOTS
         return Program(base, memory.data, (memory, scratch, sample))
+
+    def _times(self, row: Row) -> int:
+        """Return about how many times a row is gone through in a run."""
+        times = {each.border.repeat: each.border.times for each in self._rows if each.border is not None}
+        return min(prod(times[repeat] for repeat in row.around), _MANY_TIMES)
 
     def _waits(self) -> _Waits:
         """Return the worker of each command and what it waits for.
 
         Worker 0 runs those of one tile that can run beside nothing else, or are small: it has done those before when it
         comes to the next, and no atomic operation is needed among them. Others of one tile go to whoever comes first.
+        What worker 0 alone repeats is its own in all.
         """
-        count = len(self._dispatches)
-        after = list(accumulate((d.after for d in self._dispatches), max))
+        rows = self._rows
+        after = list(accumulate((r.after for r in rows), max))
         beside = [position > done for position, done in enumerate(after)]
         alone = [
-            d.tiles <= 1 and (d.small or not (beside[i] or (i + 1 < count and beside[i + 1])))
-            for i, d in enumerate(self._dispatches)
+            r.tiles <= 1 and (r.small or not (beside[i] or (i + 1 < len(rows) and beside[i + 1])))
+            for i, r in enumerate(rows)
         ]
+        shared = {repeat for r, own in zip(rows, alone, strict=True) if not own for repeat in r.around}
+        for i, r in enumerate(rows):
+            if r.border is not None:
+                alone[i] = r.border.repeat not in shared
         shared_before = [0, *accumulate((0 if a else i + 1 for i, a in enumerate(alone)), max)]
         awaited = [
             shared_before[d] if a else max(d, i + 1 - layout.RING)
@@ -179,56 +205,17 @@ class ProgramBuilder:
         ]
         return _Waits(alone, awaited, shared_before[-1])
 
-    def _write_rows(self, memory: NDArray[np.int64], at: int, table: int, guard: int, waits: _Waits) -> None:
-        """Write one row a command."""
+    def _waiting(self, waits: _Waits) -> list[Waiting]:
         arriving, between = waits.arriving, waits.between
-        for index, dispatch in enumerate(self._dispatches):
-            row = memory[at + index * layout.COMMAND_SLOTS :]
-            row[layout.KERNEL] = dispatch.kernel
-            row[layout.TABLE] = table
-            row[layout.TILES] = dispatch.tiles
-            row[layout.UNIT] = max(1, dispatch.tiles // (self._workers * _UNITS_A_WORKER))
-            row[layout.AWAIT] = waits.awaited[index]
-            row[layout.ALONE] = waits.alone[index]
-            if waits.alone[index]:
-                row[layout.ARRIVE] = index in arriving
-            else:
-                row[layout.LEAVE] = index in between
-            row[layout.GUARD] = guard if dispatch.guards else 0
-            table += 8 * len(dispatch.table)
-            guard += 8 * layout.GUARD_SLOTS * len(dispatch.guards)
-
-    def _write_guards(self, memory: NDArray[np.int64], at: int) -> None:
-        """Write the guard rows, those of a command one after another."""
-        base = address_of(memory)
-        for dispatch in self._dispatches:
-            for left, (_, wanted) in zip(range(len(dispatch.guards))[::-1], dispatch.guards, strict=True):
-                memory[at + layout.GUARD_WANTED] = wanted
-                memory[at + layout.GUARD_NEXT] = base + 8 * (at + layout.GUARD_SLOTS) if left else 0
-                at += layout.GUARD_SLOTS
-
-    def _slots(self, tables_at: int, guards_at: int) -> Iterator[tuple[int, Pointer]]:
-        """Yield the slot of each entry of a pointer table and of each guard's place, with what it points to."""
-        entries = (pointer for dispatch in self._dispatches for pointer in dispatch.table)
-        yield from enumerate(entries, start=tables_at)
-        places = (place for dispatch in self._dispatches for place, _ in dispatch.guards)
-        for number, place in enumerate(places):
-            yield guards_at + number * layout.GUARD_SLOTS + layout.GUARD_PLACE, place
-
-    def _write_pointers(
-        self, memory: NDArray[np.int64], tables_at: int, guards_at: int, patch_at: int
-    ) -> None:
-        """Write what pointer tables and guards point to, and a patch for each that a call sets."""
-        base = address_of(memory)
-        for slot, pointer in self._slots(tables_at, guards_at):
-            if isinstance(pointer, Argument):
-                patch = memory[patch_at:]
-                patch[layout.PATCH_SLOT] = base + 8 * slot
-                patch[layout.PATCH_SOURCE] = pointer.index
-                patch[layout.PATCH_OFFSET] = pointer.offset
-                patch_at += layout.PATCH_SLOTS
-            else:
-                memory[slot] = pointer
+        return [
+            Waiting(
+                max(1, row.tiles // (self._workers * _UNITS_A_WORKER)),
+                waits.awaited[index],
+                waits.alone[index],
+                index in (arriving if waits.alone[index] else between),
+            )
+            for index, row in enumerate(self._rows)
+        ]
 
 
-__all__ = ["Argument", "Guards", "Pointer", "Program", "ProgramBuilder"]
+__all__ = ["Argument", "Guards", "MovingPointer", "Pointer", "Program", "ProgramBuilder"]

@@ -13,6 +13,7 @@ from autotune.runtime.hal.command_buffer import CheckIndices, CommandBuffer, Rec
 from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.executable import Code, EntryPoint, Executable
 from autotune.runtime.image import Binding, ModuleImage
+from autotune.runtime.unrolled import unrolled
 from autotune.runtime.verify import verify
 
 FORMATS: Mapping[str, str] = {
@@ -98,6 +99,7 @@ def load_image(device: Device, image: ModuleImage) -> LoadedImage:
         raise UsageError(
             f"{image.name!r} has branches of which one runs: they run on this process's cores, not on {device.name}"
         )
+    image = unrolled(image)
     arch = image.target.arch
     if arch not in FORMATS:
         raise UsageError(f"no device runs code for {arch}; known: {', '.join(FORMATS)}")

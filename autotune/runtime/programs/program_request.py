@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from autotune.runtime.hal.recording import LoadedImage, load_image
 from autotune.runtime.hal.semaphore import Point, Timeline
 from autotune.runtime.hal.timed import Timed, timed
 from autotune.runtime.programs.device_program import DeviceProgram
+from autotune.runtime.unrolled import unrolled
 
 Arrays = Sequence[NDArray[Any]]
 Done = Callable[[BaseException | None], None]
@@ -42,7 +43,8 @@ class LoadedProgram:
 
     @staticmethod
     def of(program: DeviceProgram, devices: Mapping[str, Device]) -> LoadedProgram:
-        """Load all images. Raises as :func:`autotune.runtime.hal.recording.load_image` does."""
+        """Load all images, which repeat nothing. Raises as :func:`autotune.runtime.hal.recording.load_image` does."""
+        program = replace(program, images=tuple(map(unrolled, program.images)))
         runs = {step.image: step.device for step in program.steps if step.kind == "run"}
         images = tuple(load_image(devices[runs[i]], image) for i, image in enumerate(program.images))
         queues, moves = (

@@ -165,7 +165,9 @@ class _Step:
         self.recording.begin_ns[run], self.recording.end_ns[run] = span
         events = self.recording.events
         if events is not None and self._timed is not None:
-            events[run, :, 0, [layout.BEGIN, layout.END]] = np.transpose(self._timed.spans)
+            begins, ends = np.transpose(self._timed.spans)
+            rows = events[run, :, 0]
+            rows[:, layout.BEGIN], rows[:, layout.END], rows[:, layout.BUSY] = begins, ends, ends - begins
         elif events is not None:
             events[run] = np.concatenate(self._rows)
 

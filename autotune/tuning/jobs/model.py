@@ -43,6 +43,10 @@ _MEMORY, _COPIES, _LEAST, _MOST = 0.25, 3, 5, 40
 their way); the fewest and the most of them."""
 
 
+MOST_RUNS = 1 << 16
+"""A dispatch counts for no more runs than this in the weight of its workload."""
+
+
 def tuned_model(
     asked: AskedModel, decisions: Sequence[Decision], database: Database, seed: int
 ) -> TunedModel:
@@ -69,7 +73,7 @@ def work_of(parts: Partition, target: Target, preference: Preference) -> tuple[l
     """
     names: dict[str, list[str]] = {}
     for dispatch in parts.dispatches:
-        names.setdefault(dispatch.workload.key, []).append(dispatch.name)
+        names.setdefault(dispatch.workload.key, []).extend([dispatch.name] * min(dispatch.runs, MOST_RUNS))
     workloads = distinct_workloads(parts)
     with BuildWorkers.of(len(workloads)) as workers:
         rankings = rank(workloads, target, None, preference, within=PROMISING, workers=workers)

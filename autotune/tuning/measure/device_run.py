@@ -16,6 +16,7 @@ from autotune.runtime.hal.queue import Submission
 from autotune.runtime.hal.recording import load_image
 from autotune.runtime.hal.timed import Span, timed
 from autotune.runtime.image import ModuleImage
+from autotune.runtime.unrolled import unrolled
 from autotune.target import Target
 
 
@@ -36,7 +37,7 @@ class DeviceRun:
     """
 
     def __init__(self, image: ModuleImage, device: Device, inputs: Sequence[Array]) -> None:
-        self._image = image
+        self._image = image = unrolled(image)
         self._device = device
         self._commands = load_image(device, image).record(image.name)
         self._watched = timed(self._commands)

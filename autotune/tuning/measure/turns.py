@@ -150,7 +150,7 @@ class Turns:
         self._command = command
         self._open = ExitStack()
         self._paths: list[Path] = []
-        self._dispatches: list[list[tuple[str, str]]] = []
+        self._dispatches: list[list[tuple[str, str, int]]] = []
         """The name and workload key of each dispatch of a version, in the order in which it executes them."""
         self._in_flight: list[int] = []
         self._left: list[int] = []
@@ -186,7 +186,7 @@ class Turns:
         number = len(self._paths)
         self._left.append(number)
         of_host = () if isinstance(version, DeviceProgram) else version.dispatches
-        self._dispatches.append([(each.name, each.workload_key) for each in of_host])
+        self._dispatches.append([(each.name, each.workload_key, each.runs) for each in of_host])
         if isinstance(version, DeviceProgram):
             self._paths.append(self.folder / f"program{number}{PROGRAM_SUFFIX}")
             artifact.save(version, self._paths[-1])

@@ -18,6 +18,7 @@ from autotune.runtime.hal.recording import LoadedImage, load_image
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.programs.device_program import DeviceProgram
 from autotune.runtime.random_inputs import random_inputs
+from autotune.runtime.unrolled import unrolled
 from autotune.tuning.measure.request_rates import request_rates
 
 _TIMES = 15
@@ -117,6 +118,7 @@ def image_times(device: Device, image: ModuleImage) -> ImageTimes:
     Dispatches are submitted one by one; what that takes beside them is known from their sum, which is more than the
     whole.
     """
+    image = unrolled(image)
     bench = _Bench(device, image)
     whole, parts = bench.whole(), bench.parts()
     launch = max(0.0, (sum(parts) - whole) / (len(parts) - 1)) if len(parts) > 1 else 0.0

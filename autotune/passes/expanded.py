@@ -13,7 +13,7 @@ from autotune.graph.ir import Array, Graph, Node, TensorType, fresh_name
 from autotune.graph.region import Region, Workload
 from autotune.passes.layout.views import Placement, is_dense
 from autotune.passes.partition import Dispatch, Partition
-from autotune.passes.repetition import Condition, Moving, Repeat, Version
+from autotune.passes.repetition import Condition, LoopVersion, Moving, Repetition
 from autotune.strides import dense_strides
 
 Divide = Callable[[Graph], Partition]
@@ -50,7 +50,7 @@ class Expanded:
         self.dispatches: list[Dispatch] = []
         self.placements = dict(parts.placements)
         self.types = dict(parts.types)
-        self.versions: dict[str, Version] = {}
+        self.versions: dict[str, LoopVersion] = {}
         self.moving: dict[str, tuple[Moving, ...]] = {}
         self.in_place = list(parts.in_place)
 
@@ -68,7 +68,7 @@ class Expanded:
             moving=self.moving,
         )
 
-    def append(self, dispatch: Dispatch, around: tuple[Repeat, ...]) -> None:
+    def append(self, dispatch: Dispatch, around: tuple[Repetition, ...]) -> None:
         """Append a dispatch that is in these repeats besides its own."""
         self.dispatches.append(replace(dispatch, repeats=(*around, *dispatch.repeats)))
 
@@ -96,7 +96,7 @@ class Expanded:
         return name
 
     def copy(
-        self, source: str, target: str, origins: tuple[str, ...], repeats: tuple[Repeat, ...] = ()
+        self, source: str, target: str, origins: tuple[str, ...], repeats: tuple[Repetition, ...] = ()
     ) -> None:
         """Append a dispatch that copies a value."""
         types = {v: self._placed_type(v) for v in (source, target)}

@@ -6,7 +6,7 @@ to and fro between two places, of which the last step takes the result's own; wh
 place for all steps.
 
 Of a loop of many steps the dispatches of a few are there: of the first, which reads what the loop begins with; of the
-last, which writes what it gives; and of two between them, which are repeated (:class:`Repeat`): so what is carried is
+last, which writes what it gives; and of two between them, a :class:`Repetition`: so what is carried is
 back in its place when they begin again, and all else goes on by the same distance each time.
 """
 
@@ -25,18 +25,18 @@ from autotune.passes.layout.views import Placement, is_dense
 from autotune.passes.memory.dispatch_order import extended, in_order
 from autotune.passes.memory.plan_memory import plan_memory, value_lifetimes
 from autotune.passes.partition import Dispatch, Partition
-from autotune.passes.repetition import STEPS, Condition, Moving, Repeat, Version
+from autotune.passes.repetition import STEPS, Condition, LoopVersion, Moving, Repetition
 
 STANDING = 8
 """Steps of a loop that is not worth to be repeated: the dispatches of each are there."""
 
 
 @dataclass(frozen=True)
-class _Step:
+class _LoopStep:
     """A step of a loop; with a ``repeat`` the first of those that its dispatches run for."""
 
     number: int
-    repeat: Repeat | None = None
+    repeat: Repetition | None = None
 
     def moving(self, elements: int, inner: tuple[Moving, ...] = ()) -> tuple[Moving, ...]:
         """Return the motion of what is so many elements further a step."""
@@ -44,22 +44,22 @@ class _Step:
             return inner
         return (Moving(STEPS * elements, self.repeat.count), *inner)
 
-    def version(self, name: str, step: int) -> Version:
+    def version(self, name: str, step: int) -> LoopVersion:
         """Return the version of what another step writes, as it is for this one."""
-        return Version(((name, step),), () if self.repeat is None else (0,))
+        return LoopVersion(((name, step),), () if self.repeat is None else (0,))
 
 
-def _steps(trips: int, prefix: str, going: str) -> Iterator[_Step]:
+def _steps(trips: int, prefix: str, going: str) -> Iterator[_LoopStep]:
     """Yield the steps whose dispatches are there; of a loop that may be over before with the value that says so."""
     if trips <= STANDING:
-        yield from map(_Step, range(trips))
+        yield from map(_LoopStep, range(trips))
         return
     first = 1 + trips % STEPS
     goes_on = (Condition(_in_step(prefix, first + STEPS - 1, going), True),) if going else ()
-    repeat = Repeat(prefix, (trips - 1 - first) // STEPS, goes_on)
-    yield from map(_Step, range(first))
-    yield from (_Step(first + n, repeat) for n in range(STEPS))
-    yield _Step(trips - 1)
+    repeat = Repetition(prefix, (trips - 1 - first) // STEPS, goes_on)
+    yield from map(_LoopStep, range(first))
+    yield from (_LoopStep(first + n, repeat) for n in range(STEPS))
+    yield _LoopStep(trips - 1)
 
 
 def _in_step(prefix: str, step: int, value: str) -> str:
@@ -72,7 +72,7 @@ class _Place:
     """The memory of a value in a step, which is ``elements`` further in the next; without a version, the only one."""
 
     placement: Placement
-    version: Version | None = None
+    version: LoopVersion | None = None
     elements: int = 0
 
 
@@ -95,21 +95,21 @@ class _Elements:
         """Return how much further each step's element is."""
         return -self.whole.strides[0] if self.from_end else self.whole.strides[0]
 
-    def place(self, step: int, _reader: _Step) -> _Place:
+    def place(self, step: int, _reader: _LoopStep) -> _Place:
         """Return the same as a place."""
         return _Place(self.at(step), None, self.stride)
 
 
 @dataclass(frozen=True)
 class _Alternating:
-    """What is only carried: two places in turn, of which the last step has the final one."""
+    """A value that is only carried: two places in turn, of which the last step has the final one."""
 
     name: str
     final: Placement
     spare: Placement
     trips: int
 
-    def place(self, step: int, reader: _Step) -> _Place:
+    def place(self, step: int, reader: _LoopStep) -> _Place:
         """Return the memory of what a step writes, for one that writes or reads it."""
         left = self.trips - 1 - step
         version = reader.version(self.name, step) if left else None
@@ -143,7 +143,7 @@ class _LaidOutLoop:
         """Return the result of the body that says whether it goes on; nothing where it always does."""
         return "" if self.parts.going < 0 else self.outputs[self.parts.going]
 
-    def roots(self, step: _Step) -> Mapping[str, _Place]:
+    def roots(self, step: _LoopStep) -> Mapping[str, _Place]:
         """Return the memory of what a step reads and writes, but for what is captured."""
         number, parts, inputs = step.number, self.parts, self.body.inputs
         found = {
@@ -164,9 +164,9 @@ class _Copy:
     type: TensorType
     source: Placement
     target: Placement
-    repeat: Repeat | None = None
+    repeat: Repetition | None = None
     strides: tuple[int, int] = (0, 0)
-    """How much further source and target are each time."""
+    """The distances of source and target from one time to the next."""
 
 
 def expand_loop(into: Expanded, dispatch: Dispatch, node: Node, divide: Divide) -> None:
@@ -245,7 +245,7 @@ class _Steps:
         stored = _Elements(target, trips, bool(ends[index]))
         for other, name in collected[1:]:
             another = _Elements(self.into.placements[name], trips, bool(ends[other]))
-            repeat = Repeat(f"{prefix}.{name}", trips)
+            repeat = Repetition(f"{prefix}.{name}", trips)
             strides = (stored.stride, another.stride)
             copies.append(_Copy(found, stored.at(0), another.at(0), repeat, strides))
         copies += [_Copy(found, stored.at(trips - 1), final) for final in finals]
@@ -282,7 +282,7 @@ class _Steps:
 
     # steps --------------------------------------------------------------------------------------
 
-    def _append_step(self, loop: _LaidOutLoop, step: _Step) -> None:
+    def _append_step(self, loop: _LaidOutLoop, step: _LoopStep) -> None:
         roots, names = loop.roots(step), dict[str, str]()
 
         def named(value: str) -> str:
@@ -297,7 +297,7 @@ class _Steps:
         if step.repeat is not None and loop.going:
             named(loop.going)
 
-    def _instance(self, loop: _LaidOutLoop, roots: Mapping[str, _Place], value: str, step: _Step) -> str:
+    def _instance(self, loop: _LaidOutLoop, roots: Mapping[str, _Place], value: str, step: _LoopStep) -> str:
         """Return the name of a value of the body in a step; it is placed there."""
         if value in loop.outer:
             return loop.outer[value]

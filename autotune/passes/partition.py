@@ -14,7 +14,7 @@ from autotune.passes.fusion.chains import LEAST_BYTES
 from autotune.passes.fusion.fuse import FusionGroup, FusionOptions, fuse
 from autotune.passes.layout.views import Placement, ViewAnalysis, is_dense, separate_outputs, view_kind
 from autotune.passes.origins import union
-from autotune.passes.repetition import Condition, Moving, Repeat, Version, runs_of
+from autotune.passes.repetition import Condition, LoopVersion, Moving, Repetition, runs_of
 from autotune.strides import periodic_runs
 
 
@@ -34,7 +34,7 @@ class Dispatch:
     workload: Workload
     origins: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
-    repeats: tuple[Repeat, ...] = ()
+    repeats: tuple[Repetition, ...] = ()
 
     @property
     def runs(self) -> int:
@@ -108,7 +108,7 @@ class Partition:
     """As of :class:`~autotune.graph.ir.Graph`."""
     order: Literal["given", "memory", "concurrency"] = "given"
     """The objective of the order of the dispatches; "given" while nothing was chosen."""
-    versions: Mapping[str, Version] = field(default_factory=dict)
+    versions: Mapping[str, LoopVersion] = field(default_factory=dict)
     """Of values in memory that several steps of a loop write to: what they are a part of. Of others that is their
     root."""
     moving: Mapping[str, tuple[Moving, ...]] = field(default_factory=dict)

@@ -31,7 +31,7 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Repeat:
+class Repetition:
     """Dispatches that follow each other and run ``count`` times, with conditions at most: after each time they go on
     only if these hold."""
 
@@ -63,7 +63,7 @@ class Moving:
 
 
 @dataclass(frozen=True)
-class Version:
+class LoopVersion:
     """A value in memory that steps of loops write again and again: its loops and their steps, the outermost first.
 
     ``moving`` are the positions of those whose steps go on with the repeats around, the outermost first.
@@ -72,10 +72,10 @@ class Version:
     path: tuple[tuple[str, int], ...]
     moving: tuple[int, ...] = ()
 
-    def within(self, name: str, step: int = 0, *, repeated: bool = False) -> Version:
+    def within(self, name: str, step: int = 0, *, repeated: bool = False) -> LoopVersion:
         """Return it as a part of a step of another loop, or of a branch, with this name."""
         outer = (0,) if repeated else ()
-        return Version(((name, step), *self.path), (*outer, *(position + 1 for position in self.moving)))
+        return LoopVersion(((name, step), *self.path), (*outer, *(position + 1 for position in self.moving)))
 
     def at(self, times: Sequence[int]) -> tuple[tuple[str, int], ...]:
         """Return its loops and steps when the repeats around have gone on so many times."""
@@ -83,14 +83,14 @@ class Version:
         return tuple((name, step + ahead.get(i, 0)) for i, (name, step) in enumerate(self.path))
 
 
-def runs_of(repeats: Sequence[Repeat]) -> int:
+def runs_of(repeats: Sequence[Repetition]) -> int:
     """Return how many times what is in these repeats is expected to run."""
     return prod(repeat.expected for repeat in repeats)
 
 
-def repeated_ranges(dispatches: Sequence[Dispatch], depth: int = 0) -> list[tuple[Repeat | None, range]]:
+def repeated_ranges(dispatches: Sequence[Dispatch], depth: int = 0) -> list[tuple[Repetition | None, range]]:
     """Return the numbers of dispatches by the repeat around them at a depth, None for those in none."""
-    found, begin = list[tuple[Repeat | None, range]](), 0
+    found, begin = list[tuple[Repetition | None, range]](), 0
     for repeat, each in groupby(dispatches, lambda d: d.repeats[depth] if depth < len(d.repeats) else None):
         end = begin + len(list(each))
         found.append((repeat, range(begin, end)))
@@ -100,7 +100,7 @@ def repeated_ranges(dispatches: Sequence[Dispatch], depth: int = 0) -> list[tupl
 
 def ranges_of_repeats(
     dispatches: Sequence[Dispatch], depth: int = 0, begin: int = 0
-) -> Iterator[tuple[Repeat, range]]:
+) -> Iterator[tuple[Repetition, range]]:
     """Yield each repeat with the numbers of the dispatches in it, those inside of others after these."""
     for repeat, numbers in repeated_ranges(dispatches, depth):
         if repeat is not None:
@@ -120,9 +120,9 @@ def whole_repeats(dispatches: Sequence[Dispatch]) -> list[range]:
 __all__ = [
     "STEPS",
     "Condition",
+    "LoopVersion",
     "Moving",
-    "Repeat",
-    "Version",
+    "Repetition",
     "ranges_of_repeats",
     "repeated_ranges",
     "runs_of",

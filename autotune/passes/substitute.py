@@ -11,7 +11,7 @@ from autotune.passes.layout.views import Placement
 from autotune.passes.options import Option
 from autotune.passes.origins import union
 from autotune.passes.partition import Dispatch, Partition
-from autotune.passes.repetition import Moving, Version
+from autotune.passes.repetition import LoopVersion, Moving
 
 
 def substitute(parts: Partition, options: Mapping[str, Option]) -> Partition:
@@ -38,7 +38,7 @@ class _Substitution:
     placements: dict[str, Placement] = field(default_factory=dict)
     types: dict[str, TensorType] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)
-    versions: dict[str, Version] = field(default_factory=dict)
+    versions: dict[str, LoopVersion] = field(default_factory=dict)
     moving: dict[str, tuple[Moving, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -91,7 +91,7 @@ class _Substitution:
         of its own, as its dispatch is."""
         if argument is None and dispatch.repeats:
             levels = range(len(dispatch.repeats))
-            self.versions[value] = Version(tuple((root, 0) for _ in levels), tuple(levels))
+            self.versions[value] = LoopVersion(tuple((root, 0) for _ in levels), tuple(levels))
         if argument in self.versions:
             self.versions[value] = self.versions[argument]
         if argument in self.moving:

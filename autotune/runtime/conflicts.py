@@ -10,14 +10,13 @@ from autotune.runtime.image import Binding, Command, IndexCheck, RepeatedCommand
 
 
 @dataclass(frozen=True)
-class _Motion:
-    """Where memory is first, and all of where it ever is. What is the same distance ahead each time meets always or
-    never."""
+class _MovingMemory:
+    """Memory in its first place, and all of its places. What moves alike meets always or never."""
 
     first: Binding
     swept: Binding
 
-    def meets(self, other: _Motion) -> bool:
+    def meets(self, other: _MovingMemory) -> bool:
         """Return whether both may touch the same byte at the same time, in the same repeats."""
         if self.first.advances == other.first.advances:
             return self.first.meets(other.first)
@@ -28,8 +27,8 @@ class _Motion:
 class _Touched:
     """The memory of a command, and what of it it may write to."""
 
-    all: tuple[_Motion, ...]
-    writes: tuple[_Motion, ...]
+    all: tuple[_MovingMemory, ...]
+    writes: tuple[_MovingMemory, ...]
 
 
 def done_before(commands: Sequence[Command]) -> list[int]:
@@ -86,8 +85,8 @@ def _touched(
     return found
 
 
-def _motions(bindings: Sequence[Binding], counts: Sequence[int]) -> tuple[_Motion, ...]:
-    return tuple(_Motion(each, each.swept(counts) if each.advances else each) for each in bindings)
+def _motions(bindings: Sequence[Binding], counts: Sequence[int]) -> tuple[_MovingMemory, ...]:
+    return tuple(_MovingMemory(each, each.swept(counts) if each.advances else each) for each in bindings)
 
 
 def _conflict(one: _Touched, other: _Touched) -> bool:

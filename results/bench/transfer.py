@@ -173,7 +173,7 @@ class _Read:
     def steps(self, name: str) -> dict[tuple[str, str], int]:
         """The steps of a dispatch by name and workload, with their numbers."""
         numbered = enumerate(self.profile.dispatches)
-        return {step[:2]: number for number, step in numbered if step[0].partition("/")[0] == name}
+        return {step: number for number, step in numbered if step[0].partition("/")[0] == name}
 
     def code(self, name: str) -> list[tuple[str, str]]:
         """Return the code of a dispatch: its workloads and the keys of their schedules."""

@@ -20,7 +20,7 @@ from autotune.graph.text import parse_graph
 from autotune.graph.verify import verify
 from autotune.passes.partition import partition
 from autotune.passes.pipeline import run_passes, standard_passes
-from autotune.passes.repetition import Repeat
+from autotune.passes.repetition import Repetition
 from autotune.runtime.module import Module
 from tests.compiler.random_models import check_model, random_way
 
@@ -71,7 +71,7 @@ def test_one_workload_serves_all_steps() -> None:
     graph = run_passes(sums(50), standard_passes())
     parts = partition(graph)
     first, *repeated, last, copy = parts.dispatches  # the last sum is an output of its own beside all of them
-    assert [d.repeats for d in repeated] == [(Repeat("end.loop", 24),)] * 2
+    assert [d.repeats for d in repeated] == [(Repetition("end.loop", 24),)] * 2
     assert [d.runs for d in parts.dispatches] == [1, 24, 24, 1, 1]
     assert first.workload == repeated[0].workload == last.workload
     assert not copy.repeats

@@ -51,7 +51,7 @@ FIRST = rows(
     [(5000, 8000, 1, 0), (5000, 9000, 3, 1)],
     [(9000, 10_000, 1, 0), (9000, 9100, 0, 0)],
 )
-SECOND = FIRST + np.asarray([20_000, 20_000, 0, 0, 0]) * (FIRST[..., :1] > 0)
+SECOND = FIRST + np.asarray([20_000, 20_000, 0, 0, 0, 0]) * (FIRST[..., :1] > 0)
 
 
 def on_cpu() -> Recording:

@@ -122,7 +122,7 @@ class SimulatedModel:
             self._process(found, rounds, number, rows)
         if len(rows[0]) < rounds.least:
             return [None] * len(versions)
-        named = [[(name, key, 1) for name, key, _, _ in one] for one in found]
+        named = [[(name, key) for name, key, _, _ in one] for one in found]
         return [Profile(names, np.array(ns)) for names, ns in zip(named, rows, strict=True)]
 
     def _process(

@@ -135,7 +135,8 @@ class _Simulation:
         self.temporary = self._temporaries()
         self.times: _Times = ()
         self.as_if: _Times = ()
-        """How often the repeats around a dispatch have gone on; and when what it does is not gone through any more."""
+        """The times that the repeats around a dispatch have gone on; and those when what it does is gone through no
+        more."""
 
     def run(self) -> MemoryProof:
         reads = writes = shared = 0

@@ -18,6 +18,7 @@ from autotune.frontends.onnx.nodes import OnnxNode
 from autotune.frontends.onnx.repeated import Repeated
 from autotune.frontends.onnx.scope import Importing
 from autotune.graph.ir import ABSENT
+from autotune.graph.ops.loop import ANY_NUMBER
 
 CONTROL = ("If", "Loop", "Scan")
 """Operators that have graphs."""
@@ -71,7 +72,7 @@ def _loop(node: OnnxNode, body: Any, model: Importing) -> None:
     if node.input(0) != ABSENT:
         count = model.constants.get(node.inputs[0])
         if count is not None:
-            trips = max(int(count.reshape(-1)[0]), 0)
+            trips = min(max(int(count.reshape(-1)[0]), 0), ANY_NUMBER)
         elif collects:
             raise node.unknown(f"the number of steps ({node.inputs[0]!r})", node.inputs[0])
         else:

@@ -11,7 +11,6 @@ import numpy as np
 
 from autotune.errors import GraphError, ModelImportError, UnknownParameterError
 from autotune.frontends.onnx.branches import are_few, branch_graph, scalar
-from autotune.frontends.onnx.budget import check_evaluated
 from autotune.frontends.onnx.nodes import OnnxNode
 from autotune.frontends.onnx.scope import Importing, graphs_of
 from autotune.graph.ir import ABSENT, Graph, Node, TensorType
@@ -194,7 +193,6 @@ class Repeated:
             model.define(initial[-1], np.array(0, np.int64))
         if inputs.iteration in taken:
             scanned.append(f"{prefix}iterations")
-            check_evaluated(self.node, (trips,), 8, "the list of the steps' numbers")
             model.define(scanned[-1], np.arange(trips))
         ends = [int(self._end(i)) for i in range(len(self.scanned) + self._collected())]
         ends[len(self.scanned) : len(self.scanned)] = [0] * (len(scanned) - len(self.scanned))

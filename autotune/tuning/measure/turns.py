@@ -150,7 +150,8 @@ class Turns:
         self._command = command
         self._open = ExitStack()
         self._paths: list[Path] = []
-        self._dispatches: list[list[tuple[str, str, int]]] = []
+        self._dispatches: list[list[tuple[str, str]]] = []
+        self._runs: list[list[int]] = []
         """The name and workload key of each dispatch of a version, in the order in which it executes them."""
         self._in_flight: list[int] = []
         self._left: list[int] = []
@@ -186,7 +187,8 @@ class Turns:
         number = len(self._paths)
         self._left.append(number)
         of_host = () if isinstance(version, DeviceProgram) else version.dispatches
-        self._dispatches.append([(each.name, each.workload_key, each.runs) for each in of_host])
+        self._dispatches.append([(each.name, each.workload_key) for each in of_host])
+        self._runs.append([each.runs for each in of_host])
         if isinstance(version, DeviceProgram):
             self._paths.append(self.folder / f"program{number}{PROGRAM_SUFFIX}")
             artifact.save(version, self._paths[-1])
@@ -215,8 +217,8 @@ class Turns:
         """Return :meth:`profile` of each version by its dispatches; ``watch`` follows it."""
 
         def named(read: Sequence[Readings | None]) -> list[Profile | None]:
-            both = zip(self._dispatches, read, strict=True)
-            return [None if ns is None else Profile(mine, ns, self.load) for mine, ns in both]
+            each = zip(self._dispatches, read, self._runs, strict=True)
+            return [None if ns is None else Profile(mine, ns, self.load, runs) for mine, ns, runs in each]
 
         return self._watched("profile", rounds, out_of_time, named, watch)
 

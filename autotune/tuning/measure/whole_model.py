@@ -34,31 +34,32 @@ class Version:
 
 @dataclass(frozen=True)
 class Profile:
-    """The times of a version: ``ns`` [rounds, dispatches], and of each dispatch its name, the key of its workload, and
-    how many times a run of the model runs it.
+    """The times of a version: ``ns`` [rounds, dispatches], and the name and workload key of each dispatch.
 
-    ``load``: the processors that other processes took meanwhile, in the mean.
+    ``load``: the processors that other processes took meanwhile, in the mean. ``runs``: how many times a run of the
+    model runs each dispatch; none where that is once.
     """
 
-    dispatches: Sequence[tuple[str, str, int]]
+    dispatches: Sequence[tuple[str, str]]
     ns: Readings
     load: float = 0.0
+    runs: Sequence[int] = ()
 
     def series(self, workload: str, names: Sequence[str] = ()) -> Series:
         """Return nanoseconds a round of a dispatch: the mean over those called ``names``, each with all of its
-        steps and as often as a run of the model runs it, or over those that have the workload."""
+        steps, or over those that have the workload."""
         mine = [
             number
-            for number, (name, key, _) in enumerate(self.dispatches)
+            for number, (name, key) in enumerate(self.dispatches)
             if (name.partition("/")[0] in names if names else key == workload)
         ]
-        runs = len(names) or sum(self.dispatches[number][2] for number in mine)
+        runs = len(names) or (sum(self.runs[number] for number in mine) if self.runs else len(mine))
         return np.asarray(self.ns[:, mine].sum(axis=1) / runs)
 
     @classmethod
     def of_whole(cls, ns: Series, load: float = 0.0) -> Profile:
         """Return the times of a version that was measured as a whole."""
-        return cls((("", "", 1),), ns[:, None], load)
+        return cls((("", ""),), ns[:, None], load)
 
     @property
     def whole(self) -> Series:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
 from autotune.workers.process import Died
 from tests import campaign
+from tests.hangs import hang, only_hangs_take_time
 
 
 def check(seed: int) -> campaign.Line:
     if seed == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     if seed == 4:
-        time.sleep(60)
+        hang()
     return {"then": "double"} if seed == 5 else {"by": os.getpid()}
 
 
@@ -29,7 +29,9 @@ WORK = campaign.Work(check, {"double": lambda seed: {"is": 2 * seed}}, ended, se
 def test_a_campaign_goes_on_and_what_dies_is_a_finding(tmp_path: Path) -> None:
     record = tmp_path / "record.jsonl"
     record.write_text('{"seed": 0, "is": "known"}\n{"seed": 1, "by', encoding="utf-8")
-    found = campaign.run(__name__, range(7), 1, record)
+    (tmp_path / "hanging").mkdir()
+    with only_hangs_take_time(tmp_path / "hanging"):
+        found = campaign.run(__name__, range(7), 1, record)
     assert [*found] == [*range(7)]
     assert found[0] == {"seed": 0, "is": "known"}
     assert found[1]["by"] == found[2]["by"] != found[6]["by"]

@@ -169,6 +169,7 @@ def test_the_race_says_when_we_were_as_fast() -> None:
     assert table.rows[3][9] == "0.80"
 
 
+@pytest.mark.usefixtures("shared_pools")
 def test_a_history_has_every_step_down(tmp_path: Path) -> None:
     problem, database = matmul((9, 10, 11), 0), str(tmp_path / "tuning.db")
     tune_up_to(problem, 5, 1, database)

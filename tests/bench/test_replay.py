@@ -377,6 +377,7 @@ def test_compare_says_what_it_does_not_know(tmp_path: Path, capsys: pytest.Captu
         assert message in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("shared_pools")
 def test_candidates_are_recorded_beside_the_default_alone_and_inside() -> None:
     effort = Effort(candidates=4, turns=1, share=0.5, processes=1, workloads=1)
     said: list[str] = []
@@ -392,6 +393,7 @@ def test_candidates_are_recorded_beside_the_default_alone_and_inside() -> None:
         record("zoo:tiny_cnn", ["nothing"], target, effort, said.append)
 
 
+@pytest.mark.usefixtures("shared_pools")
 @pytest.mark.parametrize(
     ("free", "timed", "fact"),
     [([True, True], 1, FREE), ([True, False, True, True], 2, FREE), ([False] * 3, 3, NOT_FREE)],

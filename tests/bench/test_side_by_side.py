@@ -147,6 +147,7 @@ def test_a_case_that_cannot_be_built_or_compiled_is_a_row(monkeypatch: pytest.Mo
         list(compare([BenchmarkCase("family", "matmul", lambda: matmul((2, 3, 4), 0))], plan, print))
 
 
+@pytest.mark.usefixtures("shared_pools")
 def test_tuning_stops_at_the_runs_that_are_known(problem: Problem, tmp_path: Path) -> None:
     database = str(tmp_path / "tuning.db")
     assert tune_up_to(problem, 3, 1, database).session_trials == 3

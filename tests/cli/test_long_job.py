@@ -86,7 +86,7 @@ def test_a_job_under_nohup_goes_on_when_nobody_reads_its_output(tmp_path: Path) 
         assert opened.execute("SELECT state FROM jobs").fetchall() == [("done",)]
 
 
-@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("replaced", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_job_whose_database_is_gone_ends_and_says_where_its_rows_are(
     replaced: bool, tmp_path: Path
 ) -> None:

@@ -108,6 +108,7 @@ def test_more_workloads_replace_a_model_of_few_and_hold_elsewhere(
     assert spoilt < few, "shuffled readings teach nothing"
 
 
+@pytest.mark.usefixtures("shared_pools")
 def test_a_job_begins_with_the_model_that_a_database_was_retrained_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, effort: Effort
 ) -> None:

@@ -8,12 +8,12 @@ import mmap
 import os
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from autotune.workers.serve import serve
+from tests.hangs import hang
 
 PREPARED: list[str] = []
 _KEPT: list[mmap.mmap] = []
@@ -59,15 +59,6 @@ def warm_up(request: dict[str, Any]) -> dict[str, Any]:
 
 def latency(ns: float) -> dict[str, float]:
     return {"n": 3, "min_ns": ns, "median_ns": ns, "spread_ns": 0.0}
-
-
-def hang(looks: int = 10**9) -> None:
-    """Do nothing until whoever counts the time has looked so often."""
-    here = Path(os.environ["FAKE_HANGS"], str(os.getpid()))
-    here.touch()
-    while here.stat().st_size < looks:
-        time.sleep(0.01)
-    here.unlink()
 
 
 def behave(how: str) -> None:

@@ -143,6 +143,7 @@ def test_readings_of_a_model_have_a_row_a_run_and_a_column_a_dispatch() -> None:
         np.testing.assert_array_equal(run.outputs()[0], module(x)[0])
 
 
+@pytest.mark.usefixtures("shared_pools")
 def test_runs_are_stored_under_the_device_and_found_when_compiling(tmp_path: Path) -> None:
     database, model = tmp_path / "opencl.db", write_product(tmp_path / "product.onnx")
 
@@ -150,7 +151,8 @@ def test_runs_are_stored_under_the_device_and_found_when_compiling(tmp_path: Pat
         if event.trials >= 2:
             raise autotune.StopTuning
 
-    autotune.tune(model, target="opencl", budget="1m", database=database, quiet=True, callback=enough)
+    many = autotune.Budget(trials=1000)
+    autotune.tune(model, target="opencl", budget=many, database=database, quiet=True, callback=enough)
     with Database(database) as store:
         runs = list(store.records(target=opencl_target().key))
         assert len(runs) >= 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import signal
@@ -12,7 +11,6 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -22,7 +20,7 @@ from autotune.errors import DeviceMemoryError, DeviceTimeoutError, MeasureError,
 from autotune.tuning.measure.interface import BuiltOption, Candidate
 from autotune.tuning.measure.outcome import Measurement, of_exception
 from autotune.tuning.measure.pool import Limits, ProcessPool
-from autotune.workers import process
+from tests.hangs import only_hangs_take_time
 from tests.patience import PATIENCE_S, wait_until
 
 HERE = Path(__file__).parent
@@ -33,30 +31,9 @@ LIMITS = Limits(
 )
 
 
-class Clock:
-    """Time that passes only while a fake worker hangs, a second at each look: nothing else is ever late."""
-
-    def __init__(self, hanging: Path) -> None:
-        self._hanging, self._now = hanging, 0.0
-
-    def monotonic(self) -> float:
-        self._now += max(map(self._tell, self._hanging.iterdir()), default=False)
-        return self._now
-
-    def _tell(self, hanging: Path) -> bool:
-        """Let a worker that hangs know of this look; one that was killed is of no account."""
-        with contextlib.suppress(FileNotFoundError), open(hanging, "r+b") as file:
-            file.seek(0, os.SEEK_END)
-            file.write(b".")
-        return psutil.pid_exists(int(hanging.name))
-
-
 @pytest.fixture(scope="module", autouse=True)
 def clock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        hanging = tmp_path_factory.mktemp("hanging")
-        patch.setenv("FAKE_HANGS", str(hanging))
-        patch.setattr(process, "time", SimpleNamespace(monotonic=Clock(hanging).monotonic))
+    with only_hangs_take_time(tmp_path_factory.mktemp("hanging")):
         yield
 
 

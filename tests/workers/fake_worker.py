@@ -12,6 +12,8 @@ from autotune.workers.serve import serve
 
 def work(request: dict[str, Any]) -> dict[str, Any]:
     time.sleep(request.get("seconds", 0))
+    while not os.path.exists(request.get("until", "/")):
+        time.sleep(0.01)
     if request.get("dies"):
         os.kill(os.getpid(), signal.SIGKILL)
     return {"by": os.getpid()}

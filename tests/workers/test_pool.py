@@ -25,7 +25,8 @@ def work(worker: WorkerProcess, **request: object) -> int:
     return int(worker.call({"do": "work", **request}, PATIENCE_S, "working")["by"])
 
 
-def test_jobs_go_to_whoever_of_the_role_is_free() -> None:
+def test_jobs_go_to_whoever_of_the_role_is_free(tmp_path: Path) -> None:
+    done = tmp_path / "done"
     with WorkerPool() as pool:
         for _ in range(2):
             pool.add("many", fake_worker())
@@ -33,9 +34,10 @@ def test_jobs_go_to_whoever_of_the_role_is_free() -> None:
         pool.kill("none")
         assert pool.has("many")
         assert not pool.has("none")
-        long = pool.submit("many", partial(work, seconds=2.0))
+        long = pool.submit("many", partial(work, until=str(done)))
         short = {pool.submit("many", work).result() for _ in range(3)}
         assert not long.done()
+        done.touch()
         single = pool.call("one", {"do": "work"}, PATIENCE_S, "working")["by"]
         (other,) = short
         assert len({other, single, long.result()}) == 3

@@ -103,7 +103,7 @@ def record(
     if effort.workloads is not None:
         wanted = choice.diverse(wanted, effort.workloads, effort.seed)
     probe = Probe(target)
-    with closing(ProcessPool(target.cores)) as pool:
+    with closing(ProcessPool.started(target.cores)) as pool:
         samples = [_alone(subject, pool, probe, effort, say) for subject in wanted]
     if samples and effort.share:
         _read_inside(samples, parts, subjects, sites, effort, say)

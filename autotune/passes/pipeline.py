@@ -48,6 +48,7 @@ from autotune.passes.placement.device_rules import DeviceRules
 from autotune.passes.quantized.block_weights import BlockWeights
 from autotune.passes.quantized.integer_products import IntegerProducts
 from autotune.passes.quantized.quantized_operators import QuantizedOperators
+from autotune.passes.quantized.short_values import ShortValues
 from autotune.suggest import listing
 
 NEEDED = frozenset({"empty_tensors", "block_weights", "integer_products", "fold_constants", "dead_code"})
@@ -112,6 +113,7 @@ def _all_passes(layout: str = "NHWC", activations: str = "uint8") -> tuple[Graph
         SiblingProducts(),
         CommonSubexpressions(),
         NestConcats(),
+        ShortValues(),
         DeadCode(),
     )
 

@@ -1,7 +1,7 @@
 """Precisions of a model's products, and the order in which products become more exact.
 
-A product is computed in float32, in float32 by weights that are stored shorter (docs/weights.md), or in eight bits,
-with ranges of activations by calibration or when the model runs.
+A product is computed in float32, in float32 by weights that are stored shorter (docs/weights.md), of bfloat16 operands
+with sums in float32, or in eight bits, with ranges of activations by calibration or when the model runs.
 Each precision has a latency and the square of the error that it makes alone. What is chosen for all products is a
 knapsack problem with several choices an item; the steps of its greedy solution are those of the lower convex hull of
 each item, by the square that they take off for the time that they cost (Sinha and Zoltners, 1979, The multiple-choice
@@ -17,22 +17,30 @@ from typing import TypeAlias
 from autotune.graph.ops.common import STORED
 from autotune.passes.layout.stored_weights import StoredWeights
 
-FLOAT32, INT8 = "float32", "int8"
+FLOAT32, BFLOAT16, INT8 = "float32", "bfloat16", "int8"
 INT8_DYNAMIC, INT4_WEIGHTS = "int8 dynamic", "int4 weights"
+LOW = (INT8, BFLOAT16)
+"""Those whose activations are short between products, too."""
 
 _RULES = {rule.label: rule for rule in map(StoredWeights, STORED)}
 STORED_TYPES: Mapping[str, str] = {label: rule.dtype for label, rule in _RULES.items()}
 """The type of the weights by precision, of those that store weights shorter."""
 DECLARED_ERRORS: Mapping[str, float] = {label: rule.error for label, rule in _RULES.items()}
 """The tolerance that allows each of these."""
+_BY_ERROR = sorted(_RULES, key=lambda label: -_RULES[label].error)
+_LESS_EXACT = [label for label in _BY_ERROR if _RULES[label].error > _RULES["bfloat16 weights"].error]
 PRECISIONS = (
     INT4_WEIGHTS,
     INT8,
     INT8_DYNAMIC,
-    *sorted(_RULES, key=lambda label: -_RULES[label].error),
+    *_LESS_EXACT,
+    BFLOAT16,
+    *_BY_ERROR[len(_LESS_EXACT) :],
     FLOAT32,
 )
 """All precisions, the most exact last."""
+SHORT_PRODUCTS = ("avx512bf16", "amx-bf16")
+"""Features of targets of which one multiplies bfloat16 numbers."""
 
 Precisions: TypeAlias = Mapping[str, str]
 """The precision of each product, by its output."""
@@ -116,12 +124,15 @@ def products_outside(precisions: Precisions, unwanted: str) -> tuple[str, ...]:
 
 
 __all__ = [
+    "BFLOAT16",
     "DECLARED_ERRORS",
     "FLOAT32",
     "INT4_WEIGHTS",
     "INT8",
     "INT8_DYNAMIC",
+    "LOW",
     "PRECISIONS",
+    "SHORT_PRODUCTS",
     "STORED_TYPES",
     "PrecisionOption",
     "PrecisionStep",

@@ -39,15 +39,19 @@ class CalibratedModel:
         return choose(self.network, self.leave_out, floats)
 
     def written(
-        self, floats: Collection[str] = (), replaced: Mapping[str, str] | None = None
+        self,
+        floats: Collection[str] = (),
+        replaced: Mapping[str, str] | None = None,
+        short: Collection[str] = (),
     ) -> Quantization:
         """Return the quantised model of such a choice; of ``floats`` those that are ``replaced`` become another
-        operator (:mod:`autotune.quantization.replaced`)."""
+        operator (:mod:`autotune.quantization.replaced`), and those that are ``short`` are in bfloat16."""
         network = self.network.copy()
         choice = choose(network, self.leave_out, floats)
+        others = [node.output[0] for node in self.choice().products if node.output[0] not in short]
         if self.correct_biases:
             correct(network, choice.products, self.statistics.means)
-        write(network, choice, self.statistics.ranges)
+        write(network, choice, self.statistics.ranges, choose(network, self.leave_out, others))
         replace_products(network, replaced or {})
         return Quantization(network.model(), len(choice.products), len(choice.values))
 

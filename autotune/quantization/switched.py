@@ -1,4 +1,4 @@
-"""A model whose layers are switched between float32, shorter weights and eight bits when it runs.
+"""A model whose layers are switched between float32, shorter weights, bfloat16 and eight bits when it runs.
 
 One compilation serves all choices of layers: a choice costs a forward pass a sample, not a compilation. Numbers are
 those of the quantised model but for the order of sums, integers of biases, and ranges that a join of fewer values has.
@@ -15,24 +15,33 @@ from autotune.graph.ir import ABSENT, Array
 from autotune.quantization.bias_correction import bias_place, correct
 from autotune.quantization.choice import QuantizationChoice, weight_axis
 from autotune.quantization.network import Network
-from autotune.quantization.precision import STORED_TYPES
+from autotune.quantization.precision import BFLOAT16, STORED_TYPES
 from autotune.quantization.quantize import CalibratedModel
 from autotune.quantization.replaced import REPLACED, is_replaceable, real_weights
-from autotune.quantization.write import activation, rounded_weights, splice, steps_of, stored_weights
+from autotune.quantization.write import (
+    activation,
+    rounded_weights,
+    short_activation,
+    splice,
+    steps_of,
+    stored_weights,
+)
 from autotune.tuning.measure.samples import open_sizes, outputs_of
 
 if TYPE_CHECKING:
     import onnx
 
-_PRODUCT, _VALUE = "product", "value"
+_PRODUCT, _VALUE, _SHORT_VALUE = "product", "value", "short value"
+_WEIGHTS = {**STORED_TYPES, BFLOAT16: "bfloat16"}
 Part = tuple[str, str]
-"""Weights and bias of the product that makes a value; the value itself; or weights stored so, of such a product."""
+"""Weights and bias of the product that makes a value; the value itself, in eight bits or in bfloat16; or weights of
+such a product in the type of a precision."""
 
 
 class SwitchedModel:
     """The compiled model; ``floats`` are the outputs of products that are not in eight bits.
 
-    ``stored`` are the types that weights of products may be stored in, by their precisions
+    ``stored`` are the other precisions that products may have: bfloat16, or weights that are stored shorter
     (:mod:`autotune.quantization.precision`).
     """
 
@@ -61,8 +70,12 @@ class SwitchedModel:
         stored: Mapping[str, str] | None = None,
     ) -> list[dict[str, Array]]:
         """Return the outputs for each of the inputs; ``stored`` has precisions of some of ``floats``."""
-        parts = _parts(self.calibrated.choice(floats)) | {
-            (kind, name) for name, kind in (stored or {}).items()
+        stored = stored or {}
+        parts = _parts(self.calibrated.choice(floats)) | {(kind, name) for name, kind in stored.items()}
+        parts |= {
+            (_SHORT_VALUE, value)
+            for value in _short_values(self.calibrated, [n for n, kind in stored.items() if kind == BFLOAT16])
+            if (_VALUE, value) not in parts
         }
         on = {name: np.asarray(part in parts) for part, name in self._switches.items()}
         return outputs_of(self._module, ({**feed, **on} for feed in feeds))
@@ -74,6 +87,12 @@ def _parts(choice: QuantizationChoice) -> set[Part]:
     }
 
 
+def _short_values(calibrated: CalibratedModel, products: Collection[str]) -> list[str]:
+    """Return the values that are in bfloat16 where the products of these outputs are."""
+    others = [node.output[0] for node in calibrated.choice().products if node.output[0] not in products]
+    return list(calibrated.choice(others).values)
+
+
 def switched(
     calibrated: CalibratedModel, stored: Mapping[str, Sequence[str]]
 ) -> tuple[onnx.ModelProto, dict[Part, str]]:
@@ -83,9 +102,10 @@ def switched(
     network, choice = calibrated.network.copy(), calibrated.choice()
     of_kind = {node.output[0]: _possible(network, node, stored) for node in choice.products}
     shorter = {(kind, product) for product, kinds in of_kind.items() for kind in kinds}
+    short = _short_values(calibrated, [name for name, kinds in stored.items() if BFLOAT16 in kinds])
     switches = {
         (kind, name): network.fresh(f"{name}.{kind}.switch")
-        for kind, name in sorted(_parts(choice) | shorter)
+        for kind, name in sorted(_parts(choice) | shorter | {(_SHORT_VALUE, value) for value in short})
     }
     before: dict[int, list[Any]] = {}
     by_output = {node.output[0]: node for node in network.nodes}
@@ -97,6 +117,11 @@ def switched(
         real, nodes = activation(network, value, *step)
         name, where = _where(network, switches[_VALUE, value], real, value)
         made[value] = name, [*nodes, where]
+    for value in short:
+        real, nodes = short_activation(network, value)
+        off, others = made.get(value, (value, []))
+        name, where = _where(network, switches[_SHORT_VALUE, value], real, off)
+        made[value] = name, [*others, *nodes, where]
     splice(network, made, before)
     _switch_activations(network, switches)
     model = network.model()
@@ -142,7 +167,7 @@ def _short(node: Any, array: Array, axis: int, kind: str) -> Array:
     """Return the real numbers of a product's weights in a precision."""
     if kind in REPLACED:
         return real_weights(kind, node, array)
-    return stored_weights(array, axis, STORED_TYPES[kind])
+    return stored_weights(array, axis, _WEIGHTS[kind])
 
 
 def _switch_activations(network: Network, switches: Mapping[Part, str]) -> None:

@@ -25,9 +25,12 @@ from autotune.graph.ir import Array
 from autotune.quantization.latencies import MixedModel, PredictedLatencies
 from autotune.quantization.network import Quantization
 from autotune.quantization.precision import (
+    BFLOAT16,
     FLOAT32,
     INT8,
+    LOW,
     PRECISIONS,
+    SHORT_PRODUCTS,
     PrecisionOption,
     Precisions,
     PrecisionStep,
@@ -177,7 +180,7 @@ class PrecisionSearch:
     ) -> None:
         self.mixed, self.seen, self.further = mixed, seen, further
         self.accuracy, self.faster = accuracy, faster
-        kinds = PRECISIONS if faster else (INT8, FLOAT32)
+        kinds = _precisions(mixed) if faster else (INT8, FLOAT32)
         self.alone = {precision: self.mixed.predicted_alone(precision) for precision in kinds}
         self.choices = choices or {product: self._choices(product) for product in self.mixed.products}
         stored = {
@@ -206,7 +209,7 @@ class PrecisionSearch:
         if not self.faster:
             return [INT8, FLOAT32]
         found = [FLOAT32]
-        for precision in reversed(PRECISIONS[:-1]):
+        for precision in [*reversed(self.alone)][1:]:
             if self.alone[precision].products[product] < self.alone[found[0]].products[product]:
                 found.insert(0, precision)
         return found
@@ -269,30 +272,38 @@ class PrecisionSearch:
 
     def settled(self, precisions: dict[str, str]) -> dict[str, str]:
         """Return the choice, or where only what is faster counts the one of least predicted latency among those in
-        which products leave eight bits that gain nothing, all of them, and float32, which others must clearly beat."""
+        which products leave short activations that gain nothing, all of them, and float32, which others must clearly
+        beat."""
         if not self.faster:
             return precisions
         tried = [
             (self.plain.total_ns / DOUBT, dict.fromkeys(precisions, FLOAT32)),
-            self._without_int8(precisions),
+            self._without_low(precisions),
         ]
-        while products_in(precisions, INT8):
+        while products_in(precisions, *LOW):
             found = self.mixed.predicted(precisions)
             tried.append((found.total_ns, precisions))
-            slow = [p for p in products_in(precisions, INT8) if found.products[p] >= self.plain.products[p]]
+            slow = [p for p in products_in(precisions, *LOW) if found.products[p] >= self.plain.products[p]]
             if not slow:
                 break
             precisions = self._left(precisions, slow)
         return min(tried, key=lambda each: each[0])[1]
 
-    def _without_int8(self, precisions: dict[str, str]) -> tuple[float, dict[str, str]]:
-        left = self._left(precisions, products_in(precisions, INT8))
-        return self.mixed.predicted(left).total_ns, left
+    def _without_low(self, precisions: dict[str, str]) -> tuple[float, dict[str, str]]:
+        while low := products_in(precisions, *LOW):
+            precisions = self._left(precisions, low)
+        return self.mixed.predicted(precisions).total_ns, precisions
 
     def _left(self, precisions: dict[str, str], products: Sequence[str]) -> dict[str, str]:
-        """Return the choice with products no longer in eight bits, but in what follows."""
-        follows = {step.product: step.after for step in self.steps if step.before == INT8}
-        return {**precisions, **{product: follows[product] for product in products}}
+        """Return the choice with products no longer as they are, but in what follows."""
+        follows = {(step.product, step.before): step.after for step in self.steps}
+        return {**precisions, **{product: follows[product, precisions[product]] for product in products}}
+
+
+def _precisions(mixed: MixedModel) -> list[str]:
+    """Return the precisions that the target of a model has, the most exact last."""
+    has = set(SHORT_PRODUCTS) & set(mixed.target.features)
+    return [one for one in PRECISIONS if one != BFLOAT16 or has]
 
 
 class Judge:

@@ -1,14 +1,15 @@
-"""Writing QuantizeLinear and DequantizeLinear into a model: QDQ, which every runtime of ONNX reads."""
+"""Writing QuantizeLinear and DequantizeLinear into a model (QDQ), or casts to bfloat16 and back: every runtime of ONNX
+reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from autotune.graph.ir import ABSENT, Array
-from autotune.quantization.choice import QuantizationChoice, weight_axis
+from autotune.quantization.choice import KEEPING, QuantizationChoice, weight_axis
 from autotune.quantization.network import Network
 from autotune.quantization.ranges import QuantizedRange
 
@@ -16,18 +17,49 @@ _MOST = 127
 _MOST_BIAS = 2**30
 
 
-def write(network: Network, choice: QuantizationChoice, found: Mapping[str, QuantizedRange]) -> None:
-    """Quantise the chosen values and products in place.
+def write(
+    network: Network,
+    choice: QuantizationChoice,
+    found: Mapping[str, QuantizedRange],
+    short: QuantizationChoice,
+) -> None:
+    """Quantise the chosen values and products in place, and round those of ``short`` to bfloat16.
 
     Activations are uint8 with a zero point, weights int8 with a scale an output channel, biases int32 in steps of the
-    products.
+    products. A value of both choices is in eight bits.
     """
     steps = steps_of(choice, found)
     weights = dict[tuple[str, int], tuple[str, Array]]()
     before: dict[int, list[Any]] = {}
     for node in choice.products:
         before[id(node)] = _product(network, node, float(steps[node.input[0]][0]), weights)
-    splice(network, {value: activation(network, value, *each) for value, each in steps.items()}, before)
+    _round_weights(network, short.products)
+    made = {value: short_activation(network, value) for value in _rounded(network, short)}
+    made |= {value: activation(network, value, *each) for value, each in steps.items()}
+    splice(network, made, before)
+
+
+def _rounded(network: Network, short: QuantizationChoice) -> list[str]:
+    """Return the values that are to be rounded: not those that have numbers of a rounded one."""
+    makers = network.producers()
+    return [
+        value
+        for value in short.values
+        if value not in makers
+        or makers[value].op_type not in KEEPING
+        or makers[value].input[0] not in short.values
+    ]
+
+
+def _round_weights(network: Network, products: Iterable[Any]) -> None:
+    """Round the weights of products to numbers of bfloat16."""
+    done = dict[str, str]()
+    for node in products:
+        weights = node.input[1]
+        if weights not in done:
+            rounded = network.arrays[weights].astype("bfloat16").astype(np.float32)
+            done[weights] = network.constant(f"{weights}.bfloat16", rounded)
+        node.input[1] = done[weights]
 
 
 def steps_of(
@@ -69,6 +101,17 @@ def activation(network: Network, value: str, scale: np.float32, zero: np.uint8) 
     return real, [
         helper.make_node("QuantizeLinear", [value, *parameters], [q], name=q),
         helper.make_node("DequantizeLinear", [q, *parameters], [real], name=real),
+    ]
+
+
+def short_activation(network: Network, value: str) -> tuple[str, list[Any]]:
+    """Return the name of a value after Cast to bfloat16 and back, and these nodes."""
+    from onnx import TensorProto, helper
+
+    short, real = network.fresh(f"{value}.bfloat16"), network.fresh(f"{value}.float32")
+    return real, [
+        helper.make_node("Cast", [value], [short], name=short, to=TensorProto.BFLOAT16),
+        helper.make_node("Cast", [short], [real], name=real, to=TensorProto.FLOAT),
     ]
 
 
@@ -146,6 +189,7 @@ __all__ = [
     "activation",
     "quantized_weights",
     "rounded_weights",
+    "short_activation",
     "splice",
     "steps_of",
     "stored_weights",

@@ -234,7 +234,7 @@ def _flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
     return 2 * results[0].size * geo.group_inputs * math.prod(geo.window.kernel) + adds
 
 
-def _workload(types: Types, attrs: Attrs) -> WorkloadKind:
+def conv_workload(types: Types, attrs: Attrs) -> WorkloadKind:
     """Return Convolutions of one input channel a group have schedules of their own."""
     per_group = at(types, 1).shape[-2 if attrs["layout"] == "NHWC" else 1]
     return "depthwise" if int_attr(attrs, "group") > 1 and per_group == 1 else "convolution"
@@ -258,7 +258,7 @@ define(
     {**CONV_ATTRIBUTES, "columns": COLUMNS},
     complete=complete_conv,
     flops_rule=_flops,
-    workload_rule=_workload,
+    workload_rule=conv_workload,
     prologue=("rearrangement", "blend", "elementwise"),
     weights=CONV_WEIGHTS,
     bias_input=2,

@@ -40,6 +40,7 @@ FAMILIES = (
     "attention",
     "quantized",
     "integer",
+    "short_products",
     "block_products",
     "shape",
     "convolution_grouped",

@@ -103,6 +103,8 @@ def _merge(rewriter: Rewriter, graph: Graph, node: Node, inner: Node, constant: 
 def _scale_weights(rewriter: Rewriter, graph: Graph, inner: Node, scale: Array, output: str) -> bool:
     if inner.inputs[1] not in graph.constants or len(inner.inputs) > 2:
         return False
+    if _is_widened(rewriter.producer(rewriter.current(inner.inputs[0]))):
+        return False  # the weights, too, may be numbers of a shorter type, and scaled ones would not be
     weight = graph.constants[inner.inputs[1]]
     layout = ops.get(inner.op).weights
     axis = -1 if layout is None else layout.output_axis(inner.attrs)
@@ -119,6 +121,10 @@ def _scale_weights(rewriter: Rewriter, graph: Graph, inner: Node, scale: Array, 
     inputs = (rewriter.current(inner.inputs[0]), scaled)
     rewriter.become(output, inner.op, inputs, inner.attrs)
     return True
+
+
+def _is_widened(node: Node | None) -> bool:
+    return node is not None and node.op == "Cast" and node.attrs["to"] == "float32"
 
 
 def _per_channel(scale: Array, rank: int, axis: int, channels: int) -> Array | None:

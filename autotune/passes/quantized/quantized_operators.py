@@ -30,7 +30,7 @@ from autotune.passes.base import GraphPass
 from autotune.passes.quantized.quantized_values import SMALL, Quantized, QuantizedValues
 from autotune.passes.rewriter import Rewriter
 
-_MOVES = (
+SELECTING = (
     *(
         "MaxPool",
         "GlobalMaxPool",
@@ -344,8 +344,8 @@ _RULES: Mapping[str, Rule] = {
     "MatMul": _Rewriting.matmul,
     "QuantizeLinear": _Rewriting.quantize,
     "Relu": _Rewriting.bound,
-    **dict.fromkeys(_MOVES, _Rewriting.move),
+    **dict.fromkeys(SELECTING, _Rewriting.move),
 }
 
 
-__all__ = ["QuantizedOperators"]
+__all__ = ["SELECTING", "QuantizedOperators"]

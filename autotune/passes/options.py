@@ -57,6 +57,8 @@ RULES: tuple[Algorithm, ...] = (
     SeparablePool(),
     *(MatrixProduct(short) for short in (True, False)),
     ImplicitGemm(),
+    *(MatrixProduct(short, "ShortConv") for short in (True, False)),
+    ImplicitGemm("ShortConv"),
     AttentionBlocks(),
     CausalRows(),
     SeparateAttention(),

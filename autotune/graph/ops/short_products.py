@@ -78,6 +78,7 @@ define(
     _matmul_reference,
     _matmul_compute,
     flops_rule=matmul_flops,
+    prologue=("patches",),
     in_onnx=False,
     sum_length=lambda types, attrs: at(types, 0).shape[-1],
 )

@@ -24,26 +24,28 @@ SHORT = 8
 
 @dataclass(frozen=True)
 class MatrixProduct(Algorithm):
-    """Convert channels-last 1x1 convolutions without padding, and what follows them, to rows of pixels.
+    """Convert channels-last 1x1 convolutions ``of`` one kind without padding, and what follows them, to rows of pixels.
 
     The rows of their images are ``short``, or are not.
     """
 
     name: ClassVar[str] = "matrix_product"
     short: bool = False
+    of: str = "Conv"
     label = "matrix product"
     error = 3e-6  # the same sums in another order: several times what was measured for up to 2048 channels
 
     @property
     def speculative(self) -> bool:
-        """With long rows the two take about the same time, and estimates of which is faster gained nothing."""
-        return not self.short
+        """With long rows the two take about the same time in float32, and estimates of which is faster gained
+        nothing."""
+        return self.of == "Conv" and not self.short
 
     def apply(self, graph: Graph) -> Graph:
         return rewrite(graph, self._convert)
 
     def _convert(self, rewriter: Rewriter, node: Node) -> bool:
-        if _is_eligible(rewriter, node) and self.short == (_row(rewriter, node) < SHORT):
+        if _is_eligible(rewriter, node, self.of) and self.short == (_row(rewriter, node) < SHORT):
             _product(rewriter, node)
             return True
         return follow_rows(rewriter, node)
@@ -54,8 +56,8 @@ def _row(rewriter: Rewriter, node: Node) -> int:
     return rewriter.graph.type_of(node.outputs[0]).shape[-2]
 
 
-def _is_eligible(rewriter: Rewriter, node: Node) -> bool:
-    if not is_one_product(rewriter, node) or any(ints(node, "pads")):
+def _is_eligible(rewriter: Rewriter, node: Node, of: str) -> bool:
+    if not is_one_product(rewriter, node, of) or any(ints(node, "pads")):
         return False
     return set(rewriter.type_of(rewriter.current(node.inputs[1])).shape[:-2]) == {1}
 
@@ -75,7 +77,7 @@ def _product(rewriter: Rewriter, node: Node) -> None:
         )
         x = rewriter.emit("Identity", [x], name=f"{output}.dense")
     *image, inner = rewriter.type_of(x).shape
-    product_of_rows(rewriter, output, rows_of(rewriter, x, math.prod(image), inner), w)
+    product_of_rows(rewriter, node, rows_of(rewriter, x, math.prod(image), inner), w)
 
 
 __all__ = ["MatrixProduct"]

@@ -7,6 +7,7 @@ too, so that they stay in its dispatch: a reshape between them would end it.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from autotune.graph import ops
 from autotune.graph.ir import ABSENT, Node
@@ -16,22 +17,28 @@ from autotune.passes.rewriter import Rewriter
 _FLAT = "flat"
 EXACT = ("float32", "float64")
 """Types in which the errors of these algorithms hold: results of the shorter ones are rounded by more."""
+PRODUCTS: Mapping[str, str] = {"Conv": "MatMul", "ShortConv": "ShortMatMul"}
+"""Convolutions, and products of the same operands."""
 
 
-def is_one_product(rewriter: Rewriter, node: Node) -> bool:
-    """Return whether a node is a channels-last convolution of one group, without a bias, in a type of exact sums."""
-    if node.op != "Conv" or not is_channels_last(node) or integer(node, "group") != 1:
+def is_one_product(rewriter: Rewriter, node: Node, of: str = "Conv") -> bool:
+    """Return whether a node is a channels-last convolution ``of`` one group, without a bias, with exact sums."""
+    if node.op != of or not is_channels_last(node) or integer(node, "group") != 1:
         return False
     if len(node.inputs) > 2 or ABSENT in node.inputs:
         return False
-    return rewriter.type_of(rewriter.current(node.inputs[1])).dtype in EXACT
+    return rewriter.graph.type_of(node.outputs[0]).dtype in EXACT and (
+        of != "Conv" or rewriter.type_of(rewriter.current(node.inputs[1])).dtype in EXACT
+    )
 
 
-def product_of_rows(rewriter: Rewriter, output: str, left: str, weights: str) -> None:
-    """Define ``output`` [n, spatial..., oc] as rows [pixels, k] times weights [..., oc] of k * oc elements."""
+def product_of_rows(rewriter: Rewriter, node: Node, left: str, weights: str) -> None:
+    """Define the result [n, spatial..., oc] of a convolution as rows [pixels, k] times weights [..., oc] of k * oc
+    elements."""
+    (output,) = node.outputs
     outer = rewriter.type_of(weights).shape[-1]
     right = rows_of(rewriter, weights, rewriter.type_of(left).shape[-1], outer)
-    product = rewriter.emit("MatMul", [left, right], name=f"{output}.{_FLAT}")
+    product = rewriter.emit(PRODUCTS[node.op], [left, right], name=f"{output}.{_FLAT}")
     rewriter.become(output, "Reshape", [product], {"shape": rewriter.graph.type_of(output).shape})
 
 
@@ -72,4 +79,4 @@ def _flat(rewriter: Rewriter, value: str) -> str | None:
     return producer.inputs[0]
 
 
-__all__ = ["EXACT", "follow_rows", "is_one_product", "product_of_rows", "rows_of"]
+__all__ = ["EXACT", "PRODUCTS", "follow_rows", "is_one_product", "product_of_rows", "rows_of"]

@@ -268,26 +268,84 @@ def products(module: autotune.Module) -> list[Command]:
     return [c for c in module.image.commands if "matmul" in module.dispatches[c.dispatch].name]
 
 
-@pytest.mark.parametrize(
-    ("steps", "names", "message"),
-    [
-        (
-            30,
-            ", all",
-            "node 'y' (Loop): its condition after a step, which decides how many there are, is not a",
-        ),
-        (
-            9000,
-            ", all",
-            "node 'y' (Loop): its condition after a step, which decides how much is collected, is not",
-        ),
-    ],
+@pytest.mark.parametrize("steps", [2, 30, 9000])
+def test_as_much_is_collected_as_there_were_steps(steps: int) -> None:
+    text = ENDING.format(more=", float[n] all", names=", all", inner=", float u", steps=steps)
+    with autotune.compile(frontend.load(model(text)), threads=2) as module:
+        for start in (0.0, 10.0, 100.0):
+            wanted, found = [start], module(np.array(start, np.float32))
+            while len(wanted) <= steps and (len(wanted) == 1 or wanted[-1] < 50):
+                wanted.append(2 * (abs(wanted[-1]) + 2))
+            assert found[0] == wanted[-1]
+            np.testing.assert_array_equal(found[1], -np.array(wanted[1:], np.float32))
+
+
+WHILE = """
+    agraph (int64 m, bool on, float limit, float[2, 3] x, float[3, 3] w) => (float[2, 3] y)
+    <float zero = {{0.0}}> {{
+        y = Loop ({m}, on, x) <body = step (int64 i, bool on_in, float[2, 3] s) => (bool on_out, float[2, 3] t)
+            {{ p = MatMul(s, w) f = Cast<to = 1>(i) q = Add(p, f) r = Tanh(q) {inside} on_out = Less(f, limit) }}>
+    }}
+"""
+INSIDE = (
+    "t = Neg(r)",
+    """a = ReduceSum<keepdims = 0>(p) b = Less(a, zero)
+    t = If (b) <then_branch = low () => (float[2, 3] c) { c = Softmax(r) },
+                else_branch = high () => (float[2, 3] e) { d = Neg(r) e = Exp(d) }>""",
 )
-def test_conditions_that_decide_shapes_must_be_known(steps: int, names: str, message: str) -> None:
-    text = ENDING.format(more=", float[n] all", names=names, inner=", float u", steps=steps)
+
+
+@pytest.mark.parametrize("inside", INSIDE)
+@pytest.mark.parametrize(("m", "threads"), [("m", 1), ("m", 2), ("", 2)])
+def test_a_loop_runs_as_often_as_is_known_when_it_runs(m: str, inside: str, threads: int) -> None:
+    """Its number of steps is an input or none at all; so it may be none, one, or many."""
+    w = np.full((3, 3), 0.4, np.float32)
+    graph = frontend.load(model(WHILE.format(m=m, inside=inside)))
+    with autotune.compile(graph, threads=threads) as module:
+        assert len(module.image.commands) < 100
+        for steps, on, limit in (
+            (0, 1, 9.0),
+            (1, 1, 9.0),
+            (7, 0, 9.0),
+            (8, 1, 2.0),
+            (5000, 1, 2500.0),
+            (12, 1, 40.0),
+        ):
+            x = np.full((2, 3), -0.3, np.float32)
+            given = {
+                "m": np.array(steps),
+                "on": np.array(bool(on)),
+                "limit": np.float32(limit),
+                "x": x,
+                "w": w,
+            }
+            wanted = running(x, w, steps if m else 1 << 40, bool(on), limit, "Softmax" in inside)
+            np.testing.assert_allclose(module.run(given)["y"], wanted, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(evaluate.run(graph, given)["y"], wanted, rtol=1e-4, atol=1e-5)
+
+
+def running(x: Array, w: Array, steps: int, on: bool, limit: float, chooses: bool) -> Array:
+    step = 0
+    while step < steps and on:
+        product = x @ w
+        x = np.tanh(product + np.float32(step))
+        if not chooses:
+            x = -x
+        elif product.sum() < 0:
+            x = np.exp(x) / np.exp(x).sum(-1, keepdims=True)
+        else:
+            x = np.exp(-x)
+        on, step = step < limit, step + 1
+    return x
+
+
+def test_the_number_of_steps_must_be_known_where_all_are_collected() -> None:
+    text = ENDING.format(more=", float[n] all", names=", all", inner=", float u", steps=9000)
     with pytest.raises(UnknownParameterError) as caught:
-        frontend.load(model(text))
-    assert str(caught.value).startswith(message)
+        frontend.load(model(text.replace("Loop (m,", "Loop (,")))
+    assert str(caught.value).startswith(
+        "node 'y' (Loop): its condition after a step, which decides how many there are, is not a"
+    )
 
 
 def test_steps_without_end_are_refused() -> None:

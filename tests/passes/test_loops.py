@@ -114,6 +114,8 @@ def _wide(trips: int) -> Graph:
             {"carried": 3, "from_end": (0,)},
             "node 'end' (Loop): the body has 3 inputs and 2 outputs, of which 3 are carried and 1 scanned",
         ),
+        ({"going": 1}, "node 'end' (Loop): going = 1: it should be one of the 1 carried values"),
+        ({"going": 0}, "node 'end' (Loop): going = 0, which is float32[4] and should be one boolean"),
         ({"body": "graph {"}, "node 'end' (Loop): line 1, column 7: expected a name, found '{'"),
     ],
 )

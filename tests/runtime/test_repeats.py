@@ -237,7 +237,10 @@ def _with_binding(made: ModuleImage, **changes: object) -> ModuleImage:
             "repeat 1: from 0 to 2, and another from 0",
         ),
         (lambda m: replace(m, repeats=(*m.repeats * 17,)), "repeat 16: inside of 16 others"),
-        (lambda m: _with(_unmoved(m), begin=1), "command 1 may run beside others across the border of a repeat"),
+        (
+            lambda m: _with(_unmoved(m), begin=1),
+            "command 1 may run beside others across the border of a repeat",
+        ),
         (lambda m: _with_binding(m, offset=8 * SIZE * 4), "commands 0 and 1 may run at the same time"),
         (lambda m: _with_binding(m, advances=(-512 * 2,)), "bytes -1536 to 1024 of output 0"),
     ],

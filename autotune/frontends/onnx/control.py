@@ -81,7 +81,7 @@ def _loop(node: OnnxNode, body: Any, model: Importing) -> None:
         condition = model.constants.get(node.inputs[1])
         if condition is not None:
             going = bool(condition.reshape(-1)[0])
-        elif collects:
+        elif collects and trips is None:
             raise node.unknown(f"its first condition ({node.inputs[1]!r})", node.inputs[1])
         else:
             first = node.inputs[1]

@@ -333,6 +333,7 @@ class _Importer:
             self.constants,
             self.sequences,
             self.counted,
+            self._set_counted,
             self.read,
             self._import_node,
             self._append_plain,

@@ -188,6 +188,9 @@ class Repeated:
         initial, scanned = list(self.initial), list(self.scanned)
         if active:
             initial.append(self._begins(prefix))
+        if len(active) > 1:
+            initial.append(f"{prefix}none_ran")
+            model.define(initial[-1], np.zeros(1, np.int64))
         if inputs.iteration in carried:
             initial.append(f"{prefix}zero")
             model.define(initial[-1], np.array(0, np.int64))
@@ -210,7 +213,10 @@ class Repeated:
         )
         with model.on_device(device):
             model.append(NAME, list(loop.inputs), outputs, loop.attrs, self.node.name)
-        return [*outputs[: len(self.initial)], *outputs[len(initial) :]]
+        found = outputs[len(initial) :]
+        for value in found if len(active) > 1 else ():
+            model.set_counted(value, 0, outputs[len(self.initial) + 1])
+        return [*outputs[: len(self.initial)], *found]
 
     def _begins(self, prefix: str) -> str:
         """Return whether there is a first step."""
@@ -278,7 +284,8 @@ class Repeated:
     ) -> tuple[list[str], list[str]]:
         """Return the results of a step, where its condition may end the loop: from then on what is carried stays.
 
-        Of a condition that is never known there is another carried value, which is the first result.
+        Of a condition that is never known there is another carried value, behind the others; and the number of steps
+        that ran, where something is collected of them.
         """
         if not self.counted:
             return [], results
@@ -290,16 +297,18 @@ class Repeated:
                 raise self.node.fail("its condition ends it after one step")
             if self.first == ABSENT:
                 return [], others
-        if self._collected():
+        if self._collected() and (self.trips is None or self.model.both_branches):
             raise self._unknown_length(condition)
         active = f"{prefix}going"
         self.model.types[active] = TensorType((), "bool")
-        pairs = list(zip(others, inputs.carried, strict=True))
+        pairs = list(zip(others, inputs.carried, strict=False))
+        collected = others[len(pairs) :]
         condition = self._goes_further(prefix, condition, inputs)
         if any(self.model.type_of(new) != self.model.type_of(old) for new, old in pairs):
             return [active], [*others, active]
         if self._is_chosen(nodes):
-            return [active], self._step_while(active, prefix, inputs, [*others, condition], nodes)
+            found = self._step_while(active, prefix, inputs, [*others, condition], nodes)
+            return self._counting(prefix, active, [*found[: len(pairs)], found[-1]], found[len(pairs) : -1])
         kept = []
         for index, (new, old) in enumerate(pairs):
             name = f"{prefix}kept{index}"
@@ -307,7 +316,21 @@ class Repeated:
             kept.append(name)
         after = f"{prefix}going_on"
         self.model.append("And", [active, condition], [after], {}, after)
-        return [active], [*kept, after]
+        return self._counting(prefix, active, [*kept, after], collected)
+
+    def _counting(
+        self, prefix: str, active: str, carried: list[str], collected: list[str]
+    ) -> tuple[list[str], list[str]]:
+        """Return what is carried besides, and the results of a step; where something is collected steps are counted."""
+        if not collected:
+            return [active], carried
+        model, ran = self.model, f"{prefix}ran"
+        model.types[ran] = TensorType((1,), "int64")
+        number, one, after = (f"{prefix}{name}" for name in ("runs", "run", "ran_after"))
+        model.append("Cast", [active], [number], {"to": "int64"}, number)
+        model.append("Reshape", [number], [one], {"shape": (1,)}, one)
+        model.append("Add", [ran, one], [after], {}, after)
+        return [active, ran], [*carried, after, *collected]
 
     def _is_chosen(self, nodes: Sequence[Node]) -> bool:
         """Return whether a step that is over is better not computed."""
@@ -321,12 +344,19 @@ class Repeated:
         model, over = self.model, f"{prefix}over"
         model.define(over, np.array(False))
         then = branch_graph(f"{self.node.name}.step", nodes, results, model)
-        stays = branch_graph(f"{self.node.name}.over", (), [*inputs.carried, over], model)
+        kept = [*inputs.carried, *map(self._zeros, results[len(inputs.carried) : -1]), over]
+        stays = branch_graph(f"{self.node.name}.over", (), kept, model)
         nodes.clear()
         outputs = [f"{prefix}kept{index}" for index in range(len(results))]
         branch = branch_node(active, then, stays, outputs)
         model.append(BRANCH, list(branch.inputs), outputs, branch.attrs, self.node.name)
         return outputs
+
+    def _zeros(self, value: str) -> str:
+        """Return zeros like a value."""
+        found, name = self.model.type_of(value), self.model.fresh(f"{value}.zeros")
+        self.model.define(name, np.zeros(found.shape, found.dtype))
+        return name
 
     def _unknown_length(self, condition: str) -> UnknownParameterError:
         return self.node.unknown(

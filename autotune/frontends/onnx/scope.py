@@ -31,6 +31,8 @@ class Importing:
     sequences: dict[str, list[str] | None]
     counted: Mapping[str, object]
     """Values whose extent is known only when they are computed."""
+    set_counted: Callable[[str, int, str], None]
+    """Says of a value along which axis another one counts what is there."""
     read: set[str]
     import_node: Callable[[Any], None]
     append: Append

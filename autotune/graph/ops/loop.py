@@ -8,8 +8,8 @@ Loop(carried..., scanned..., captured...) -> (carried..., collected...), each st
 - the body's other results are *collected* along a new axis in front.
 
 A loop may be over before all its steps: with ``going``, the number of a carried boolean. From where that is false the
-body gives back what it takes, so that its steps need not run. Such a loop collects nothing, and has a bound for
-``trips``.
+body gives back what it takes, so that its steps need not run. For such a loop ``trips`` is a bound, and of what it
+collects the steps that did not run may be anything.
 
 ``from_end`` has a 1 for each scanned input, then each collected result, that goes from the last element to the first.
 ``body`` is the text of a graph without constants, whose inputs are in the order above.
@@ -224,10 +224,8 @@ def _infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _check_going(parts: LoopParts) -> None:
-    if parts.going >= parts.carried or len(parts.body.outputs) > parts.carried:
-        raise GraphError(
-            f"going = {parts.going}: it is one of the {parts.carried} carried values of a loop that collects nothing"
-        )
+    if parts.going >= parts.carried:
+        raise GraphError(f"going = {parts.going}: it should be one of the {parts.carried} carried values")
     found = parts.body.type_of(parts.body.inputs[parts.going])
     if found.dtype != "bool" or found.size != 1:
         raise GraphError(f"going = {parts.going}, which is {found} and should be one boolean")
@@ -242,7 +240,7 @@ def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
     scanned = [cast(Array, a) for a in given[carried : carried + parts.scanned]]
     rest = [cast(Array, a) for a in given[carried + parts.scanned :]]
     collected = [body.type_of(v) for v in body.outputs[carried:]]
-    results = [np.empty((parts.trips, *t.shape), t.dtype) for t in collected]
+    results = [np.zeros((parts.trips, *t.shape), t.dtype) for t in collected]
     for step in range(parts.trips):
         if parts.going >= 0 and not state[parts.going].all():
             break

@@ -51,7 +51,12 @@ def to_onnx(program: Any, *, names: list[str] | None = None) -> Any:
     try:
         with _quiet():
             written = torch.onnx.export(
-                program, dynamo=True, opset_version=_OPSET, input_names=names, verbose=False
+                program,
+                dynamo=True,
+                opset_version=_OPSET,
+                input_names=names,
+                verbose=False,
+                optimize=not _has_autocast(program),
             )
     except Exception as error:  # what PyTorch's exporter raises is of many kinds
         raise ModelImportError(
@@ -60,6 +65,12 @@ def to_onnx(program: Any, *, names: list[str] | None = None) -> Any:
     proto = written.model_proto  # a new one each time
     _rename_sizes(proto, _dimension_names(program))
     return proto
+
+
+def _has_autocast(program: Any) -> bool:
+    """Return whether a program changes dtypes by autocast: the exporter's optimizer folds batch norms into products of
+    another dtype, which is no ONNX."""
+    return any("autocast" in str(node.target) for node in program.graph.nodes)
 
 
 def declared_ranges(program: Any) -> dict[str, str]:

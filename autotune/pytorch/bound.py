@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
+from autotune.pytorch.flex_attention import has_flex_attention, write_plainly
 from autotune.pytorch.open_sizes import Place
 
 
@@ -30,7 +31,7 @@ class Bound(nn.Module):
         scalars = {
             index: arguments[index].item() for index in numbers if isinstance(arguments[index], torch.Tensor)
         }
-        own = _with_numbers(graph, scalars) if scalars else graph
+        own = _rewritten(graph, scalars) if scalars or has_flex_attention(graph.graph) else graph
         self._graph = (own.forward,)  # in a tuple, or its parameters would be this module's
         self._inputs = tuple(inputs)
         self._wanted = tuple(wanted)
@@ -61,8 +62,9 @@ class Bound(nn.Module):
         return self._numbers[index] if index in self._numbers else getattr(self, f"fixed_{index}")
 
 
-def _with_numbers(graph: fx.GraphModule, numbers: Mapping[int, Any]) -> fx.GraphModule:
-    """Return a graph in which numbers stand for what is read of the arguments that hold them."""
+def _rewritten(graph: fx.GraphModule, numbers: Mapping[int, Any]) -> fx.GraphModule:
+    """Return a graph in which numbers stand for what is read of the arguments that hold them, and FlexAttention is
+    plain operators."""
     copy = fx.Graph()
     copy.output(copy.graph_copy(graph.graph, {}))
     placeholders = [node for node in copy.nodes if node.op == "placeholder"]
@@ -76,6 +78,7 @@ def _with_numbers(graph: fx.GraphModule, numbers: Mapping[int, Any]) -> fx.Graph
                     user.kwargs, lambda node, item=item, number=number: number if node is item else node
                 )
             copy.erase_node(item)
+    write_plainly(copy)
     return fx.GraphModule(graph, copy)
 
 

@@ -38,6 +38,7 @@ EXPERIMENTS: Mapping[str, str] = {
     "retraining": "results.bench.retraining",
     "search": "results.bench.search",
     "torch": "results.bench.torch_compile",
+    "torch-sizes": "results.bench.torch_sizes",
     "transfer": "results.bench.transfer",
     "transfers": "results.bench.transfers",
 }

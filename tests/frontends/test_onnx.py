@@ -467,6 +467,11 @@ def test_training_mode():
     assert "training_mode is for training" in text
 
 
+def test_statistics_may_have_another_dtype():
+    ones, wide = np.ones(3, np.float32), np.full(3, 2.0)
+    check_against_onnx(one_node("BatchNormalization", (2, 3, 2), 15, [ones, ones, wide, wide]))
+
+
 def external_model(tmp_path, location, **extra):
     tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4])
     tensor.data_location = TensorProto.EXTERNAL

@@ -141,6 +141,34 @@ def test_sizes_whose_padding_cannot_be_masked_are_compiled_exactly() -> None:
     assert (last().reason, len(last().programs)) == ("", 2)
 
 
+def test_flex_attention_is_compiled() -> None:
+    flex = pytest.importorskip("torch.nn.attention.flex_attention")
+
+    def attention(x: Any) -> Any:
+        return flex.flex_attention(x, x, x, score_mod=lambda score, b, h, i, j: score - 0.5 * (i - j).abs())
+
+    fast = torch.compile(attention, backend=backend, dynamic=True, options={"threads": 1})
+    for length in (5, 6):
+        x = torch.randn(2, 3, length, 8)
+        torch.testing.assert_close(fast(x), attention(x))
+    assert (last().reason, len(last().programs)) == ("", 1)
+
+
+def test_autocast_is_compiled() -> None:
+    net = model()
+
+    def cast(x: Any) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            return net(x)
+
+    fast = compiled(cast)
+    with torch.inference_mode():
+        for _ in range(2):
+            x = torch.randn(4, 8)
+            torch.testing.assert_close(fast(x), cast(x), rtol=2e-2, atol=2e-2)
+    assert last().reason == ""
+
+
 def test_views_and_numbers_follow_the_sizes() -> None:
     fast = torch.compile(
         lambda x: (x[1:].t(), x.shape[0] + 1, x * 2.0), backend=backend, dynamic=True, options={"threads": 1}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -102,7 +102,7 @@ def _batch_normalization(node: OnnxNode, emit: Emitter) -> None:
     """Normalise by the statistics of the batch in training mode, of which running ones follow."""
     if not node.attrs.pop("training_mode", 0):
         node.attrs.pop("momentum", None)
-        emit("BatchNormalization", node.inputs, node.attrs, "", node.outputs[0])
+        _normalized(node, node.inputs, emit)
         return
     x, momentum = node.input_type(0), float(node.attrs.pop("momentum", 0.9))
     axes = tuple(axis for axis in range(x.rank) if axis != 1)
@@ -120,6 +120,18 @@ def _batch_normalization(node: OnnxNode, emit: Emitter) -> None:
             new = emit("Mul", [flat, emit.constant(1 - momentum, old.dtype)], {}, "new")
             emit("Add", [kept, new], {}, "", node.outputs[running - 2])
     emit("BatchNormalization", [*node.inputs[:3], *found], node.attrs, "", node.outputs[0])
+
+
+def _normalized(node: OnnxNode, operands: Sequence[str], emit: Emitter) -> None:
+    """Normalise by given statistics; computed in float32 where these have another dtype than what is normalised."""
+    dtypes = {emit.type_of(value).dtype for value in operands}
+    if len(dtypes) == 1:
+        emit("BatchNormalization", operands, node.attrs, "", node.outputs[0])
+        return
+    wide = accumulated_in(node.input_type(0).dtype)
+    cast = [emit("Cast", [value], {"to": wide}, "wide") for value in operands]
+    found = emit("BatchNormalization", cast, node.attrs, "normalized")
+    emit("Cast", [found], {"to": node.input_type(0).dtype}, "", node.outputs[0])
 
 
 def _lp_normalization(node: OnnxNode, emit: Emitter) -> None:

@@ -34,7 +34,7 @@ def build(architecture: Architecture) -> tuple[nn.Module, tuple[torch.Tensor, ..
     make = getattr(importlib.import_module(f"results.bench.held_out.{module}"), function)
     model, inputs = make(*architecture.arguments)
     _vary(model)
-    _settle(model.eval(), inputs)
+    settle(model.eval(), inputs)
     return model, inputs
 
 
@@ -63,7 +63,7 @@ def _vary(model: nn.Module) -> None:
                 parameter.add_(torch.randn_like(parameter), alpha=0.1)
 
 
-def _settle(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+def settle(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
     """Give batch norms the statistics of these inputs, as training does.
 
     With any others values grow from layer to layer until float32 itself, summed in another order, gives other answers.
@@ -112,4 +112,4 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 
-__all__ = ["build", "export"]
+__all__ = ["build", "export", "settle"]

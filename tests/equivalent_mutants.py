@@ -20,7 +20,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         _HEADER.format("!="),
     ): "a file gives no more bytes than it was asked for",
     (
-        "autotune/runtime/cpu/executor.py",
+        "autotune/runtime/cpu/walk.py",
         _INSIDE.format("=="),
         _INSIDE.format("<="),
     ): "workers count from 0",

@@ -38,7 +38,7 @@ from tests.equivalent_mutants import EQUIVALENT
 
 TARGETS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
-        ("autotune/runtime/cpu/executor.py", "autotune/runtime/cpu/tiles.py"),
+        ("autotune/runtime/cpu/executor.py", "autotune/runtime/cpu/tiles.py", "autotune/runtime/cpu/walk.py"),
         ("tests/runtime/test_executor_steps.py", "tests/runtime/test_executor.py"),
     ),
     "autotune/runtime/hal/allocator.py": ("tests/runtime/hal/test_allocator.py",),

@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 from autotune.runtime.cpu import balance, executor, layout, repeats, tiles
+from autotune.runtime.cpu import walk as walking
 from autotune.runtime.cpu.addresses import at, shares_of, worker_at
 
 STATE, PROGRAM, COMMAND, REQUEST, EVENTS, TABLE, KERNEL, SCRATCH = (1 << 20 << n for n in range(8))
+
+
+MODULES = (executor, balance, repeats, tiles, walking)
 
 
 class Machine:
@@ -30,7 +34,7 @@ class Machine:
         acts["call_kernel"] = lambda *call: self.calls.append(call)
         for name in ("leave", "enter", "arrive", "add_done"):
             acts[name] = lambda *call, name=name: self.told.append((name, *call)) or True
-        for module in (executor, balance, repeats, tiles):
+        for module in MODULES:
             for name in acts.keys() & vars(module).keys():
                 patch.setattr(module, name, acts[name])
         self.request(0, 0)
@@ -358,7 +362,7 @@ def row(step: int, workers: int = 3) -> int:
 
 
 def test_the_caller_notes_when_commands_are_done(machine: Machine) -> None:
-    executor._say_met(EVENTS, 3, 1, 3)
+    walking._say_met(EVENTS, 3, 1, 3)
     assert [machine.get(row(step), "MET") for step in range(4)] == [[0], [101], [101], [0]]
     assert sum(value != 0 for value in machine.memory.values()) == 2
 
@@ -384,7 +388,8 @@ def test_each_run_has_rows_of_its_own(machine: Machine) -> None:
 def replaced(machine: Machine, patch: pytest.MonkeyPatch, *names: str) -> None:
     """Have functions of the executor say that they were called."""
     for name in names:
-        patch.setattr(executor, name, lambda *call, name=name: machine.told.append((name, *call)))
+        for module in (each for each in MODULES if hasattr(each, name)):
+            patch.setattr(module, name, lambda *call, name=name: machine.told.append((name, *call)))
 
 
 TIMES = 1 << 40
@@ -543,13 +548,13 @@ def test_who_waits_is_outside_of_the_run_and_runs_what_is_left_before_it_sleeps(
     names |= {"sleep": "sleep_until_done"}
     replaced(machine, monkeypatch, "take_tiles", "sleep_until_done")
     asked: list[tuple[int, ...]] = []
-    monkeypatch.setattr(executor, "is_done_soon", lambda *call: asked.append(call) or soon)
+    monkeypatch.setattr(walking, "is_done_soon", lambda *call: asked.append(call) or soon)
     monkeypatch.setattr(
-        executor, "spin_until_done", lambda *call: machine.told.append(("spin_until_done", *call)) or spun
+        walking, "spin_until_done", lambda *call: machine.told.append(("spin_until_done", *call)) or spun
     )
     machine.shares(0, 8)
     command, units = machine.command(TILES=6, ALONE=int(alone)), 0 if alone else 6
-    assert executor._await_command(STATE, worker, 2, 9, command, SCRATCH, EVENTS, 3) is True
+    assert walking._await_command(STATE, worker, 2, 9, command, SCRATCH, EVENTS, 3) is True
     assert asked == [(STATE, 2, 9, units)]
     expected = [names[call] for call in calls if worker or call not in ("leave", "enter")]
     assert [call[0] for call in machine.told] == expected
@@ -566,20 +571,20 @@ def test_who_waits_is_outside_of_the_run_and_runs_what_is_left_before_it_sleeps(
 @pytest.mark.parametrize("spun", [True, False])
 def test_who_cannot_enter_again_goes(machine: Machine, monkeypatch: pytest.MonkeyPatch, spun: bool) -> None:
     replaced(machine, monkeypatch, "take_tiles", "sleep_until_done")
-    monkeypatch.setattr(executor, "is_done_soon", lambda *call: False)
-    monkeypatch.setattr(executor, "spin_until_done", lambda *call: spun)
-    monkeypatch.setattr(executor, "enter", lambda *call: False)
+    monkeypatch.setattr(walking, "is_done_soon", lambda *call: False)
+    monkeypatch.setattr(walking, "spin_until_done", lambda *call: spun)
+    monkeypatch.setattr(walking, "enter", lambda *call: False)
     command = machine.command()
-    assert executor._await_command(STATE, 1, 2, 9, command, SCRATCH, EVENTS, 3) is False
+    assert walking._await_command(STATE, 1, 2, 9, command, SCRATCH, EVENTS, 3) is False
     assert machine.told == [("leave", STATE, 1)]  # and takes no tiles
-    assert executor._await_command(STATE, 0, 2, 9, command, SCRATCH, EVENTS, 3) is True
+    assert walking._await_command(STATE, 0, 2, 9, command, SCRATCH, EVENTS, 3) is True
 
 
 def test_commands_of_the_caller_are_awaited_by_others_where_it_says_that_they_are_done(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     awaited: list[tuple[int, ...]] = []
-    monkeypatch.setattr(executor, "_await_command", lambda *call: awaited.append(call) or len(awaited) < 3)
+    monkeypatch.setattr(walking, "_await_command", lambda *call: awaited.append(call) or len(awaited) < 3)
     machine.program(5)
     machine.set(STATE, BASE=20, EVENTS=EVENTS)
     commands = [
@@ -590,19 +595,19 @@ def test_commands_of_the_caller_are_awaited_by_others_where_it_says_that_they_ar
     def row_of(step: int, worker: int) -> int:
         return at(EVENTS, (step * 2 + worker) * layout.EVENT_SLOTS)
 
-    assert executor._await_commands(STATE, 0, 2, 20, 1, 5, commands[1], SCRATCH, 3) is True
+    assert walking._await_commands(STATE, 0, 2, 20, 1, 5, commands[1], SCRATCH, 3) is True
     assert awaited == [
         (STATE, 0, 2, 21 + step, commands[step], SCRATCH, row_of(step, 0), 3) for step in (1, 4)
     ]
     awaited.clear()
-    assert executor._await_commands(STATE, 1, 2, 20, 1, 4, commands[1], SCRATCH, 3) is True
+    assert walking._await_commands(STATE, 1, 2, 20, 1, 4, commands[1], SCRATCH, 3) is True
     assert awaited == [
         (STATE, 1, 2, 21 + step, commands[step], SCRATCH, row_of(step, 1), 3) for step in (1, 3)
     ]
     awaited.clear()
     machine.set(STATE, EVENTS=0)
     assert (
-        executor._await_commands(STATE, 1, 2, 20, 0, 5, commands[0], SCRATCH, 3) is False
+        walking._await_commands(STATE, 1, 2, 20, 0, 5, commands[0], SCRATCH, 3) is False
     )  # the third says that it is over
     assert [(call[3], call[6]) for call in awaited] == [(21, 0), (22, 0), (24, 0)]
 
@@ -613,14 +618,14 @@ def test_commands_of_the_caller_are_awaited_by_others_where_it_says_that_they_ar
 def walk(machine: Machine, patch: pytest.MonkeyPatch, worker: int, events: int) -> list[tuple[Any, ...]]:
     """Four commands: shared, of the caller alone, shared and after both, of the caller alone at the end."""
     replaced(machine, patch, "take_tiles", "run_on_caller", "_say_met")
-    patch.setattr(executor, "_await_commands", lambda *call: machine.told.append(("await", *call)) or True)
+    patch.setattr(walking, "_await_commands", lambda *call: machine.told.append(("await", *call)) or True)
     machine.program(4)
     machine.set(PROGRAM, SHARED=3)
     machine.set(STATE, BASE=20, EVENTS=events)
     for number, (alone, arrive, wait) in enumerate([(0, 0, 0), (1, 1, 0), (0, 0, 2), (1, 0, 1)]):
         machine.command(number, ALONE=alone, ARRIVE=arrive, AWAIT=wait)
     machine.told.clear()
-    executor.run_share(STATE, worker, 2, 5)
+    walking.run_share(STATE, worker, 2, 5)
     return machine.told
 
 
@@ -683,9 +688,9 @@ def test_a_worker_goes_where_the_run_is_over(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, worker: int
 ) -> None:
     walk(machine, monkeypatch, worker, 0)
-    monkeypatch.setattr(executor, "_await_commands", lambda *call: False)
+    monkeypatch.setattr(walking, "_await_commands", lambda *call: False)
     machine.told.clear()
-    executor.run_share(STATE, worker, 2, 5)
+    walking.run_share(STATE, worker, 2, 5)
     assert [call[0] for call in machine.told if call[0] == "take_tiles"] == ["take_tiles"]
 
 
@@ -727,3 +732,43 @@ def test_workers_of_a_run_that_is_long_go_on(machine: Machine, monkeypatch: pyte
     found = stopping(machine, monkeypatch, [False] * 9)
     assert [call[0] for call in found] == ["try_lock", "yield_processor"] * 2 + ["try_lock"]
     assert machine.get(STATE, "STOP", "SERVING", "GENERATION") == [0, 2, 8]
+
+
+# Repeats.
+
+REPEAT, MOTION, ENTRY, WORD = (1 << 29) + 4096, (1 << 29) + 8192, (1 << 29) + 12288, (1 << 29) + 16384
+
+
+def test_what_moves_begins_anew_with_each_repeat(machine: Machine) -> None:
+    machine.set(REPEAT, MOTIONS=MOTION, MOTION_COUNT=2, TIMES=3)
+    for number, step in enumerate((16, -8)):
+        row = at(MOTION, number * layout.MOTION_SLOTS)
+        machine.set(row, MOTION_SLOT=at(ENTRY, number), MOTION_STEP=step, MOTION_FIRST=1000)
+    for _ in range(2):
+        repeats.begin_repeat(REPEAT)
+        seen = [[machine.memory[at(ENTRY, number)] for number in range(2)]]
+        while repeats.times_left(REPEAT):
+            assert repeats.move_on(REPEAT) == len(seen)
+            seen.append([machine.memory[at(ENTRY, number)] for number in range(2)])
+        assert seen == [[1000, 1000], [1016, 992], [1032, 984]]
+
+
+@pytest.mark.parametrize(
+    ("ended", "within", "way"),
+    [
+        (0, 0, repeats.GOES_ON),
+        (9, 1, repeats.GOES_ON),  # in a run before, or when it was begun before
+        (20, 0, repeats.ENDS),
+        (20, 1, repeats.ENDS),
+        (25, 0, repeats.GOES_ON),  # only later
+        (25, 1, repeats.IS_LATE),  # later, but perhaps here too
+    ],
+)
+def test_others_follow_where_the_caller_ended_a_repeat(
+    machine: Machine, ended: int, within: int, way: int
+) -> None:
+    machine.set(REPEAT, ENDED=WORD, INSIDE_ANOTHER=within)
+    machine.memory[WORD] = ended
+    assert repeats.way_of_others(REPEAT, 20) == way
+    repeats.note_end(REPEAT, 30)
+    assert machine.memory[WORD] == 30

@@ -16,7 +16,7 @@ from autotune.codegen.jit import LoadedCode
 from autotune.distribution import install, version
 from autotune.errors import BuildError
 from autotune.hardware import architecture
-from autotune.runtime.cpu import calls, indices, tiles
+from autotune.runtime.cpu import calls, indices, tiles, walk
 from autotune.runtime.cpu import executor as source
 from autotune.runtime.cpu.device import ALIGNMENT
 from autotune.runtime.cpu.translate.functions import Native
@@ -24,7 +24,7 @@ from autotune.target import Target
 
 _WORD = ctypes.c_void_p  # ctypes passes an int as this type in half the time of c_int64
 _ENTRY_POINTS = (calls.call, calls.run, calls.join, calls.close, indices.check, source.serve, source.stop)
-_SHARED = (source.execute, source.run_share, tiles.take_tiles)
+_SHARED = (source.execute, walk.run_share, tiles.take_tiles)
 """Functions that several entry points run: each once in the code, because inlined twice it takes longer to compile."""
 
 
@@ -71,6 +71,7 @@ _SOURCES = (
         "repeats",
         "tiles",
         "waiting",
+        "walk",
     ),
     *(f"translate/{name}" for name in ("code", "expressions", "functions", "module", "statements")),
 )

@@ -180,7 +180,7 @@ class PrecisionSearch:
     ) -> None:
         self.mixed, self.seen, self.further = mixed, seen, further
         self.accuracy, self.faster = accuracy, faster
-        kinds = _precisions(mixed) if faster else (INT8, FLOAT32)
+        kinds = precisions_of(mixed) if faster else (INT8, FLOAT32)
         self.alone = {precision: self.mixed.predicted_alone(precision) for precision in kinds}
         self.choices = choices or {product: self._choices(product) for product in self.mixed.products}
         stored = {
@@ -300,7 +300,7 @@ class PrecisionSearch:
         return {**precisions, **{product: follows[product, precisions[product]] for product in products}}
 
 
-def _precisions(mixed: MixedModel) -> list[str]:
+def precisions_of(mixed: MixedModel) -> list[str]:
     """Return the precisions that the target of a model has, the most exact last."""
     has = set(SHORT_PRODUCTS) & set(mixed.target.features)
     return [one for one in PRECISIONS if one != BFLOAT16 or has]
@@ -347,4 +347,4 @@ class Judge:
             return [outputs_of(module, samples.sets) for samples in self.samples], compiled
 
 
-__all__ = ["Judge", "PrecisionSearch", "WithinBudget", "chosen_within", "quantize_within"]
+__all__ = ["Judge", "PrecisionSearch", "WithinBudget", "chosen_within", "precisions_of", "quantize_within"]

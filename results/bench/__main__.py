@@ -31,6 +31,7 @@ EXPERIMENTS: Mapping[str, str] = {
     "pages": "results.bench.pages",
     "pipeline": "results.bench.pipelines",
     "placement": "results.bench.placements",
+    "precisions": "results.bench.precisions",
     "predictions": "results.bench.predictions",
     "promises": "results.bench.promises",
     "queries": "results.bench.queries.experiment",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -41,6 +42,7 @@ from autotune.quantization.front import (
 )
 from autotune.quantization.latencies import MixedModel, PredictedLatencies
 from autotune.quantization.precision import (
+    BFLOAT16,
     DECLARED_ERRORS,
     FLOAT32,
     INT8,
@@ -56,6 +58,8 @@ from autotune.quantization.quantize import calibrate_model
 from autotune.quantization.replaced import REPLACED
 from autotune.quantization.switched import SwitchedModel
 from autotune.quantization.tuning import tune_within
+from autotune.quantization.within import precisions_of
+from autotune.target import Target
 from autotune.tuning.compiling import compile_request
 from autotune.tuning.measure.error_budget import NOTED, Accuracy, relative
 from autotune.tuning.measure.gain import Gain
@@ -110,6 +114,33 @@ def test_steps_are_those_of_the_hull_and_taken_by_worth() -> None:
 def test_an_exact_option_of_no_cost_is_one_step() -> None:
     found = hull("y", options((INT8, 1, 1), ("float16 weights", 2, 0), (FLOAT32, 3, 0)), 0.1)
     assert [step.after for step in found] == ["float16 weights", FLOAT32]
+
+
+def test_products_in_bfloat16_are_those_of_the_switched_model() -> None:
+    """Of two products of three the values between them are rounded, too; a model so written is compiled as it says."""
+    model, given = dense(), rows(4)
+    calibrated = calibrate_model(model, given, threads=1)
+    first, second, _ = (node.output[0] for node in calibrated.choice().products)
+    chosen = {first: BFLOAT16, second: BFLOAT16}
+    switched = SwitchedModel(calibrated, given, 1, {name: [BFLOAT16] for name in chosen})
+    written = calibrated.written(switched.products, short=[*chosen])
+    assert sum(node.op_type == "Cast" for node in written.model.graph.node) == 4
+    module = autotune.compile(written.model, threads=1)
+    feeds = [{"x": x[None]} for x in given["x"]]
+    plain = switched.run(feeds, switched.products)
+    for feed, before, found in zip(feeds, plain, switched.run(feeds, switched.products, chosen), strict=True):
+        changed = relative(before, found)
+        assert 0 < changed < 2e-2
+        assert relative(found, module.run(feed)) < 0.1 * changed
+
+
+def test_bfloat16_is_a_precision_where_the_target_multiplies_it() -> None:
+    model, given = dense((64, 256, 256, 16)), rows(8)
+    for features, has in (("avx2", False), ("avx512bf16", True), ("amx-bf16", True)):
+        target = replace(Target.detect(1), features=(features,))
+        request = CompileRequest(model, target=target)
+        mixed = MixedModel(calibrate_model(model, given, threads=1), request, given)
+        assert (BFLOAT16 in precisions_of(mixed)) is has
 
 
 def test_stored_weights_of_a_switched_model_are_those_that_are_compiled() -> None:

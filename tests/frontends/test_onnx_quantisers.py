@@ -17,7 +17,7 @@ from tests.frontends.foreign_nodes import seeds
 STEPS = {"a": (0.02, 120), "b": (0.03, 7), "y": (0.05, 90)}
 BIAS = np.arange(-300, 300, 100, dtype=np.int32)
 ONE_STEP = 1
-"""What roundings at a half differ by."""
+"""The difference of roundings at a half."""
 
 
 def run(

@@ -18,6 +18,7 @@ from autotune.frontends.onnx import importer as frontend
 from autotune.graph import evaluate
 from autotune.graph.ir import Array
 from autotune.graph.verify import verify
+from autotune.runtime.module import Module
 
 GATES = {"GRU": 3, "LSTM": 4, "RNN": 1}
 ACTIVATIONS: Mapping[str, Callable[[Array], Array]] = {
@@ -222,3 +223,41 @@ def test_weights_are_packed_once_for_all_steps() -> None:
     assert len(image.commands) - len(products) < 3 * 4  # one dispatch for each of what is carried
     stored = {b.index for c in products[1:] for b in c.bindings if b.space == "constant"}
     assert len(stored) <= 2  # the weights, and the zeros that the first step has as its state
+
+
+def test_commands_do_not_grow_with_the_steps() -> None:
+    rng = np.random.default_rng(0)
+    w, r = (rng.standard_normal(s).astype(np.float32) / 3 for s in ((2, 16, 6), (2, 16, 4)))
+    node = helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=4, direction="bidirectional")
+    sizes = []
+    for steps in (12, 400):
+        graph = helper.make_graph(
+            [node],
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, (steps, 2, 6))],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+            [numpy_helper.from_array(w, "w"), numpy_helper.from_array(r, "r")],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)])
+        done = compile_in_detail(CompileRequest(model, threads=2))
+        sizes.append((len(done.image.commands), len(done.image.dispatches)))
+        with Module(done.image) as module:
+            x = rng.standard_normal((steps, 2, 6)).astype(np.float32)
+            found, ends = module(x)[0], (slice(None), slice(None, None, -1))
+            for way, end in enumerate(ends):
+                wanted = _plain(x[end], w[way], r[way])
+                np.testing.assert_allclose(found[end, way], wanted, rtol=1e-4, atol=1e-5)
+    assert sizes[0] == sizes[1]
+
+
+def _plain(x: np.ndarray, w: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """Return the states of an LSTM without biases, whose gates are in the order i, o, f, c."""
+    h = c = np.zeros((2, 4), np.float32)
+    found = []
+    for each in x @ w.T:
+        i, o, f, new = np.split(each + h @ r.T, 4, axis=1)
+        i, o, f = (1 / (1 + np.exp(-gate)) for gate in (i, o, f))
+        c = f * c + i * np.tanh(new)
+        h = o * np.tanh(c)
+        found.append(h)
+    return np.stack(found)

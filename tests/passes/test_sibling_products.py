@@ -259,3 +259,12 @@ def test_numpy_loops_and_machine_code_agree(seed: int) -> None:
         done = compile_in_detail(CompileRequest(graph, target=Target.detect(1), algorithm=algorithm))
         for name, found in Module(done.image).run(arrays).items():
             np.testing.assert_array_equal(found, evaluate.run(graph, arrays)[name], err_msg=str(algorithm))
+
+
+def test_products_that_nobody_reads_are_no_siblings() -> None:
+    """Of a pair whose results are read by what nobody reads nothing is left to merge."""
+    b = Layers()
+    for name in ("one", "other"):
+        b.node("Neg", b.dense(name, 4))
+    graph = SiblingProducts().apply(b.graph(b.node("Abs", "x")))
+    assert [node.op for node in graph.nodes] == ["Abs"]

@@ -41,6 +41,7 @@ class SiblingProducts(GraphPass):
     name: ClassVar[str] = "sibling_products"
 
     def apply(self, graph: Graph) -> Graph:
+        graph = graph.pruned()  # what nobody reads is not there when it is merged
         families = _families(graph)
         while families:
             merged = _merged(graph, families)

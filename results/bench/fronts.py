@@ -165,7 +165,7 @@ def _notes(rows: FrameRows) -> Iterator[str]:
     for (model,), own in rows.by("model").items():
         of_front = own.where(is_point=True)
         free = of_front.where(dominated="none")
-        yield f"{model}: {len(free)} of {counted(len(of_front), 'point')} are dominated by no setting of a peer"
+        yield f"{model}: no setting of a peer dominates {len(free)} of {counted(len(of_front), 'point')}"
     yield "error: of the worst unseen input set, the norm of the difference to our float32 over the norm of that"
     yield "int8 (QDQ): one file, by `autotune quantize` from the same samples"
     yield "OpenVINO's own precision is bfloat16 where the processor multiplies it"

@@ -15,6 +15,8 @@ from autotune.runtime import unrolled as unrolling
 from autotune.runtime.artifacts.artifact import load_image, save
 from autotune.runtime.conflicts import conflicts, overlapping
 from autotune.runtime.cpu import program
+from autotune.runtime.hal.cpu.driver import CpuDriver
+from autotune.runtime.hal.recording import load_image as load_on_device
 from autotune.runtime.image import Binding, Guard, ModuleImage, RepeatedCommands
 from autotune.runtime.module import Module
 from autotune.runtime.unrolled import unrolled
@@ -185,6 +187,13 @@ def test_too_many_commands_are_not_unrolled(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(unrolling, "MOST_COMMANDS", 5)
     with pytest.raises(UsageError, match="runs more than 5 commands in all steps of its loops"):
         unrolled(twice())
+
+
+def test_other_devices_run_what_is_unrolled() -> None:
+    device = CpuDriver().open("cpu")
+    loaded = load_on_device(device, twice())
+    assert (len(loaded.image.commands), loaded.image.repeats) == (6, ())
+    device.close()
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -12,6 +12,7 @@ from autotune.errors import ModelImportError
 from autotune.pytorch.exported import ExportedGraph
 from autotune.pytorch.open_sizes import SizeBucket
 from autotune.pytorch.results import Result, is_tensor
+from autotune.pytorch.shared import SharedConstants
 from autotune.pytorch.tensors import array_of, tensor_of
 from autotune.pytorch.weights import Weight
 from autotune.runtime.module import Module
@@ -64,17 +65,23 @@ class TorchProgram:
 
 
 def compiled(
-    graph: ExportedGraph, buckets: Mapping[str, SizeBucket], options: Mapping[str, Any]
+    graph: ExportedGraph,
+    buckets: Mapping[str, SizeBucket],
+    options: Mapping[str, Any],
+    memory: SharedConstants,
 ) -> TorchProgram:
-    """Compile a graph for sizes in ``buckets``. Raises ModelImportError for what cannot be compiled, and PaddingError
-    where a request's results would depend on what lies beyond its sizes."""
+    """Compile a graph for sizes in ``buckets``, its constants in ``memory``.
+
+    Raises ModelImportError for what cannot be compiled, and PaddingError where a request's results would depend on what
+    lies beyond its sizes."""
     import autotune
 
     if graph.model is None:
         return TorchProgram(None, (), graph.weights, graph.results, {}, graph.numbers, 0.0)
     begin = time.perf_counter()
     shapes = {symbol: buckets[symbol].text for symbol in graph.symbols}
-    module = autotune.compile(graph.model, shapes=shapes or None, **options)
+    with autotune.compile(graph.model, shapes=shapes or None, **options) as made:
+        module = Module(made.compiled, memory=memory)
     inputs = tuple(graph.inputs[spec.name] for spec in module.inputs)
     seconds = time.perf_counter() - begin
     return TorchProgram(module, inputs, graph.weights, graph.results, buckets, graph.numbers, seconds)

@@ -11,6 +11,7 @@ from autotune.errors import AutotuneError, MissError, ModelImportError, PaddingE
 from autotune.pytorch.exported import ExportedGraph, TracedGraph, exported
 from autotune.pytorch.open_sizes import SizeBucket
 from autotune.pytorch.program import TorchProgram, checked, compiled
+from autotune.pytorch.shared import SharedConstants
 from autotune.pytorch.weights import Weight
 
 MOST_CHANGES = 8
@@ -45,6 +46,7 @@ class Subgraph:
     made: int = 0
     _changes: int = 0
     _exported: ExportedGraph | None = field(default=None, repr=False)
+    _memory: SharedConstants = field(default_factory=SharedConstants, repr=False)
     _calls: dict[tuple[Any, ...], TorchProgram] = field(default_factory=dict, repr=False)
 
     @property
@@ -112,7 +114,7 @@ class Subgraph:
     def _is_open(self, arguments: Sequence[Any]) -> bool:
         """Return whether more may be compiled; leave a graph whose weights change too often."""
         if self._exported is not None and not self._exported.holds(arguments):
-            self._exported, self._changes = None, self._changes + 1
+            self._exported, self._changes, self._memory = None, self._changes + 1, SharedConstants()
             self.programs.clear()
             self._calls.clear()
         if self._changes > MOST_CHANGES:
@@ -158,7 +160,7 @@ class Subgraph:
                 for symbol, size in sizes.items()
             }
             try:
-                program = compiled(graph, buckets, self.options)
+                program = compiled(graph, buckets, self.options, self._memory)
             except (ModelImportError, PaddingError) as error:
                 if exact == attempts[-1]:
                     raise

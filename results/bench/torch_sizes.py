@@ -82,8 +82,9 @@ def measure(say: Say, names: Sequence[str], threads: int, rounds: int) -> Iterat
 
 ABOUT = (
     "Models by `torch.compile(model, dynamic=True)` at twelve sizes each (batches of 2 to 16, lengths of 7 to 128, "
-    "sides of 96 to 352), untuned, beside inductor (weights frozen) and eager PyTorch, in inference mode: each in a "
-    "process of its own, interleaved. A model counts only where every graph of it is compiled, none twice for a bucket."
+    "sides of 96 to 352), untuned, beside inductor and eager PyTorch, in inference mode, weights fixed by both "
+    "compilers: each in a process of its own, interleaved. A model counts only where every graph of it is compiled, "
+    "none twice for a bucket."
 )
 
 _times = {way: at("min_ns", way=way) for way in LABELS}

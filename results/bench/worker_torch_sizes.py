@@ -49,11 +49,16 @@ class SizedModel:
         if self._way == "eager":
             plain: Callable[..., Any] = net
             return plain
-        torch._inductor.config.freezing = self._way == "inductor"
-        compiled: Callable[..., Any] = torch.compile(
-            net, backend="inductor" if self._way == "inductor" else backend, dynamic=True
+        if self._way == "inductor":
+            from torch._inductor import config
+
+            config.freezing = True
+            found: Callable[..., Any] = torch.compile(net, backend="inductor", dynamic=True)
+            return found
+        ours: Callable[..., Any] = torch.compile(
+            net, backend=backend, dynamic=True, options={"weights": "fixed"}
         )
-        return compiled
+        return ours
 
     def outputs(self) -> list[Any]:
         """All tensors of all sizes, in order; behind them the number of programs."""

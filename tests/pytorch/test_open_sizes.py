@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from autotune.compiler.dynamic.buckets import SizeRange
 from autotune.pytorch import open_sizes
 from autotune.pytorch.open_sizes import OpenSizes, SizeBucket
+from autotune.pytorch.shared import SharedConstants
 
 
 def test_examples_are_true() -> None:
@@ -47,3 +49,12 @@ def test_a_size_that_stands_alone_is_compiled_exactly() -> None:
 @pytest.mark.parametrize("arguments", [(3, 4.0), (4, 4.0)])
 def test_numbers_are_part_of_the_key(arguments: tuple[int, float]) -> None:
     assert OpenSizes(numbers=(0, 1)).key(arguments) == arguments
+
+
+def test_equal_constants_are_one_array() -> None:
+    memory, weights = SharedConstants(), np.arange(6.0).reshape(2, 3)
+    (first,) = memory.constants([weights])
+    second, other = memory.constants([weights.copy(), weights + 1.0])
+    assert second is first
+    assert other is not first
+    np.testing.assert_array_equal(first, weights)

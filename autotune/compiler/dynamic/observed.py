@@ -13,6 +13,7 @@ from autotune.errors import PaddingError
 from autotune.frontends.onnx.importer import Traced
 from autotune.graph import ops
 from autotune.graph.ir import Array, Attr, Attrs, Graph, Node, TensorType
+from autotune.graph.ops.loop import is_loop
 from autotune.runtime.axes import Axes, Axis, Factor, Sizes, extent, extents, size_of, sum_of
 
 _SIZED = (
@@ -202,7 +203,10 @@ def _check_twins(node: Node, twin: Node, where: str) -> None:
 
 
 def _fixed(node: Node) -> dict[str, Attr]:
-    """Return the attributes that are the same at all sizes: pads of windows may follow from them."""
+    """Return the attributes that are the same at all sizes: pads of windows may follow from them, and the body and the
+    number of steps of a loop, of which the body is compared node by node where the loop is gone through."""
+    if is_loop(node):
+        return {name: value for name, value in node.attrs.items() if name not in ("body", "trips")}
     if "pads" not in node.attrs or ops.get(node.op).kind not in ("convolution", "pool"):
         return dict(node.attrs)
     return {name: value for name, value in node.attrs.items() if name != "pads"}

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 
 from autotune.compiler.dynamic.case import Effect, NodeCase
 from autotune.compiler.dynamic.computed import as_sum
+from autotune.compiler.dynamic.loops import repeated
 from autotune.compiler.dynamic.observed import Observed
 from autotune.compiler.dynamic.rules import effect_of
 from autotune.compiler.dynamic.writer import GraphWriter
 from autotune.errors import GraphError, PaddingError
 from autotune.graph.ir import ABSENT, Graph, Node, fresh_name
+from autotune.graph.ops.loop import is_loop
 from autotune.runtime.axes import Axes, size_of
 
 
@@ -40,7 +42,14 @@ def padded(observed: Observed, inputs: Mapping[str, Axes]) -> PaddedGraph:
 
     Raises PaddingError that names the node whose result would depend on padding.
     """
-    observed.check()
+    padding = _Padding(observed, inputs)
+    for name, axes in inputs.items():
+        padding.writer.zeros[name] = frozenset(factor for each in axes for factor in each)
+    return padding.run()
+
+
+def _padded_body(observed: Observed, inputs: Mapping[str, Axes]) -> PaddedGraph:
+    """Return the same of the body of a loop, whose inputs are anything at padding."""
     return _Padding(observed, inputs).run()
 
 
@@ -54,10 +63,9 @@ class _Padding:
         self.writer = GraphWriter(observed.sizes, types, constants, [*observed.traced.types])
         self.axes = self.writer.axes
         self.axes.update(inputs)
-        for name, axes in inputs.items():
-            self.writer.zeros[name] = frozenset(factor for each in axes for factor in each)
 
     def run(self) -> PaddedGraph:
+        self.observed.check()
         for node in self.graph.nodes:
             self._append(node)
         for name in self.graph.outputs:
@@ -126,7 +134,7 @@ class _Padding:
     def _effect(self, case: NodeCase) -> Effect:
         node = case.node
         try:
-            return effect_of(case)
+            return repeated(case, _padded_body) if is_loop(node) else effect_of(case)
         except (GraphError, KeyError) as error:
             raise PaddingError(
                 f"node {node.name!r} ({node.op}) has axes of an unknown kind: {error}"

@@ -63,7 +63,8 @@ class Repeated:
                 if self._collected():
                     raise
             return self._as_loop()
-        if self.trips * max(nodes, 1) <= _SMALL:
+        of_sizes = self.model.both_branches and self.scanned  # else it would be other nodes at other sizes
+        if not of_sizes and self.trips * max(nodes, 1) <= _SMALL:
             with suppress(UnknownParameterError):  # of a condition that ends it
                 return self._standing()
         try:

@@ -1,0 +1,138 @@
+"""Recurrences and Scans whose steps, or whose sequences, are open: at every size the answer of exactly that size."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import autotune
+from autotune.errors import PaddingError
+from autotune.frontends.models import load
+from autotune.graph import evaluate
+
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+IN, HIDDEN = 5, 4
+
+
+def model(nodes, inputs, outputs, constants):
+    graph = helper.make_graph(
+        nodes,
+        "open",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n, shape in inputs.items()],
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+
+
+def recurrent(op, direction, rng, given=False, **attrs):
+    """A recurrence, an activation of all of its steps, and its last states, squared."""
+    ways = 2 if direction == "bidirectional" else 1
+    number = lambda *shape: rng.standard_normal(shape).astype(np.float32) / 2  # noqa: E731
+    gates = GATES[op] * HIDDEN
+    constants = {"w": number(ways, gates, IN), "r": number(ways, gates, HIDDEN), "b": number(ways, 2 * gates)}
+    states = ["", "h", *(["c"] if op == "LSTM" else [])] if given else []
+    outputs = ["every", "last", *(["cell"] if op == "LSTM" else [])]
+    nodes = [
+        helper.make_node(
+            op, ["x", "w", "r", "b", *states], outputs, hidden_size=HIDDEN, direction=direction, **attrs
+        ),
+        helper.make_node("Tanh", ["every"], ["y"]),
+        helper.make_node("Mul", ["last", "last"], ["squares"]),
+        *([helper.make_node("Exp", ["cell"], ["power"])] if op == "LSTM" else []),
+    ]
+    inputs = {"x": ["length", "batch", IN], **{each: [ways, "batch", HIDDEN] for each in states[1:]}}
+    return model(nodes, inputs, ["y", "squares", *(["power"] if op == "LSTM" else [])], constants)
+
+
+def check(proto, ranges, requests, seed=0):
+    """Every request has the answer of the model of exactly its sizes."""
+    module, rng = autotune.compile_for_sizes(proto, ranges), np.random.default_rng(seed)
+    for sizes in requests:
+        feed = {}
+        for value in proto.graph.input:
+            dims = value.type.tensor_type.shape.dim
+            shape = [sizes[dim.dim_param] if dim.dim_param else dim.dim_value for dim in dims]
+            feed[value.name] = rng.standard_normal(shape).astype(np.float32)
+        wanted = evaluate.run(load(proto, shapes={n: a.shape for n, a in feed.items()}), feed)
+        for name, array in module.run(feed).items():
+            np.testing.assert_allclose(array, wanted[name], rtol=2e-5, atol=2e-5, err_msg=f"{name} {sizes}")
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("op", GATES)
+def test_recurrences_of_open_length_and_batch(op, direction):
+    proto = recurrent(op, direction, np.random.default_rng(1), given=direction == "bidirectional")
+    requests = [{"length": n, "batch": b} for n, b in ((1, 1), (2, 3), (3, 2), (5, 3), (7, 1), (9, 2))]
+    check(proto, {"length": "1..9:3,9", "batch": "1..3:3"}, requests)
+
+
+def test_a_recurrence_whose_batch_alone_is_open():
+    proto = recurrent("GRU", "forward", np.random.default_rng(2), linear_before_reset=1)
+    check(proto, {"length": "4", "batch": "1..5:2,5"}, [{"length": 4, "batch": b} for b in (1, 2, 3, 5)])
+
+
+def scan(directions, body_nodes, carried, **attrs):
+    """A Scan over "x" and "z" [length, 3], which adds up in ``carried`` values and collects one."""
+    number = helper.make_tensor_value_info
+    body = helper.make_graph(
+        body_nodes,
+        "body",
+        [number(f"s{n}", TensorProto.FLOAT, [3]) for n in range(carried)]
+        + [number(n, TensorProto.FLOAT, [3]) for n in ("xt", "zt")],
+        [number(f"t{n}", TensorProto.FLOAT, [3]) for n in range(carried)]
+        + [number("o", TensorProto.FLOAT, [3])],
+    )
+    finals = [f"f{n}" for n in range(carried)]
+    node = helper.make_node(
+        "Scan",
+        [*(f"i{n}" for n in range(carried)), "x", "z"],
+        [*finals, "every"],
+        num_scan_inputs=2,
+        body=body,
+        scan_input_directions=directions,
+        **attrs,
+    )
+    constants = {f"i{n}": np.full(3, n + 0.5, np.float32) for n in range(carried)}
+    inputs = {"x": ["length", 3], "z": ["length", 3]}
+    ends = [
+        helper.make_node("Exp", ["every"], ["y"]),
+        *(helper.make_node("Neg", [f], [f"n{f}"]) for f in finals),
+    ]
+    return model([node, *ends], inputs, ["y", *(f"n{f}" for f in finals)], constants)
+
+
+def _two_ways():
+    add = helper.make_node
+    return [
+        add("Mul", ["s0", "xt"], ["p0"]),
+        add("Tanh", ["p0"], ["t0"]),
+        add("Sub", ["s1", "zt"], ["p1"]),
+        add("Sigmoid", ["p1"], ["t1"]),
+        add("Add", ["s0", "xt"], ["o"]),
+    ]
+
+
+@pytest.mark.parametrize("directions", [(0, 0), (1, 1), (0, 1), (1, 0)])
+def test_values_that_go_from_an_end_each(directions):
+    proto = scan(directions, _two_ways(), 2, scan_output_directions=[directions[0]])
+    check(proto, {"length": "1..40:20,40"}, [{"length": n} for n in (1, 7, 20, 21, 33, 40)])
+
+
+def test_values_from_both_ends_are_refused():
+    proto = scan((0, 1), [helper.make_node("Add", ["s0", "xt"], ["a"]), helper.make_node("Add", ["a", "zt"], ["t0"]),
+                          helper.make_node("Neg", ["a"], ["o"])], 1)  # fmt: skip
+    with pytest.raises(PaddingError, match="goes from both ends of an axis that grows"):
+        autotune.compile_for_sizes(proto, {"length": "1..40:40"})
+
+
+def test_a_number_of_steps_is_that_of_the_request():
+    one = numpy_helper.from_array(np.ones(3, np.float32), "one")
+    nodes = [
+        helper.make_node("Constant", [], ["one"], value=one),
+        helper.make_node("Add", ["s0", "one"], ["t0"]),
+        helper.make_node("Add", ["s1", "xt"], ["t1"]),
+        helper.make_node("Mul", ["t0", "zt"], ["o"]),
+    ]
+    check(scan((1, 1), nodes, 2, scan_output_directions=[1]), {"length": "1..40:40"}, [{"length": n} for n in (1, 17, 40)])  # fmt: skip

@@ -135,4 +135,5 @@ def test_a_number_of_steps_is_that_of_the_request():
         helper.make_node("Add", ["s1", "xt"], ["t1"]),
         helper.make_node("Mul", ["t0", "zt"], ["o"]),
     ]
-    check(scan((1, 1), nodes, 2, scan_output_directions=[1]), {"length": "1..40:40"}, [{"length": n} for n in (1, 17, 40)])  # fmt: skip
+    proto = scan((1, 1), nodes, 2, scan_output_directions=[1])
+    check(proto, {"length": "1..40:40"}, [{"length": n} for n in (1, 17, 40)])

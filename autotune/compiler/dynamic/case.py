@@ -21,11 +21,12 @@ Write: TypeAlias = Callable[[GraphWriter, Sequence[str]], None]
 
 @dataclass(frozen=True)
 class PaddingMask:
-    """Operand ``index`` is to read as ``fill`` at padding of its axis ``place``."""
+    """Operand ``index`` is to read as ``fill``, a number or the name of a value of one, at padding of its axis
+    ``place``."""
 
     index: int
     place: int
-    fill: float
+    fill: float | str
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeAlias
 
 from autotune.compiler.dynamic import borders, computed, moved, normalized, resized, windows
@@ -15,7 +16,7 @@ from autotune.compiler.dynamic.axes import regrouped
 from autotune.compiler.dynamic.case import Effect, NodeCase, PaddingMask, symbols_text
 from autotune.graph import ops
 from autotune.graph.ops.common import int_attr, ints_attr
-from autotune.runtime.axes import Axis, Factor, axis, extent, is_symbolic
+from autotune.runtime.axes import Axes, Axis, Factor, axis, extent, is_symbolic
 
 Rule: TypeAlias = Callable[[NodeCase], Effect]
 
@@ -85,8 +86,6 @@ def _zeros(case: NodeCase) -> frozenset[Factor]:
 def _matmul(case: NodeCase) -> Effect:
     left, right = case.axes(0), case.axes(1)
     inner, places = (len(left) - 1, max(len(right) - 2, 0)), (0, 1)
-    if not case.same(left[inner[0]], right[inner[1]]):
-        raise case.refuse("sums along axes that grow differently")
     masks = (
         [PaddingMask(i, place, 0.0) for i, place in zip(places, inner, strict=True)]
         if is_symbolic(left[-1])
@@ -94,6 +93,24 @@ def _matmul(case: NodeCase) -> Effect:
     )
     if len(left) > 1 and len(right) == 2:
         masks += case.mixed([len(left) - 2], *case.shape(1))
+    return Effect((_product(case, left, right),), tuple(masks))
+
+
+def _integer_matmul(case: NodeCase, second: int) -> Effect:
+    """Multiply integers; operand ``second`` is the right one, the others are scales and zero points."""
+    left, right = case.axes(0), case.axes(second)
+    if is_symbolic(left[-1]):
+        raise case.refuse(f"sums along {symbols_text(left, [len(left) - 1])} numbers with zero points")
+    for index, tensor in enumerate(case.types):
+        if tensor is not None and index not in (0, second) and tensor.size > 1:
+            case.require_plain(index, range(tensor.rank), "has scales")
+    return Effect((_product(case, left, right),))
+
+
+def _product(case: NodeCase, left: Axes, right: Axes) -> Axes:
+    """Return the axes of a matrix product."""
+    if not case.same(left[-1], right[max(len(right) - 2, 0)]):
+        raise case.refuse("sums along axes that grow differently")
     rank = len(case.results[0].shape) - (len(left) > 1) - (len(right) > 1)
     batch: list[Axis] = [()] * rank
     for axes in (left[:-2], right[:-2]):
@@ -103,7 +120,7 @@ def _matmul(case: NodeCase) -> Effect:
             batch[place] = each or batch[place]
     rows = [left[-2]] if len(left) > 1 else []
     columns = [right[-1]] if len(right) > 1 else []
-    return Effect(((*batch, *rows, *columns),), tuple(masks))
+    return (*batch, *rows, *columns)
 
 
 def _gemm(case: NodeCase) -> Effect:
@@ -238,7 +255,9 @@ _RULES: Mapping[str, Rule] = {
     "SpaceToDepth": borders.shuffled,
     "LogSoftmax": _softmax,
     "MatMul": _matmul,
+    "MatMulInteger": partial(_integer_matmul, second=1),
     "Pad": borders.padded,
+    "QLinearMatMul": partial(_integer_matmul, second=3),
     "QuantizeLinear": _per_axis,
     "Range": computed.numbers,
     "Shape": computed.extents,

@@ -16,7 +16,7 @@ import numpy as np
 
 from autotune.compiler.dynamic.case import Effect, NodeCase, PaddingMask, symbols_text
 from autotune.compiler.dynamic.writer import GraphWriter
-from autotune.graph.ir import Array, Attr
+from autotune.graph.ir import ABSENT, Array, Attr
 from autotune.graph.ops.common import ints_attr
 from autotune.runtime.axes import Axis, Factor, axis, is_symbolic, quotient_of
 
@@ -143,13 +143,21 @@ def _convolution(case: NodeCase) -> Effect:
     _require_plain_weights(case)
     reaching = [each for each in _grown(case) if each.kernel > 1 or each.begin or each.end]
     if reaching:
-        return _over(case, reaching, 0.0)
-    channel = _channel(case)
+        return _over(case, reaching, _zero(case))
+    channel, results = _channel(case), (_results(case, _moved(case)),)
+    if case.node.op != "Conv":
+        return Effect(results)
     masks = case.mixed(_spatial(case), case.shape(0)[channel], case.results[0].shape[channel])
-    return Effect((_results(case, _moved(case)),), tuple(masks))
+    return Effect(results, tuple(masks))
 
 
-def _over(case: NodeCase, reaching: Sequence[_Along], fill: float) -> Effect:
+def _zero(case: NodeCase) -> float | str:
+    """Return what an image is padded with: the number that stands for zero in quantised ones."""
+    zero = case.node.inputs[2:3] if case.node.op != "Conv" else ()
+    return 0.0 if zero in ((), (ABSENT,)) else zero[0]
+
+
+def _over(case: NodeCase, reaching: Sequence[_Along], fill: float | str) -> Effect:
     """Return windows, some of which reach beyond a request, where they see ``fill``."""
     shifted = [each for each in reaching if each.shifts(case)]
     masks = tuple(PaddingMask(0, each.place, fill) for each in reaching if each not in shifted)
@@ -169,7 +177,7 @@ def _over(case: NodeCase, reaching: Sequence[_Along], fill: float) -> Effect:
     return Effect(results, masks, write=write)
 
 
-def _shifted(case: NodeCase, writer: GraphWriter, value: str, along: _Along, fill: float) -> str:
+def _shifted(case: NodeCase, writer: GraphWriter, value: str, along: _Along, fill: float | str) -> str:
     """Return an image with its padding along an axis, as much of it before the first element as a request has."""
     extent, count = case.whole(0, along.place), _count(case, along)
     size, number = writer.size(extent), writer.number
@@ -293,7 +301,7 @@ def _channels_beside(case: NodeCase) -> Effect:
 
 RULES: Mapping[str, Callable[[NodeCase], Effect]] = {
     "AveragePool": _average_pool,
-    "Conv": _convolution,
+    **dict.fromkeys(("Conv", "ConvInteger", "QLinearConv"), _convolution),
     "ConvTranspose": _transposed,
     "GlobalAveragePool": _whole_image,
     "GlobalMaxPool": _whole_image,

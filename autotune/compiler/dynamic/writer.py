@@ -88,8 +88,8 @@ class GraphWriter:
                 found = size if found == self.number(1) else self.node("Mul", (found, size), "count")
         return found
 
-    def masked(self, value: str, axes: Axes, place: int, fill: float) -> str:
-        """Return a value that is ``fill`` at padding of an axis."""
+    def masked(self, value: str, axes: Axes, place: int, fill: float | str) -> str:
+        """Return a value that is ``fill``, a number or the name of a value, at padding of an axis."""
         dtype = self.types[value].dtype
         for factor in (factor for factor in axes[place] if isinstance(factor, str)):
             if fill == 0 and factor in self.zeros.get(value, ()):
@@ -101,14 +101,16 @@ class GraphWriter:
             value = self._made[key]
         return value
 
-    def where(self, chosen: str, value: str, fill: float, place: int) -> str:
+    def where(self, chosen: str, value: str, fill: float | str, place: int) -> str:
         """Return a value that is ``fill`` but where a vector along an axis is true."""
         tensor = self.types[value]
         shape = (tensor.shape[place], *([1] * (tensor.rank - place - 1)))
         return self._where(self.node("Reshape", (chosen,), chosen, shape=shape), value, fill, tensor.dtype)
 
-    def _where(self, chosen: str, value: str, fill: float, dtype: str) -> str:
-        other = self.constant("fill", np.array(_fill(fill, dtype), dtype))
+    def _where(self, chosen: str, value: str, fill: float | str, dtype: str) -> str:
+        other = fill
+        if not isinstance(other, str):
+            other = self.constant("fill", np.array(_fill(other, dtype), dtype))
         return self.node("Where", (chosen, value, other), f"{value}.real")
 
     def places(self, count: int, behind: int = 0) -> str:

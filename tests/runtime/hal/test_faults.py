@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from types import MethodType
 from typing import Any
@@ -131,16 +132,18 @@ def test_a_lost_device_that_refuses_everything_can_be_closed(monkeypatch: pytest
 
 def test_a_lost_device_that_still_runs_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotune.runtime.hal.device._LOST_S", 0.05)
-    device, hangs = open_cores("hangs", (0,), 1), Timeline("hangs")
+    device, begins, hangs = open_cores("hangs", (0,), 1), threading.Event(), Timeline("hangs")
     run = device.engine.run
 
     def stuck(*arguments: Any) -> bool:
+        begins.set()
         hangs.wait(1)
         return run(*arguments)
 
     monkeypatch.setattr(device.engine, "run", stuck)
     pair = [device.allocate(X.nbytes), device.allocate(X.nbytes)]
     submission = device.compute.submit(_commands(device, test_cpu.increment())[0], pair)
+    assert begins.wait(PATIENCE_S)
     device.lose(DeviceLostError("hangs was unplugged"))
     with pytest.raises(DeviceLostError, match="was unplugged"):
         submission.wait(PATIENCE_S)

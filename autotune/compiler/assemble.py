@@ -22,6 +22,7 @@ from autotune.compiler.hoist import (
 from autotune.compiler.index_checks import guards_of, index_checks, indexed_values
 from autotune.compiler.planned import Planned
 from autotune.graph.ir import Array
+from autotune.passes.memory.bound_memory import bound_memory
 from autotune.passes.memory.dispatch_order import extended, in_order
 from autotune.passes.memory.plan_memory import Lifetime, MemoryPlan, plan_memory, value_lifetimes
 from autotune.passes.memory.taken_memory import chains, taken_memory, unfolded
@@ -31,6 +32,7 @@ from autotune.runtime.conflicts import overlapping
 from autotune.runtime.cpu.device import Host, scratch_bytes
 from autotune.runtime.image import (
     Binding,
+    BoundInPlace,
     Command,
     DispatchInfo,
     Guard,
@@ -127,6 +129,7 @@ class _ImageAssembly:
         self.hoisting = self.hoisting_target is not None
         self.inputs = {name: i for i, name in enumerate(partition.inputs)}
         self.outputs = {partition.placements[name].root: i for i, name in enumerate(partition.outputs)}
+        self.bound = bound_memory(partition, self._overwriting) if partition.overwriting else {}
         self.plan = self._memory_plan()
         self.hoisted: Mapping[HoistedKey, Array] = {}
         self.constants: dict[object, tuple[int, Array]] = {}
@@ -143,6 +146,7 @@ class _ImageAssembly:
             checks += index_checks(self.partition, dispatch, number, len(commands), self._located)
             commands += [self._command(number, dispatch, kernel) for kernel in self._kernels(dispatch)]
         repeats = tuple(self._repeats([*starts, len(commands)]))
+        in_place = tuple(BoundInPlace(self.outputs[o], self.inputs[i]) for o, i in self.bound.items())
         image = ModuleImage(
             name=self.partition.name,
             target=self.target,
@@ -150,12 +154,13 @@ class _ImageAssembly:
             outputs=self._specs(self.partition.outputs, self.partition.output_names),
             objects=tuple(self.built[key].code.object_code for key in self.order),
             constants=tuple(array for _, array in self.constants.values()),
-            commands=overlapping(commands, checks, repeats),
+            commands=overlapping(commands, checks, repeats, in_place),
             dispatches=tuple(self._info(dispatch) for dispatch in self.partition.dispatches),
             arena_bytes=self.plan.arena_bytes,
             metadata=metadata,
             checks=tuple(checks),
             repeats=repeats,
+            in_place=in_place,
         )
         return image, self.plan
 

@@ -139,7 +139,10 @@ def _assembled(
         **to_metadata(CountedOutput(*each) for each in parts.counted),
     }
     image, memory_plan = assemble(parts, built, segment.target, metadata)
-    memory = prove_memory(parts, memory_plan) if request.verify else None
+    bound = {
+        parts.placements[parts.outputs[pair.output]].root: parts.inputs[pair.input] for pair in image.in_place
+    }
+    memory = prove_memory(parts, memory_plan, bound) if request.verify else None
     keys = tuple(built)
     made = CompiledSegment(segment.device, image, report, parts, memory_plan, plan, keys, proofs, memory)
     dump(made, built)

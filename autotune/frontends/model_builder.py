@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,21 +60,32 @@ class ModelBuilder:
 
         self._nodes.append(helper.make_node(op, list(inputs), list(outputs), name=outputs[0], **attributes))
 
-    def finish(self, outputs: Sequence[str], opset: int = OPSET) -> onnx.ModelProto:
-        """Return the model with the given outputs, their types inferred."""
-        import onnx
-        from onnx import helper
+    def finish(
+        self,
+        outputs: Sequence[str],
+        opset: int = OPSET,
+        *,
+        shapes: Mapping[str, Sequence[int | str]] | None = None,
+    ) -> onnx.ModelProto:
+        """Return the model with the given outputs, their types inferred; or float32 of the ``shapes`` that are given.
 
-        graph = helper.make_graph(
-            self._nodes,
-            self.name,
-            self._inputs,
-            [onnx.ValueInfoProto(name=name) for name in outputs],
-            self._initializers,
-        )
-        model = helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION
-        )
+        Operators of other domains, of which nothing is inferred, are those of version 1.
+        """
+        import onnx
+        from onnx import TensorProto, helper
+
+        ends = [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, [*shapes[name]])
+            if shapes
+            else onnx.ValueInfoProto(name=name)
+            for name in outputs
+        ]
+        graph = helper.make_graph(self._nodes, self.name, self._inputs, ends, self._initializers)
+        domains = sorted({node.domain for node in self._nodes} - {""})
+        versions = [helper.make_opsetid("", opset), *(helper.make_opsetid(each, 1) for each in domains)]
+        model = helper.make_model(graph, opset_imports=versions, ir_version=IR_VERSION)
+        if shapes:
+            return model
         inferred = {v.name: v for v in onnx.shape_inference.infer_shapes(model).graph.output}
         for value in model.graph.output:
             value.CopyFrom(inferred[value.name])

@@ -5,6 +5,8 @@ to run than there are elements. And each load of the input comes before the stor
 very store, or its loop body stores, after it, to all the addresses that it reads of; as nothing else stores there, no
 other iteration does, in whatever order they run. Last tiles that start early and rows that are computed again store
 elements twice, and so does whatever adds up in the output: these get memory of their own.
+
+A kernel may also ask whether it is run so (:func:`autotune.te.overwritten`): what it reads only if not is not read.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from autotune.lower.ir import (
     Allocate,
     Buffer,
     For,
+    If,
     Intrinsic,
     Let,
     Load,
@@ -43,7 +46,7 @@ from autotune.lower.ir import (
 from autotune.lower.linear import Lin, Range, Simplifier
 from autotune.te.depth import walks_deep
 from autotune.te.dtypes import INDEX_DTYPE
-from autotune.te.expr import Binary, Compare, Expr, Select, Var
+from autotune.te.expr import Binary, Call, Compare, Expr, Not, Select, Var
 
 _MOST_ADDRESSES = 1 << 20
 """More are not listed to be compared."""
@@ -60,15 +63,39 @@ def overwriting(program: LoopProgram) -> tuple[tuple[Buffer, Buffer], ...]:
     found = []
     for output in program.outputs:
         writers = [number for number, kernel in enumerate(running) if output in kernel.writes]
-        if len(writers) != 1 or not _once(running[writers[0]], output):
+        if len(writers) != 1:
             continue
         kernel, later = running[writers[0]], running[writers[0] + 1 :]
+        once = _once(kernel, output)
         for source in program.arguments:
             if source in program.outputs or not _alike(output, source):
                 continue
-            if not any(source in other.reads for other in later) and _before_stored(kernel, output, source):
+            if any(source in other.reads for other in later):
+                continue
+            if _is_asked(kernel, source) or (once and _before_stored(kernel, output, source)):
                 found.append((output, source))
     return tuple(found)
+
+
+def _is_asked(kernel: LoopKernel, source: Buffer) -> bool:
+    """Return whether a kernel reads an input only where it has asked whether its memory is that of a result."""
+    return source in kernel.reads and not _reads(kernel.body, source)
+
+
+def _reads(stmt: Stmt, source: Buffer) -> bool:
+    """Return whether a statement reads an input without asking."""
+    if isinstance(stmt, If) and _asks(stmt.cond, source):
+        return stmt.otherwise is not None and _reads(stmt.otherwise, source)
+    held = [*expressions(stmt), *(stmt.operands if isinstance(stmt, Intrinsic) else ())]
+    read = any(isinstance(node, Load) and node.buffer is source for node in nodes(*held))
+    return read or any(_reads(part, source) for part in sub_statements(stmt))
+
+
+def _asks(cond: Expr, source: Buffer) -> bool:
+    """Return whether a condition is that an input is not where a result is."""
+    if not (isinstance(cond, Not) and isinstance(cond.a, Call) and cond.a.name == "overwritten"):
+        return False
+    return any(isinstance(node, Load) and node.buffer is source for node in cond.a.args)
 
 
 def _alike(one: Buffer, other: Buffer) -> bool:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from autotune.errors import InputError
 from autotune.runtime.cpu.device import address_of, allocate_array
-from autotune.runtime.image import TensorSpec
+from autotune.runtime.image import BoundInPlace, TensorSpec
 from autotune.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -26,8 +26,15 @@ Buffers = tuple[list[NDArray[Any]], list[int]]
 class Signature:
     """Names, shapes and dtypes that a call must have."""
 
-    def __init__(self, module: str, inputs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...]) -> None:
+    def __init__(
+        self,
+        module: str,
+        inputs: tuple[TensorSpec, ...],
+        outputs: tuple[TensorSpec, ...],
+        in_place: Sequence[BoundInPlace] = (),
+    ) -> None:
         self._module = module
+        self._places = {each.output: each.input for each in in_place}
         self._inputs = inputs
         self._outputs = outputs
         self._fresh = [(s.shape, np.dtype(s.dtype), s.nbytes) for s in outputs]
@@ -71,7 +78,7 @@ class Signature:
                 f"in out=; expected {_list(self._outputs)}"
             )
         taken = list(inputs)
-        for spec, array in zip(self._outputs, outputs, strict=True):
+        for number, (spec, array) in enumerate(zip(self._outputs, outputs, strict=True)):
             place = f"output {spec.name!r} of {self._module!r}"
             if not isinstance(array, np.ndarray):
                 raise InputError(f"{place}: expected an array, got {type(array).__name__}")
@@ -79,7 +86,9 @@ class Signature:
                 raise InputError(f"{place}: expected {_type(spec)}, got {_found(array)}")
             if not (array.flags.c_contiguous and array.flags.writeable):
                 raise InputError(f"{place}: the array in out= must be C-contiguous and writable")
-            if any(np.may_share_memory(array, other) for other in taken):
+            own = self._places.get(number)
+            others = taken if own is None or not _same(array, inputs[own]) else taken[:own] + taken[own + 1 :]
+            if any(np.may_share_memory(array, other) for other in others):
                 raise InputError(f"{place}: the array in out= overlaps an input or an output")
             taken.append(array)
 
@@ -105,6 +114,11 @@ class Signature:
             raise InputError(f"{place}: expected {_type(spec)}, got {_found(array)}")
         dense: NDArray[Any] = np.require(array, requirements=["C_CONTIGUOUS", "ALIGNED"])
         return dense.reshape(spec.shape)
+
+
+def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Return whether two dense arrays of one size are the same memory."""
+    return address_of(one) == address_of(other)
 
 
 def wrong_names(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from autotune.errors import InputError
 from autotune.runtime.arguments import shared
 from autotune.runtime.axes import Axes, Sizes, extents, real_part
+from autotune.runtime.cpu.device import address_of
 from autotune.runtime.image import TensorSpec
 from autotune.runtime.loaded import LoadedCase
 from autotune.runtime.recording import Recording
@@ -32,14 +33,19 @@ class Workspace:
     outputs: list[NDArray[Any] | None]
     filled: list[tuple[int, ...]]
 
-    def take(self, given: Sequence[NDArray[Any]]) -> None:
-        """Copy a request's arrays in."""
-        for place, (whole, array) in enumerate(zip(self.inputs, given, strict=True)):
-            before = self.filled[place]
-            if before != array.shape and any(old > new for old, new in zip(before, array.shape, strict=True)):
-                whole.fill(0)
-            self.filled[place] = array.shape  # first: Ctrl-C may come in between
-            whole[tuple(map(slice, array.shape))] = array
+    def take(self, given: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
+        """Return a request's arrays in the bucket's sizes: those of other sizes are copied in."""
+        return [self._taken(place, array) for place, array in enumerate(given)]
+
+    def _taken(self, place: int, array: NDArray[Any]) -> NDArray[Any]:
+        whole, before = self.inputs[place], self.filled[place]
+        if array.shape == whole.shape:
+            return array
+        if before != array.shape and any(old > new for old, new in zip(before, array.shape, strict=True)):
+            whole.fill(0)
+        self.filled[place] = array.shape  # first: Ctrl-C may come in between
+        whole[tuple(map(slice, array.shape))] = array
+        return whole
 
 
 @dataclass(frozen=True)
@@ -137,10 +143,10 @@ class RequestPlan:
             read: Sequence[NDArray[Any]] = arrays
             rooms: Sequence[NDArray[Any] | None] = wanted  # there are cuts in a workspace only
             if workspace is not None:
-                workspace.take(arrays)
-                read, rooms = workspace.inputs, workspace.outputs
-            specs = self.place.case.outputs
-            outputs = [_written(*each, read) for each in zip(specs, self.cuts, rooms, wanted, strict=True)]
+                read, rooms = workspace.take(arrays), workspace.outputs
+            case = self.place.case
+            written = zip(case.outputs, self.cuts, rooms, wanted, strict=True)
+            outputs = [_written(*each, read, case.in_place.get(n, -1)) for n, each in enumerate(written)]
             found = self._call((*read, *self.given), outputs, request)
             return [
                 _put(array, own) if cut is None else cut.part(array, self.place.memory, own)
@@ -156,8 +162,7 @@ class RequestPlan:
             return self.place.case.recording((*arrays, *self.given), runs, in_flight)
         workspace = self.place.workspace()
         try:
-            workspace.take(arrays)
-            return self.place.case.recording((*workspace.inputs, *self.given), runs, in_flight)
+            return self.place.case.recording((*workspace.take(arrays), *self.given), runs, in_flight)
         finally:
             self.place.waiting.append(workspace)
 
@@ -186,13 +191,18 @@ def _written(
     room: NDArray[Any] | None,
     own: NDArray[Any] | None,
     read: Sequence[NDArray[Any]],
+    place: int,
 ) -> NDArray[Any]:
     """Return the array that a run writes an output to: the caller's, if all of it is the request's, dense, and not
-    memory that is read."""
+    memory that is read, other than all of input ``place``."""
     if cut is not None:
         return _empty(spec) if room is None else room
-    if own is None or not own.flags.c_contiguous or any(np.may_share_memory(own, array) for array in read):
+    if own is None or not own.flags.c_contiguous:
         return _empty(spec)
+    for number, array in enumerate(read):
+        in_place = number == place and address_of(own) == address_of(array) and array.flags.c_contiguous
+        if not in_place and np.may_share_memory(own, array):
+            return _empty(spec)
     return own
 
 

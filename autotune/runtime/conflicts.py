@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from autotune.runtime.image import Binding, Command, IndexCheck, RepeatedCommands
+from autotune.runtime.image import Binding, BoundInPlace, Command, IndexCheck, RepeatedCommands
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,14 @@ def done_before(commands: Sequence[Command]) -> list[int]:
 
 
 def overlapping(
-    commands: Sequence[Command], checks: Sequence[IndexCheck], repeats: Sequence[RepeatedCommands] = ()
+    commands: Sequence[Command],
+    checks: Sequence[IndexCheck],
+    repeats: Sequence[RepeatedCommands] = (),
+    in_place: Sequence[BoundInPlace] = (),
 ) -> tuple[Command, ...]:
     """Return the commands, each beside as many of those before it as it can be: up to the last that it
     conflicts with, or where a repeat begins or ends."""
-    touched, done, border = _touched(commands, checks, repeats), 0, borders(repeats)
+    touched, done, border = _touched(commands, checks, repeats, in_place), 0, borders(repeats)
     found = list[Command]()
     for number, command in enumerate(commands):
         done = number if number in border else done
@@ -59,10 +62,13 @@ def borders(repeats: Iterable[RepeatedCommands]) -> set[int]:
 
 
 def conflicts(
-    commands: Sequence[Command], checks: Sequence[IndexCheck], repeats: Sequence[RepeatedCommands] = ()
+    commands: Sequence[Command],
+    checks: Sequence[IndexCheck],
+    repeats: Sequence[RepeatedCommands] = (),
+    in_place: Sequence[BoundInPlace] = (),
 ) -> Iterator[tuple[int, int]]:
     """Yield commands that may run at the same time though one writes what the other touches."""
-    touched = _touched(commands, checks, repeats)
+    touched = _touched(commands, checks, repeats, in_place)
     for number, done in enumerate(done_before(commands)):
         for other in range(done, number):
             if _conflict(touched[other], touched[number]):
@@ -70,10 +76,14 @@ def conflicts(
 
 
 def _touched(
-    commands: Sequence[Command], checks: Sequence[IndexCheck], repeats: Sequence[RepeatedCommands]
+    commands: Sequence[Command],
+    checks: Sequence[IndexCheck],
+    repeats: Sequence[RepeatedCommands],
+    in_place: Sequence[BoundInPlace],
 ) -> list[_Touched]:
     """Return the memory that each command reads and writes; a check of indices is a part of the command
-    that it is for."""
+    that it is for. What an input and an output may share has one name."""
+    outputs = {each.input: each.output for each in in_place}
     checked: Mapping[int, list[Binding]] = {check.command: [] for check in checks}
     for check in checks:
         checked[check.command].append(check.binding)
@@ -81,8 +91,15 @@ def _touched(
     for number, command in enumerate(commands):
         counts = [each.count for each in repeats if each.begin <= number < each.end]
         reads = (*command.bindings, *(guard.binding for guard in command.guards), *checked.get(number, ()))
+        reads = tuple(_bound(each, outputs) for each in reads)
         found.append(_Touched(_motions(reads, counts), _motions(command.written, counts)))
     return found
+
+
+def _bound(binding: Binding, outputs: Mapping[int, int]) -> Binding:
+    if binding.space != "input" or binding.index not in outputs:
+        return binding
+    return replace(binding, space="output", index=outputs[binding.index])
 
 
 def _motions(bindings: Sequence[Binding], counts: Sequence[int]) -> tuple[_MovingMemory, ...]:

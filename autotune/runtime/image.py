@@ -140,6 +140,14 @@ class IndexCheck:
 
 
 @dataclass(frozen=True)
+class BoundInPlace:
+    """The number of an output whose memory may be that of an input: all of it, which is of the same size."""
+
+    output: int
+    input: int
+
+
+@dataclass(frozen=True)
 class TensorSpec:
     """Name, shape and dtype (a name of :data:`DTYPES`) of a model's input or output."""
 
@@ -206,6 +214,8 @@ class ModuleImage:
     """In the order of their commands."""
     repeats: tuple[RepeatedCommands, ...] = ()
     """In the order of their first commands, those inside of others behind these."""
+    in_place: tuple[BoundInPlace, ...] = ()
+    """Outputs that a call may give the memory of inputs."""
 
     def scratch_bytes(self, workers: int) -> int:
         """Return scratch memory of so many workers."""
@@ -243,6 +253,7 @@ __all__ = [
     "READ_ONLY",
     "SPACES",
     "Binding",
+    "BoundInPlace",
     "Command",
     "DispatchInfo",
     "Guard",

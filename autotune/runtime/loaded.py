@@ -67,6 +67,10 @@ class LoadedCase(ModelInMemory, Protocol):
     def outputs(self) -> tuple[TensorSpec, ...]:
         """Return the outputs of a call, in order."""
 
+    @property
+    def in_place(self) -> Mapping[int, int]:
+        """Return the number of the input whose memory an output may have, by that of the output."""
+
     def answer(self, arrays: tuple[Any, ...], out: Results | None, request: Request[Results]) -> Results:
         """Return the same as ``call`` of a request in the background; raises what it ends with."""
 

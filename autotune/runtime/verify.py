@@ -18,6 +18,7 @@ from autotune.runtime.image import (
     IndexCheck,
     ModuleImage,
     RepeatedCommands,
+    Space,
     TensorSpec,
 )
 
@@ -61,10 +62,11 @@ def _problems(image: ModuleImage) -> Iterator[str]:
     for index, check in enumerate(image.checks):
         for problem in _check_problems(image, check, sizes):
             yield f"index check {index}: {problem}"
+    yield from _in_place_problems(image)
     for number, done in enumerate(done_before(image.commands)):
         if any(done < border <= number for border in borders(image.repeats)):
             yield f"command {number} may run beside others across the border of a repeat"
-    for one, other in conflicts(image.commands, image.checks, image.repeats):
+    for one, other in conflicts(image.commands, image.checks, image.repeats, image.in_place):
         yield f"commands {one} and {other} may run at the same time, and one writes what the other touches"
     yield from _symbol_problems(image)
 
@@ -179,6 +181,47 @@ def _binding_problem(binding: Binding, sizes: dict[str, list[int]], counts: Sequ
             f"which has {available[binding.index]}"
         )
     return ""
+
+
+def _in_place_problems(image: ModuleImage) -> Iterator[str]:
+    """Yield pairs of an output and an input that must not be the same memory."""
+    pairs = image.in_place
+    for place, count in (("output", len(image.outputs)), ("input", len(image.inputs))):
+        numbers = [getattr(pair, place) for pair in pairs]
+        if len(set(numbers)) != len(numbers) or not all(0 <= number < count for number in numbers):
+            yield f"{place}s {numbers} of {count} in the place of others"
+            return
+    for pair in pairs:
+        if image.inputs[pair.input].nbytes != image.outputs[pair.output].nbytes:
+            yield f"output {pair.output} in the place of input {pair.input}, which has another size"
+        if any(
+            _writes(command, pair.output)
+            for each in image.repeats
+            for command in image.commands[each.begin : each.end]
+        ):
+            yield f"output {pair.output}, which may be in the place of input {pair.input}, is written in a repeat"
+        writers = _dispatches(image, "output", pair.output, written=True)
+        readers = _dispatches(image, "input", pair.input)
+        if len(set(writers)) > 1 or (writers and any(reader > writers[0] for reader in readers)):
+            yield f"input {pair.input} is read where output {pair.output} may have overwritten it"
+        if any(
+            check.binding.space == "input" and check.binding.index == pair.input for check in image.checks
+        ):
+            yield f"input {pair.input}, in whose place output {pair.output} may be, has indices"
+
+
+def _writes(command: Command, output: int) -> bool:
+    return any((each.space, each.index) == ("output", output) for each in command.written)
+
+
+def _dispatches(image: ModuleImage, space: Space, index: int, *, written: bool = False) -> list[int]:
+    """Return the dispatches that read an input, or write an output, by its number."""
+    return [
+        command.dispatch
+        for command in image.commands
+        for each in (command.written if written else command.bindings)
+        if (each.space, each.index) == (space, index)
+    ]
 
 
 def _symbol_problems(image: ModuleImage) -> Iterator[str]:

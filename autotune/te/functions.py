@@ -330,6 +330,15 @@ def order_key(x: ExprLike) -> Expr:
     return Call("order_key", (value,), _KEYS[value.dtype])
 
 
+def overwritten(x: Expr) -> Expr:
+    """Return whether a result of the kernel lies in the memory that ``x`` is read of, an element of an operand.
+
+    Machine code of CPUs may be run so; then the operand's elements are those of the result, until they are stored
+    over. Everywhere else it is False.
+    """
+    return Call("overwritten", (x,), "bool")
+
+
 def floordiv(a: ExprLike, b: ExprLike) -> Expr:
     """Return the integer division rounding down."""
     return binary("//", a, b)

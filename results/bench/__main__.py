@@ -15,6 +15,7 @@ EXPERIMENTS: Mapping[str, str] = {
     "balance": "results.bench.balance",
     "bounds": "results.bench.bounds",
     "budgets": "results.bench.budgets",
+    "decode": "results.bench.decoding",
     "decisions": "results.bench.decisions",
     "fronts": "results.bench.fronts",
     "gemm-steps": "results.bench.gemm_steps",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from autotune.codegen.llvm.addresses import Environment, Ramp
@@ -10,7 +10,7 @@ from autotune.codegen.llvm.arithmetic import ArithmeticEmitter, float_to_integer
 from autotune.codegen.llvm.bits import BIT_FUNCTIONS, bit_function, bitcast
 from autotune.codegen.llvm.types import Value, constant, number, scalar_type, type_of, vector
 from autotune.errors import BuildError
-from autotune.lower.ir import Load, has_load, nodes
+from autotune.lower.ir import Buffer, Load, has_load, nodes
 from autotune.te.dtypes import HALVES, is_float
 from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, IterVar, Not, Select, Var
 from autotune.te.narrow import NARROW
@@ -26,18 +26,24 @@ _INTRINSICS = {
 
 
 class Expressions:
-    """Emits expressions; ``load`` emits the loads in them.
+    """Emits expressions; ``load`` emits the loads in them, ``written`` pairs the pointer of a buffer with those
+    that the kernel writes to.
 
     The same part of another backend is :class:`autotune.codegen.opencl.expressions.Expressions`.
     """
 
     def __init__(
-        self, arithmetic: ArithmeticEmitter, env: Environment, load: Callable[[Load], Value]
+        self,
+        arithmetic: ArithmeticEmitter,
+        env: Environment,
+        load: Callable[[Load], Value],
+        written: Callable[[Buffer], Sequence[tuple[str, str]]] = lambda _: (),
     ) -> None:
         self.arithmetic = arithmetic
         self.code = arithmetic.code
         self.env = env
         self.load = load
+        self.written = written
         target = self.code.module.target
         self._has_fma = "fma" in target.features or target.arch == "aarch64"
 
@@ -98,6 +104,8 @@ class Expressions:
 
     def _call(self, node: Call) -> Value:
         code, cast = self.code, self.arithmetic.cast
+        if node.name == "overwritten":
+            return self._overwritten(node.args[0])
         if node.name == "order_key":
             return self.arithmetic.order_key(self.value(node.args[0]), node.dtype)
         if node.name.startswith("bitcast_"):
@@ -113,6 +121,19 @@ class Expressions:
             values = ", ".join(f"{kind} {a.text}" for a in args)
             found = Value(code.op(f"call {kind} @{symbol}({values})"), dtype, lanes)
         return cast(found, node.dtype)
+
+    def _overwritten(self, read: Expr) -> Value:
+        """Return whether the buffer of a load is one that the kernel writes to."""
+        assert isinstance(read, Load)
+        found = Value("false", "bool", 1, 0)
+        for one, other in self.written(read.buffer):
+            same = Value(self.code.op(f"icmp eq ptr {one}, {other}"), "bool", 1)
+            found = (
+                same
+                if found.number == 0
+                else Value(self.code.op(f"or i1 {found.text}, {same.text}"), "bool", 1)
+            )
+        return found
 
     def _cast(self, node: Cast) -> Value:
         if is_float(node.a.dtype) and not is_float(node.dtype) and node.dtype not in ("bool", *NARROW):

@@ -93,7 +93,7 @@ class KernelEmitter:
         self.kernel = kernel
         arithmetic = ArithmeticEmitter(code)
         # A load in an expression has an address, and that expressions in it: the one circle among the parts.
-        self.expressions = Expressions(arithmetic, {}, lambda node: self.accesses.load(node))
+        self.expressions = Expressions(arithmetic, {}, lambda node: self.accesses.load(node), self._written)
         self.addresses = Addresses(code, self.expressions.env, self.expressions.value)
         self.places = BufferPlaces(code, self.addresses, kernel, self.block)
         self.memory = MemoryAccesses(arithmetic, self.places.pointers.__getitem__, frozenset(kernel.reads))
@@ -135,6 +135,11 @@ class KernelEmitter:
     def close(self) -> None:
         """Free the parts, which refer to each other: the collector of such garbage is paused while models compile."""
         vars(self).clear()
+
+    def _written(self, buffer: ir.Buffer) -> list[tuple[str, str]]:
+        """Return the pointer of a buffer with that of each which the kernel writes to."""
+        pointers = self.places.pointers
+        return [(pointers[buffer], pointers[each]) for each in self.kernel.writes if buffer in pointers]
 
     def statement(self, node: ir.Stmt) -> None:
         """Emit a statement."""

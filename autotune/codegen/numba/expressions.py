@@ -196,6 +196,8 @@ class Expressions(SourceExpressions[Value]):
         depth = max(a.depth for a in args) + 1
         if node.name == "order_key":
             return self._applied(f"order_key_{node.args[0].dtype}", args[0], node.dtype)
+        if node.name == "overwritten":
+            return Value("False", node.dtype, Level.ATOM, 1)
         if node.name.startswith("bitcast_"):
             return self._bitcast(args[0], node.dtype)
         if node.name in _BITS:

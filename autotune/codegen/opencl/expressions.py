@@ -230,6 +230,8 @@ class Expressions(SourceExpressions[Value]):
         if node.name == "order_key":
             name = self.code.function(f"at_order_key_{node.args[0].dtype}")
             return Value(f"{name}({text})", node.dtype, None, depth)
+        if node.name == "overwritten":
+            return Value("0", node.dtype, None, 1)
         if node.name.startswith("bitcast_"):
             return self._bitcast(args[0], node.dtype)
         if node.name in _BITS:

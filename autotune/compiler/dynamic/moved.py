@@ -12,7 +12,7 @@ import numpy as np
 
 from autotune.compiler.dynamic.case import Effect, NodeCase, PaddingMask, Write, symbols_text
 from autotune.compiler.dynamic.writer import GraphWriter
-from autotune.graph.ir import Array, Node
+from autotune.graph.ir import ABSENT, Array, Node
 from autotune.graph.ops.common import int_attr, ints_attr
 from autotune.runtime.axes import (
     Axes,
@@ -214,6 +214,23 @@ def triangle(case: NodeCase) -> Effect:
     return Effect((case.axes(0),), write=write)
 
 
+def tensor_scatter(case: NodeCase) -> Effect:
+    """Write into a buffer of one size: of an update that grows the request's part."""
+    node = case.node
+    axis = int_attr(node.attrs, "axis")
+    case.require_plain(0, [axis], "writes at a place")
+    along = case.axes(1)[axis]
+    if not is_symbolic(along) or len(node.inputs) > 3:
+        return Effect((case.axes(0),))
+    count = case.whole(1, axis)
+
+    def write(writer: GraphWriter, inputs: Sequence[str]) -> None:
+        past, update, *starts = inputs
+        writer.emit(node.replace(inputs=(past, update, *(starts or [ABSENT]), writer.size(count))))
+
+    return Effect((case.axes(0),), write=write)
+
+
 def gather(case: NodeCase) -> Effect:
     """Return rows by indices; those of an axis that grows are counted from the front, or from the request's end."""
     node = case.node
@@ -282,4 +299,4 @@ def _check_found(case: NodeCase, indices: Array, along: Axis, axes: Axes) -> Non
         raise case.refuse(f"looks up {own.max()} along {symbols}, of which {extent(along, least)} may be all")
 
 
-__all__ = ["concat", "cut", "gather", "gather_nd", "triangle"]
+__all__ = ["concat", "cut", "gather", "gather_nd", "tensor_scatter", "triangle"]

@@ -215,12 +215,7 @@ def _split(case: NodeCase) -> Effect:
     place = int_attr(case.node.attrs, "axis") % len(case.axes(0))
     case.require_plain(0, [place], "divides")
     own = case.axes(0)
-    return Effect(
-        tuple(
-            (*own[:place], (t.shape[place],) if t.shape[place] > 1 else (), *own[place + 1 :])
-            for t in case.results
-        )
-    )
+    return Effect(tuple((*own[:place], axis(t.shape[place]), *own[place + 1 :]) for t in case.results))
 
 
 def _tile(case: NodeCase) -> Effect:
@@ -269,6 +264,7 @@ _RULES: Mapping[str, Rule] = {
     "TopK": _top,
     "Transpose": _transpose,
     "TreeEnsemble": _leading_axis,
+    "TensorScatter": moved.tensor_scatter,
     "Trilu": moved.triangle,
 }
 

@@ -31,26 +31,30 @@ _SETTLED = 3
 @dataclass(frozen=True)
 class MemoryProof:
     """The extent of the proof: ``reads`` and ``writes`` are arguments of dispatches, ``shared`` the values
-    written into a part of another's memory, ``over`` those that take the place of an operand."""
+    written into a part of another's memory, ``over`` those that take the place of an operand, ``bound`` the outputs
+    that a caller may put in the place of an input."""
 
     reads: int
     writes: int
     shared: int
     over: int = 0
+    bound: int = 0
 
     def __str__(self) -> str:
         over = f", {self.over} over an operand" if self.over else ""
+        over += f", {self.bound} over an input" if self.bound else ""
         return f"memory: {self.reads} reads and {self.writes} writes, {self.shared} of them in place{over}, proven"
 
 
-def prove_memory(parts: Partition, plan: MemoryPlan) -> MemoryProof:
-    """Go through the dispatches on the memory of the plan.
+def prove_memory(parts: Partition, plan: MemoryPlan, bound: Mapping[str, str] | None = None) -> MemoryProof:
+    """Go through the dispatches on the memory of the plan; with outputs in the memory of the inputs in ``bound``, by
+    their roots, where a caller may put them.
 
     Raises:
         InternalError: an element is read that nothing has written or that was overwritten since, is
             written twice, or lies in memory that may not be written; an output is not complete.
     """
-    proofs = [_Simulation(_taken(parts, way), plan).run() for way in _ways(parts)]
+    proofs = [_Simulation(_taken(parts, way), plan, bound or {}).run() for way in _ways(parts)]
     return replace(proofs[0], reads=max(p.reads for p in proofs), writes=max(p.writes for p in proofs))
 
 
@@ -120,7 +124,7 @@ def _order(parts: Partition, steps: Sequence[int]) -> Iterator[tuple[int, _Times
 
 
 class _Simulation:
-    def __init__(self, chosen: _Chosen, plan: MemoryPlan) -> None:
+    def __init__(self, chosen: _Chosen, plan: MemoryPlan, bound: Mapping[str, str]) -> None:
         self.parts = parts = chosen.parts
         self.steps = chosen.steps
         self.plan = plan
@@ -137,6 +141,10 @@ class _Simulation:
         self.as_if: _Times = ()
         """The times that the repeats around a dispatch have gone on; and those when what it does is gone through no
         more."""
+        self.bound = bound
+        for root, source in bound.items():
+            self.own[source] = self.own[root]
+            self.own[root][...] = self._code(source)
 
     def run(self) -> MemoryProof:
         reads = writes = shared = 0
@@ -157,7 +165,7 @@ class _Simulation:
         for root, value in self.outputs.items():
             if not np.all(self.own[root] == self.codes[root]):
                 raise InternalError(f"the memory plan is wrong: output {value!r} is not written completely")
-        return MemoryProof(reads, writes, shared, len(self.plan.taken))
+        return MemoryProof(reads, writes, shared, len(self.plan.taken), len(self.bound))
 
     def _temporaries(self) -> Mapping[int, list[Lifetime]]:
         """Return the workspaces by the step that they live at."""
@@ -200,12 +208,14 @@ class _Simulation:
 
     def _is_given(self, value: str) -> bool:
         root = self.parts.placements[value].root
-        return root in self.parts.inputs or root in self.parts.constants
+        given = root in self.parts.inputs or root in self.parts.constants
+        return given and root not in self.bound.values()
 
     def _taking(self, dispatch: Dispatch) -> dict[str, int]:
         """Return codes of results that take the memory of operands, by the roots of these."""
         roots = {self.parts.placements[value].root: value for value in dispatch.outputs}
-        return {old: self._code(roots[new]) for new, old in self.plan.taken.items() if new in roots}
+        taken = {**self.plan.taken, **self.bound}
+        return {old: self._code(roots[new]) for new, old in taken.items() if new in roots}
 
     def _check_reads(self, dispatch: Dispatch, problem: str, taking: Mapping[str, int] | None = None) -> None:
         """Check that what a dispatch reads is there; or, once it has run, what it put in the place of all of it."""

@@ -297,25 +297,30 @@ class _CachePlace:
         return cls(queries, node("Where", prompt, node.constant(0), before), total)
 
     def kept(self, node: ForeignNode, value: str, past: int, output: int) -> str:
-        """Return the keys or values of a cache with new ones in it, which is an output."""
+        """Return the keys or values of a cache with new ones in it, which is an output; in a buffer others stay."""
         if self.total is None:
             return _joined(node, past, value, output)
+        starts = node.reshape(self.first, -1)
+        return node(
+            "TensorScatter",
+            self._buffer(node, value, past),
+            value,
+            starts,
+            axis=2,
+            result=node.output(output),
+        )
+
+    def _buffer(self, node: ForeignNode, value: str, past: int) -> str:
+        """Return the past with room for all places."""
+        if node.input(past):
+            behind = self.total - node.type(past).shape[2] if self.total else 0
+            pads = node.constant([0, 0, 0, 0, 0, 0, behind, 0])
+            return node("Pad", node.input(past), pads) if behind else node.input(past)
         shape = node("Shape", value)
         sizes = [node("Slice", shape, *map(node.constant, ends)) for ends in (([0], [2]), ([3], [4]))]
-        wanted = node("Concat", sizes[0], node.constant([self.total]), sizes[1], axis=0)
-        places = node.reshape(node.places(node.constant(self.total)), -1, 1)
-        offset = node("Sub", places, self.first)
-        last = node("Sub", self.queries, node.constant(1))
-        index = node("Min", node("Max", offset, node.constant(0)), last)
-        new = node("GatherElements", value, node("Expand", index, wanted), axis=2)
-        old = node.number(0)
-        if node.input(past):
-            behind = self.total - node.type(past).shape[2]
-            pads = node.constant([0, 0, 0, 0, 0, 0, behind, 0])
-            padded = node("Pad", node.input(past), pads) if behind else node.input(past)
-            old = node("Where", node("Less", offset, node.constant(0)), padded, old)
-        is_new = node("Equal", index, offset)
-        return node("Where", is_new, new, old, result=node.output(output))
+        return node(
+            "Expand", node.number(0), node("Concat", sizes[0], node.constant([self.total]), sizes[1], axis=0)
+        )
 
 
 def _rotated(node: ForeignNode, value: str, place: _CachePlace) -> str:

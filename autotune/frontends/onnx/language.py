@@ -97,7 +97,7 @@ _BLOCKS = f"bits are 4 or 8, blocks powers of two from {_LEAST_BLOCK} on"
 def _matmul_nbits(node: ForeignNode) -> None:
     """Compute a product with weights of blocks, (q - zero point) * scale each.
 
-    Zero points that are no integers are subtracted when the model is imported: the weights are float32 then.
+    With zero points that are no integers, the sums of x over blocks are multiplied by what they differ from the middle.
     """
     columns, rows, bits, block = (node.attrs[name] for name in ("K", "N", "bits", "block_size"))
     if bits not in _BITS or block < _LEAST_BLOCK or block & (block - 1):
@@ -115,19 +115,30 @@ def _matmul_nbits(node: ForeignNode) -> None:
         zero = unpacked(node, 3, (rows, blocks), bits) if whole else node.known(3)
         node.check(zero.size == rows * blocks, 3, f"uint8, or [{rows}, {blocks}] of floats")
         zero = zero.reshape(rows, blocks)
+    terms, middle = [node.input(5)] if node.input(5) else [], np.full(zero.shape, 1 << (bits - 1), np.uint8)
+    if zero.dtype != np.uint8:
+        moved = (middle - zero.astype(np.float32)) * scale.astype(np.float32)
+        terms.append(node("MatMul", _block_sums(node, block), node.constant(moved.T, node.type(0).dtype)))
+        zero = middle
     weights = _of_blocks(node, q, scale, zero, block, bits)
-    bias = node.input(5)
-    result = node("MatMul", node.input(0), weights, result="" if bias else node.output(0))
-    if bias:
-        node("Add", result, bias, result=node.output(0))
+    result = node("MatMul", node.input(0), weights, result="" if terms else node.output(0))
+    for number, term in enumerate(terms, 1):
+        result = node("Add", result, term, result="" if number < len(terms) else node.output(0))
+
+
+def _block_sums(node: ForeignNode, block: int) -> str:
+    """Return the sums of the first input over blocks of its last axis, of which the last may be shorter."""
+    rank, columns = node.type(0).rank, node.type(0).shape[-1]
+    x, missing = node.input(0), -columns % block
+    if missing:
+        x = node("Pad", x, node.constant([0] * (2 * rank - 1) + [missing]))
+    apart = node.reshape(x, *[0] * (rank - 1), (columns + missing) // block, block)
+    return node("ReduceSum", apart, node.constant([-1]), keepdims=0)
 
 
 def _of_blocks(node: ForeignNode, q: Array, scale: Array, zero: Array, block: int, bits: int) -> str:
     """Return the name of the weights [k, n] that integers [n, k] stand for."""
     dtype = node.type(0).dtype
-    if zero.dtype != np.uint8:
-        steps, middle = (np.repeat(a.astype("float32"), block, 1)[:, : q.shape[1]] for a in (scale, zero))
-        return node.constant(((q - middle) * steps).T, dtype)
     stored = "uint4" if bits == 4 else "uint8"
     operands = node.constant(q, stored), node.constant(scale, dtype), node.constant(zero, stored)
     return node("Transpose", node("DequantizeLinear", *operands, axis=1, block_size=block), perm=[1, 0])

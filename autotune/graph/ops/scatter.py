@@ -4,11 +4,12 @@ ScatterElements(data, indices, updates): axis (default 0), reduction "none", "ad
 ScatterND(data, indices, updates): reduction; the last dimension of indices [..., q] names one of the first q
 dimensions of data each. Updates are applied in the order in which they stand. Negative indices count from the end;
 wrong ones change nothing where the runtime does not refuse them, and the reference raises GraphError.
-TensorScatter(past, update, write_indices?): axis (default -2), mode "linear" or "circular": writes update into past
-from the place on that write_indices [batch] (zeros without it) says; elements beyond the end are dropped, or go on
-from the beginning.
+TensorScatter(past, update, write_indices?, count?): axis (default -2), mode "linear" or "circular": writes update into
+past from the place on that write_indices [batch] (zeros without it) says; elements beyond the end are dropped, or go on
+from the beginning. Of update only the first ``count`` along the axis are written, all without it.
 
 te: sequential kernels copy the data, each point a part of it, and apply those updates that are in that part.
+TensorScatter copies nothing where its result lies in the memory of past: a cache that grows in place.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from autotune.graph.ops.common import (
 )
 from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
 from autotune.graph.ops.registry import define
+from autotune.te.expr import negate
 from autotune.te.sequential import sequential
 from autotune.te.statements import Steps
 
@@ -262,16 +264,21 @@ def _tensor_infer(types: Types, attrs: Attrs) -> list[TensorType]:
         _require_indices("TensorScatter", starts)
         if starts.shape != past.shape[:1]:
             raise GraphError(f"TensorScatter: write_indices {starts.shape} for a batch of {past.shape[0]}")
+    count: TensorType | None = optional(types, 3)
+    if count is not None and (count.dtype != "int64" or count.size != 1):
+        raise GraphError(f"TensorScatter: count is {count}, not one int64")
     return [past.dense]
 
 
 def _tensor_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
     past, update, axis = at(arrays, 0), at(arrays, 1), int_attr(attrs, "axis")
     starts: Array | None = optional(arrays, 2)
+    count: Array | None = optional(arrays, 3)
     found, extent = past.copy(), past.shape[axis]
+    written = update.shape[axis] if count is None else min(update.shape[axis], int(count.reshape(-1)[0]))
     for batch in range(past.shape[0]):
         start = 0 if starts is None else int(starts[batch])
-        for step in range(update.shape[axis]):
+        for step in range(written):
             place = start + step
             if str_attr(attrs, "mode") == "circular":
                 place %= extent
@@ -283,19 +290,40 @@ def _tensor_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
 def _tensor_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
     past, update, axis = at(tensors, 0), at(tensors, 1), int_attr(attrs, "axis")
     starts: te.Tensor | None = optional(tensors, 2)
-    extent, written = past.shape[axis], update.shape[axis]
-    circular = str_attr(attrs, "mode") == "circular"
+    count: te.Tensor | None = optional(tensors, 3)
+    shape, written = past.shape, update.shape[axis]
+    limit = te.const(shape[axis], "int64")
 
-    def element(*index: Expr) -> Expr:
-        start = te.const(0, "int64") if starts is None else te.cast(starts(index[0]), "int64")
-        step = index[axis] - start
-        if circular:
-            step = te.floormod(step, te.const(extent, "int64"))
-        own = te.maximum(te.minimum(step, max(written - 1, 0)), 0)
-        fresh = update(*index[:axis], own, *index[axis + 1 :])
-        return te.if_then_else(te.all(step >= 0, step < written), fresh, past(*index))
+    def build(steps: Steps, point: Sequence[Expr]) -> None:
+        out, lead = steps.results[0], point[:axis]
+        with steps.when(negate(te.overwritten(past(*(0 for _ in shape))))):
+            copy_rows(steps, out, past, lead, shape[axis:])
+        start = te.const(0, "int64") if starts is None else te.cast(starts(point[0]), "int64")
+        start = steps.let(start, "start")
+        with steps.loop(written, "step") as step:
+            place = start + step
+            if str_attr(attrs, "mode") == "circular":
+                place = te.floormod(place, limit)
+            place = steps.let(place, "place")
+            given = [] if count is None else [step < count(*(0 for _ in count.shape))]
+            with steps.when(te.all(_inside(place, shape[axis]), *given)):
+                rows = shape[axis + 1 :]
+                with steps.loop(math.prod(rows), "element") as element:
+                    behind = delinear(element, rows)
+                    steps.store(out, (*lead, place, *behind), update(*lead, step, *behind))
 
-    return [stage(past.shape, element if written else lambda *i: past(*i), names[0])]
+    if 0 in shape:
+        return [stage(shape, lambda *i: past(*i), names[0])]
+    return sequential(
+        shape,
+        (past.dtype,),
+        [each for each in (past, update, starts, count) if each is not None],
+        build,
+        names,
+        apart=dict(enumerate(shape[:axis])),
+        length=math.prod(update.shape[axis:]),
+        keeps_inside=True,
+    )
 
 
 define(
@@ -322,8 +350,8 @@ define(
 )
 define(
     "TensorScatter",
-    "movement",
-    (2, 3),
+    "sequential",
+    (2, 4),
     _tensor_infer,
     _tensor_reference,
     _tensor_compute,

@@ -179,7 +179,8 @@ def _convert(rewriter: Rewriter, node: Node, found: Mapping[str, _Chain]) -> boo
     if mask.value is not None:
         value = unexpanded(rewriter, rewriter.current(mask.value))
         flags = rewriter.emit("Not", [value], name=f"{value}.kept") if mask.inverted else value
-    inputs = with_shared_heads(rewriter, (q, _untransposed(rewriter, keys), v), flags)
+    operands = (q, _untransposed(rewriter, keys), v)
+    inputs = with_shared_heads(rewriter, operands, flags, causal=mask.first is not None)
     attrs: dict[str, Attr] = {"scale": chain.scale, "fill": mask.fill, "zero_empty": int(chain.guarded)}
     if mask.first is not None:
         attrs |= {"causal": 1, "first": mask.first}

@@ -19,11 +19,14 @@ def unexpanded(rewriter: Rewriter, value: str) -> str:
     return value
 
 
-def with_shared_heads(rewriter: Rewriter, operands: Sequence[str], mask: str | None) -> list[str]:
+def with_shared_heads(
+    rewriter: Rewriter, operands: Sequence[str], mask: str | None, *, causal: bool = False
+) -> list[str]:
     """Return operands of an attention: queries, keys and values, and its mask if there is one.
 
     Keys and values that were both repeated for groups of heads are read before that. The queries, and the result, have
-    an axis for the groups then, and one for the heads of each.
+    an axis for the groups then, and one for the heads of each; those of a single query are its rows, unless it is
+    ``causal``.
     """
     q, k, v = operands
     plain = [q, k, v, *(() if mask is None else (mask,))]
@@ -39,8 +42,28 @@ def with_shared_heads(rewriter: Rewriter, operands: Sequence[str], mask: str | N
             return plain
         if len(shape) > 2:
             mask = _reshaped(rewriter, mask, (*own, *shape[-2:]))
+    if (
+        rows[0] == 1
+        and not causal
+        and all(rewriter.type_of(each).shape[-3] == 1 for each in (keys[0], values[0]))
+    ):
+        return _heads_as_rows(rewriter, q, keys[0], values[0], mask, apart)
     queries = _reshaped(rewriter, q, (*apart, *rows))
     return [queries, keys[0], values[0], *(() if mask is None else (mask,))]
+
+
+def _heads_as_rows(
+    rewriter: Rewriter, q: str, keys: str, values: str, mask: str | None, apart: _Shape
+) -> list[str]:
+    """Return operands in which one query of each head of a group is a row: keys are read once for all of them."""
+    found = [_reshaped(rewriter, q, (*apart, rewriter.type_of(q).shape[-1]))]
+    for value in (keys, values):
+        *lead, _, count, size = rewriter.type_of(value).shape
+        found.append(_reshaped(rewriter, value, (*lead, count, size)))
+    if mask is None:
+        return found
+    shape = rewriter.type_of(mask).shape
+    return [*found, _reshaped(rewriter, mask, (*shape[:-2], shape[-1])) if len(shape) > 2 else mask]
 
 
 def _before_repeat(rewriter: Rewriter, value: str) -> tuple[str, _Shape] | None:

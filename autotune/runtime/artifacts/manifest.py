@@ -10,11 +10,18 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from autotune.errors import ArtifactError
 from autotune.foreign import parse_json
-from autotune.runtime.image import Command, DispatchInfo, IndexCheck, RepeatedCommands, TensorSpec
+from autotune.runtime.image import (
+    BoundInPlace,
+    Command,
+    DispatchInfo,
+    IndexCheck,
+    RepeatedCommands,
+    TensorSpec,
+)
 from autotune.target import Target
 
 FORMAT = "autotune-module"
-VERSION = 7
+VERSION = 8
 
 _T = TypeVar("_T")
 
@@ -119,6 +126,7 @@ class Manifest:
     metadata: Mapping[str, str]
     checks: tuple[IndexCheck, ...]
     repeats: tuple[RepeatedCommands, ...]
+    in_place: tuple[BoundInPlace, ...]
     libraries: tuple[str, ...]
     objects: tuple[Blob, ...]
     constants: tuple[ConstantBlob, ...]

@@ -153,6 +153,7 @@ def image_of(manifest: Manifest, objects: tuple[bytes, ...], arrays: list[NDArra
         metadata=manifest.metadata,
         checks=manifest.checks,
         repeats=manifest.repeats,
+        in_place=manifest.in_place,
     )
 
 
@@ -193,6 +194,7 @@ def manifest_of(
         metadata=dict(image.metadata),
         checks=image.checks,
         repeats=image.repeats,
+        in_place=image.in_place,
         objects=tuple(objects),
         constants=tuple(
             ConstantBlob(array.shape, array.dtype.name, blob)

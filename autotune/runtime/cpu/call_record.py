@@ -28,7 +28,7 @@ from autotune.runtime.cpu.objects import (
     OBJECT_TYPE,
     TUPLE_ITEMS,
 )
-from autotune.runtime.image import TensorSpec
+from autotune.runtime.image import BoundInPlace, TensorSpec
 
 NativeCall = Callable[..., list[NDArray[Any]] | None]
 """``call(arrays, out)`` or ``call(arrays, out, row)``, a request row: the outputs, or None when nothing ran and the
@@ -56,8 +56,14 @@ class CallRecord:
     """
 
     def __init__(
-        self, program: int, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], others: int = 0
+        self,
+        program: int,
+        inputs: Sequence[TensorSpec],
+        outputs: Sequence[TensorSpec],
+        others: int = 0,
+        in_place: Sequence[BoundInPlace] = (),
     ) -> None:
+        places = {len(inputs) + each.output: each.input for each in in_place}
         specs = [*inputs, *outputs]
         self._dtypes = [np.dtype(spec.dtype) for spec in specs]
         ranks = sum(len(spec.shape) for spec in specs)
@@ -73,6 +79,7 @@ class CallRecord:
             row[layout.SHAPE] = base + 8 * shapes_at
             row[layout.BYTES] = spec.nbytes
             row[layout.PADDED] = spec.nbytes + ALIGNMENT
+            row[layout.PLACE] = places.get(index, -1)
             self._memory[shapes_at : shapes_at + len(spec.shape)] = spec.shape
             shapes_at += len(spec.shape)
         self._memory[layout.WANTED] = others

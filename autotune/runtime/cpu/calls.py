@@ -61,6 +61,7 @@ from autotune.runtime.cpu.layout import (
     OUTPUTS,
     PADDED,
     PARALLEL,
+    PLACE,
     RANK,
     REQUEST,
     RUN_NS,
@@ -209,13 +210,16 @@ def _data(record: int, arrays: int, outputs: int, index: int) -> int:
 
 @native
 def _overlaps(record: int, arrays: int, given: int, index: int) -> bool:
-    """Return whether the argument ``index`` may share memory with one before it."""
+    """Return whether the argument ``index`` may share memory with one before it, but for the place of an input that it
+    may take."""
     tensors = load(at(record, TENSORS))
     begin = _data(record, arrays, given, index)
+    place = load(at(tensors, index * TENSOR_SLOTS + PLACE))
     end = begin + load(at(tensors, index * TENSOR_SLOTS + BYTES))
     for other in range(index):
         first = _data(record, arrays, given, other)
-        if begin < first + load(at(tensors, other * TENSOR_SLOTS + BYTES)) and first < end:
+        in_place: bool = other == place and begin == first
+        if not in_place and begin < first + load(at(tensors, other * TENSOR_SLOTS + BYTES)) and first < end:
             return True
     return False
 

@@ -47,7 +47,7 @@ class Instance:
         self.dispatch_of: list[int] = []
         """The dispatch of each recorded command, checks of indices and the borders of repeats among them."""
         self._program: Program | None = self._record(code)
-        self._calls = CallRecord(self._program.address, image.inputs, image.outputs, others)
+        self._calls = CallRecord(self._program.address, image.inputs, image.outputs, others, image.in_place)
         self.call = self._calls.call
 
     @property

@@ -139,7 +139,8 @@ RANK: Final = 1
 SHAPE: Final = 2  # address of the extents
 BYTES: Final = 3
 PADDED: Final = 4  # bytes to allocate such that an aligned part has room
-TENSOR_SLOTS: Final = 5
+PLACE: Final = 5  # of an output the number of the input whose memory it may have, else -1
+TENSOR_SLOTS: Final = 6
 
 # Pool state.
 LINE: Final = 16

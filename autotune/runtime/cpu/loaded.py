@@ -6,7 +6,7 @@ import logging
 import os
 import time
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -55,7 +55,7 @@ class LoadedHere:
     ) -> None:
         self._image = image
         self._threads = threads = _workers(image, threads)
-        self._signature = Signature(image.name, image.inputs, image.outputs)
+        self._signature = Signature(image.name, image.inputs, image.outputs, image.in_place)
         self._counted = from_metadata(image.metadata)
         self._memory = memory
         self._constants = [*image.constants]
@@ -80,6 +80,11 @@ class LoadedHere:
     def outputs(self) -> tuple[TensorSpec, ...]:
         """Return the outputs of a call, in order."""
         return self._image.outputs
+
+    @property
+    def in_place(self) -> Mapping[int, int]:
+        """Return the number of the input whose memory an output may have, by that of the output."""
+        return {each.output: each.input for each in self._image.in_place}
 
     @property
     def threads(self) -> int:

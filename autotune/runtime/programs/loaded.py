@@ -72,6 +72,11 @@ class LoadedOnDevices:
         return self._program.outputs
 
     @property
+    def in_place(self) -> Mapping[int, int]:
+        """Outputs have memory of their own: parts of a program on other devices have no address here."""
+        return {}
+
+    @property
     def devices(self) -> tuple[str, ...]:
         """The devices that it runs on."""
         return self._program.devices

@@ -293,6 +293,7 @@ MOVEMENT = [
     case("ScatterND", normal(4, 3, 2), np.array([[2, 1], [2, 1]]), normal(2, 2), reduction="max"),
     case("ScatterND", normal(8, 8, 8), np.array([[-1]]), normal(1, 8, 8)),
     case("TensorScatter", normal(2, 6, 3), normal(2, 2, 3), np.array([5, 1]), mode="circular"),
+    case("TensorScatter", normal(2, 2, 5, 3), normal(2, 2, 2, 3), np.array([4, -1]), np.array(1), axis=2),
     case("NonZero", flags(3, 4)),
     case("NonZero", integers(5) // 4),
     case("Unique", integers(9, 1)),

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 Style = Literal["llama", "qwen", "phi", "gpt"]
 STYLES: tuple[Style, ...] = ("llama", "qwen", "phi", "gpt")
 _CONTRIB = "com.microsoft"
-_BLOCK = 32
+BLOCK = 32
+"""Weights of few bits that have a scale."""
 _ROTATIONS = 10000.0
 
 
@@ -57,10 +58,10 @@ LLAMA_1B = Decoder("llama", 16, 2048, 32, 8, 8192, 32000, 1024, 4)
 
 def decoder(sizes: Decoder, seed: int = 0) -> onnx.ModelProto:
     """Return the model, with weights of a normal distribution; those of few bits are uniform."""
-    return _Writer(sizes, seed).model()
+    return _DecoderWriter(sizes, seed).model()
 
 
-class _Writer:
+class _DecoderWriter:
     def __init__(self, sizes: Decoder, seed: int) -> None:
         self.sizes = sizes
         self.b = ModelBuilder(f"{sizes.style}_decoder", seed=seed)
@@ -123,12 +124,12 @@ class _Writer:
 
     @property
     def _blocks(self) -> dict[str, int]:
-        return {"bits": self.sizes.bits, "block_size": _BLOCK}
+        return {"bits": self.sizes.bits, "block_size": BLOCK}
 
     def _few_bits(self, rows: int, columns: int, deviation: float) -> tuple[Array, Array]:
         """Return weights [rows, blocks, bytes] of uniform steps, and scales [rows * blocks]."""
-        bits, blocks = self.sizes.bits, columns // _BLOCK
-        q = self.b.rng.integers(0, 256, (rows, blocks, _BLOCK * bits // 8), np.uint8)
+        bits, blocks = self.sizes.bits, columns // BLOCK
+        q = self.b.rng.integers(0, 256, (rows, blocks, BLOCK * bits // 8), np.uint8)
         steps = self.b.rng.uniform(0.8, 1.2, rows * blocks).astype(np.float32)
         return q, steps * np.float32(deviation * 12**0.5 / (1 << bits))
 
@@ -195,4 +196,4 @@ class _Writer:
         return self._product(middle, f"{name}.down_proj", sizes.inner, sizes.width, bias=not self.simple)
 
 
-__all__ = ["LLAMA_1B", "STYLES", "Decoder", "decoder"]
+__all__ = ["BLOCK", "LLAMA_1B", "STYLES", "Decoder", "decoder"]

@@ -12,7 +12,7 @@ import autotune
 from autotune.compiler import compile_in_detail
 from autotune.compiler.memory.proof import prove_memory
 from autotune.compiler.request import CompileRequest
-from autotune.errors import InputError, InternalError
+from autotune.errors import ArtifactError, InputError, InternalError
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Array, Graph
@@ -92,7 +92,7 @@ def test_the_proof_goes_through_both_places() -> None:
         prove_memory(late.partition, late.memory_plan, {late.partition.outputs[0]: "past"})
     wrong = replace(late.image, in_place=(BoundInPlace(0, 0),))
     with pytest.raises(
-        autotune.ArtifactError, match="input 0 is read where output 0 may have overwritten it"
+        ArtifactError, match="input 0 is read where output 0 may have overwritten it"
     ):
         verify(wrong)
     assert not list(conflicts(done.image.commands, done.image.checks, done.image.in_place))

@@ -165,7 +165,9 @@ def test_products_with_blocks_of_few_bits(block: int, bits: int, zero: str) -> N
     moved = rng.integers(0, 1 << bits, (rows, blocks)) if zero != "none" else middle
     moved = moved + 0.25 if zero == "float" else moved
     weights = ((q - moved[..., None]) * scale[..., None]).reshape(rows, -1)[:, :columns]
-    stored = {"none": None, "packed": packed(moved.astype(int), bits), "float": moved.astype(np.float32)}[zero]
+    stored = {"none": None, "packed": packed(moved.astype(int), bits), "float": moved.astype(np.float32)}[
+        zero
+    ]
     x, bias = normal(rng, 2, 3, columns), normal(rng, rows)
     operands = [("x", x), ("q", packed(q, bits)), ("scale", scale), ("zero", stored), ("g", None)]
     attrs = {"K": columns, "N": rows, "bits": bits, "block_size": block}

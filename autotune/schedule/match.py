@@ -28,6 +28,7 @@ from autotune.te.traversal import children, nodes, substitute
 
 if TYPE_CHECKING:
     from autotune.schedule.stage import Stage
+    from autotune.te.intrinsic import TensorIntrin
 
 Moves = dict[tuple[int, IterVar], int]
 """The distance that a loop of the pattern moves a dimension, counted from the last one (1); nothing where
@@ -53,7 +54,7 @@ def difference(stage: Stage, iv: IterVar) -> str:
                 f"loop {loop.name} ({loop.kind}, extent {loop.extent}) has no counterpart among the pattern's "
                 f"({_loops(left or wanted)})"
             )
-    return _Comparison(stage, pattern, partners).run()
+    return _Comparison(stage, stage.tensorized[iv], partners).run()
 
 
 def paired(stage: Stage, iv: IterVar) -> dict[IterVar, IterVar]:
@@ -71,8 +72,7 @@ def paired(stage: Stage, iv: IterVar) -> dict[IterVar, IterVar]:
 
 def matched_reads(stage: Stage, iv: IterVar) -> dict[Tensor, Read]:
     """Return the read of the stage for each input of the pattern; only for loops that do not differ from it."""
-    pattern = stage.tensorized[iv].op
-    comparison = _Comparison(stage, pattern, paired(stage, iv))
+    comparison = _Comparison(stage, stage.tensorized[iv], paired(stage, iv))
     comparison.run()
     return comparison.found
 
@@ -98,9 +98,10 @@ def _is_fused_or_guarded(stage: Stage, loop: IterVar) -> bool:
 class _Comparison:
     """Walks the bodies of a stage and of a pattern together; ``found`` collects the operands."""
 
-    def __init__(self, stage: Stage, pattern: ComputeOp, partners: Mapping[IterVar, IterVar]) -> None:
+    def __init__(self, stage: Stage, intrin: TensorIntrin, partners: Mapping[IterVar, IterVar]) -> None:
         self.stage = stage
-        self.pattern = pattern
+        self.by_loop = intrin.by_loop
+        self.pattern = intrin.op
         self.partners = partners
         self.found: dict[Tensor, Read] = {}
 
@@ -141,6 +142,8 @@ class _Comparison:
             )
         for loop, partner in self.partners.items():
             ours, wanted = _of(mine, partner), _of(theirs, partner)
+            if self.by_loop and wanted:
+                continue  # lowering checks the distance in memory
             if ours != wanted:
                 return (
                     f"the stage {verb} {expr_text(a)} where the pattern {verb} {expr_text(b)}: {loop.name} moves "

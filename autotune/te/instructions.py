@@ -204,15 +204,16 @@ class MatrixMultiply:
 class TileMultiply:
     """Give operand 0 the product of operands 1 and 2 by tile registers, or add it where it ``accumulates``.
 
-    ``rows``, ``columns`` and ``depth`` are of the product, in whole tiles; without depth operand 0 becomes zeros.
-    ``instruction`` multiplies tiles of 16 rows by tiles of 16 columns, at a depth of 64 bytes. An operand has a step
-    for each loop that moves it: row and column; row, group and place in the group; group, column and place.
+    ``rows``, ``columns`` and ``depth`` are the number of tiles and the size of each; without any in the depth operand 0
+    becomes zeros. ``window`` are loops around the depth. An operand has a step for each loop that moves it: rows and
+    column; rows, window, group and place in the group; window, group, column and place. Rows are one loop or two.
     """
 
     instruction: str
-    rows: int
-    columns: int
-    depth: int
+    rows: tuple[int, int]
+    columns: tuple[int, int]
+    window: tuple[int, ...]
+    depth: tuple[int, int]
     accumulates: bool
 
 

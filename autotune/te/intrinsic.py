@@ -59,6 +59,12 @@ class TensorIntrin:
     sizes: tuple[Any, ...] = field(default=(), compare=False)
     """Numbers that end its name, as expressions of knobs; empty where none depends on knobs."""
 
+    @property
+    def by_loop(self) -> bool:
+        """Return whether operands are addressed by the distance in memory that each loop moves them."""
+        parts = (step for steps in self.instructions.values() for step in steps)
+        return any(isinstance(step, TileMultiply) for step in parts)
+
     def __repr__(self) -> str:
         return f"TensorIntrin({self.name})"
 

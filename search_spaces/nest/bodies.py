@@ -17,7 +17,7 @@ from search_spaces.nest.candidates import CandidateFrame
 from search_spaces.nest.digits import digits
 from search_spaces.nest.kernel import Kernels, TensorRead, walks
 from search_spaces.nest.loops import PAGE_BYTES, Body
-from search_spaces.nest.matrix_unit import DEPTH, body_of, depth_of, pair_cycles, tiles_of
+from search_spaces.nest.matrix_unit import body_of, depth_of, groups_of, pair_cycles, tiles_of
 from search_spaces.nest.replay import calls_library
 from search_spaces.nest.work import around, root_of
 
@@ -93,14 +93,16 @@ class Bodies:
         folds = False
         tiles = self.entries(stage)
         steps = tiles * frame.filled
+        product = tiles_of(stage)
+        deep = 1 if product is None else groups_of(product)
         for loop in stage.leaf_iter_vars:
             extent = frame.extent(loop)
             unrolled, vectorized = (frame.is_kind(loop, kind) for kind in ("unrolled", "vectorized"))
             inside = either(unrolled, vectorized)
             if loop is depth_of(stage):
                 for name, times in digits(frame, loop, self.kernels.axes.name):
-                    repeats[name] = repeats.get(name, 1) * DEPTH
-                    steps = steps * (times / DEPTH)
+                    repeats[name] = repeats.get(name, 1) * deep
+                    steps = steps * (times / deep)
                 continue
             steps = steps * where(inside, 1, extent)
             tiles = tiles if loop.kind == "reduce" else tiles * where(inside, 1, extent)

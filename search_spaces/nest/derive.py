@@ -28,7 +28,7 @@ from search_spaces.nest.digits import digits
 from search_spaces.nest.fetched import Fetched
 from search_spaces.nest.kernel import About, Kernels, TensorRead
 from search_spaces.nest.loops import WRITTEN_OUT, Loop, LoopKind, LoopNest, Numbers, Pass, TensorAccess
-from search_spaces.nest.matrix_unit import DEPTH, depth_first, depth_of
+from search_spaces.nest.matrix_unit import depth_first, depth_of, groups_of, tiles_of
 from search_spaces.nest.replay import followed
 from search_spaces.nest.template import Joint, Part, Template
 from search_spaces.nest.work import Shared, Work, around
@@ -102,8 +102,9 @@ class Derivation:
                 for name, extent in digits(bodies.frames[stage], loop, self.name):
                     if is_one(extent):
                         continue
-                    if loop is depth_of(stage):
-                        found += [Loop(name, extent / DEPTH), Loop(name, extent * 0 + DEPTH, "unrolled")]
+                    if loop is depth_of(stage) and (product := tiles_of(stage)) is not None:
+                        deep = groups_of(product)
+                        found += [Loop(name, extent / deep), Loop(name, extent * 0 + deep, "unrolled")]
                         continue
                     if isinstance(unrolled, bool):
                         found.append(Loop(name, extent, kind))

@@ -13,9 +13,6 @@ from autotune.te.expr import IterVar
 from autotune.te.instructions import TileMultiply
 from search_spaces.nest.loops import Body
 
-DEPTH = 16
-"""Groups of steps of a reduction that a tile has."""
-
 _PAIR_CYCLES = 2.0
 """Of vdpbf16ps on cores with a matrix unit: a Xeon with AMX takes 0.54 ns for one, and 0.13 for a multiply-add."""
 
@@ -28,7 +25,7 @@ def tiles_of(stage: Stage) -> TileMultiply | None:
     parts = (
         step for call in stage.tensorized.values() for steps in call.instructions.values() for step in steps
     )
-    return next((step for step in parts if isinstance(step, TileMultiply) and step.depth), None)
+    return next((step for step in parts if isinstance(step, TileMultiply) and step.depth[0]), None)
 
 
 def depth_of(stage: Stage) -> IterVar | None:
@@ -36,13 +33,25 @@ def depth_of(stage: Stage) -> IterVar | None:
     return None if tiles_of(stage) is None else stage.leaf_iter_vars[-2]
 
 
+def groups_of(tiles: TileMultiply) -> int:
+    """Return the groups of steps in the depth of a tile."""
+    return tiles.depth[1] // TILE_PRODUCTS[tiles.instruction].group
+
+
+def loops_around(stage: Stage) -> list[IterVar]:
+    """Return the loops of a product of tiles that the unit goes through one after another: window and depth."""
+    tiles = tiles_of(stage)
+    return [] if tiles is None else stage.leaf_iter_vars[-2 - len(tiles.window) : -1]
+
+
 def depth_first(stage: Stage, loops: Sequence[IterVar]) -> list[IterVar]:
     """Return loops in the order in which a product of tiles goes along them: its depth is around rows and columns."""
-    depth = depth_of(stage)
-    if depth is None or depth not in loops:
+    around = loops_around(stage)
+    if not around or around[-1] not in loops:
         return list(loops)
-    first = loops.index(depth) - 2
-    return [*loops[:first], depth, *loops[first : first + 2], *loops[first + 3 :]]
+    first = stage.leaf_iter_vars.index(min(stage.tensorized, key=stage.leaf_iter_vars.index))
+    inside = [loop for loop in stage.leaf_iter_vars[first:] if loop not in around]
+    return [*(loop for loop in loops if loop not in inside and loop not in around), *around, *inside]
 
 
 def pair_cycles(stage: Stage, target: Target, elements: Value) -> Value:
@@ -59,17 +68,17 @@ def body_of(tiles: TileMultiply, steps: Value) -> Body:
     """
     dot = TILE_PRODUCTS[tiles.instruction]
     none: Any = 0.0 * steps
-    rows, columns = tiles.rows // dot.rows, tiles.columns // dot.lanes
+    (rows, height), (columns, _) = tiles.rows, tiles.columns
     return Body(
         steps=none + steps,
         arithmetic=none,
-        loads=none + dot.rows * (rows + columns),
+        loads=none + height * rows + groups_of(tiles) * columns,
         stores=none,
         chains=none + 1.0,
         registers=none,
         instructions=none + _CODE,
-        matrix=float(max(dot.cycles * rows * columns, dot.latency)),
+        matrix=max(dot.cycles * rows * columns * height / dot.rows, float(dot.latency)),
     )
 
 
-__all__ = ["DEPTH", "body_of", "depth_first", "depth_of", "pair_cycles", "tiles_of"]
+__all__ = ["body_of", "depth_first", "depth_of", "groups_of", "loops_around", "pair_cycles", "tiles_of"]

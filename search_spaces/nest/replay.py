@@ -20,7 +20,7 @@ from autotune.schedule.stage import Stage
 from autotune.schedule.trace import WHEN, Step, Trace
 from autotune.te.expr import IterVar
 from autotune.te.instructions import KernelCall
-from search_spaces.nest.matrix_unit import depth_of, tiles_of
+from search_spaces.nest.matrix_unit import loops_around, tiles_of
 
 _RESHAPING = ("pad_to_multiple",)
 """Steps after which the extents of axes that knobs decide are not known."""
@@ -92,7 +92,7 @@ def _of_calls(stage: Stage) -> dict[IterVar, dict[str, Expression]]:
     if not calls_library(stage) and tiles_of(stage) is None:
         return {}
     first = min(stage.leaf("derive", loop) for loop in stage.tensorized)
-    inside = [loop for loop in stage.leaf_iter_vars[first:] if loop is not depth_of(stage)]
+    inside = [loop for loop in stage.leaf_iter_vars[first:] if loop not in loops_around(stage)]
     columns = [loop for loop in inside if loop.kind == "data"][-1]
     return {loop: {"vectorized" if loop is columns else "unrolled": True} for loop in inside}
 

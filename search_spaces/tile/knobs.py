@@ -9,7 +9,7 @@ import numpy as np
 
 from autotune.schedule.knob import Columns, Knob, Value
 from autotune.target import Target
-from autotune.te.tiles import BLOCKS
+from autotune.te.tiles import BLOCKS, SIDE
 from search_spaces.constraint import Constraint
 from search_spaces.nest import Numbers
 from search_spaces.tile.shape import TileShape
@@ -18,7 +18,7 @@ WHOLE = 0
 """Value of a block knob that stands for the whole extent."""
 
 _BLOCKS = (WHOLE, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-_MAX_ROWS = 14
+MOST_ROWS = 14
 _MAX_BODY = 192
 _SMALL_WORK = 1 << 15
 
@@ -71,8 +71,8 @@ def usual_rows(target: Target) -> int:
 def _register_knobs(shape: TileShape, target: Target) -> list[Knob]:
     rows = shape.extents[shape.spatial[-1]] if shape.spatial else 1
     vectors = math.ceil(shape.extents[shape.vector] / shape.lanes)
-    blocks = (block for block in BLOCKS if shape.tile is not None and block <= rows)
-    row_values = ints((*range(1, min(rows, _MAX_ROWS) + 1), *blocks))
+    blocks = _blocks_of_tiles(rows) if shape.tile is not None else ()
+    row_values = ints((*range(1, min(rows, MOST_ROWS) + 1), *blocks))
     # Of sums over blocks of four vectors those of all blocks fit the registers too.
     widths = (1, 2, 3, 4, 6, 8) if shape.blocks is None else (1, 2, 4)
     vector_values = ints(v for v in widths if v <= vectors)
@@ -84,6 +84,12 @@ def _register_knobs(shape: TileShape, target: Target) -> list[Knob]:
         outer = ints(v for v in (1, 2, 3, 4) if v <= shape.extents[shape.spatial[0]])
         knobs.append(Knob.of("outer_rows", outer, 1, "rows of the tile in the outer spatial axis"))
     return knobs
+
+
+def _blocks_of_tiles(rows: int) -> list[int]:
+    """Return rows of blocks of tiles beyond those of vectors: of whole tiles, or as divide the rows of an image."""
+    sizes = range(MOST_ROWS + 1, 2 * SIDE + 1)
+    return [n for n in sizes if n <= rows and (n in BLOCKS or (rows % n == 0 and (n <= SIDE or n % 2 == 0)))]
 
 
 def _block_knobs(shape: TileShape) -> list[Knob]:
@@ -184,6 +190,7 @@ def _all_divide(shape: TileShape, c: Columns) -> np.ndarray[tuple[int], np.dtype
 
 
 __all__ = [
+    "MOST_ROWS",
     "WHOLE",
     "ceil_div",
     "column",

@@ -1,23 +1,25 @@
 """Register tiles by a matrix unit: products of AMX's tiles in place of dot products of vectors, by the knob ``unit``.
 
-A block of 16 or 32 rows by 16 or 32 columns stays in tile registers for the whole depth. The unit stores it to
-scratch memory, from where the epilogue goes on by vectors. Rows that a block does not divide are computed twice.
+A block of one or two tiles by one or two stays in tile registers for the whole depth and window. The unit stores it to
+scratch memory, from where the epilogue goes on by vectors. Tiles have fewer than 16 rows where that divides the rows of
+an image, and fewer steps where that divides the depth; else the last block of rows starts early.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autotune import te
 from autotune.schedule.knob import Columns, Knob
-from autotune.te.tiles import BLOCKS
+from autotune.te.tiles import BLOCKS, SIDE
 from search_spaces.constraint import Constraint
+from search_spaces.nest import Numbers
 from search_spaces.sketch import Choices
-from search_spaces.tile.knobs import column
-from search_spaces.tile.shape import TileShape
+from search_spaces.tile.knobs import MOST_ROWS, column
+from search_spaces.tile.shape import LEAST_ROWS, TileShape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,20 +47,38 @@ def for_units(shape: TileShape, knobs: Sequence[Knob], rules: list[Constraint]) 
         return rules
     of_vectors = [_by_vectors(rule) if rule.name in ("registers", "body") else rule for rule in rules]
     fixed = {name: value for name, value in _FIXED.items() if name in names}
+    sizes = [name for name in ("rows", "outer_rows", "vectors") if name in names]
 
     def holds(c: Columns) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        width = column(c, "vectors", 1) * shape.lanes
-        block = np.isin(c["rows"], BLOCKS) & np.isin(width, BLOCKS)
-        block &= shape.extents[shape.vector] % np.maximum(width, 1) == 0
+        rows, width = column(c, "rows", 1), column(c, "vectors", 1) * shape.lanes
+        outer = column(c, "outer_rows", 1)
+        block = _in_tiles(rows) & (outer <= 2) & ((outer == 1) | (rows <= SIDE))
+        block &= (rows * outer >= LEAST_ROWS) & (rows > 2) & (width >= SIDE)
+        block &= _in_tiles(width) & (shape.extents[shape.vector] % width == 0)
+        block &= _whole(shape.extents[shape.spatial[-1]], rows)
+        if len(shape.spatial) > 1:
+            block &= shape.extents[shape.spatial[0]] >= outer
         for name, value in fixed.items():
             block &= c[name] == value
-        return np.asarray(np.where(c["unit"] == MATRIX, block, column(c, "rows", 1) < BLOCKS[0]))
+        return np.asarray(np.where(c["unit"] == MATRIX, block, rows <= MOST_ROWS))
 
-    why = "tiles have 16 rows and columns, one or two of them make a block, and it takes the whole depth"
-    return [*of_vectors, Constraint("unit", ("unit", "rows", "vectors", *fixed), holds, why)]
+    why = (
+        "tiles have up to 16 rows and columns, one or two of them make a block, and it takes the whole depth"
+    )
+    return [*of_vectors, Constraint("unit", ("unit", *sizes, *fixed), holds, why)]
 
 
-_FIXED = {"outer_rows": 1, "unroll": 1, "tail": "overlap", "pack": True}
+def _in_tiles(size: Numbers) -> Any:
+    """Return whether rows or columns are those of one tile, or of two equal ones."""
+    return (size <= SIDE) | ((size <= 2 * SIDE) & (size % 2 == 0))
+
+
+def _whole(extent: int, rows: Numbers) -> Any:
+    """Return whether blocks of rows divide them, or are those of whole tiles: the last one starts early."""
+    return (rows <= extent) & ((extent % rows == 0) | np.isin(rows, BLOCKS))
+
+
+_FIXED = {"unroll": 1, "reduce_order": "window", "tail": "overlap", "pack": True}
 """Knobs that a block of tiles does not read, or that have one value for it."""
 
 
@@ -79,15 +99,26 @@ def multiply_tiles(
 ) -> None:
     """Let tiles compute the block of a stage with these data and reduction axes."""
     assert shape.dot is not None
-    outside = [axes[axis] for axis in (*shape.batch, *shape.spatial[:-1])] + [
-        reduce[axis] for axis in shape.window
-    ]
-    size = int(config["rows"]), int(config["vectors"]) * shape.lanes, shape.extents[shape.main]
-    row_blocks, rows = stage.split(axes[shape.spatial[-1]], factor=size[0])
-    column_blocks, columns = stage.split(axes[shape.vector], factor=size[1])
+    sizes = {
+        axis: int(config[knob])
+        for axis, knob in zip(reversed(shape.spatial), ("rows", "outer_rows"), strict=False)
+    }
+    sizes[shape.vector] = int(config["vectors"]) * shape.lanes
+    parts = {axis: stage.split(axes[axis], factor=size) for axis, size in sizes.items()}
+    rows = [axis for axis in shape.spatial if axis == shape.spatial[-1] or sizes[axis] > 1]
+    single = [axis for axis in shape.spatial if axis not in rows]
+    window = [axis for axis in shape.window if shape.extents[axis] > 1]
+    once = [reduce[axis] for axis in shape.window if axis not in window]
     groups, place = stage.split(reduce[shape.main], factor=shape.group)
-    stage.reorder(*outside, row_blocks, column_blocks, rows, columns, groups, place)
-    stage.tensorize(rows, te.intrinsic_named(f"{shape.dot.name}_{size[0]}x{size[1]}x{size[2]}"))
+    outside = [*(axes[axis] for axis in shape.batch), *(outer for outer, _ in parts.values()), *once]
+    outside += [parts[axis][1] for axis in single]
+    inside = [parts[axis][1] for axis in (*rows, shape.vector)]
+    stage.reorder(*outside, *inside, *(reduce[axis] for axis in window), groups, place)
+    depth = [*(shape.extents[axis] for axis in window), shape.extents[shape.main]]
+    name = "x".join(
+        ".".join(map(str, part)) for part in ([sizes[axis] for axis in rows], [sizes[shape.vector]], depth)
+    )
+    stage.tensorize(inside[0], te.intrinsic_named(f"{shape.dot.name}_{name}"))
 
 
 __all__ = ["MATRIX", "VECTORS", "for_units", "multiply_tiles", "unit_knob", "with_unit"]

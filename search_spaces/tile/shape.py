@@ -13,6 +13,7 @@ from autotune.te.expr import Binary, Cast, Expr, Read
 from autotune.te.reductions import SUM
 from autotune.te.taps import MOST, taps_product
 from autotune.te.tensor import ComputeOp, PlaceholderOp
+from autotune.te.tiles import depth_in_tiles
 from search_spaces.analysis import ReadForm, Structure, is_constant, is_view, read_forms
 from search_spaces.tile.patches import is_packing, packed_sources
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 _SMALL: Mapping[str, tuple[str, ...]] = {"int32": ("int8", "uint8"), "float32": ("bfloat16", "float16")}
 """Element types whose products an instruction adds up, by the type of the sums."""
+
+LEAST_ROWS, _LEAST_GROUPS = 7, 4
+"""Rows of an image, and groups of a tile's depth, below which vectors are as fast."""
 
 
 @dataclass(frozen=True)
@@ -236,21 +240,17 @@ def _instructions(shape: TileShape, target: Target) -> tuple[DotProduct | None, 
     )
     fits = found is not None and shape.extents[shape.main] >= found.group
     tile = tile_product(target, left.dtype, right.dtype)
-    return found if fits else None, _tile_of(shape, forms[left.tensor], tile)
+    return found if fits else None, _tile_of(shape, tile)
 
 
-def _tile_of(shape: TileShape, left: ReadForm, tile: DotProduct | None) -> DotProduct | None:
-    """Return the instruction if whole tiles cover the columns and the depth, and there are as many rows as one has,
-    each the next of an operand's."""
-    if tile is None or not shape.spatial or any(shape.extents[axis] > 1 for axis in shape.window):
-        return None
-    if [dict(terms).get(shape.spatial[-1], 0) for terms in left.dims].count(0) != len(left.dims) - 1:
-        return None
-    if sum(dict(terms).get(shape.spatial[-1], 0) for terms in left.dims) != 1:
+def _tile_of(shape: TileShape, tile: DotProduct | None) -> DotProduct | None:
+    """Return the instruction if tiles of some size cover columns and depth: all are equal, and large enough to pay."""
+    if tile is None or not shape.spatial or shape.blocks is not None:
         return None
     rows, columns, depth = (shape.extents[axis] for axis in (shape.spatial[-1], shape.vector, shape.main))
-    fits = rows >= tile.rows and columns % tile.lanes == 0 and depth % (tile.group * tile.depth) == 0
-    return tile if fits else None
+    if depth % tile.group or columns % 8 or columns < tile.lanes or rows < LEAST_ROWS:
+        return None
+    return tile if depth_in_tiles(depth, tile.group)[1] >= _LEAST_GROUPS * tile.group else None
 
 
 def _taps_of(shape: TileShape, target: Target) -> DotProduct | None:
@@ -302,4 +302,4 @@ def _neighbours(shape: TileShape, form: ReadForm, axis: str) -> bool:
     return form.affine and stored and form.contiguous == axis and (strides is None or strides[-1] == 1)
 
 
-__all__ = ["TileShape", "tile_shape"]
+__all__ = ["LEAST_ROWS", "TileShape", "tile_shape"]

@@ -59,7 +59,7 @@ def test_sums_of_floats_are_those_of_the_manual(name: str) -> None:
     a, b = operand(rng, (16, 16, 2), dot.left), operand(rng, (16, 16, 2), dot.right)
     c = rng.standard_normal((16, 16)).astype("float32")
     c[::2] *= np.float32(2.0**-126)
-    found = product(dot, c, a, b)
+    found = product(dot, c, a, b, dot.depth)
     for i in range(16):
         for j in range(0, 16, 3):
             expected = by_the_manual(dot, c[i, j], a[i], b[:, j])
@@ -109,7 +109,7 @@ def test_bytes_are_exact_and_wrap(name: str) -> None:
     dot, rng = TILE_PRODUCTS[name], np.random.default_rng(3)
     a, b = operand(rng, (16, 32, 4), dot.left), operand(rng, (32, 16, 4), dot.right)
     c = rng.choice([2**31 - 1, -(2**31), 0], (16, 16)).astype("int32")
-    found = product(dot, c, a, b)
+    found = product(dot, c, a, b, dot.depth)
     for i, j in np.ndindex(16, 16):
         pairs = zip(a[i].flat, b[:, j].flat, strict=True)
         expected = int(c[i, j]) + sum(int(x) * int(y) for x, y in pairs)

@@ -107,6 +107,7 @@ class Emulated:
     def __init__(self, dots: dict[str, DotProduct]) -> None:
         self.tiles = np.full((8, 16, 64), 0xA5, np.uint8)
         self.configured = False
+        self.sizes = [(0, 0)] * 8
         self.log: list[str] = []
         kinds = ctypes.c_uint8, ctypes.c_void_p, ctypes.c_int64
         self.functions: dict[str, Any] = {
@@ -125,7 +126,10 @@ class Emulated:
     def _configure(self, address: int) -> None:
         data = (ctypes.c_uint8 * 64).from_address(address)
         rows, widths = list(data[48:56]), list(data[16:32:2])
-        self.configured = data[0] == 1 and rows == [16] * 8 and widths == [64] * 8
+        self.configured = data[0] == 1 and not any(data[1:16]) and not any(data[56:])
+        self.sizes = list(
+            zip(rows, [low + 256 * high for low, high in zip(widths, data[17:32:2])], strict=True)
+        )
         self.log.append("configure")
 
     def _release(self) -> None:
@@ -136,12 +140,15 @@ class Emulated:
         self.tiles[tile] = 0 if self.configured else 0xA5
 
     def _load(self, tile: int, address: int, step: int) -> None:
-        for row in range(16):
-            ctypes.memmove(self.tiles[tile, row].ctypes.data, address + row * step, 64)
+        rows, width = self.sizes[tile]
+        self.tiles[tile] = 0
+        for row in range(rows):
+            ctypes.memmove(self.tiles[tile, row].ctypes.data, address + row * step, width)
 
     def _store(self, tile: int, address: int, step: int) -> None:
-        for row in range(16):
-            ctypes.memmove(address + row * step, self.tiles[tile, row].ctypes.data, 64)
+        rows, width = self.sizes[tile]
+        for row in range(rows):
+            ctypes.memmove(address + row * step, self.tiles[tile, row].ctypes.data, width)
 
     def _product(self, dot: DotProduct) -> Callable[..., None]:
         def multiply(sums: int, left: int, right: int) -> None:
@@ -149,7 +156,7 @@ class Emulated:
             a = self.tiles[left].view(dot.left).reshape(16, 16, dot.group)
             b = self.tiles[right].view(dot.right).reshape(16, 16, dot.group)
             old = self.tiles[sums].view(dot.total)
-            self.tiles[sums] = product(dot, old, a, b).view(np.uint8)
+            self.tiles[sums] = product(dot, old, a, b, dot.depth).view(np.uint8)
 
         return multiply
 
@@ -184,6 +191,8 @@ SHAPES = {
     "one tile": {"m": 32, "n": 48, "k": 128, "rows": 16},
     "parts of the depth": {"m": 64, "n": 32, "k": 256, "depth": 128},
     "one step": {"m": 32, "n": 32, "k": 64, "depth": 64},
+    "smaller tiles": {"m": 56, "n": 56, "k": 96, "rows": 28},
+    "one small tile": {"m": 14, "n": 14, "k": 24, "rows": 14},
 }
 
 
@@ -300,9 +309,9 @@ def test_a_target_without_tiles_is_refused() -> None:
 
 def test_the_right_factor_must_be_packed() -> None:
     with pytest.raises(
-        ScheduleError, match=r"reads B\[k, j\] where the pattern reads b\[group, j, place\]: j.inner moves"
+        LoweringError, match=r"takes b with a distance of 1 elements along loop place, in B it is 32"
     ):
-        scheduled("tdpbf16ps", 32, 32, 64, packed=False)
+        code_of(scheduled("tdpbf16ps", 32, 32, 64, packed=False), AMX)
 
 
 def test_rows_of_the_left_factor_must_be_dense() -> None:
@@ -324,9 +333,14 @@ def test_rows_of_the_left_factor_must_be_dense() -> None:
             "no product of tiles 'tdpbf16ps_16x16'; it would be written like 'tdpbf16ps_32x32x64'",
         ),
         ("tdpxx_16x16x32", "with one of tdpbf16ps, tdpfp16ps, tdpbssd, tdpbsud, tdpbusd, tdpbuud"),
-        ("tdpbf16ps_8x16x32", "rows and columns of a product of tiles are 16 or 32 each"),
-        ("tdpbssd_16x16x32", "its depth is a multiple of 64"),
-        ("tdpbf16ps_16x16x0", "its depth is a multiple of 32"),
+        ("tdpbf16ps_17x16x32", "rows and columns of a product of tiles are up to 16 each, or twice as many"),
+        (
+            "tdpbf16ps_2.17x16x32",
+            "rows and columns of a product of tiles are up to 16 each, or twice as many",
+        ),
+        ("tdpbf16ps_16x48x32", "rows and columns of a product of tiles are up to 16 each, or twice as many"),
+        ("tdpbssd_16x16x30", "its depth is a multiple of 4"),
+        ("tdpbf16ps_16x16x0", "its depth is a multiple of 2"),
     ],
 )
 def test_products_that_there_are_not(name: str, message: str) -> None:

@@ -33,11 +33,26 @@ def product(left: str, right: str, m: int, k: int, n: int, *, constant: bool = T
     return make.of(b, y, {"w"} if constant else set())
 
 
+def convolution(
+    left: str, right: str, image: tuple[int, int, int], oc: int, kernel: int, stride: int
+) -> Workload:
+    """Windows of an image; what is padded counts as a number that is given."""
+    b = GraphBuilder("convolution")
+    x, w = b.input("x", (1, *image), left), b.input("w", (kernel, kernel, image[-1], oc), right)
+    fill = [b.input("fill", (), left)] if kernel > 1 else []
+    window = {"strides": (stride, stride), "pads": (kernel // 2,) * 4, "dilations": (1, 1)}
+    return make.of(b, b.node("IntegerConv", x, w, *fill, layout="NHWC", **window), {"w"})
+
+
 def drawn(rng: random.Random) -> Workload:
-    """A product of random types and sizes, which whole tiles cover."""
+    """A product or a convolution of random types and sizes, which tiles cover."""
     left, right = rng.choice([(a, b) for a in TYPES for b in TYPES if (a == "bfloat16") == (b == "bfloat16")])
-    sizes = rng.randint(16, 70), 64 * rng.randint(1, 3), 16 * rng.randint(1, 5)
-    return product(left, right, *sizes, constant=rng.random() < 0.7)
+    depth, columns = rng.choice((16, 24, 36, 64, 96, 128, 192)), rng.choice((16, 24, 32, 48, 64))
+    if left == "bfloat16" or rng.random() < 0.4:
+        return product(left, right, rng.randint(16, 70), depth, columns, constant=rng.random() < 0.7)
+    kernel, stride = rng.choice(((1, 1), (1, 2), (3, 1), (3, 2)))
+    image = rng.randint(2, 4) * stride, rng.choice((7, 14, 28, 33)) * stride, rng.choice((16, 24, 64, 128))
+    return convolution(left, right, image, columns, kernel, stride)
 
 
 def by_tiles(space: Space, rng: random.Random) -> dict[str, object]:

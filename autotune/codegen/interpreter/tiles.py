@@ -6,6 +6,7 @@ The order of sums and the rounding are those of Intel's manual (SDM, TDPBF16PS, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -43,23 +44,31 @@ def _multiply(
 ) -> None:
     """Run a product on the arrays of its operands, which begin at these elements."""
     dot = TILE_PRODUCTS[step.instruction]
-    groups = step.depth // dot.group
-    extents = (step.rows, step.columns), (step.rows, groups, dot.group), (groups, step.columns, dot.group)
+    groups, columns = math.prod(step.depth) // dot.group, math.prod(step.columns)
+    rows = step.rows if len(node.strides[0]) > 2 else (math.prod(step.rows),)
+    extents = (
+        (*rows, columns),
+        (*rows, *step.window, groups, dot.group),
+        (*step.window, groups, columns, dot.group),
+    )
     places = [
         _places(load.buffer, first, extent, strides)
         for load, first, extent, strides in zip(node.operands, firsts, extents, node.strides, strict=False)
     ]
     sums = arrays[0][places[0]] if step.accumulates else np.zeros(extents[0], dot.total)
-    if step.depth:
-        sums = product(dot, sums, arrays[1][places[1]], arrays[2][places[2]])
+    if groups:
+        left = arrays[1][places[1]].reshape(math.prod(rows), -1, dot.group)
+        right = arrays[2][places[2]].reshape(-1, columns, dot.group)
+        flat = sums.reshape(-1, columns)
+        sums = product(dot, flat, left, right, step.depth[1] // dot.group).reshape(sums.shape)
     arrays[0][places[0]] = sums
 
 
-def product(dot: DotProduct, sums: Array, left: Array, right: Array) -> Array:
+def product(dot: DotProduct, sums: Array, left: Array, right: Array, depth: int) -> Array:
     """Return ``sums[i, j]`` with the products of ``left[i, group, place]`` and ``right[group, j, place]``, added tile
-    by tile along the depth."""
-    for start in range(0, left.shape[1], dot.depth):
-        tile = slice(start, start + dot.depth)
+    by tile of ``depth`` groups."""
+    for start in range(0, left.shape[1], depth):
+        tile = slice(start, start + depth)
         sums = (_bytes if dot.exact else _floats)(sums, left[:, tile], right[tile])
     return sums
 

@@ -64,7 +64,7 @@ class Instructions:
     def _call(self, symbol: str, arguments: list[tuple[str, str]]) -> None:
         """Call a function from outside, which may write anything, and use tile registers."""
         self.code.lines.append("  " + self.code.call("void", f"@{symbol}", *arguments))
-        self.code.lines += self.tiles.begin()
+        self.code.lines += self.tiles.again()
         self.code.held.clear()
 
     def external(self, node: External) -> None:

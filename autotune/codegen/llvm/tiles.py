@@ -15,14 +15,14 @@ from autotune.codegen.llvm.writer import Writer
 from autotune.codegen.process_symbols import TILE_CONFIGURATION
 from autotune.lower.ir import Intrinsic, Stmt, walk
 from autotune.target import ITEM_BYTES
+from autotune.te.dot_products import TILE_PRODUCTS
 from autotune.te.instructions import TileMultiply
-
-_SIDE = 16
-"""Rows of a tile, and its columns of sums."""
 
 _ROW_BYTES = 64
 _LEFT, _RIGHT = 4, 6
 """The first tiles of the factors."""
+
+_CONFIGURATION = "%tile.configuration"
 
 
 class _Matrix(NamedTuple):
@@ -33,10 +33,10 @@ class _Matrix(NamedTuple):
     row_bytes: int
 
 
-def uses_tiles(stmt: Stmt) -> bool:
-    """Return whether code of a statement uses tile registers."""
+def products_in(stmt: Stmt) -> list[TileMultiply]:
+    """Return the products by tile registers in a statement."""
     calls = (part for part in walk(stmt) if isinstance(part, Intrinsic))
-    return any(isinstance(step, TileMultiply) for call in calls for step in call.instructions)
+    return [step for call in calls for step in call.instructions if isinstance(step, TileMultiply)]
 
 
 class TileRegisters:
@@ -44,75 +44,101 @@ class TileRegisters:
 
     def __init__(self, code: Writer, body: Stmt) -> None:
         self.code = code
-        self.used = uses_tiles(body)
+        self.configurations = list(dict.fromkeys(_shapes(step) for step in products_in(body)))
 
     def begin(self) -> list[str]:
-        """Return the lines that configure the registers, none where they are not used."""
-        if not self.used:
+        """Return the lines that write configurations and load the first, none where no tiles are used.
+
+        What is not whole is written over a copy of the configuration of whole tiles, which only a process has that may
+        use them.
+        """
+        if not self.configurations:
             return []
         self.code.module.declare(f"@{TILE_CONFIGURATION} = external global [64 x i8]")
-        return [self._call("ldtilecfg", ("ptr", f"@{TILE_CONFIGURATION}"))]
+        written = [line for n, shapes in enumerate(self.configurations) for line in _written(n, shapes)]
+        return [*written, self._configure(0)]
+
+    def again(self) -> list[str]:
+        """Return the line that loads the configuration after it was lost, none where no tiles are used."""
+        return [self._configure(0)] if self.configurations else []
 
     def end(self) -> list[str]:
         """Return the lines that release the registers, so that threads are switched without them."""
-        return [self._call("tilerelease")] if self.used else []
+        return [self._call("tilerelease")] if self.configurations else []
 
     def multiply(self, node: Intrinsic, step: TileMultiply, pointers: Sequence[str]) -> None:
         """Emit a product; ``pointers`` are those to the first elements of the operands."""
+        if len(self.configurations) > 1:
+            self.code.lines.append(self._configure(self.configurations.index(_shapes(step))))
         sums = self._sums(node, step, pointers[0])
         for number, pointer in enumerate(sums.pointers):
             if step.accumulates:
                 self._load(sums, number, pointer)
             else:
                 self._emit("tilezero", _tile(number))
-        if step.depth:
-            left, right = self._left(node, step, pointers[1]), self._right(node, step, pointers[2])
-            self._along_depth(node, step, left, right)
+        if step.depth[0]:
+            self._along_depth(
+                node, step, self._left(node, step, pointers[1]), self._right(node, step, pointers[2])
+            )
         for number, pointer in enumerate(sums.pointers):
             self._emit("tilestored64", _tile(number), ("ptr", pointer), ("i64", str(sums.row_bytes)))
         self.code.held.clear()
 
     def _sums(self, node: Intrinsic, step: TileMultiply, pointer: str) -> _Matrix:
-        """Return the sums: 32 bits each, of which a row of a tile has 16."""
-        row_bytes = node.strides[0][0] * 4
-        places = product(range(step.rows // _SIDE), range(step.columns // _SIDE))
-        offsets = [i * _SIDE * row_bytes + j * _ROW_BYTES for i, j in places]
+        """Return the sums: 32 bits each."""
+        tile_bytes, row_bytes = (4 * distance for distance in _rows(node, step, 0))
+        places = product(range(step.rows[0]), range(step.columns[0]))
+        offsets = [i * tile_bytes + j * step.columns[1] * 4 for i, j in places]
         return _Matrix([self._moved(pointer, offset) for offset in offsets], 0, row_bytes)
 
     def _left(self, node: Intrinsic, step: TileMultiply, pointer: str) -> _Matrix:
-        row_bytes = node.strides[1][0] * ITEM_BYTES[node.operands[1].buffer.dtype]
-        offsets = [n * _SIDE * row_bytes for n in range(step.rows // _SIDE)]
-        return _Matrix([self._moved(pointer, offset) for offset in offsets], _LEFT, row_bytes)
+        item = _item(node, 1)
+        tile_bytes, row_bytes = (item * distance for distance in _rows(node, step, 1))
+        return _Matrix([self._moved(pointer, n * tile_bytes) for n in range(step.rows[0])], _LEFT, row_bytes)
 
     def _right(self, node: Intrinsic, step: TileMultiply, pointer: str) -> _Matrix:
         """Return the columns: a row of a tile has a group of each."""
-        row_bytes = node.strides[2][0] * ITEM_BYTES[node.operands[2].buffer.dtype]
-        offsets = [n * _ROW_BYTES for n in range(step.columns // _SIDE)]
+        row_bytes = node.strides[2][-3] * _item(node, 2)
+        offsets = [n * step.columns[1] * 4 for n in range(step.columns[0])]
         return _Matrix([self._moved(pointer, offset) for offset in offsets], _RIGHT, row_bytes)
 
     def _along_depth(self, node: Intrinsic, step: TileMultiply, left: _Matrix, right: _Matrix) -> None:
-        """Emit the loop over tiles along the depth, or the one iteration."""
-        code = self.code
-        tiles = step.depth * ITEM_BYTES[node.operands[1].buffer.dtype] // _ROW_BYTES
-        if tiles == 1:
+        """Emit the loops over the window and over tiles along the depth."""
+        at = len(node.strides[0]) - 1  # loops over rows come first
+        moves = [
+            (size, node.strides[1][at + n] * _item(node, 1), node.strides[2][n] * _item(node, 2))
+            for n, size in enumerate(step.window)
+        ]
+        groups = step.depth[1] * _item(node, 1) // 4
+        moves.append((step.depth[0], step.depth[1] * _item(node, 1), groups * right.row_bytes))
+        self._looped([move for move in moves if move[0] > 1], step, left, right)
+
+    def _looped(
+        self, moves: Sequence[tuple[int, int, int]], step: TileMultiply, left: _Matrix, right: _Matrix
+    ) -> None:
+        """Emit the products in loops of so many iterations, each of which moves the factors by so many bytes."""
+        if not moves:
             self._products(step, left, right)
             return
+        code, (count, *distances) = self.code, moves[0]
         stem, before = code.fresh("depth"), code.block
         index, following = f"%{stem}.i", f"%{stem}.next"
         code.end_block(f"br label %{stem}")
         code.label(stem)
-        code.lines.append(f"  {index} = phi i64 [ 0, %{before} ], [ {following}, %{stem} ]")
-        steps = _ROW_BYTES, _SIDE * right.row_bytes
-        moved = [self._stepped(each, index, size) for each, size in zip((left, right), steps, strict=True)]
-        self._products(step, *moved)
+        place = len(code.lines)
+        moved = [
+            self._stepped(each, index, size) for each, size in zip((left, right), distances, strict=True)
+        ]
+        self._looped(moves[1:], step, *moved)
+        code.lines.insert(place, f"  {index} = phi i64 [ 0, %{before} ], [ {following}, %{code.block} ]")
         code.lines.append(f"  {following} = add nuw nsw i64 {index}, 1")
-        code.lines.append(f"  %{stem}.more = icmp ult i64 {following}, {tiles}")
+        code.lines.append(f"  %{stem}.more = icmp ult i64 {following}, {count}")
         code.end_block(f"br i1 %{stem}.more, label %{stem}, label %{stem}.end")
         code.label(f"{stem}.end")
 
     def _stepped(self, matrix: _Matrix, index: str, size: int) -> _Matrix:
         """Return a factor further along the depth."""
-        offset = self.code.op(f"mul nuw nsw i64 {index}, {size}")
+        offset = self.code.op(f"mul nsw i64 {index}, {size}")
         return matrix._replace(pointers=[self._moved(pointer, offset) for pointer in matrix.pointers])
 
     def _products(self, step: TileMultiply, left: _Matrix, right: _Matrix) -> None:
@@ -135,12 +161,62 @@ class TileRegisters:
     def _emit(self, name: str, *arguments: tuple[str, str]) -> None:
         self.code.lines.append(self._call(name, *arguments))
 
+    def _configure(self, number: int) -> str:
+        return self._call("ldtilecfg", ("ptr", _address(number, self.configurations[number])))
+
     def _call(self, name: str, *arguments: tuple[str, str]) -> str:
         return "  " + self.code.call("void", f"@llvm.x86.{name}", *arguments)
+
+
+_Shapes = tuple[tuple[int, int], ...]
+"""Rows, and bytes of each, of the tiles of sums, of the left factor and of the right one."""
+_WHOLE: _Shapes = ((16, _ROW_BYTES),) * 3
+
+
+def _shapes(step: TileMultiply) -> _Shapes:
+    rows, columns = step.rows[1], 4 * step.columns[1]
+    group = TILE_PRODUCTS[step.instruction].group
+    groups = step.depth[1] // group
+    return (rows, columns), (rows, 4 * groups), (groups, columns)
+
+
+def _address(number: int, shapes: _Shapes) -> str:
+    return f"@{TILE_CONFIGURATION}" if shapes == _WHOLE else f"{_CONFIGURATION}.{number}"
+
+
+def _written(number: int, shapes: _Shapes) -> list[str]:
+    """Return the lines that write a configuration: bytes of a row of each tile from byte 16 on, rows from 48 on."""
+    if shapes == _WHOLE:
+        return []
+    at = _address(number, shapes)
+    sums, left, right = shapes
+    tiles = (*(sums,) * _LEFT, *(left,) * (_RIGHT - _LEFT), *(right,) * (8 - _RIGHT))
+    widths, rows = (", ".join(f"{kind} {tile[n]}" for tile in tiles) for n, kind in ((1, "i16"), (0, "i8")))
+    return [
+        f"  {at} = alloca [64 x i8], align 64",
+        f"  {at}.whole = load <64 x i8>, ptr @{TILE_CONFIGURATION}, align 1",
+        f"  store <64 x i8> {at}.whole, ptr {at}, align 64",
+        f"  {at}.widths = getelementptr i8, ptr {at}, i64 16",
+        f"  store <8 x i16> <{widths}>, ptr {at}.widths, align 16",
+        f"  {at}.rows = getelementptr i8, ptr {at}, i64 48",
+        f"  store <8 x i8> <{rows}>, ptr {at}.rows, align 16",
+    ]
+
+
+def _rows(node: Intrinsic, step: TileMultiply, operand: int) -> tuple[int, int]:
+    """Return elements from a tile of rows to the next, and from a row to the next."""
+    strides = node.strides[operand]
+    if len(node.strides[0]) > 2:  # a loop over tiles, and one over rows of each
+        return strides[0], strides[1]
+    return step.rows[1] * strides[0], strides[0]
+
+
+def _item(node: Intrinsic, operand: int) -> int:
+    return ITEM_BYTES[node.operands[operand].buffer.dtype]
 
 
 def _tile(number: int) -> tuple[str, str]:
     return "i8", str(number)
 
 
-__all__ = ["TileRegisters", "uses_tiles"]
+__all__ = ["TileRegisters", "products_in"]

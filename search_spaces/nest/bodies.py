@@ -93,8 +93,7 @@ class Bodies:
         folds = False
         tiles = self.entries(stage)
         steps = tiles * frame.filled
-        product = tiles_of(stage)
-        deep = 1 if product is None else groups_of(product)
+        deep = groups_of(tiles_of(stage))
         for loop in stage.leaf_iter_vars:
             extent = frame.extent(loop)
             unrolled, vectorized = (frame.is_kind(loop, kind) for kind in ("unrolled", "vectorized"))

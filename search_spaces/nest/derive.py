@@ -102,8 +102,8 @@ class Derivation:
                 for name, extent in digits(bodies.frames[stage], loop, self.name):
                     if is_one(extent):
                         continue
-                    if loop is depth_of(stage) and (product := tiles_of(stage)) is not None:
-                        deep = groups_of(product)
+                    if loop is depth_of(stage):
+                        deep = groups_of(tiles_of(stage))
                         found += [Loop(name, extent / deep), Loop(name, extent * 0 + deep, "unrolled")]
                         continue
                     if isinstance(unrolled, bool):

@@ -33,9 +33,9 @@ def depth_of(stage: Stage) -> IterVar | None:
     return None if tiles_of(stage) is None else stage.leaf_iter_vars[-2]
 
 
-def groups_of(tiles: TileMultiply) -> int:
-    """Return the groups of steps in the depth of a tile."""
-    return tiles.depth[1] // TILE_PRODUCTS[tiles.instruction].group
+def groups_of(tiles: TileMultiply | None) -> int:
+    """Return the groups of steps in the depth of a tile; one where there are no tiles."""
+    return 1 if tiles is None else tiles.depth[1] // TILE_PRODUCTS[tiles.instruction].group
 
 
 def loops_around(stage: Stage) -> list[IterVar]:

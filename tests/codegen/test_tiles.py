@@ -128,7 +128,9 @@ class Emulated:
         rows, widths = list(data[48:56]), list(data[16:32:2])
         self.configured = data[0] == 1 and not any(data[1:16]) and not any(data[56:])
         self.sizes = list(
-            zip(rows, [low + 256 * high for low, high in zip(widths, data[17:32:2])], strict=True)
+            zip(
+                rows, [low + 256 * high for low, high in zip(widths, data[17:32:2], strict=True)], strict=True
+            )
         )
         self.log.append("configure")
 

@@ -311,7 +311,7 @@ def test_a_target_without_tiles_is_refused() -> None:
 
 def test_the_right_factor_must_be_packed() -> None:
     with pytest.raises(
-        LoweringError, match=r"takes b with a distance of 1 elements along loop place, in B it is 32"
+        LoweringError, match=r"takes b with a distance of 2 elements along dimension 1, in B it is 1"
     ):
         code_of(scheduled("tdpbf16ps", 32, 32, 64, packed=False), AMX)
 

@@ -263,7 +263,7 @@ def _taps_of(shape: TileShape, target: Target) -> DotProduct | None:
         or not 1 < shape.extents[shape.main] <= MOST
     ):
         return None
-    found = taps_product(target, *(read.dtype for read in reads), shape.extents[vector])
+    found = taps_product(target, reads[0].dtype, reads[1].dtype, shape.extents[vector])
     if found is None or found.lanes > _most_lanes(shape, target):
         return None
     return found if all(_neighbours(shape, form, vector) for form in shape.reads) else None

@@ -110,7 +110,7 @@ class Reinterpreted(Lanes):
 
 
 @dataclass(frozen=True)
-class Interleaved(Lanes):
+class InterleavedLanes(Lanes):
     """The first lanes of all values, then their second lanes ...; the values are of one type."""
 
     values: tuple[Lanes, ...]
@@ -303,7 +303,7 @@ def call_llvm_pure_intrin(dtype: str, name: str, *args: Lanes) -> Lanes:
 
 
 def interleave(*values: Lanes) -> Lanes:
-    """Return registers of one type with their lanes in turns; their number is a power of two.
+    """Return registers of one type with their lanes alternating; their number is a power of two.
 
     >>> interleave(splat(1, "uint8x4"), splat(0, "uint8x4")).type
     LaneType(dtype='uint8', lanes=8)
@@ -311,7 +311,7 @@ def interleave(*values: Lanes) -> Lanes:
     first, count = values[0].type, len(values)
     if any(value.type != first for value in values) or count & (count - 1):
         raise ValueError("interleave: values must be of one type, and their number a power of two")
-    return Interleaved(LaneType(first.dtype, first.lanes * count), values)
+    return InterleavedLanes(LaneType(first.dtype, first.lanes * count), values)
 
 
 def splat(number: int | float, dtype: str) -> Lanes:
@@ -329,7 +329,7 @@ __all__ = [
     "Argument",
     "Broadcast",
     "Converted",
-    "Interleaved",
+    "InterleavedLanes",
     "KernelCall",
     "LaneOperation",
     "LaneStore",

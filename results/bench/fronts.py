@@ -144,9 +144,9 @@ def _compared(
                 "failure": failure,
             }
         )
-    first = rows[0]["median_ns"]
-    for row in rows:
-        over = row["median_ns"] and first and row["median_ns"] / first
+    times: list[Any] = [row["median_ns"] for row in rows]
+    for row, ns in zip(rows, times, strict=True):
+        over = ns and times[0] and ns / times[0]
         yield row | {"over": over, "dominated": _dominated(row, rows) if row["is_point"] else None}
 
 

@@ -128,7 +128,7 @@ class Instructions:
             key = ("bits", inner.text, type_of(inner), kind)
             text = f"bitcast {type_of(inner)} {inner.text} to {kind}"
             return Value(self.code.cached(key, text), dtype, lanes)
-        if isinstance(value, te.Interleaved):
+        if isinstance(value, te.InterleavedLanes):
             return self._interleaved([self._lanes(node, part, memo) for part in value.values])
         if isinstance(value, te.LaneOperation):
             operation = self.arithmetic.float_op if is_float(dtype) else self.arithmetic.int_op
@@ -138,7 +138,7 @@ class Instructions:
         raise BuildError(f"no code for the instruction {type(value).__name__}")
 
     def _interleaved(self, values: list[Value]) -> Value:
-        """Return the lanes in turns: joined two by two, so that one permutation is left (``vpermb``)."""
+        """Return the lanes alternating: joined two by two, so that one permutation is left (``vpermb``)."""
         lanes, count = values[0].lanes, len(values)
         while len(values) > 1:
             values = [

@@ -39,7 +39,7 @@ def repeated(case: NodeCase, padded: PaddedBody) -> Effect:
     ends = _ends(case, parts) if size is not None else []
 
     def write(writer: GraphWriter, inputs: Sequence[str]) -> None:
-        body = _Body(inner.graph, parts, [*inputs])
+        body = _WrittenBody(inner.graph, parts, [*inputs])
         body.capture({name: writer.size(factor) for factor, name in inner.size_inputs.items()})
         if size is not None:
             body.keep(ends, writer.size(size), writer.constant("steps", np.arange(parts.trips)))
@@ -118,7 +118,7 @@ def _read(body: Graph, value: str) -> set[str]:
 
 
 @dataclass
-class _Body:
+class _WrittenBody:
     """The body of a loop as it is put together, and the ``operands`` of its inputs."""
 
     padded: Graph

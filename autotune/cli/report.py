@@ -97,21 +97,29 @@ def page_of(store: Database, state: JobState) -> str:
 
 def front_of(store: Database, job: str) -> list[Markup]:
     """Return the front of latency and error that a job has measured, drawn; nothing where it has none."""
+    points = points_by(store, job)
+    if not points:
+        return []
     from autotune.quantization.front_chart import sections
 
-    return [*sections(points_by(store, job))]
+    return [*sections(points)]
 
 
 def points_by(store: Database, job: str) -> list[PrecisionPoint]:
     """Return the points of latency and error that a job has measured."""
-    from autotune.quantization.front import PRECISION, points_of
+    from autotune.database.front import PRECISION
 
-    return points_of(store.compared_at(PRECISION, job=job))
+    rows = store.compared_at(PRECISION, job=job)
+    if not rows:  # as of most jobs, whose report should not wait for what reads points
+        return []
+    from autotune.quantization.front import points_of
+
+    return points_of(rows)
 
 
 def compared_by(store: Database, job: str) -> list[Compared]:
     """Return the candidates that a job has compared in the model, for its page."""
-    from autotune.quantization.front import PRECISION
+    from autotune.database.front import PRECISION
     from autotune.tuning.report.page import Compared
 
     names = {key: found[0] for (_, key), found in store.layers(job).items()}
@@ -141,7 +149,6 @@ def document(store: Database, state: JobState) -> dict[str, Any]:
 
 def _print_text(store: Database, state: JobState, text: str, again: Sequence[TimedAgain]) -> None:
     from autotune.cli.job_lines import status_lines, trials_of
-    from autotune.quantization.front import front
     from autotune.tuning.report.result import lines_of, summary
     from autotune.tuning.report.stored import report_from
     from autotune.tuning.report.width import columns_of, wrapped
@@ -154,9 +161,17 @@ def _print_text(store: Database, state: JobState, text: str, again: Sequence[Tim
         trials = trials_of(store, [state])[state.job.id]
         lines = [*status_lines(state, trials, target_of(store, state), columns)]
         lines.append(f"no report: {why_missing(state)}")
-    lines += [f"  {point}" for point in front(points_by(store, state.job.id))]
+    lines += _front_lines(points_by(store, state.job.id))
     for line in [*lines, *wrapped((line for each in again for line in each.lines()), columns)]:
         echo(line)
+
+
+def _front_lines(points: Sequence[PrecisionPoint]) -> list[str]:
+    if not points:
+        return []
+    from autotune.quantization.front import front
+
+    return [f"  {point}" for point in front(points)]
 
 
 def heading(state: JobState) -> str:

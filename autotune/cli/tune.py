@@ -234,7 +234,7 @@ def _tune_front(
     options: MachineOptions,
 ) -> bool:
     from autotune.quantization.compiling import RANDOM
-    from autotune.quantization.front_job import LARGEST, tune_front
+    from autotune.quantization.front_job import LARGEST, FrontOptions, tune_front
     from autotune.tuning.api import tune
     from autotune.tuning.jobs.events import Several
     from autotune.tuning.jobs.heartbeat import PhasesHeartbeat
@@ -263,11 +263,8 @@ def _tune_front(
         data,
         budget,
         tuned,
-        seed=int(search["seed"]),
-        study_storage=storage,
+        FrontOptions(int(search["seed"]), storage, begun, say),
         again=again,
-        begun=begun,
-        say=say,
     )
     for point in report.points:
         echo(json.dumps({"event": "point", "text": str(point)}) if as_json else str(point), whole=as_json)

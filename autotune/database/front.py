@@ -9,6 +9,9 @@ from typing import Any
 
 from autotune.database.records import Comparison, Footprint, Origin, Ratio, Reading, Run
 
+PRECISION = "precision"
+"""The site of a whole model whose options are precisions of its products."""
+
 
 class FrontReading(StrEnum):
     """The measurement from which the latency of a point comes."""
@@ -92,4 +95,4 @@ def front(candidates: Iterable[FrontPoint]) -> list[FrontPoint]:
     return found
 
 
-__all__ = ["FrontPoint", "FrontReading", "front", "points"]
+__all__ = ["PRECISION", "FrontPoint", "FrontReading", "front", "points"]

@@ -66,7 +66,7 @@ def _loop(node: Node, change: Callable[[Graph], Graph], constants: dict[str, Arr
     taken = parts.carried + parts.scanned
     before, outer = bound_body(node, constants)
     body, captured = _unbound(change(before), taken, outer, constants, node.name)
-    return loop_node(
+    loop = loop_node(
         (*node.inputs[:taken], *captured),
         node.outputs,
         body,
@@ -75,8 +75,8 @@ def _loop(node: Node, change: Callable[[Graph], Graph], constants: dict[str, Arr
         trips=parts.trips,
         from_end=parts.from_end,
         going=parts.going,
-        name=node.name,
     )
+    return loop.replace(name=node.name)
 
 
 def _branch(node: Node, change: Callable[[Graph], Graph], constants: dict[str, Array]) -> Node:

@@ -6,10 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import prod
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from autotune.passes.partition import Dispatch
+from typing import Final, Protocol
 
 STEPS: Final = 2
 """Steps of a loop in each repetition: what is carried goes to and fro between two places."""
@@ -83,12 +80,22 @@ class LoopVersion:
         return tuple((name, step + ahead.get(i, 0)) for i, (name, step) in enumerate(self.path))
 
 
+class RepeatedPart(Protocol):
+    """A part of a program that repeats may be around: a dispatch."""
+
+    @property
+    def repeats(self) -> Sequence[Repetition]:
+        """The repeats around it, the outermost first."""
+
+
 def runs_of(repeats: Sequence[Repetition]) -> int:
     """Return how many times what is in these repeats is expected to run."""
     return prod(repeat.expected for repeat in repeats)
 
 
-def repeated_ranges(dispatches: Sequence[Dispatch], depth: int = 0) -> list[tuple[Repetition | None, range]]:
+def repeated_ranges(
+    dispatches: Sequence[RepeatedPart], depth: int = 0
+) -> list[tuple[Repetition | None, range]]:
     """Return the numbers of dispatches by the repeat around them at a depth, None for those in none."""
     found, begin = list[tuple[Repetition | None, range]](), 0
     for repeat, each in groupby(dispatches, lambda d: d.repeats[depth] if depth < len(d.repeats) else None):
@@ -99,7 +106,7 @@ def repeated_ranges(dispatches: Sequence[Dispatch], depth: int = 0) -> list[tupl
 
 
 def ranges_of_repeats(
-    dispatches: Sequence[Dispatch], depth: int = 0, begin: int = 0
+    dispatches: Sequence[RepeatedPart], depth: int = 0, begin: int = 0
 ) -> Iterator[tuple[Repetition, range]]:
     """Yield each repeat with the numbers of the dispatches in it, those inside of others after these."""
     for repeat, numbers in repeated_ranges(dispatches, depth):
@@ -109,7 +116,7 @@ def ranges_of_repeats(
             yield from ranges_of_repeats(dispatches[numbers.start : numbers.stop], depth + 1, first)
 
 
-def whole_repeats(dispatches: Sequence[Dispatch]) -> list[range]:
+def whole_repeats(dispatches: Sequence[RepeatedPart]) -> list[range]:
     """Return the numbers of dispatches in units: those of an outermost repeat together, each other one alone."""
     units = list[range]()
     for repeat, numbers in repeated_ranges(dispatches):

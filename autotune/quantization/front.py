@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from autotune.compiler.dividing import imported
 from autotune.compiler.sites.decision import model_row
+from autotune.database.front import PRECISION
 from autotune.database.records import Comparison, Ratio
 from autotune.errors import DatabaseError
 from autotune.foreign import parse_json
@@ -25,9 +25,6 @@ from autotune.tuning.requested import open_database, with_database
 
 if TYPE_CHECKING:
     from autotune.compiler.request import CompileRequest
-
-PRECISION = "precision"
-"""The kind of the site."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +128,8 @@ def stored_points(request: CompileRequest) -> list[PrecisionPoint]:
         store = open_database(own)
         if store is None:
             return []
+        from autotune.compiler.dividing import imported
+
         graph = imported(request.model, request.shapes)
         return store.comparison_history(model_row(graph).key, own.one_target().key, PRECISION)
 
@@ -179,7 +178,6 @@ def _sha(data: bytes) -> str:
 
 
 __all__ = [
-    "PRECISION",
     "PrecisionPoint",
     "faster",
     "front",

@@ -63,6 +63,17 @@ Tune = Callable[[Sequence["Model"], float, Budget, PhasesHeartbeat], "Report"]
 
 
 @dataclass(frozen=True)
+class FrontOptions:
+    """Options of the search for a front: the study's storage (None: beside the database), the moment at which the
+    command began (``time.monotonic``; None: now), and what hears the phases."""
+
+    seed: int = 0
+    storage: StorageLike | None = None
+    begun: float | None = None
+    say: Callable[[str], None] = lambda _: None
+
+
+@dataclass(frozen=True)
 class FrontReport:
     """The points that none beats of all that are known of a model; ``stopped`` where the job was stopped early."""
 
@@ -77,12 +88,9 @@ def tune_front(
     data: Data,
     budget: Budget,
     tune: Tune,
+    options: FrontOptions | None = None,
     *,
-    seed: int = 0,
-    study_storage: StorageLike | None = None,
     again: bool = True,
-    begun: float | None = None,
-    say: Callable[[str], None] = lambda _: None,
 ) -> FrontReport:
     """Search precisions of a model's products for the front of latency and error, up to the error of ``accuracy``.
 
@@ -90,7 +98,7 @@ def tune_front(
     one that has come to its end within the same budget is not followed by another. Raises as
     :func:`autotune.quantization.compiling.compile_within` and tuning do; UsageError for a model without products.
     """
-    begun = time.monotonic() if begun is None else begun
+    begun, options = time.monotonic(), options or FrontOptions()
     request = prepared(request)
     model: Any = request.model
     if not has_products(model):
@@ -98,18 +106,20 @@ def tune_front(
     samples = samples_of(model, data)
     with opened(request.database) as store:
         own = replace(request, database=store)
-        asked = _asked_key(own, samples, accuracy, seed)
+        asked = _asked_key(own, samples, accuracy, options.seed)
         last = None if again else ended_before(store, asked, budget)
         if last is not None:
-            say(how_to_go_on(last))
+            options.say(how_to_go_on(last))
             return FrontReport(tuple(front(stored_points(own))), stopped=False, job=last.job.id)
         graph, target = imported(own.model, own.shapes), own.one_target()
         store.add_target(target)
         store.add_workload(model_row(graph))
         heart = PhasesHeartbeat.claimed(store, asked, graph.name, target.key, budget)
-        meter = Meter(budget, before_s=heart.row.elapsed_s, head_s=time.monotonic() - begun)
-        where = study_storage or _journal(store, heart.row)
-        job = _FrontJob(own, accuracy, samples, data is None, meter, heart, tune, where, seed, say)
+        meter = Meter(
+            budget, before_s=heart.row.elapsed_s, head_s=time.monotonic() - (options.begun or begun)
+        )
+        own_options = replace(options, storage=options.storage or _journal(store, heart.row))
+        job = _FrontJob(own, accuracy, samples, data is None, meter, heart, tune, own_options)
         stopped = job.run()
         return FrontReport(tuple(front(stored_points(own))), stopped, heart.row.id)
 
@@ -140,13 +150,11 @@ class _FrontJob:
         meter: Meter,
         heart: PhasesHeartbeat,
         tune: Tune,
-        storage: StorageLike,
-        seed: int,
-        say: Callable[[str], None],
+        options: FrontOptions,
     ) -> None:
         self.request, self.accuracy, self.is_random = request, accuracy, is_random
         self.meter, self.heart, self.tune = meter, heart, tune
-        self.storage, self.seed, self._say = storage, seed, say
+        self.options = options
         source: Any = request.model
         shapes = input_shapes(read_model(source).proto, samples)
         self.seen, self.held = Samples.of(samples, shapes).split()
@@ -170,7 +178,7 @@ class _FrontJob:
     def say(self, text: str) -> None:
         """Say what is done."""
         self.heart.say(text)
-        self._say(text)
+        self.options.say(text)
 
     @cached_property
     def mixed(self) -> MixedModel:
@@ -192,7 +200,9 @@ class _FrontJob:
     def study(self) -> PrecisionStudy:
         """Return the study, which may have been begun with other choices, as latencies were predicted then."""
         name = study_name([self.heart.row.model], self.heart.row.id)
-        study = PrecisionStudy(self.storage, name, self.search.choices, greedy(self.search), self.seed)
+        storage, seed = self.options.storage, self.options.seed
+        assert storage is not None
+        study = PrecisionStudy(storage, name, self.search.choices, greedy(self.search), seed)
         if study.choices != {product: [*each] for product, each in self.search.choices.items()}:
             self.search = self._search(study.choices)
         return study
@@ -261,7 +271,7 @@ class _Measuring:
         if plain.same_code(image):
             job.study.prune(trial, "it is compiled to the machine code of float32")
             return
-        gain = gain_of(plain, image, job.seed, job.meter.past(), processes=LEAST)
+        gain = gain_of(plain, image, job.options.seed, job.meter.past(), processes=LEAST)
         if gain is None:
             if not job.meter.spent:
                 job.study.prune(trial, "a version failed while it was timed")

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from autotune.compiler.dividing import imported
 from autotune.compiler.request import CompileRequest
 from autotune.compiler.sites.decision import model_row
+from autotune.database.front import PRECISION
 from autotune.database.opening import opened
 from autotune.passes.preference import TOLERANCE
 from autotune.quantization.compiling import AccurateRequest, Data, compile_within, with_sizes
-from autotune.quantization.front import PRECISION, PrecisionPoint, rows_of, weights_of
+from autotune.quantization.front import PrecisionPoint, rows_of, weights_of
 from autotune.quantization.precision import DECLARED_ERRORS, FLOAT32, Precisions, products_outside
 from autotune.tuning.compiling import compile_request
 from autotune.tuning.measure.error_budget import Accuracy

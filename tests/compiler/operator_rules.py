@@ -257,6 +257,21 @@ def product(d: Draft, op: str) -> None:
     d.node(op, x, d.normal(*weights, dtype=dtype, scale=k**-0.5))
 
 
+@rule("ShortMatMul")
+def short_product(d: Draft, op: str) -> None:
+    x = d.pick(("bfloat16",), (1, 2, 3, 4))
+    k = d.shape(x)[-1]
+    d.node(op, x, d.normal(k, d.size(), dtype="bfloat16", scale=k**-0.5))
+
+
+@rule("ShortConv")
+def short_convolution(d: Draft, op: str) -> None:
+    x = d.pick(("bfloat16",), (3, 4, 4, 4))
+    groups, shape = filters(d, x)
+    weights = d.normal(*shape, dtype="bfloat16", scale=float(np.prod(shape[1:])) ** -0.5)
+    d.node(op, x, weights, group=groups, **window(d, d.rank(x) - 2))
+
+
 @rule("BlockMatMul")
 def block_product(d: Draft, op: str) -> None:
     bits, n = d.rng.choice((4, 8)), d.size()

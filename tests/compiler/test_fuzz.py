@@ -97,7 +97,8 @@ def test_one_wrong_element_is_found() -> None:
     given = fuzz.problem(0)
     name = given.drawn.graph.outputs[0]
     wrong = given.drawn.expected[name].copy()
-    wrong.flat[-1] = wrong.flat[-1] * 2 + 1
+    last = wrong.flat[-1]
+    wrong.flat[-1] = not last if wrong.dtype == bool else last * 2 + 1
     drawn = replace(given.drawn, expected={**given.drawn.expected, name: wrong})
     with pytest.raises(AssertionError, match=f"{name}: 1 of {wrong.size} elements differ"):
         fuzz.check(replace(given, drawn=drawn))

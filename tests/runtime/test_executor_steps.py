@@ -595,19 +595,19 @@ def test_commands_of_the_caller_are_awaited_by_others_where_it_says_that_they_ar
     def row_of(step: int, worker: int) -> int:
         return at(EVENTS, (step * 2 + worker) * layout.EVENT_SLOTS)
 
-    assert walking._await_commands(STATE, 0, 2, 20, 1, 5, commands[1], SCRATCH, 3) is True
+    assert walking._await_commands(STATE, 0, 2, 20, 1, 5, commands[1], 3) is True
     assert awaited == [
         (STATE, 0, 2, 21 + step, commands[step], SCRATCH, row_of(step, 0), 3) for step in (1, 4)
     ]
     awaited.clear()
-    assert walking._await_commands(STATE, 1, 2, 20, 1, 4, commands[1], SCRATCH, 3) is True
+    assert walking._await_commands(STATE, 1, 2, 20, 1, 4, commands[1], 3) is True
     assert awaited == [
-        (STATE, 1, 2, 21 + step, commands[step], SCRATCH, row_of(step, 1), 3) for step in (1, 3)
+        (STATE, 1, 2, 21 + step, commands[step], SCRATCH + 1000, row_of(step, 1), 3) for step in (1, 3)
     ]
     awaited.clear()
     machine.set(STATE, EVENTS=0)
     assert (
-        walking._await_commands(STATE, 1, 2, 20, 0, 5, commands[0], SCRATCH, 3) is False
+        walking._await_commands(STATE, 1, 2, 20, 0, 5, commands[0], 3) is False
     )  # the third says that it is over
     assert [(call[3], call[6]) for call in awaited] == [(21, 0), (22, 0), (24, 0)]
 
@@ -645,11 +645,11 @@ def test_the_caller_runs_shared_commands_and_those_of_its_own(
         ("take_tiles", STATE, 0, 2, 21, first, SCRATCH, rows[0], 0),
         ("run_on_caller", second, REQUEST, SCRATCH, rows[1]),
         ("arrive", STATE, 22),
-        ("await", STATE, 0, 2, 20, 0, 2, first, SCRATCH, 5),
+        ("await", STATE, 0, 2, 20, 0, 2, first, 5),
         met[0],
         ("take_tiles", STATE, 0, 2, 23, third, SCRATCH, rows[2], 0),
         ("run_on_caller", fourth, REQUEST, SCRATCH, rows[3]),
-        ("await", STATE, 0, 2, 20, 2, 3, third, SCRATCH, 5),
+        ("await", STATE, 0, 2, 20, 2, 3, third, 5),
         met[1],
     ]
     assert found == [call for call in expected if call is not None]
@@ -665,7 +665,7 @@ def test_others_run_shared_commands_and_leave_with_the_last(
     rows = [at(events, (2 * step + 1) * layout.EVENT_SLOTS) if events else 0 for step in range(4)]
     assert found == [
         ("take_tiles", STATE, 1, 2, 21, first, SCRATCH + 1000, rows[0], 0),
-        ("await", STATE, 1, 2, 20, 0, 2, first, SCRATCH + 1000, 5),
+        ("await", STATE, 1, 2, 20, 0, 2, first, 5),
         ("take_tiles", STATE, 1, 2, 23, third, SCRATCH + 1000, rows[2], tiles.LAST),
     ]
     assert machine.memory[0] == 0

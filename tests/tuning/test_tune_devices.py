@@ -227,7 +227,7 @@ def test_the_report_of_the_whole_says_where_its_parts_are(
     assert run(["report", "--db", where]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith(
-        "no report: it is a job on several devices, and each of its searches has one of its own: "
+        "no report: it is a job of several searches, and each of them has one of its own: "
     )
     assert "`autotune report search0`" in last
     assert run(["jobs", "--db", where]) == 0

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from autotune.compiler.dynamic.observed import Observed
 from autotune.compiler.dynamic.writer import GraphWriter
 from autotune.errors import PaddingError
-from autotune.graph.ir import ABSENT, Node, TensorType
+from autotune.graph.ir import ABSENT, Graph, Node, TensorType
 from autotune.graph.ops.common import int_attr
 from autotune.passes.algorithms.strassen import is_large
 from autotune.runtime.axes import Axes, Axis, Factor, Sizes, is_symbolic, symbols_of
 
 Write: TypeAlias = Callable[[GraphWriter, Sequence[str]], None]
 """Adds nodes in place of one, from its operands."""
+
+
+@dataclass(frozen=True)
+class PaddedGraph:
+    """A graph that answers requests of up to a bucket's sizes.
+
+    ``size_inputs`` are the names of its inputs that take the request's size of a factor, int64 []: they follow the
+    model's own. ``inputs`` and ``outputs`` are the axes of the model's inputs and outputs.
+    """
+
+    graph: Graph
+    size_inputs: Mapping[str, str]
+    inputs: Mapping[str, Axes]
+    outputs: Mapping[str, Axes]
 
 
 @dataclass(frozen=True)

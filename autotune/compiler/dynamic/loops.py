@@ -9,22 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from autotune.compiler.dynamic.case import Effect, NodeCase
+from autotune.compiler.dynamic.case import Effect, NodeCase, PaddedGraph
+from autotune.compiler.dynamic.observed import Observed
 from autotune.compiler.dynamic.writer import GraphWriter
 from autotune.frontends.onnx.importer import Traced
 from autotune.graph.ir import Attrs, Graph, TensorType, fresh_name
 from autotune.graph.ops.loop import LoopParts, body_text, lifted
 from autotune.runtime.axes import Axes, Axis, Factor, is_symbolic
 
-if TYPE_CHECKING:
-    from autotune.compiler.dynamic.observed import Observed
-    from autotune.compiler.dynamic.padded import PaddedGraph
-
-PaddedBody: TypeAlias = "Callable[[Observed, Mapping[str, Axes]], PaddedGraph]"
+PaddedBody: TypeAlias = Callable[[Observed, Mapping[str, Axes]], PaddedGraph]
 
 
 def repeated(case: NodeCase, padded: PaddedBody) -> Effect:

@@ -9,32 +9,17 @@ the nodes that the import had evaluated.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from autotune.compiler.dynamic.case import Effect, NodeCase
+from autotune.compiler.dynamic.case import Effect, NodeCase, PaddedGraph
 from autotune.compiler.dynamic.computed import as_sum
 from autotune.compiler.dynamic.loops import repeated
 from autotune.compiler.dynamic.observed import Observed
 from autotune.compiler.dynamic.rules import effect_of
 from autotune.compiler.dynamic.writer import GraphWriter
 from autotune.errors import GraphError, PaddingError
-from autotune.graph.ir import ABSENT, Graph, Node, fresh_name
+from autotune.graph.ir import ABSENT, Node, fresh_name
 from autotune.graph.ops.loop import is_loop
 from autotune.runtime.axes import Axes, size_of
-
-
-@dataclass(frozen=True)
-class PaddedGraph:
-    """A graph that answers requests of up to a bucket's sizes.
-
-    ``size_inputs`` are the names of its inputs that take the request's size of a factor, int64 []: they follow the
-    model's own. ``inputs`` and ``outputs`` are the axes of the model's inputs and outputs.
-    """
-
-    graph: Graph
-    size_inputs: Mapping[str, str]
-    inputs: Mapping[str, Axes]
-    outputs: Mapping[str, Axes]
 
 
 def padded(observed: Observed, inputs: Mapping[str, Axes]) -> PaddedGraph:

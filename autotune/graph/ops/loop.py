@@ -109,12 +109,11 @@ def loop_node(
     trips: int,
     from_end: Sequence[int] = (),
     going: int = -1,
-    name: str = "",
 ) -> Node:
     """Return a loop over a body without constants; ``from_end`` empty: nothing goes from the end."""
     attrs: dict[str, Attr] = {"body": body_text(body), "from_end": tuple(from_end)}
     attrs |= {"carried": carried, "going": going, "scanned": scanned, "trips": trips}
-    return Node(NAME, tuple(inputs), tuple(outputs), attrs, name)
+    return Node(NAME, tuple(inputs), tuple(outputs), attrs)
 
 
 def side_by_side(loops: Sequence[Node]) -> Node:

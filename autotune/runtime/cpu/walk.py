@@ -104,12 +104,12 @@ def _await_commands(
     first: int,
     last: int,
     command: int,
-    scratch: int,
     run: int,
 ) -> bool:
     """Wait until some commands are done, of which ``command`` is the row of the first; False where the run is over
     meanwhile."""
-    events = load(at(state, EVENTS))
+    program, events = load(at(state, PROGRAM)), load(at(state, EVENTS))
+    scratch = load(at(program, SCRATCH)) + worker * load(at(program, SCRATCH_STRIDE))
     for step in range(first, last):
         awaited: bool = load(at(command, ALONE)) == 0 or (worker != 0 and load(at(command, ARRIVE)) != 0)
         event = at(events, (step * workers + worker) * EVENT_SLOTS) if events else 0
@@ -182,7 +182,7 @@ def run_share(state: int, worker: int, workers: int, run: int) -> int:
             wait, repeat = load(at(command, AWAIT)), load(at(command, REPEAT))
             if wait > met:
                 awaited = at(rows, met * COMMAND_SLOTS)
-                if not _await_commands(state, worker, workers, base, met, wait, awaited, scratch, run):
+                if not _await_commands(state, worker, workers, base, met, wait, awaited, run):
                     return 0
                 if event and worker == 0:
                     _say_met(events, workers, met, wait)
@@ -218,9 +218,7 @@ def run_share(state: int, worker: int, workers: int, run: int) -> int:
                 met = step + 1 - back
         step += 1 - back
     if worker == 0:
-        _await_commands(
-            state, worker, workers, base, met, shared, at(rows, met * COMMAND_SLOTS), scratch, run
-        )
+        _await_commands(state, worker, workers, base, met, shared, at(rows, met * COMMAND_SLOTS), run)
         if events:
             _say_met(events, workers, met, count)
     return base + count

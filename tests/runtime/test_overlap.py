@@ -15,6 +15,7 @@ from autotune.runtime.cpu import program
 from autotune.runtime.image import Binding, Command, IndexCheck, ModuleImage
 from autotune.runtime.module import Module
 from autotune.runtime.verify import verify
+from tests.patience import wait_until
 from tests.runtime.kernels import binding, image, spec
 
 SIZE, VECTORS = 64, 10
@@ -75,8 +76,15 @@ def test_independent_single_tiles_run_on_different_workers_unless_they_are_small
     made = image(steps, inputs=(spec("x", 1),), outputs=(spec("y", 16),))
     together = replace(made, commands=overlapping(made.commands, ()))
     with Module(made, 2) as alone, Module(together, 2) as module:
-        workers = [{e.worker for e in m.timeline([np.ones(1, np.int64)])} for m in (alone, module)]
-    assert workers == [{0}, expected]
+        assert _workers(alone) == {0}
+        # Another worker may come late to any one run.
+        wait_until(lambda: _workers(module) == expected, f"workers {expected}")
+        assert _workers(module) <= expected
+
+
+def _workers(module: Module) -> set[int]:
+    """Return the workers that ran something."""
+    return {event.worker for event in module.timeline([np.ones(1, np.int64)]) if event.tiles}
 
 
 @settings(max_examples=100, deadline=None)

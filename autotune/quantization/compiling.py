@@ -146,7 +146,7 @@ def compile_within(
     points = faster(
         point
         for point in stored_points(request)
-        if not (point.is_of(accuracy.kind) and point.held_back.error > accuracy.limit)
+        if not (point.kind == accuracy.kind and point.held_back.error > accuracy.limit)
     )
     within, compiled = chosen_within(
         request,

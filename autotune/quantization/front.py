@@ -74,9 +74,10 @@ class PrecisionPoint:
             "over_float32": None if self.ratio is None else self.ratio.to_json(),
         }
 
-    def is_of(self, kind: str) -> bool:
-        """Return whether its error is of a kind of accuracy."""
-        return Accuracy.of(self.budget).kind == kind
+    @property
+    def kind(self) -> str:
+        """The kind of accuracy that its error is of."""
+        return Accuracy.of(self.budget).kind
 
     @property
     def name(self) -> str:
@@ -114,10 +115,9 @@ def front(points: Iterable[PrecisionPoint]) -> list[PrecisionPoint]:
     """Return those of :func:`faster` that none of the same kind of error beats in both latency and error."""
     found, least = list[PrecisionPoint](), dict[str, float]()
     for point in faster(points):
-        kind = Accuracy.of(point.budget).kind
-        if point.held_back.error < least.get(kind, float("inf")):
+        if point.held_back.error < least.get(point.kind, float("inf")):
             found.append(point)
-            least[kind] = point.held_back.error
+            least[point.kind] = point.held_back.error
     return found
 
 

@@ -8,7 +8,6 @@ from itertools import pairwise
 from autotune.quantization.front import PrecisionPoint, front
 from autotune.quantization.precision import PRECISIONS, products_in
 from autotune.suggest import counted
-from autotune.tuning.measure.error_budget import Accuracy
 from autotune.tuning.report.html import Markup, Part, element, joined, table
 from autotune.tuning.report.plot import Dot, Plot, PlotAxis
 from autotune.tuning.report.units import nanoseconds
@@ -20,8 +19,10 @@ _NAMES = {"relative": "relative error", "cosine": "1 - cosine", "top1": "labels 
 
 def sections(points: Sequence[PrecisionPoint]) -> Iterator[Markup]:
     """Yield the chart and the table of points of each kind of error; nothing where there are none."""
-    for kind in dict.fromkeys(Accuracy.of(point.budget).kind for point in points):
-        yield from _of_kind(kind, [point for point in points if point.is_of(kind) and _is_drawn(point, kind)])
+    for kind in dict.fromkeys(point.kind for point in points):
+        yield from _of_kind(
+            kind, [point for point in points if point.kind == kind and _is_drawn(point, kind)]
+        )
 
 
 def _of_kind(kind: str, points: Sequence[PrecisionPoint]) -> Iterator[Markup]:

@@ -26,7 +26,7 @@ from autotune.database.opening import opened
 from autotune.database.records import JobRow
 from autotune.errors import UsageError
 from autotune.frontends.onnx.read import read_model
-from autotune.graph.ir import Array
+from autotune.graph.ir import Array, Graph
 from autotune.machine_lock import Measuring
 from autotune.quantization.compiling import Data, prepared, samples_of
 from autotune.quantization.front import PrecisionPoint, front, stored_points, weights_of
@@ -106,12 +106,12 @@ def tune_front(
     samples = samples_of(model, data)
     with opened(request.database) as store:
         own = replace(request, database=store)
-        asked = _asked_key(own, samples, accuracy, options.seed)
+        graph, target = imported(own.model, own.shapes), own.one_target()
+        asked = _asked_key(own, graph, samples, accuracy, options.seed)
         last = None if again else ended_before(store, asked, budget)
         if last is not None:
             options.say(how_to_go_on(last))
             return FrontReport(tuple(front(stored_points(own))), stopped=False, job=last.job.id)
-        graph, target = imported(own.model, own.shapes), own.one_target()
         store.add_target(target)
         store.add_workload(model_row(graph))
         heart = PhasesHeartbeat.claimed(store, asked, graph.name, target.key, budget)
@@ -124,9 +124,10 @@ def tune_front(
         return FrontReport(tuple(front(stored_points(own))), stopped, heart.row.id)
 
 
-def _asked_key(request: CompileRequest, samples: Mapping[str, Array], accuracy: Accuracy, seed: int) -> str:
+def _asked_key(
+    request: CompileRequest, graph: Graph, samples: Mapping[str, Array], accuracy: Accuracy, seed: int
+) -> str:
     """Return what is equal for calls that ask for the same job."""
-    graph = imported(request.model, request.shapes)
     digests = [[name, hashlib.sha256(array.tobytes()).hexdigest()] for name, array in sorted(samples.items())]
     weights = weights_of(request.model)
     facts = [OBJECTIVE, model_row(graph).key, weights, request.one_target().key, str(accuracy), seed, digests]

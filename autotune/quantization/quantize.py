@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from autotune.quantization.ranges import METHODS, Method
 from autotune.quantization.replaced import replace_products
 from autotune.quantization.write import write
 from autotune.tuning.measure.samples import batches, fixed_shapes, open_sizes
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from autotune.compiler.dynamic.writer import GraphWriter
 from autotune.frontends.onnx.importer import Traced
 from autotune.graph.ir import Attrs, Graph, TensorType, fresh_name
 from autotune.graph.ops.loop import LoopParts, body_text, lifted
-from autotune.runtime.axes import Axes, Axis, Factor, is_symbolic
+from autotune.runtime.axes import Axes, Axis, Factor, axis, is_symbolic
 
 PaddedBody: TypeAlias = Callable[[Observed, Mapping[str, Axes]], PaddedGraph]
 
@@ -56,7 +56,7 @@ def _steps(case: NodeCase, parts: LoopParts) -> tuple[Axis, Factor | None]:
     if not found or not any(is_symbolic(each) for each in found):
         if any(LoopParts.of(attrs).trips != parts.trips for attrs in case.observed.attrs_of_twins(case.node)):
             raise case.refuse("has a number of steps that depends on sizes, and scans no axis of them")
-        return ((parts.trips,) if parts.trips > 1 else ()), None
+        return axis(parts.trips), None
     if not all(case.same(found[0], each) for each in found):
         raise case.refuse(f"scans axes that grow differently, {', '.join(map(str, found))}")
     return found[0], case.whole(first, 0)

@@ -74,6 +74,25 @@ ABOUT = (
 
 _times = {way: at("min_ns", way=way) for way in LABELS}
 
+OPTIONS = (
+    options.words(),
+    options.workers("Threads of each."),
+    options.number("--rounds", 8, "Turns that each gets."),
+)
+COMPARED = (
+    Column("model", "model"),
+    *(Column(label, _times[way], duration) for way, label in LABELS.items()),
+    Column("÷ inductor", over(_times["autotune"], _times["inductor"]), ratio, geometric_mean),
+    Column("÷ eager", over(_times["autotune"], _times["eager"]), ratio, geometric_mean),
+    Column("max. error", "error", scientific),
+)
+"""Columns of latencies beside inductor and eager PyTorch."""
+READY = (
+    Column("inductor ready", at("ready_s", way="inductor"), number(0, " s")),
+    Column("autotune ready", at("ready_s", way="autotune"), number(0, " s")),
+)
+"""Columns of the times until both are compiled."""
+
 
 def _notes(rows: FrameRows) -> Iterator[str]:
     yield (
@@ -90,29 +109,17 @@ EXPERIMENT = Experiment(
     about=ABOUT,
     summary="Measure torch.compile by us and by inductor; NAMES are architectures of `held-out` (ten by default).",
     example="bert mixer --rounds 4 -o results/torch.md",
-    options=(
-        options.words(),
-        options.workers("Threads of each."),
-        options.number("--rounds", 8, "Turns that each gets."),
-    ),
+    options=OPTIONS,
     measure=measure,
     views=(
         TableView(
             "torch.compile, {threads}",
             ("model",),
-            (
-                Column("model", "model"),
-                *(Column(label, _times[way], duration) for way, label in LABELS.items()),
-                Column("÷ inductor", over(_times["autotune"], _times["inductor"]), ratio, geometric_mean),
-                Column("÷ eager", over(_times["autotune"], _times["eager"]), ratio, geometric_mean),
-                Column("max. error", "error", scientific),
-                Column("inductor ready", at("ready_s", way="inductor"), number(0, " s")),
-                Column("autotune ready", at("ready_s", way="autotune"), number(0, " s")),
-            ),
+            (*COMPARED, *READY),
             last="geometric mean",
             notes=_notes,
         ),
     ),
 )
 
-__all__ = ["EXPERIMENT", "LABELS", "MODELS"]
+__all__ = ["COMPARED", "EXPERIMENT", "LABELS", "MODELS", "OPTIONS", "READY"]

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from autotune.bench import options
-from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView, at, over
+from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView
 from autotune.bench.options import check_known
 from autotune.bench.side_by_side import Competitor, Pace, SideBySide, difference
 from autotune.bench.systems import System
-from autotune.bench.tables import duration, geometric_mean, number, ratio, scientific
+from autotune.bench.tables import number
 from autotune.workers.process import python_module
-from results.bench.torch_compile import LABELS
+from results.bench.torch_compile import COMPARED, LABELS, OPTIONS, READY
 
 MODELS = (
     "perceptron",
@@ -87,8 +86,6 @@ ABOUT = (
     "none twice for a bucket."
 )
 
-_times = {way: at("min_ns", way=way) for way in LABELS}
-
 
 def _notes(rows: FrameRows) -> Iterator[str]:
     yield (
@@ -105,26 +102,13 @@ EXPERIMENT = Experiment(
     about=ABOUT,
     summary="Measure torch.compile at twelve sizes a model, by us and by inductor; NAMES are models (all by default).",
     example="bert experts --rounds 4 -o results/torch-sizes.md",
-    options=(
-        options.words(),
-        options.workers("Threads of each."),
-        options.number("--rounds", 8, "Turns that each gets."),
-    ),
+    options=OPTIONS,
     measure=measure,
     views=(
         TableView(
             "torch.compile at twelve sizes, {threads}",
             ("model",),
-            (
-                Column("model", "model"),
-                *(Column(label, _times[way], duration) for way, label in LABELS.items()),
-                Column("÷ inductor", over(_times["autotune"], _times["inductor"]), ratio, geometric_mean),
-                Column("÷ eager", over(_times["autotune"], _times["eager"]), ratio, geometric_mean),
-                Column("max. error", "error", scientific),
-                Column("programs", "programs", number(0)),
-                Column("inductor ready", at("ready_s", way="inductor"), number(0, " s")),
-                Column("autotune ready", at("ready_s", way="autotune"), number(0, " s")),
-            ),
+            (*COMPARED, Column("programs", "programs", number(0)), *READY),
             last="geometric mean",
             notes=_notes,
         ),

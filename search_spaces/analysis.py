@@ -54,6 +54,12 @@ class ReadForm:
         steps = [axis for axis, coefficient in last if coefficient == 1]
         return steps[0] if len(steps) == 1 and len(last) == 1 else None
 
+    def moved_by_one(self, axis: str) -> bool:
+        """Return whether an axis moves what is read by one element, whatever other axes do."""
+        sizes = zip(self.dims, self.tensor.shape, strict=True)
+        last = next((dict(terms) for terms, size in [*sizes][::-1] if size > 1), {})
+        return last.get(axis) == 1
+
 
 def linear(expr: Expr) -> tuple[dict[str, int], bool]:
     """Return coefficients of loop axes in an index, and whether that is the whole truth."""

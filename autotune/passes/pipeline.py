@@ -46,9 +46,11 @@ from autotune.passes.layout.group_axis import GroupAxis
 from autotune.passes.placement.affinity import PlaceOnDevices
 from autotune.passes.placement.device_rules import DeviceRules
 from autotune.passes.quantized.block_weights import BlockWeights
+from autotune.passes.quantized.few_channels import FewChannels
 from autotune.passes.quantized.integer_products import IntegerProducts
 from autotune.passes.quantized.quantized_operators import QuantizedOperators
 from autotune.passes.quantized.short_values import ShortValues
+from autotune.passes.quantized.whole_columns import WholeColumns
 from autotune.suggest import listing
 
 NEEDED = frozenset({"empty_tensors", "block_weights", "integer_products", "fold_constants", "dead_code"})
@@ -114,6 +116,9 @@ def _all_passes(layout: str = "NHWC", activations: str = "uint8") -> tuple[Graph
         CommonSubexpressions(),
         NestConcats(),
         ShortValues(),
+        FewChannels(),
+        WholeColumns(),
+        ApplyToParts(),
         DeadCode(),
     )
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from autotune.te.intrinsic import TensorIntrin
 
 Moves = dict[tuple[int, IterVar], int]
-"""The distance that a loop of the pattern moves a dimension, counted from the last one (1); nothing where
-it does not."""
+"""The distance that a loop of the pattern moves a dimension, counted from the last one (1) of more than one element;
+nothing where it does not."""
 
 
 def difference(stage: Stage, iv: IterVar) -> str:
@@ -162,7 +162,7 @@ class _Comparison:
                 return None
             for dim, (first, second) in enumerate(zip(start, after, strict=True)):
                 if first != second:
-                    moves[read.tensor.ndim - dim, partner] = second - first
+                    moves[_counted(read.tensor) - dim, partner] = second - first
         return moves
 
     def _place(self, read: Read, moved: IterVar | None) -> list[int] | None:
@@ -188,8 +188,13 @@ def _pattern_moves(read: Read) -> Moves:
         after = _evaluated(read, {**zero, loop: 1}) or []
         for dim, (first, second) in enumerate(zip(start, after, strict=True)):
             if first != second and loop.extent > 1:
-                moves[read.tensor.ndim - dim, loop] = second - first
+                moves[_counted(read.tensor) - dim, loop] = second - first
     return moves
+
+
+def _counted(tensor: Tensor) -> int:
+    """Return the number of dimensions up to the last one of more than one element."""
+    return next((dim + 1 for dim in reversed(range(tensor.ndim)) if tensor.shape[dim] > 1), tensor.ndim)
 
 
 def _evaluated(read: Read, values: Mapping[IterVar, int]) -> list[int] | None:
@@ -209,7 +214,8 @@ def _of(moves: Moves, loop: IterVar) -> dict[int, int]:
 
 def _in_words(read: Read, steps: Mapping[int, int]) -> str:
     parts = [
-        f"dimension {read.tensor.ndim - dim} of {read.tensor.name}" + (f" by {step}" if step != 1 else "")
+        f"dimension {_counted(read.tensor) - dim} of {read.tensor.name}"
+        + (f" by {step}" if step != 1 else "")
         for dim, step in sorted(steps.items(), reverse=True)
     ]
     return " and ".join(parts) or f"nothing of {read.tensor.name}"

@@ -22,6 +22,7 @@ from search_spaces.constraint import Constraint
 from search_spaces.nest import Numbers
 from search_spaces.prefetch import far_reads, iterations, prefetch_knob
 from search_spaces.rows.flat_recipe import FlatRecipe, sharing_knob, stream, stream_knob
+from search_spaces.rows.interleaved import interleaved_space, is_interleaved
 from search_spaces.rows.transposed import crossed_lines, transposed_space
 from search_spaces.sketch import Choices
 from search_spaces.space import Space
@@ -160,6 +161,8 @@ def space(
     ``near``: see :class:`RowsRecipe`.
     """
     recipe = RowsRecipe(workload, family, lanes_of(workload, target), target.l2_bytes, near)
+    if is_interleaved(recipe):
+        return interleaved_space(recipe, target)
     crossed = crossed_lines(recipe)
     if crossed is not None:
         return transposed_space(recipe, target, *crossed)

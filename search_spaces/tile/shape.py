@@ -299,7 +299,7 @@ def _neighbours(shape: TileShape, form: ReadForm, axis: str) -> bool:
     name, plan = form.tensor.op.name, shape.structure
     strides = plan.program.strides.get(form.tensor.name)
     stored = isinstance(form.tensor.op, PlaceholderOp) or name in shape.staged
-    return form.affine and stored and form.contiguous == axis and (strides is None or strides[-1] == 1)
+    return form.affine and stored and form.moved_by_one(axis) and (strides is None or strides[-1] == 1)
 
 
 __all__ = ["LEAST_ROWS", "TileShape", "tile_shape"]

@@ -44,8 +44,20 @@ def convolution(
     return make.of(b, b.node("IntegerConv", x, w, *fill, layout="NHWC", **window), {"w"})
 
 
+def rows_of_channels(rng: random.Random) -> Workload:
+    """Windows of several channels as rows of one: the next result begins a few elements further."""
+    across, depth = rng.randint(2, 6), 2 * rng.randint(4, 22)
+    b = GraphBuilder("convolution")
+    x = b.input("x", (1, rng.randint(3, 6), across * rng.choice((14, 16, 33)) + depth, 1), "bfloat16")
+    w = b.input("w", (3, depth, 1, rng.choice((16, 24, 32, 64))), "bfloat16")
+    window = {"strides": (rng.randint(1, 2), across), "pads": (1, across, 1, 0)}
+    return make.of(b, b.node("ShortConv", x, w, layout="NHWC", **window), {"w"})
+
+
 def drawn(rng: random.Random) -> Workload:
     """A product or a convolution of random types and sizes, which tiles cover."""
+    if rng.random() < 0.2:
+        return rows_of_channels(rng)
     left, right = rng.choice([(a, b) for a in TYPES for b in TYPES if (a == "bfloat16") == (b == "bfloat16")])
     depth, columns = rng.choice((16, 24, 36, 64, 96, 128, 192)), rng.choice((16, 24, 32, 48, 64))
     if left == "bfloat16" or rng.random() < 0.4:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+import autotune
 from autotune.codegen.backend import compile_schedule
 from autotune.compiler.dividing import distinct_workloads, divide
+from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.region import Workload
 from autotune.lower import lower_schedule, program_text
 from autotune.target import Target
 from cost_models import analytic
+from search_spaces.rows.interleaved import InterleavedRecipe
 from search_spaces.spaces import space_for
 
 TARGET = Target.parse("x86-64-v4", threads=1)
@@ -88,3 +92,25 @@ def test_far_inputs_are_fetched_through_inlined_stages() -> None:
     (workload,) = distinct_workloads(divide(b.graph(out)))
     assert analytic.default_config(space_for(workload, TARGET))["ahead"] == 2048
     assert "prefetch i0[i0.outer * 32 + p0 * 16 + 512]" in loops(workload, ahead=2048, vectors=2)
+
+
+@pytest.mark.parametrize(("height", "width", "channels"), [(4, 96, 3), (3, 37, 3), (2, 32, 2), (1, 40, 3)])
+def test_planes_become_pixels_in_steps_of_whole_vectors(height: int, width: int, channels: int) -> None:
+    """Lanes read known places then, also of a row that whole steps do not divide."""
+    b = GraphBuilder("planes")
+    x = b.node("Cast", b.input("x", (2, channels, height, width)), to="bfloat16")
+    graph = b.graph(b.node("Transpose", x, perm=(0, 2, 3, 1)))
+    (workload,) = distinct_workloads(divide(graph))
+    space = space_for(workload, TARGET)
+    assert isinstance(space.recipe, InterleavedRecipe)
+    feed = {"x": np.random.default_rng(0).standard_normal((2, channels, height, width)).astype(np.float32)}
+    (wanted,), (found,) = evaluate.run(graph, feed).values(), autotune.compile(graph).run(feed).values()
+    assert np.array_equal(wanted, found)
+
+
+def test_channels_of_whole_blocks_are_transposed_in_registers() -> None:
+    b = GraphBuilder("planes")
+    (workload,) = distinct_workloads(
+        divide(b.graph(b.node("Transpose", b.input("x", (1, 4, 8, 64)), perm=(0, 2, 3, 1))))
+    )
+    assert not isinstance(space_for(workload, TARGET).recipe, InterleavedRecipe)

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import GraphError, ModelImportError, UnknownParameterError
+from autotune.frontends.onnx.diverging import Fork, Path, Rest, ShapesDifferError, Way
 from autotune.frontends.onnx.nodes import OnnxNode
 from autotune.frontends.onnx.scope import Importing
+from autotune.frontends.onnx.subgraphs import with_rest
 from autotune.graph import ops
 from autotune.graph.ir import ABSENT, Graph, Node
 from autotune.graph.ops.branch import BRANCH, branch_node
@@ -22,7 +24,7 @@ _FEW = 8
 
 @dataclass(frozen=True)
 class _Side:
-    """One branch: its nodes and its results, those that the node names."""
+    """One branch: its nodes and those of its values that are results."""
 
     nodes: tuple[Node, ...]
     results: tuple[str, ...]
@@ -39,55 +41,69 @@ class Branches:
         """Add both branches, or the one that has a meaning at these sizes.
 
         Raises:
-            UnknownParameterError: they give other shapes, or what decides a shape in one depends on inputs.
+            ShapesDifferError: they give other shapes.
+            UnknownParameterError: what decides a shape in one depends on inputs.
             ModelImportError: neither can be imported.
         """
-        sides = [self._side(graph, which) for graph, which in ((then, "then"), (other, "else"))]
-        yes, no = sides
+        yes, no = (self._way(graph, which) for graph, which in ((then, "then"), (other, "else")))
         if isinstance(yes, ModelImportError) and isinstance(no, ModelImportError):
             raise yes
-        if isinstance(yes, ModelImportError) or isinstance(no, ModelImportError):
-            self._add_one(yes, no)
-            return
-        self._check_results(yes, no)
-        if self._is_computed_both(yes, no):
-            self._add_both(yes, no)
-        else:
-            self._add_choice(scalar(self.node.inputs[0], self.model), yes, no, "")
+        rest = Rest(self.model, Fork((), self, yes, no), self._unknown_shape(self._outputs[0]), ())
+        if rest.differ:
+            first = next(output for output in self._outputs if output in rest.differ)
+            raise ShapesDifferError(rest.fork, self._unknown_shape(first))
+        self.join(yes, no, self._outputs, self._outputs)
 
-    def _side(self, graph: Any, which: str) -> _Side | ModelImportError:
+    def join(self, yes: Way, no: Way, results: Sequence[str], outputs: Sequence[str]) -> None:
+        """Add branches that have values of one shape for each of ``results``; ``outputs`` are their names."""
+        first, second = (self._side(way, results) for way in (yes, no))
+        if isinstance(first, ModelImportError) or isinstance(second, ModelImportError):
+            self._add_one(first, second, outputs)
+        elif self._is_computed_both(first, second):
+            self._add_both(first, second, outputs)
+        else:
+            self._add_choice(scalar(self.node.inputs[0], self.model), first, second, "", outputs)
+
+    def _way(self, graph: Any, which: str) -> Way:
         """Import a branch apart; returns the error for one that has no meaning at the sizes at hand."""
-        node, model = self.node, self.model
+        node, model, prefix = self.node, self.model, f"{self.node.name}.{which}."
         if len(graph.output) != len(node.outputs):
             raise node.fail(
                 f"its branch {which} has {len(graph.output)} results for {len(node.outputs)} outputs"
             )
         try:
             with model.apart() as nodes:
-                results = model.inlined(graph, f"{node.name}.{which}.", [])
+                results, rest = with_rest(graph, prefix, [], model)
         except UnknownParameterError:
             raise
         except GraphError as error:
             return ModelImportError(str(error))
         except ModelImportError as error:
             return error
-        return _Side(
-            tuple(nodes),
-            tuple(v for v, output in zip(results, node.outputs, strict=True) if output != ABSENT),
-        )
+        names = {output: v for output, v in zip(node.outputs, results, strict=True) if output != ABSENT}
+        return Path(prefix, nodes, names) if rest is None else rest.named(nodes, names)
+
+    def _side(self, way: Way, results: Sequence[str]) -> _Side | ModelImportError:
+        """Return the nodes of a way, and its values for some results."""
+        if isinstance(way, ModelImportError):
+            return way
+        if isinstance(way, Path):
+            return _Side(tuple(way.nodes), tuple(way.names[v] for v in results))
+        inner = [self.model.fresh(f"{self.node.name}.{v}") for v in results]
+        with self.model.apart() as nodes:
+            self.model.extend(way.before)
+            way.join(results, inner)
+        return _Side(tuple(nodes), tuple(inner))
 
     @property
     def _outputs(self) -> list[str]:
         return [output for output in self.node.outputs if output != ABSENT]
 
-    def _check_results(self, yes: _Side, no: _Side) -> None:
-        model, condition = self.model, self.node.inputs[0]
-        for first, second, output in zip(yes.results, no.results, self._outputs, strict=True):
-            lists = {first, second} & model.sequences.keys()
-            if lists or model.type_of(first) != model.type_of(second):
-                raise self.node.unknown(
-                    f"its condition {condition!r}, which decides the shape of {output!r},", condition
-                )
+    def _unknown_shape(self, output: str) -> UnknownParameterError:
+        condition = self.node.inputs[0]
+        return self.node.unknown(
+            f"its condition {condition!r}, which decides the shape of {output!r},", condition
+        )
 
     def _is_computed_both(self, yes: _Side, no: _Side) -> bool:
         """Return whether both branches run: they are small, or on devices, or their lengths are known only then."""
@@ -98,15 +114,17 @@ class Branches:
             return True
         return are_few(nodes)
 
-    def _add_both(self, yes: _Side, no: _Side) -> None:
+    def _add_both(self, yes: _Side, no: _Side, outputs: Sequence[str]) -> None:
         model = self.model
         model.extend(yes.nodes)
         model.extend(no.nodes)
         chooses = scalar(self.node.inputs[0], model)
-        for first, second, output in zip(yes.results, no.results, self._outputs, strict=True):
+        for first, second, output in zip(yes.results, no.results, outputs, strict=True):
             model.append("Where", [chooses, first, second], [output], {}, self.node.name)
 
-    def _add_one(self, yes: _Side | ModelImportError, no: _Side | ModelImportError) -> None:
+    def _add_one(
+        self, yes: _Side | ModelImportError, no: _Side | ModelImportError, outputs: Sequence[str]
+    ) -> None:
         """Add the branch that has a meaning, and refuse the other: it stands first, so that true chooses it."""
         model, condition = self.model, scalar(self.node.inputs[0], self.model)
         if isinstance(yes, ModelImportError):
@@ -126,9 +144,11 @@ class Branches:
             "%s: it is an error if %r chooses the branch %r, which %s", where, given, refused, reason
         )
         refusal = f"{where}: {given!r} chooses the branch {refused!r}, which {reason}"
-        self._add_choice(condition, None, side, refusal)
+        self._add_choice(condition, None, side, refusal, outputs)
 
-    def _add_choice(self, condition: str, yes: _Side | None, no: _Side, refusal: str) -> None:
+    def _add_choice(
+        self, condition: str, yes: _Side | None, no: _Side, refusal: str, outputs: Sequence[str]
+    ) -> None:
         """Append the operator of which one branch runs."""
         model, node = self.model, self.node
         for value in no.results:
@@ -138,10 +158,10 @@ class Branches:
             condition,
             None if yes is None else self._graph("then", yes),
             self._graph("else", no),
-            self._outputs,
+            outputs,
             refusal=refusal,
         )
-        model.append(BRANCH, list(branch.inputs), self._outputs, branch.attrs, node.name)
+        model.append(BRANCH, list(branch.inputs), list(outputs), branch.attrs, node.name)
 
     def _graph(self, which: str, side: _Side) -> tuple[Graph, Sequence[str]]:
         return branch_graph(f"{self.node.name}.{which}", side.nodes, side.results, self.model)

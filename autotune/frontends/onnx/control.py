@@ -14,9 +14,11 @@ from typing import Any
 
 from autotune.frontends.onnx.branches import Branches
 from autotune.frontends.onnx.budget import MAX_PARTS, check_count
+from autotune.frontends.onnx.diverging import ShapesDifferError
 from autotune.frontends.onnx.nodes import OnnxNode
 from autotune.frontends.onnx.repeated import Repeated
 from autotune.frontends.onnx.scope import Importing
+from autotune.frontends.onnx.subgraphs import with_rest
 from autotune.graph.ir import ABSENT
 from autotune.graph.ops.loop import ANY_NUMBER
 
@@ -49,7 +51,11 @@ def _if(node: OnnxNode, then: Any, other: Any, model: Importing) -> None:
     condition = node.inputs[0]
     known = model.constants.get(condition)
     if known is not None:
-        results = model.inlined(then if known.reshape(-1)[0] else other, f"{node.name}.", [])
+        chosen = then if known.reshape(-1)[0] else other
+        results, rest = with_rest(chosen, f"{node.name}.", [], model)
+        if rest is not None:
+            names = dict(zip(node.outputs, results, strict=False))
+            raise ShapesDifferError(rest.named([], names), rest.reason)
         _name(node, results, model)
         return
     Branches(node, model).add(then, other)

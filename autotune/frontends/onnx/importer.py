@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +25,7 @@ from autotune.frontends.onnx.composed import COMPOSED, SEVERAL_OUTPUTS
 from autotune.frontends.onnx.constants import SPECIAL, attribute_value, fold_special
 from autotune.frontends.onnx.control import CONTROL, control
 from autotune.frontends.onnx.counted import Counted, carried
+from autotune.frontends.onnx.diverging import ShapesDifferError, Step, import_in_order
 from autotune.frontends.onnx.domains import DEFINED
 from autotune.frontends.onnx.emit import Emitter
 from autotune.frontends.onnx.foreign import GRAPH_DOMAIN, ForeignNode
@@ -164,12 +165,12 @@ class _Importer:
         if graph.sparse_initializer:
             raise ModelImportError(f"{self.origin} has sparse initialisers: not supported")
         inputs = self._import_inputs(graph)
-        for proto, origin in zip(graph.node, _origins(graph, self.node_names), strict=True):
-            self.at = origin
-            own = device_in(proto.metadata_props, f"{self.origin}: node {origin!r}")
-            self.device = own or self.devices.nodes.get(origin, "")
-            self._import_node(proto)
         outputs = [value.name for value in graph.output]
+        origins = _origins(graph, self.node_names)
+        steps = [Step(*pair) for pair in zip(graph.node, map(self._imports_of, origins), strict=True)]
+        rest = import_in_order(steps, outputs, self._importing())
+        if rest is not None:
+            rest.count_lengths()
         for value in graph.output:
             self._check_declared(value, "output")
         for output in outputs:
@@ -191,6 +192,17 @@ class _Importer:
             counted=tuple((n, found.axis, outputs.index(found.count)) for n, found in counted),
         )
         return self.devices.apply(made).pruned()
+
+    def _imports_of(self, origin: str) -> Callable[[Any], None]:
+        """Return what imports a node of the file's graph, or a copy of it."""
+
+        def imports(proto: Any) -> None:
+            self.at = origin
+            own = device_in(proto.metadata_props, f"{self.origin}: node {origin!r}")
+            self.device = own or self.devices.nodes.get(origin, "")
+            self._import_node(proto)
+
+        return imports
 
     def _import_inputs(self, graph: Any) -> tuple[str, ...]:
         values = [value for value in graph.input if value.name not in self.constants]
@@ -368,7 +380,10 @@ class _Importer:
         self.read |= body.read
         for inner in body.nodes:
             self.expansion.add(self.at)
-            self._import_node(inner)
+            try:
+                self._import_node(inner)
+            except ShapesDifferError as found:
+                raise found.reason from None
         self.opset = outer
 
     def _attribute(self, proto: Any, node: str, op: str) -> Any:

@@ -13,6 +13,7 @@ from autotune.errors import GraphError, ModelImportError, UnknownParameterError
 from autotune.frontends.onnx.branches import are_few, branch_graph, scalar
 from autotune.frontends.onnx.nodes import OnnxNode
 from autotune.frontends.onnx.scope import Importing, graphs_of
+from autotune.frontends.onnx.subgraphs import inlined
 from autotune.graph.ir import ABSENT, Graph, Node, TensorType
 from autotune.graph.ops.branch import BRANCH, branch_node
 from autotune.graph.ops.loop import ANY_NUMBER, NAME, loop_node
@@ -96,7 +97,7 @@ class Repeated:
                     "  give it a number of steps, or a condition that is known when the model is compiled"
                 )
             given = [*self._counter(prefix, step), *state, *self._taken(prefix, step)]
-            results = self.model.inlined(self.body, f"{prefix}{step}.", given)
+            results = inlined(self.body, f"{prefix}{step}.", given, self.model)
             if self.counted:
                 going = self._goes_on(results.pop(0))
             state = results[: len(self.initial)]
@@ -161,7 +162,7 @@ class Repeated:
             raise self.node.fail(f"carries {missing[0]!r} from step to step, which is not a tensor")
         with model.apart() as nodes:
             inputs = self._declare(prefix)
-            results = model.inlined(self.body, prefix, inputs.given)
+            results = inlined(self.body, prefix, inputs.given, model)
             active, results = self._until(prefix, inputs, results, nodes)
             read = {v for node in nodes for v in node.inputs} | set(results)
             carried, taken = [*inputs.carried, *active], list(inputs.taken)
@@ -371,7 +372,7 @@ class Repeated:
         prefix = self._prefix()
         with self.model.apart():
             inputs = self._declare(prefix)
-            results = self.model.inlined(self.body, prefix, inputs.given)[len(self.initial) + self.counted :]
+            results = inlined(self.body, prefix, inputs.given, self.model)[len(self.initial) + self.counted :]
         names = []
         for index, value in enumerate(results):
             found = self.model.type_of(value)

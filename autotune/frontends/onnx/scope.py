@@ -7,8 +7,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from autotune.errors import ModelImportError
-from autotune.frontends.onnx.affinity import devices_within
 from autotune.frontends.onnx.budget import Expansion
 from autotune.graph.ir import ABSENT, Array, Attr, Node, TensorType
 
@@ -58,29 +56,6 @@ class Importing:
             self.define(name, self.constants[value])
         else:
             self.append("Identity", [value], [name], {}, name)
-
-    def inlined(self, graph: Any, prefix: str, given: Sequence[str]) -> list[str]:
-        """Import the nodes of a subgraph, which takes values by their names here; returns its results' names.
-
-        Names of values inside begin with ``prefix``.
-        """
-        names = {value.name: name for value, name in zip(graph.input, given, strict=True)}
-        made = [tensor.name for tensor in graph.initializer]
-        made += [value for node in graph.node for value in node.output if value != ABSENT]
-        names |= {value: f"{prefix}{value}" for value in made}
-        if graph.sparse_initializer:
-            raise ModelImportError(f"graph {graph.name!r} has sparse initialisers: not supported")
-        for tensor in graph.initializer:
-            self.define(names[tensor.name], self.read_tensor(tensor, f"initialiser {tensor.name!r}"))
-        results = [names.get(value.name, value.name) for value in graph.output]
-        protos = [renamed(node, names, prefix) for node in graph.node]
-        self.read.update(results, *(names_of(proto) for proto in protos))
-        devices = devices_within(graph, prefix.rstrip("."))
-        for original, proto in zip(graph.node, protos, strict=True):
-            self.expansion.add(prefix)
-            with self.on_device(devices.within(original)):
-                self.import_node(proto)
-        return results
 
 
 def names_of(node: Any) -> set[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.errors import GraphError, ModelImportError, UnknownParameterError
-from autotune.frontends.onnx.diverging import Fork, Path, Rest, ShapesDifferError, Way
+from autotune.frontends.onnx.diverging import BranchPath, Fork, Rest, ShapesDifferError, Way
 from autotune.frontends.onnx.nodes import OnnxNode
 from autotune.frontends.onnx.scope import Importing
 from autotune.frontends.onnx.subgraphs import with_rest
@@ -81,13 +81,13 @@ class Branches:
         except ModelImportError as error:
             return error
         names = {output: v for output, v in zip(node.outputs, results, strict=True) if output != ABSENT}
-        return Path(prefix, nodes, names) if rest is None else rest.named(nodes, names)
+        return BranchPath(prefix, nodes, names) if rest is None else rest.named(nodes, names)
 
     def _side(self, way: Way, results: Sequence[str]) -> _Side | ModelImportError:
         """Return the nodes of a way, and its values for some results."""
         if isinstance(way, ModelImportError):
             return way
-        if isinstance(way, Path):
+        if isinstance(way, BranchPath):
             return _Side(tuple(way.nodes), tuple(way.names[v] for v in results))
         inner = [self.model.fresh(f"{self.node.name}.{v}") for v in results]
         with self.model.apart() as nodes:

@@ -18,7 +18,7 @@ from autotune.graph.ir import ABSENT, Node
 
 
 @dataclass(frozen=True)
-class Path:
+class BranchPath:
     """One way through branches: the nodes that only it runs, and the value that it has for each name."""
 
     prefix: str
@@ -47,7 +47,7 @@ class Fork:
         self.joining.join(self.yes, self.no, results, outputs)
 
 
-Way: TypeAlias = "Path | Fork | ModelImportError"
+Way: TypeAlias = "BranchPath | Fork | ModelImportError"
 """An error stands for what has no meaning at the sizes at hand."""
 
 
@@ -60,7 +60,7 @@ class ShapesDifferError(Exception):
 
 
 @dataclass(frozen=True)
-class Step:
+class ImportStep:
     """A node of ONNX, and what imports it or a copy of it with other names."""
 
     proto: Any
@@ -72,7 +72,7 @@ class Step:
         return {v for v in self.proto.output if v != ABSENT}
 
 
-def import_in_order(steps: Sequence[Step], needed: Sequence[str], model: Importing) -> Rest | None:
+def import_in_order(steps: Sequence[ImportStep], needed: Sequence[str], model: Importing) -> Rest | None:
     """Import nodes; what reads results of other shapes in each branch is imported into each.
 
     Returns None where the graph has all values that are ``needed``, else the branches that have those.
@@ -98,7 +98,7 @@ class Rest:
     fork: Fork
     reason: UnknownParameterError
     needed: Sequence[str]
-    later: list[Step] = field(default_factory=list)
+    later: list[ImportStep] = field(default_factory=list)
     differ: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -109,7 +109,7 @@ class Rest:
         """The needed values that have no common shape."""
         return [v for v in dict.fromkeys(self.needed) if v in self.differ]
 
-    def take_all(self, steps: Sequence[Step]) -> None:
+    def take_all(self, steps: Sequence[ImportStep]) -> None:
         """Import nodes: into the branches, behind them, or before them where they read nothing of them."""
         for step in steps:
             read = names_of(step.proto)
@@ -137,8 +137,8 @@ class Rest:
     def named(self, before: Sequence[Node], names: Mapping[str, str]) -> Fork:
         """Return the branches behind some nodes, their values by other names; what none computes is as it is."""
 
-        def renamed_path(path: Path) -> Path:
-            return Path(
+        def renamed_path(path: BranchPath) -> BranchPath:
+            return BranchPath(
                 path.prefix, path.nodes, {new: path.names.get(old, old) for new, old in names.items()}
             )
 
@@ -158,7 +158,7 @@ class Rest:
         axis, longest = self._open_axis(value)
         model, count = self.model, self.model.fresh(f"{value}.count")
 
-        def padded(path: Path) -> Path:
+        def padded(path: BranchPath) -> BranchPath:
             own, length = path.names[value], model.fresh(f"{path.prefix}{value}.count")
             found, whole = model.type_of(own), model.fresh(f"{path.prefix}{value}.whole")
             ends = tuple(longest - extent if n == axis else 0 for n, extent in enumerate(found.shape))
@@ -166,7 +166,7 @@ class Rest:
             with model.apart() as nodes:
                 model.append("Pad", [own], [whole], {"pads": (*(0,) * found.rank, *ends)}, whole)
             names = {**path.names, value: whole, count: length}
-            return Path(path.prefix, [*path.nodes, *nodes], names)
+            return BranchPath(path.prefix, [*path.nodes, *nodes], names)
 
         self.fork = _mapped(self.fork, padded)
         self.needed = [*self.needed, count]
@@ -199,7 +199,7 @@ class Rest:
         model, own = self.model, [path.names[value] for path in paths(self.fork) if value in path.names]
         return not any(v in model.sequences for v in own) and len({model.type_of(v) for v in own}) == 1
 
-    def _take(self, step: Step) -> None:
+    def _take(self, step: ImportStep) -> None:
         """Import a node into each path, behind those of the later ones that it reads."""
         self._take_later(names_of(step.proto))
         self.fork = self._with(self.fork, step)
@@ -207,7 +207,7 @@ class Rest:
 
     def _take_later(self, read: set[str]) -> None:
         """Import later nodes that make some values, and those that these read, into each path."""
-        wanted = list[Step]()
+        wanted = list[ImportStep]()
         for step in reversed(self.later):
             if step.made & read:
                 wanted.append(step)
@@ -216,13 +216,13 @@ class Rest:
         for step in reversed(wanted):
             self.fork = self._with(self.fork, step)
 
-    def _with(self, fork: Fork, step: Step) -> Fork:
+    def _with(self, fork: Fork, step: ImportStep) -> Fork:
         yes, no = (self._continued(way, step) for way in (fork.yes, fork.no))
         if isinstance(yes, ModelImportError) and isinstance(no, ModelImportError):
             raise yes
         return Fork(fork.before, fork.joining, yes, no)
 
-    def _continued(self, way: Way, step: Step) -> Way:
+    def _continued(self, way: Way, step: ImportStep) -> Way:
         if isinstance(way, ModelImportError):
             return way
         try:
@@ -234,7 +234,7 @@ class Rest:
         except ModelImportError as error:
             return error
 
-    def _along(self, path: Path, step: Step) -> Path | Fork:
+    def _along(self, path: BranchPath, step: ImportStep) -> BranchPath | Fork:
         """Import a node into a path; another If may divide it."""
         model, made = self.model, {v: self.model.fresh(f"{path.prefix}{v}") for v in step.made}
         proto = renamed(step.proto, {**path.names, **made}, path.prefix)
@@ -247,27 +247,27 @@ class Rest:
             rest = Rest(model, found.fork, found.reason, ())
             names = {**path.names, **made}
             return rest.named([*path.nodes, *nodes], names)
-        return Path(path.prefix, [*path.nodes, *nodes], {**path.names, **made})
+        return BranchPath(path.prefix, [*path.nodes, *nodes], {**path.names, **made})
 
 
-def paths(way: Way) -> Iterator[Path]:
+def paths(way: Way) -> Iterator[BranchPath]:
     """Yield the paths of a way that have a meaning."""
     if isinstance(way, Fork):
         yield from paths(way.yes)
         yield from paths(way.no)
-    elif isinstance(way, Path):
+    elif isinstance(way, BranchPath):
         yield way
 
 
-def _mapped(fork: Fork, change: Callable[[Path], Path]) -> Fork:
+def _mapped(fork: Fork, change: Callable[[BranchPath], BranchPath]) -> Fork:
     """Return a fork with each of its paths changed."""
 
     def mapped(way: Way) -> Way:
         if isinstance(way, Fork):
             return _mapped(way, change)
-        return change(way) if isinstance(way, Path) else way
+        return change(way) if isinstance(way, BranchPath) else way
 
     return Fork(fork.before, fork.joining, mapped(fork.yes), mapped(fork.no))
 
 
-__all__ = ["Fork", "Path", "Rest", "ShapesDifferError", "Step", "Way", "import_in_order", "paths"]
+__all__ = ["BranchPath", "Fork", "ImportStep", "Rest", "ShapesDifferError", "Way", "import_in_order", "paths"]

@@ -25,7 +25,7 @@ from autotune.frontends.onnx.composed import COMPOSED, SEVERAL_OUTPUTS
 from autotune.frontends.onnx.constants import SPECIAL, attribute_value, fold_special
 from autotune.frontends.onnx.control import CONTROL, control
 from autotune.frontends.onnx.counted import Counted, carried
-from autotune.frontends.onnx.diverging import ShapesDifferError, Step, import_in_order
+from autotune.frontends.onnx.diverging import ImportStep, ShapesDifferError, import_in_order
 from autotune.frontends.onnx.domains import DEFINED
 from autotune.frontends.onnx.emit import Emitter
 from autotune.frontends.onnx.foreign import GRAPH_DOMAIN, ForeignNode
@@ -167,7 +167,7 @@ class _Importer:
         inputs = self._import_inputs(graph)
         outputs = [value.name for value in graph.output]
         origins = _origins(graph, self.node_names)
-        steps = [Step(*pair) for pair in zip(graph.node, map(self._imports_of, origins), strict=True)]
+        steps = [ImportStep(*pair) for pair in zip(graph.node, map(self._imports_of, origins), strict=True)]
         rest = import_in_order(steps, outputs, self._importing())
         if rest is not None:
             rest.count_lengths()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from autotune.frontends.onnx.budget import Expansion
-from autotune.graph.ir import ABSENT, Array, Attr, Node, TensorType
+from autotune.graph.ir import Array, Attr, Node, TensorType
 
 
 class Append(Protocol):

@@ -7,7 +7,7 @@ from typing import Any
 
 from autotune.errors import ModelImportError
 from autotune.frontends.onnx.affinity import devices_within
-from autotune.frontends.onnx.diverging import Rest, Step, import_in_order
+from autotune.frontends.onnx.diverging import ImportStep, Rest, import_in_order
 from autotune.frontends.onnx.scope import Importing, names_of, renamed
 from autotune.graph.ir import ABSENT
 
@@ -41,13 +41,13 @@ def with_rest(
     model.read.update(results, *(names_of(proto) for proto in protos))
     devices = devices_within(graph, prefix.rstrip("."))
 
-    def step(original: Any, proto: Any) -> Step:
+    def step(original: Any, proto: Any) -> ImportStep:
         def imports(which: Any) -> None:
             model.expansion.add(prefix)
             with model.on_device(devices.within(original)):
                 model.import_node(which)
 
-        return Step(proto, imports)
+        return ImportStep(proto, imports)
 
     steps = [step(*pair) for pair in zip(graph.node, protos, strict=True)]
     return results, import_in_order(steps, results, model)

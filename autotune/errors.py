@@ -81,6 +81,10 @@ class UnknownParameterError(ModelImportError):
         self.inputs = inputs
 
 
+class ComputedLengthError(ModelImportError):
+    """A node reads a value whose length is known only when it is computed, and looks along it."""
+
+
 class UnsupportedOpError(ModelImportError):
     """The model uses operators that have no definition here; all of them are listed."""
 

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Collection
 from typing import TypeAlias
 
+from autotune.compiler.dynamic.load import load
 from autotune.errors import UsageError
 from autotune.foreign import printable
-from autotune.frontends.models import ReadModel, load
+from autotune.frontends.models import ReadModel
 from autotune.frontends.onnx.read import ModelSource
 from autotune.frontends.sizes import Given
 from autotune.graph.devices import is_annotated, without_devices

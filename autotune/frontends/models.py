@@ -66,12 +66,15 @@ def with_values(source: ModelSource | ReadModel, values: Mapping[str, Array]) ->
     return replace(model, values={**model.values, **values})
 
 
-def load_traced(model: ReadModel, shapes: Given) -> onnx.Traced:
-    """Return the graph of a model, and what was evaluated on the way to it: nothing for a text."""
+def load_traced(model: ReadModel, shapes: Given, assumed: Mapping[str, int] | None = None) -> onnx.Traced:
+    """Return the graph of a model, and what was evaluated on the way to it: nothing for a text.
+
+    ``assumed`` is that of :func:`autotune.frontends.onnx.importer.load_traced`.
+    """
     if isinstance(model, TextModel):
         graph = model.graph(shapes, {})
         return onnx.Traced(graph, {}, graph.types, graph.constants)
-    return onnx.load_traced(model, shapes)
+    return onnx.load_traced(model, shapes, assumed)
 
 
 def keeps_sizes(model: ReadModel) -> bool:

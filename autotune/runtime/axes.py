@@ -23,6 +23,7 @@ Axis: TypeAlias = tuple[Factor, ...]
 Axes: TypeAlias = tuple[Axis, ...]
 Sizes: TypeAlias = Mapping[str, int]
 """Size of each symbol."""
+_CAPPED = re.compile(r"min\((.+),(\d+)\)")
 _QUOTIENT = re.compile(r"\((?:([1-9]\d*)\*)?(.+)\)(?:/([1-9]\d*))?")
 
 
@@ -103,6 +104,25 @@ def parts_of(term: str) -> tuple[int, Factor, int, int] | None:
     return int(found[1] or 1), sum_of(symbols, 0), plus, int(found[3] or 1)
 
 
+def capped(factor: Factor, most: int) -> Factor:
+    """Return the factor that is another one, but at most a number.
+
+    >>> size_of(capped("boxes+1", 100), {"boxes": 300}), capped_parts(capped("boxes+1", 100))
+    (100, ('boxes+1', 100))
+    """
+    return f"min({factor},{most})"
+
+
+@cache
+def capped_parts(term: str) -> tuple[Factor, int] | None:
+    """Return the factor and the number of a term that is at most a number; None for another."""
+    found = _CAPPED.fullmatch(term)
+    if found is None or len(_factors(term)) > 1:
+        return None
+    symbols, number = terms_of(found[1])
+    return sum_of(symbols, number), int(found[2])
+
+
 def product_of(of: Axis) -> Factor:
     """Return the extent of an axis as one factor.
 
@@ -134,9 +154,11 @@ def symbols_in(factor: Factor) -> set[str]:
     """
     found = set[str]()
     for term in terms_of(factor)[0]:
-        parts, factors = parts_of(term), _factors(term)
+        parts, factors, capped = parts_of(term), _factors(term), capped_parts(term)
         if parts is not None:
             found |= symbols_in(parts[1])
+        elif capped is not None:
+            found |= symbols_in(capped[0])
         else:
             found |= {term} if len(factors) == 1 else set().union(*map(symbols_in, factors))
     return found
@@ -158,7 +180,10 @@ def size_of(factor: Factor, sizes: Sizes) -> int:
 
 
 def _term(term: str, sizes: Sizes) -> int:
-    parts = parts_of(term)
+    parts, capped = parts_of(term), capped_parts(term)
+    if capped is not None:
+        size = size_of(capped[0], sizes)
+        return size - (size > capped[1]) * (size - capped[1])  # of arrays of sizes too
     if parts is None:
         factors = _factors(term)
         return sizes[term] if len(factors) == 1 else math.prod(size_of(factor, sizes) for factor in factors)
@@ -227,6 +252,8 @@ __all__ = [
     "Sizes",
     "axis",
     "axis_text",
+    "capped",
+    "capped_parts",
     "extent",
     "extents",
     "is_symbolic",

@@ -38,7 +38,7 @@ def parts(outputs: Sequence[NDArray[Any]], counted: Iterable[CountedOutput]) -> 
     found = list(outputs)
     for number, axis, length in counted:
         there = int(outputs[length][0])
-        found[number] = outputs[number][(slice(None),) * axis + (slice(0, there),)]
+        found[number] = found[number][(slice(None),) * axis + (slice(0, there),)]
     return found
 
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from autotune.compiler import compile_in_detail
 from autotune.compiler.dynamic.buckets import Bucket, SizeRange, buckets
 from autotune.compiler.dynamic.declared import by_dimension, declared_axes
+from autotune.compiler.dynamic.load import load
 from autotune.compiler.dynamic.traffic import RequestTraffic
 from autotune.compiler.explain import Compilation
 from autotune.compiler.request import CompileRequest
 from autotune.database.opening import default_database
 from autotune.errors import MissError
-from autotune.frontends.models import ReadModel, declared_shapes, load, read_model
+from autotune.frontends.models import ReadModel, declared_shapes, read_model
 from autotune.frontends.sizes import Given, open_names
 from autotune.frontends.torch_export import declared_ranges, is_exported_program
 from autotune.garbage import collector_paused

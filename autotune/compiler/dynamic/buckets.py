@@ -140,7 +140,7 @@ def _bucket(
     padding = {symbol: sizes[symbol] for symbol in least}
     traced = _at(model, shapes, sizes)
     twins = [
-        Twin(symbol, other, _twin(model, shapes, sizes | {symbol: other}, symbol))
+        Twin({symbol: other}, _twin(model, shapes, sizes | {symbol: other}, symbol))
         for symbol, size in padding.items()
         for other in _others(traced.graph, ranges[symbol], size)
     ]

@@ -11,7 +11,7 @@ from autotune.compiler.dynamic.observed import Observed
 from autotune.compiler.dynamic.writer import GraphWriter
 from autotune.graph.ir import Node
 from autotune.graph.ops.common import int_attr
-from autotune.runtime.axes import Factor, axis, sum_of
+from autotune.runtime.axes import Factor, axis, size_of, sum_of
 
 
 def extents(case: NodeCase) -> Effect:
@@ -81,16 +81,21 @@ def as_sum(observed: Observed, value: str) -> Factor | None:
     array = observed.traced.constants[value]
     if array.dtype != np.int64 or not _is_linear(observed, value):
         return None
-    symbols: dict[str, None] = {}
+    changes = list[int]()
     for twin in observed.twins:
         other = twin.traced.constants[value]
         both = tuple(slice(min(a, b)) for a, b in zip(array.shape, other.shape, strict=True))
-        change = np.unique(array[both] - other[both])
-        if change.tolist() == [observed.sizes[twin.symbol] - twin.size]:
-            symbols[twin.symbol] = None
-        elif change.any() or twin.symbol in symbols:
+        different = np.unique(array[both] - other[both]).tolist()
+        if len(different) > 1:
             return None
-    return sum_of(symbols, 0) if symbols else None
+        changes += different or [0]
+    symbols = observed.symbols_of(changes)
+    found = sum_of(symbols, 0)
+    most = size_of(found, observed.sizes)
+    for twin, change in zip(observed.twins, changes, strict=True):
+        if most - size_of(found, {**observed.sizes, **twin.sizes}) != change:
+            return None
+    return found if symbols else None
 
 
 def _is_linear(observed: Observed, value: str) -> bool:

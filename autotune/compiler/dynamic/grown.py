@@ -8,7 +8,7 @@ recognised by them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import permutations
@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from autotune.graph.ir import Array
-from autotune.runtime.axes import Axis, Factor, Sizes, axis, quotient_of, size_of, sum_of, symbols_in
+from autotune.runtime.axes import Axis, Factor, Sizes, axis, capped, quotient_of, size_of, sum_of, symbols_in
 
 _DIVISORS = 64
 """The largest divisor of an expression that is found by its values."""
@@ -33,6 +33,8 @@ class GrownExtents:
     sizes: Sizes
     least: Sizes
     steps: Sizes
+    _sums: dict[Factor, None] = field(default_factory=dict)
+    """Expressions of several symbols."""
 
     @cached_property
     def _every(self) -> Mapping[str, Array]:
@@ -60,6 +62,8 @@ class GrownExtents:
         """Return the expression that stands for all that are equal to a factor at every size."""
         values = self.values(factor)
         if values is None:
+            if symbols_in(factor):
+                self._sums[factor] = None
             return factor
         if (values == values[0]).all():
             return int(values[0])
@@ -105,6 +109,10 @@ class GrownExtents:
         """Return an axis of such an extent: a sum, an expression met before, one that is linear but for rounding
         down, or a product of such in different symbols; None where none is it."""
         (here, number), *others = seen
+        if (joint := [(at, n) for at, n in others if sum(at[s] != here[s] for s in here) > 1]) and any(
+            n != number for _, n in joint
+        ):
+            return self._of_lengths(seen)
         grows = [s for s in self.sizes if any(n != number and at[s] != here[s] for at, n in others)]
         if not grows:
             return axis(number) if all(n == number for _, n in others) else None
@@ -113,11 +121,31 @@ class GrownExtents:
             return (self.one(total),)
         if len(grows) > 1:
             return next((found for found in self._products(grows, seen) if _fits(found, seen)), None)
-        for candidates in (self._met(grows[0]), *self._rounded(grows[0], seen)):
+        for candidates in (self._met(grows[0]), self._capped(grows[0], seen), *self._rounded(grows[0], seen)):
             found = {factor for factor in candidates if _fits((factor,), seen)}
             if found:
                 return (found.pop(),) if len(found) == 1 else None
         return None
+
+    def _of_lengths(self, seen: Seen) -> Axis | None:
+        """Return an axis that depends on lengths which are seen to change together: an expression met before, one that
+        stops growing at a number, such ones and a number, or one that is linear."""
+        (here, number), (last, least) = seen[0], seen[-1]
+        met = dict.fromkeys([*self.sizes, *self._known.values(), *self._sums])
+        plain = [found for factor in met for found in (factor, capped(factor, number))]
+        moved = [quotient_of(factor, 1, least - size_of(factor, last), 1) for factor in met]
+        linear = [_through(factor, seen) for factor in met]
+        candidates = [*plain, *moved, *linear, *(capped(factor, number) for factor in moved)]
+        fits = (factor for factor in candidates if factor is not None and _fits((factor,), seen))
+        found = next(fits, None)
+        return None if found is None else axis(self.one(found))
+
+    def _capped(self, symbol: str, seen: Seen) -> list[Factor]:
+        """Return expressions that go up by one, and stop growing."""
+        (_, most), *others = seen
+        last, least = next((at, n) for at, n in reversed(others) if n != most)
+        known = [symbol, sum_of([symbol], least - last[symbol]), *self._met(symbol)]
+        return [self.one(capped(factor, most)) for factor in known]
 
     def _products(self, grows: Sequence[str], seen: Seen) -> Iterator[Axis]:
         """Yield products of an expression met before for each symbol, and a number."""
@@ -155,6 +183,19 @@ class GrownExtents:
             if p > 0 and gcd(p, q) == 1:
                 start = q * most - p * here[symbol]
                 yield [self.one(quotient_of(symbol, p, start + rest, q)) for rest in range(q)]
+
+
+def _through(factor: Factor, seen: Seen) -> Factor | None:
+    """Return the linear function of a factor by its first and its last value; None where it does not grow."""
+    (here, number), (last, least) = seen[0], seen[-1]
+    size = size_of(factor, here)
+    apart = size - size_of(factor, last)
+    if apart <= 0 or number <= least:
+        return None
+    slope = Fraction(number - least, apart)
+    return quotient_of(
+        factor, slope.numerator, slope.denominator * number - slope.numerator * size, slope.denominator
+    )
 
 
 def _fits(found: Axis, seen: Seen) -> bool:

@@ -69,7 +69,7 @@ def concat(case: NodeCase) -> Effect:
 
     def write(writer: GraphWriter, inputs: Sequence[str]) -> None:
         dense = [
-            value if whole is not None else _together(writer, value, each, place)
+            value if whole is not None else together(writer, value, each, place)
             for value, each, whole in zip(inputs, along, wholes, strict=True)
         ]
         whole = [(value, part, start) for value, part, start in zip(dense, parts, starts, strict=False)]
@@ -112,7 +112,7 @@ def _zeros_of_all(case: NodeCase) -> frozenset[Factor]:
     return first.intersection(*others)
 
 
-def _together(writer: GraphWriter, value: str, along: Axis, place: int) -> str:
+def together(writer: GraphWriter, value: str, along: Axis, place: int) -> str:
     """Return a value in which a request's elements follow one another along an axis of several factors."""
     sizes = [size_of(factor, writer.sizes) for factor in along]
     rest, index, step = writer.places(writer.types[value].shape[place]), writer.number(0), 1
@@ -251,22 +251,24 @@ def gather(case: NodeCase) -> Effect:
     result = (*own[:place], *indices, *own[place + 1 :])
     if not is_symbolic(own[place]):
         return Effect((result,), masks)
-    if len(own[place]) > 1:
-        raise case.refuse(f"looks up along {symbols_text(own, [place])}")
+    size = case.whole(0, place)
     array = case.writer.constants.get(node.inputs[1])
     if array is not None and (not array.size or array.min() >= 0):
         _check_found(case, array, own[place], indices)
         return Effect((result,), masks)
-    (size,) = own[place]
 
     def write(writer: GraphWriter, inputs: Sequence[str]) -> None:
-        index = writer.node("Cast", (inputs[1],), "index", to="int64")
-        last = writer.node("Add", (index, writer.size(size)), "index")
-        behind = writer.node("Less", (index, writer.number(0)), "is_from_end")
-        index = writer.node("Where", (behind, last, index), "index")
-        writer.emit(node.replace(inputs=(inputs[0], index)))
+        writer.emit(node.replace(inputs=(inputs[0], from_front(writer, inputs[1], writer.size(size)))))
 
     return Effect((result,), masks, write=write)
+
+
+def from_front(writer: GraphWriter, index: str, size: str) -> str:
+    """Return indices counted from the front, of which negative ones are from the end."""
+    index = writer.node("Cast", (index,), "index", to="int64")
+    last = writer.node("Add", (index, size), "index")
+    behind = writer.node("Less", (index, writer.number(0)), "is_from_end")
+    return writer.node("Where", (behind, last, index), "index")
 
 
 def gather_nd(case: NodeCase) -> Effect:
@@ -278,16 +280,23 @@ def gather_nd(case: NodeCase) -> Effect:
         raise case.refuse("is not known to keep padding apart")
     count = extent(indices[-1], case.sizes)
     array = case.writer.constants.get(node.inputs[1])
-    for number, along in enumerate(own[batch : batch + count]):
-        if not is_symbolic(along):
-            continue
-        if len(along) > 1 or array is None or (array.size and array.min() < 0):
-            raise case.refuse(f"looks up along {symbols_text((along,), [0])}")
-        _check_found(case, array[..., number], along, indices[:-1])
+    along = [case.whole(0, place) for place in range(batch, batch + count)]
     masks = tuple(
         PaddingMask(1, i, 0.0) for i, each in enumerate(indices) if is_symbolic(each)
     )  # all in range
-    return Effect(((*indices[:-1], *own[batch + count :]),), masks)
+    result = ((*indices[:-1], *own[batch + count :]),)
+    if array is not None and (not array.size or array.min() >= 0):
+        for number, place in enumerate(range(batch, batch + count)):
+            _check_found(case, array[..., number], own[place], indices[:-1])
+        return Effect(result, masks)
+
+    def write(writer: GraphWriter, inputs: Sequence[str]) -> None:
+        sizes = [writer.node("Reshape", (writer.size(each),), "size", shape=(1,)) for each in along]
+        size = writer.node("Concat", sizes, "size", axis=0) if len(sizes) > 1 else sizes[0]
+        writer.emit(node.replace(inputs=(inputs[0], from_front(writer, inputs[1], size))))
+
+    grows = any(isinstance(each, str) for each in along)
+    return Effect(result, masks, write=write if grows else None)
 
 
 def _check_found(case: NodeCase, indices: Array, along: Axis, axes: Axes) -> None:
@@ -299,4 +308,4 @@ def _check_found(case: NodeCase, indices: Array, along: Axis, axes: Axes) -> Non
         raise case.refuse(f"looks up {own.max()} along {symbols}, of which {extent(along, least)} may be all")
 
 
-__all__ = ["concat", "cut", "gather", "gather_nd", "tensor_scatter", "triangle"]
+__all__ = ["concat", "cut", "from_front", "gather", "gather_nd", "tensor_scatter", "together", "triangle"]

@@ -27,6 +27,7 @@ _SIZED = (
     "Slice",
     "Split",
     "Tile",
+    "TopK",
     "Trilu",
 )
 """Operators whose attributes have sizes in them; what they do to axes is found by the shapes of their results."""
@@ -34,11 +35,16 @@ _SIZED = (
 
 @dataclass(frozen=True)
 class Twin:
-    """The model at another size of one symbol, the others as in the bucket."""
+    """The model at another size of one symbol, the others as in the bucket; or at others of all computed lengths."""
 
-    symbol: str
-    size: int
+    sizes: Sizes
+    """The sizes that are others."""
     traced: Traced
+
+    @property
+    def symbol(self) -> str | None:
+        """The only symbol of another size; None where it is several."""
+        return next(iter(self.sizes)) if len(self.sizes) == 1 else None
 
     @cached_property
     def producers(self) -> dict[str, Node]:
@@ -77,10 +83,7 @@ class Observed:
     def check(self) -> None:
         """Check that there are the same nodes at every size. Raises PaddingError that says what differs."""
         for twin in self.twins:
-            other, where = (
-                twin.traced.graph,
-                f"with {twin.symbol} = {twin.size} and {self.sizes[twin.symbol]}",
-            )
+            other, where = twin.traced.graph, self._where(twin)
             if len(other.nodes) != len(self.graph.nodes):
                 raise PaddingError(f"the model has other nodes {where}")
             for node, its in zip(self.graph.nodes, other.nodes, strict=True):
@@ -93,8 +96,14 @@ class Observed:
             other = twin.traced.folded.get(constant)
             if node is None or other is None:
                 return None
-            _check_twins(node, other, f"with {twin.symbol} = {twin.size} and {self.sizes[twin.symbol]}")
+            _check_twins(node, other, self._where(twin))
         return node
+
+    def _where(self, twin: Twin) -> str:
+        """Return a twin's sizes and the bucket's, for messages."""
+        if twin.symbol is None:
+            return "with other lengths"
+        return f"with {twin.symbol} = {twin.sizes[twin.symbol]} and {self.sizes[twin.symbol]}"
 
     def axes_of(self, value: str, like: Axes = ()) -> Axes:
         """Return the axes of a constant or a result, by its shapes alone: each is an expression in symbols.
@@ -133,7 +142,7 @@ class Observed:
     @cached_property
     def everywhere(self) -> Sequence[tuple[Sizes, Traced]]:
         """The model at the bucket's sizes, and at the others."""
-        others = (({**self.sizes, twin.symbol: twin.size}, twin.traced) for twin in self.twins)
+        others = (({**self.sizes, **twin.sizes}, twin.traced) for twin in self.twins)
         return [(self.sizes, self.traced), *others]
 
     def constant_axes(self, name: str) -> Axes | None:
@@ -146,7 +155,7 @@ class Observed:
         whole = self.traced.constants[name]
         for twin in self.twins:
             if name not in twin.traced.constants:
-                raise PaddingError(f"{name!r} is a constant only for some sizes of {twin.symbol}")
+                raise PaddingError(f"{name!r} is a constant only for some sizes of {', '.join(twin.sizes)}")
             other = twin.traced.constants[name]
             both = tuple(slice(min(a, b)) for a, b in zip(whole.shape, other.shape, strict=True))
             if not _equal(whole[both], other[both]):
@@ -157,7 +166,7 @@ class Observed:
         """Return whether a constant's indices into an axis are of the same coordinates in it at all sizes."""
         first = _coordinates(self.traced.constants[indices], along, self.sizes)
         for twin in self.twins:
-            sizes = {**self.sizes, twin.symbol: twin.size}
+            sizes = {**self.sizes, **twin.sizes}
             found = _coordinates(twin.traced.constants[indices], along, sizes)
             if first is None or found is None:
                 return False
@@ -173,15 +182,24 @@ class Observed:
         """
         here = read(node)
         its = [(twin, read(twin.producers.get(node.outputs[0]))) for twin in self.twins]
-        symbols = dict.fromkeys(twin.symbol for twin, number in its if number != here)
+        symbols = self.symbols_of([here - number for _, number in its])
         found = sum_of(symbols, here - sum(self.sizes[symbol] for symbol in symbols))
         for twin, number in its:
-            if size_of(found, {**self.sizes, twin.symbol: twin.size}) != number:
+            if size_of(found, {**self.sizes, **twin.sizes}) != number:
                 raise PaddingError(
-                    f"node {node.name!r} ({node.op}) has {here} with {twin.symbol} = {self.sizes[twin.symbol]}, and "
-                    f"{number} with {twin.size}"
+                    f"node {node.name!r} ({node.op}) has {here} and {number} {self._where(twin)}"
                 )
         return found
+
+    def symbols_of(self, changes: Sequence[int]) -> list[str]:
+        """Return the symbols whose sum may be as much less at each twin; of the computed lengths it is one."""
+        pairs = [*zip(self.twins, changes, strict=True)]
+        found = dict.fromkeys(t.symbol for t, change in pairs if t.symbol is not None and change)
+        joint = [(twin, change) for twin, change in pairs if twin.symbol is None]
+        if any(change for _, change in joint):
+            fits = (s for s in joint[0][0].sizes if all(self.sizes[s] - t.sizes[s] == c for t, c in joint))
+            found.update(dict.fromkeys(fits))
+        return [symbol for symbol in found if symbol is not None]
 
     def attrs_of_twins(self, node: Node) -> list[Attrs]:
         """Return a node's attributes at the other sizes."""

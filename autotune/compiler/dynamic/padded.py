@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from autotune.compiler.dynamic.case import Effect, NodeCase, PaddedGraph
 from autotune.compiler.dynamic.computed import as_sum
+from autotune.compiler.dynamic.lengths import cut_outputs, part
 from autotune.compiler.dynamic.loops import repeated
 from autotune.compiler.dynamic.observed import Observed
 from autotune.compiler.dynamic.rules import effect_of
@@ -45,7 +46,8 @@ class _Padding:
         self.observed, self.graph, self.inputs = observed, observed.graph, inputs
         constants = self.graph.constants
         types = {name: self.graph.type_of(name) for name in (*self.graph.inputs, *constants)}
-        self.writer = GraphWriter(observed.sizes, types, constants, [*observed.traced.types])
+        traced = observed.traced
+        self.writer = GraphWriter(observed.sizes, types, constants, [*traced.types], traced.lengths)
         self.axes = self.writer.axes
         self.axes.update(inputs)
 
@@ -55,13 +57,16 @@ class _Padding:
             self._append(node)
         for name in self.graph.outputs:
             self._define(name)
+        found, counted = cut_outputs(self.observed, self.writer)
         graph = self.graph.replace(
             inputs=(*self.graph.inputs, *self.writer.size_inputs.values()),
+            outputs=found,
             nodes=tuple(self.writer.nodes),
             types=self.writer.types,
             constants=self.writer.constants,
+            counted=counted,
         )
-        outputs = {name: self.axes[name] for name in self.graph.outputs}
+        outputs = {name: self.axes[name] for name in found}
         return PaddedGraph(graph.pruned(), self.writer.size_inputs, self.inputs, outputs)
 
     def _append(self, node: Node) -> None:
@@ -118,6 +123,8 @@ class _Padding:
 
     def _effect(self, case: NodeCase) -> Effect:
         node = case.node
+        if node.outputs[0] in self.observed.traced.parts:
+            return part(case)
         try:
             return repeated(case, _padded_body) if is_loop(node) else effect_of(case)
         except (GraphError, KeyError) as error:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeAlias
 
-from autotune.compiler.dynamic import borders, computed, moved, normalized, resized, windows
+from autotune.compiler.dynamic import borders, computed, looked_up, moved, normalized, resized, windows
 from autotune.compiler.dynamic.axes import regrouped
 from autotune.compiler.dynamic.case import Effect, NodeCase, PaddingMask, symbols_text
 from autotune.graph import ops
@@ -24,7 +24,7 @@ Rule: TypeAlias = Callable[[NodeCase], Effect]
 def effect_of(case: NodeCase) -> Effect:
     """Return the effect of a node on padding. Raises PaddingError where its result would depend on it."""
     node = case.node
-    rule = _RULES.get(node.op) or windows.RULES.get(node.op)
+    rule = _RULES.get(node.op) or windows.RULES.get(node.op) or looked_up.RULES.get(node.op)
     if rule is not None:
         return rule(case)
     definition = ops.get(node.op)
@@ -180,10 +180,11 @@ def _running(case: NodeCase) -> Effect:
 def _top(case: NodeCase) -> Effect:
     """Return the first by value, behind which padding comes; a request has at least as many."""
     attrs, axes = case.node.attrs, case.axes(0)
-    place, count = int_attr(attrs, "axis") % len(axes), int_attr(attrs, "k")
-    if extent(axes[place], case.observed.least) < count:
+    place = int_attr(attrs, "axis") % len(axes)
+    count = case.shaped()[place]
+    if extent(axes[place], case.observed.least) < extent(count, case.observed.least):
         raise case.refuse(f"takes {count} along {symbols_text(axes, [place])}, of which there may be less")
-    result = (*axes[:place], axis(count), *axes[place + 1 :])
+    result = (*axes[:place], count, *axes[place + 1 :])
     last = -math.inf if int_attr(attrs, "largest") else math.inf
     return Effect((result,) * len(case.node.outputs), (PaddingMask(0, place, last),))
 

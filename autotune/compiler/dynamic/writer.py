@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from types import MappingProxyType
 
 import numpy as np
 
 from autotune.compiler.dynamic.axes import coordinates
+from autotune.frontends.onnx.lengths import Length
 from autotune.graph.build import complete_node
 from autotune.graph.ir import Array, Attr, Node, TensorType, fresh_name
 from autotune.graph.ops.common import FLOATS
-from autotune.runtime.axes import Axes, Axis, Factor, Sizes, axis, extent, size_of, symbols_in
+from autotune.runtime.axes import (
+    Axes,
+    Axis,
+    Factor,
+    Sizes,
+    axis,
+    capped_parts,
+    extent,
+    parse_axis,
+    parts_of,
+    size_of,
+    symbols_in,
+    terms_of,
+)
 
 
 class GraphWriter:
     """Nodes and constants of a graph that grows, and the inputs that take the request's sizes.
 
-    ``axes`` are those of values; ``zeros`` says along which symbolic factors a value is zero at padding.
+    ``axes`` are those of values; ``zeros`` says along which symbolic factors a value is zero at padding. Symbols in
+    ``lengths`` are computed by the graph itself.
     """
 
     def __init__(
@@ -26,6 +43,7 @@ class GraphWriter:
         types: Mapping[str, TensorType],
         constants: Mapping[str, Array],
         taken: Sequence[str],
+        lengths: Mapping[str, Length] = MappingProxyType({}),
     ) -> None:
         self.sizes = sizes
         self.types = dict(types)
@@ -34,6 +52,7 @@ class GraphWriter:
         self.axes: dict[str, Axes] = {}
         self.zeros: dict[str, frozenset[Factor]] = {}
         self.size_inputs: dict[str, str] = {}
+        self._lengths = lengths
         self._taken = dict.fromkeys(taken)
         self._made: dict[tuple[object, ...], str] = {}
         """Values that are made once, by their definition."""
@@ -62,14 +81,28 @@ class GraphWriter:
             self.axes[name] = tuple(axis(size) for size in array.shape)
         return self._made[key]
 
+    def once(self, key: tuple[object, ...], make: Callable[[], str]) -> str:
+        """Return a value that is made once, by its definition."""
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    def fresh(self, name: str) -> str:
+        """Return a name like this one that nothing has."""
+        return fresh_name(name, self._taken)
+
     def number(self, value: int) -> str:
         """Return an int64 constant of rank 0."""
         return self.constant(f"number.{value}", np.array(value, np.int64))
 
     def size(self, factor: Factor) -> str:
-        """Return the request's size of a factor, int64 []: an input of the graph, where it is no number."""
-        if not symbols_in(factor):
+        """Return the request's size of a factor, int64 []: an input of the graph, where it is no number and of nothing
+        that is computed."""
+        symbols = symbols_in(factor)
+        if not symbols:
             return self.number(size_of(factor, {}))
+        if not symbols.isdisjoint(self._lengths):
+            return self.once(("size", factor), lambda: self._computed(str(factor)))
         if factor not in self.size_inputs:
             name = fresh_name(f"{'.'.join(sorted(symbols_in(factor)))}.size", self._taken)
             self._taken[name] = None
@@ -77,6 +110,36 @@ class GraphWriter:
             self.size_inputs[str(factor)] = name
             self.axes[name] = ()
         return self.size_inputs[str(factor)]
+
+    def _computed(self, factor: str) -> str:
+        """Return a size that depends on lengths which the graph computes."""
+        if factor in self._lengths:
+            return self._length(factor)
+        terms, number = terms_of(factor)
+        found = [self._term(term) for term in terms] + ([self.number(number)] if number else [])
+        return reduce(lambda a, b: self.node("Add", (a, b), "size"), found)
+
+    def _term(self, term: str) -> str:
+        parts, capped = parts_of(term), capped_parts(term)
+        if capped is not None:
+            return self.node("Min", (self.size(capped[0]), self.number(capped[1])), "size")
+        if parts is None:
+            factors = parse_axis(term)
+            return self.size(term) if len(factors) == 1 else self.product(factors)
+        times, factor, plus, by = parts
+        found = self.product((times, factor))
+        found = self.node("Add", (found, self.number(plus)), "size") if plus else found
+        return self.node("Div", (found, self.number(by)), "size") if by > 1 else found
+
+    def _length(self, symbol: str) -> str:
+        """Return a length as int64 []; one whose bound was given is looked up among those that are allowed."""
+        length = self._lengths[symbol]
+        found = self.node("Cast", (length.value,), f"{symbol}.length", to="int64")
+        found = self.node("Reshape", (found,), f"{symbol}.length", shape=())
+        if not length.given:
+            return found
+        allowed = self.constant(f"lengths.{length.bound}", np.arange(length.bound + 1))
+        return self.node("Gather", (allowed, found), f"{symbol}.length", axis=0)
 
     def product(self, factors: Sequence[Factor]) -> str:
         """Return the request's size of several factors, multiplied: int64 []."""

@@ -93,7 +93,7 @@ def _ceil(steps: float) -> float:
 def _constant_inputs(node: OnnxNode) -> list[Array]:
     arrays = []
     for value in node.inputs:
-        array = node.scope.constant_of(value)
+        array = node.scope.known(value)
         if array is None:
             raise node.unknown(f"input {value!r}", value)
         arrays.append(array)

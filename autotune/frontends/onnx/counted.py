@@ -1,7 +1,8 @@
-"""Values whose extent along one axis is known only when they are computed: what may read them in a model.
+"""Values whose extent along one axis is known only when they are computed: what may read them as they are.
 
 Such a value is as long as it can become, and another value says how much of it is there. What moves or converts
-elements one by one leaves it so; any other reader would take what is not there for elements, and is refused.
+elements one by one leaves it so; any other reader would take what is not there for elements. It is refused here, and
+masked where lengths count as sizes (:mod:`autotune.frontends.onnx.lengths`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from autotune.errors import ModelImportError
+from autotune.errors import ComputedLengthError
 from autotune.graph import ops
 from autotune.graph.ir import ABSENT, Node, TensorType
 
@@ -30,7 +31,7 @@ class Counted:
 def carried(
     node: Node, types: Mapping[str, TensorType], known: Mapping[str, Counted], constants: Mapping[str, object]
 ) -> dict[str, Counted]:
-    """Return the counts of the results of a node; raises ModelImportError where it reads what it must not."""
+    """Return the counts of the results of a node; raises ComputedLengthError where it looks along such an axis."""
     positions = [n for n, value in enumerate(node.inputs) if value in known]
     if not positions:
         return {}
@@ -38,7 +39,7 @@ def carried(
     axis = _axis(node, positions, first.axis, types, constants)
     if axis is None:
         value = node.inputs[positions[0]]
-        raise ModelImportError(
+        raise ComputedLengthError(
             f"node {node.name!r} ({node.op}) reads {value!r}, whose extent along axis {first.axis} is known only when "
             f"it is computed\n  it may be an output of the model, or read by {_CARRIERS}"
         )

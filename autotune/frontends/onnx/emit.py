@@ -24,8 +24,8 @@ class Emitter:
     append: _Append
     define: Callable[[str, Array], None]
     fresh: Callable[[str], str]
-    counted: Callable[[str, int, str], None]
-    """Says of a value along which axis another one counts what is there."""
+    part: Callable[[str, int, str, str], None]
+    """Defines the part of a value that another one counts along an axis: value, axis, count, and the part."""
 
     def __call__(
         self,

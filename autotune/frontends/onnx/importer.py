@@ -11,14 +11,14 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from autotune.errors import GraphError, ModelImportError, UsageError
+from autotune.errors import ComputedLengthError, GraphError, ModelImportError, UsageError
 from autotune.frontends.onnx.affinity import device_in
 from autotune.frontends.onnx.budget import MAX_EVALUATED_BYTES, Expansion
 from autotune.frontends.onnx.composed import COMPOSED, SEVERAL_OUTPUTS
@@ -30,6 +30,7 @@ from autotune.frontends.onnx.domains import DEFINED
 from autotune.frontends.onnx.emit import Emitter
 from autotune.frontends.onnx.foreign import GRAPH_DOMAIN, ForeignNode
 from autotune.frontends.onnx.functions import Definition, definition_of
+from autotune.frontends.onnx.lengths import Length, Lengths
 from autotune.frontends.onnx.nodes import OnnxNode, convert
 from autotune.frontends.onnx.old_versions import BROADCASTING, OLD, compose_broadcast, modernise
 from autotune.frontends.onnx.read import (
@@ -91,14 +92,28 @@ class Traced:
     folded: Mapping[str, Node]
     types: Mapping[str, TensorType]
     constants: Mapping[str, Array]
+    lengths: Mapping[str, Length] = field(default_factory=dict)
+    """Lengths that the model computes, by their symbols."""
+    parts: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    """Of each result of a node that stands for a cut to such a length: the axis, and the symbol."""
+    outputs: int | None = None
+    """The number of the model's own outputs, where those behind them are lengths."""
 
 
-def load_traced(model: LoadedModel, shapes: Given) -> Traced:
+def load_traced(model: LoadedModel, shapes: Given, assumed: Mapping[str, int] | None = None) -> Traced:
     """Return :func:`load`, which evaluates larger constants too, says how each came about, and computes both branches
-    of what it cannot decide: what is inside of one graph cannot be compared with that of other sizes."""
-    importer = _Importer(model, shapes, {}, MAX_EVALUATED_BYTES, both_branches=True)
+    of what it cannot decide: what is inside of one graph cannot be compared with that of other sizes.
+
+    With ``assumed``, lengths that are computed count as sizes: of the symbols in it these, of others their bounds.
+    """
+    lengths = None if assumed is None else Lengths(assumed)
+    importer = _Importer(model, shapes, {}, MAX_EVALUATED_BYTES, both_branches=True, lengths=lengths)
     graph = importer.run()
-    return Traced(graph, importer.folded, importer.types, importer.constants)
+    traced = Traced(graph, importer.folded, importer.types, importer.constants)
+    if lengths is None:
+        return traced
+    own = len(model.proto.graph.output)
+    return replace(traced, lengths=lengths.found, parts=lengths.parts, outputs=own)
 
 
 class _Importer:
@@ -111,7 +126,10 @@ class _Importer:
         values: dict[str, Array],
         most_folded: int = MAX_FOLDED_BYTES,
         both_branches: bool = False,
+        lengths: Lengths | None = None,
     ) -> None:
+        self.lengths = lengths
+        """Lengths that are computed, where they count as sizes."""
         self.most_folded = most_folded
         self.both_branches = both_branches
         self.folded: dict[str, Node] = {}
@@ -126,7 +144,7 @@ class _Importer:
         self.proto = model.proto
         self.read = _names_read(model.proto.graph)
         self.reader = TensorReader(model.origin, model.folder)
-        self.shapes = shapes
+        self.bounds, self.shapes = bounds_in(shapes, model.proto.graph)
         self.values: dict[str, Array] = {**model.values, **values}
         self.types: dict[str, TensorType] = {}
         self.constants: dict[str, Array] = {}
@@ -142,6 +160,11 @@ class _Importer:
 
     def constant_of(self, value: str) -> Array | None:
         return self.constants.get(value)
+
+    def known(self, value: str) -> Array | None:
+        if value in self.constants or self.lengths is None or value == ABSENT:
+            return self.constants.get(value)
+        return self.lengths.evaluated(value, self.lists.all(), self.types, self.constants, self.bounds)
 
     def inputs_behind(self, value: str) -> tuple[str, ...]:
         made = {output: node for node in self.lists.all() for output in node.outputs}
@@ -182,6 +205,8 @@ class _Importer:
             self.type_of(output)
         counted = [(n, self.counted[v]) for n, v in enumerate(outputs) if v in self.counted]
         outputs += dict.fromkeys(found.count for _, found in counted if found.count not in outputs)
+        if self.lengths is not None:
+            outputs += [value for value in self.lengths.values if value not in outputs]
         made = Graph(
             _graph_name(self.origin, graph.name),
             inputs,
@@ -288,7 +313,7 @@ class _Importer:
         if node.op in SPECIAL and (open_ := [value for value in node.inputs if value in self.counted]):
             where = f"{open_[0]!r} along axis {self.counted[open_[0]].axis}"
             reason = f"the extent of {where} is known only when it is computed"
-            raise ModelImportError(f"{self.origin}: {node.fail(reason)}")
+            raise ComputedLengthError(f"{self.origin}: {node.fail(reason)}")
         special = fold_special(node)
         if special is not None:
             if op in ("Range", "Shape", "Size"):
@@ -344,8 +369,8 @@ class _Importer:
             self.types,
             self.constants,
             self.sequences,
-            self.counted,
-            self._set_counted,
+            self.counted if self.lengths is None else self.lengths.parts,
+            self._part,
             self.read,
             self._import_node,
             self._append_plain,
@@ -402,7 +427,7 @@ class _Importer:
         composer = compose_broadcast if aligned else COMPOSED.get(node.op)
         if composer is not None:
             append = partial(self._append_plain, name=node.name)
-            composer(node, Emitter(node, append, self._define_constant, self._fresh, self._set_counted))
+            composer(node, Emitter(node, append, self._define_constant, self._fresh, self._part))
             return
         if node.flatten_to is None:
             self._append_plain(node.op, node.inputs, node.outputs, node.attrs, node.name)
@@ -435,15 +460,24 @@ class _Importer:
             self._check_size(found, f"node {name!r} ({op}): its result {output!r}")
         try:
             self.counted |= carried(node, {**self.types, **types}, self.counted, self.constants)
-        except ModelImportError as error:
-            raise ModelImportError(f"{self.origin}: {error}") from error
+        except ComputedLengthError as error:
+            raise ComputedLengthError(f"{self.origin}: {error}") from error
         self.types.update(types)
         self.lists.current.append(node)
 
-    def _set_counted(self, value: str, axis: int, count: str) -> None:
-        """Note that the length of a value is another value; nothing for a constant."""
-        if value not in self.constants:
-            self.counted[value] = Counted(axis, count)
+    def _part(self, room: str, axis: int, count: str, output: str) -> None:
+        """Define the part of a value of which another one says how long it is along an axis."""
+        if room in self.constants and count in self.constants:
+            there = range(int(self.constants[count].reshape(())))
+            self._define_constant(output, np.take(self.constants[room], there, axis=axis))
+        elif self.lengths is None:
+            self._append_plain("Identity", [room], [output], {}, output)
+            self.counted[output] = Counted(axis, count)
+        else:
+            first = self.lengths.same(count, self.lists.current)
+            node, found = self.lengths.part(room, axis, first, output, self.types, self.bounds)
+            self.types[output] = found
+            self.lists.current.append(node.replace(origins=(self.at,), device=self.device))
 
     def _check_size(self, found: TensorType, what: str) -> None:
         if found.nbytes > MAX_VALUE_BYTES:
@@ -470,6 +504,13 @@ class _Importer:
 
     def _fresh(self, name: str) -> str:
         return fresh_name(name, self.types)
+
+
+def bounds_in(given: Given, graph: Any) -> tuple[dict[str, int], Given]:
+    """Return the sizes that are bounds of values which nodes compute, and the others."""
+    made = {value for node in graph.node for value in node.output}
+    bounds = {name: size for name, size in given.items() if name in made and isinstance(size, int)}
+    return bounds, {name: size for name, size in given.items() if name not in bounds}
 
 
 def _names_read(graph: Any) -> set[str]:

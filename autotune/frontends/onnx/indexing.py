@@ -66,9 +66,9 @@ def _non_zero(node: OnnxNode, emit: Emitter) -> None:
     if not x.size:
         emit.define(node.outputs[0], np.zeros((x.rank, 0), np.int64))
         return
-    count = emit.fresh(f"{node.outputs[0]}.count")
-    emit.append("NonZero", node.inputs, [node.outputs[0], count], {})
-    emit.counted(node.outputs[0], 1, count)
+    count, places = emit.fresh(f"{node.outputs[0]}.count"), emit.fresh(f"{node.outputs[0]}.room")
+    emit.append("NonZero", node.inputs, [places, count], {})
+    emit.part(places, 1, count, node.outputs[0])
 
 
 def _unique(node: OnnxNode, emit: Emitter) -> None:
@@ -76,7 +76,9 @@ def _unique(node: OnnxNode, emit: Emitter) -> None:
     x, value = node.input_type(0), node.inputs[0]
     if not x.size:
         raise node.fail(f"there is nothing in {x}")
-    names = [name or emit.fresh("unique.unread") for name in [*node.outputs, ABSENT, ABSENT, ABSENT][:4]]
+    names = [*node.outputs, ABSENT, ABSENT, ABSENT][:4]
+    names = [name or emit.fresh(f"{node.outputs[0]}.unread.{n}") for n, name in enumerate(names)]
+    rooms = [name if n == 2 else emit.fresh(f"{name}.room") for n, name in enumerate(names)]
     count, rows = emit.fresh(f"{node.outputs[0]}.count"), emit.fresh("unique.rows")
     axis = int(node.attrs["axis"]) % x.rank if "axis" in node.attrs else None
     shape: tuple[int, ...] = (x.size,)
@@ -86,22 +88,14 @@ def _unique(node: OnnxNode, emit: Emitter) -> None:
         shape = tuple(x.shape[d] for d in front)
         value = emit("Transpose", [value], {"perm": front})
     flat = emit("Reshape", [value], {"shape": (shape[0], math.prod(shape[1:]))}, "flat")
-    emit.append("Unique", [flat], [rows, *names[1:], count], {"sorted": node.attrs.get("sorted", 1)})
+    emit.append("Unique", [flat], [rows, *rooms[1:], count], {"sorted": node.attrs.get("sorted", 1)})
     if axis is None:
-        emit("Reshape", [rows], {"shape": shape}, "", names[0])
+        emit("Reshape", [rows], {"shape": shape}, "", rooms[0])
     else:
         apart = emit("Reshape", [rows], {"shape": shape}, "apart")
-        emit("Transpose", [apart], {"perm": tuple(front.index(d) for d in range(x.rank))}, "", names[0])
-    there = node.scope.constant_of(count)
-    for number, name in enumerate(names):
-        along = axis or 0 if number == 0 else 0
-        known = node.scope.constant_of(name)
-        if number == 2:
-            continue
-        if there is not None and known is not None:
-            emit.define(name, np.take(known, range(int(there[0])), axis=along))
-        else:
-            emit.counted(name, along, count)
+        emit("Transpose", [apart], {"perm": tuple(front.index(d) for d in range(x.rank))}, "", rooms[0])
+    for number, along in ((0, axis or 0), (1, 0), (3, 0)):
+        emit.part(rooms[number], along, count, names[number])
 
 
 def _non_max_suppression(node: OnnxNode, emit: Emitter) -> None:
@@ -110,9 +104,9 @@ def _non_max_suppression(node: OnnxNode, emit: Emitter) -> None:
     if not boxes.size * classes * max(0, int(node.attrs.get("max_output_boxes_per_class", 0))):
         emit.define(node.outputs[0], np.zeros((0, 3), np.int64))
         return
-    count = emit.fresh(f"{node.outputs[0]}.count")
-    emit.append("NonMaxSuppression", node.inputs[:2], [node.outputs[0], count], node.attrs)
-    emit.counted(node.outputs[0], 0, count)
+    count, rows = emit.fresh(f"{node.outputs[0]}.count"), emit.fresh(f"{node.outputs[0]}.room")
+    emit.append("NonMaxSuppression", node.inputs[:2], [rows, count], node.attrs)
+    emit.part(rows, 0, count, node.outputs[0])
 
 
 def _compress(node: OnnxNode, emit: Emitter) -> None:
@@ -128,9 +122,10 @@ def _compress(node: OnnxNode, emit: Emitter) -> None:
         places = emit.constant(np.flatnonzero(condition), "int64")
         emit("Gather", [value, places], {"axis": axis}, "", node.outputs[0])
         return
-    found, count = emit.fresh("compress.found"), emit.fresh(f"{node.outputs[0]}.count")
-    emit.append("NonZero", [node.inputs[1]], [found, count], {})
-    emit.counted(found, 1, count)
+    count, room = emit.fresh(f"{node.outputs[0]}.count"), emit.fresh(f"{node.outputs[0]}.room")
+    emit.append("NonZero", [node.inputs[1]], [room, count], {})
+    found = emit.fresh(f"{node.outputs[0]}.found")
+    emit.part(room, 1, count, found)
     places = emit("Squeeze", [found], {"axes": (0,)}, "places")
     emit("Gather", [value, places], {"axis": axis}, "", node.outputs[0])
 

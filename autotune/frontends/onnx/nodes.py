@@ -124,7 +124,7 @@ def _parameters_to_attributes(node: OnnxNode) -> None:
         value = node.input(parameter.index)
         if value == ABSENT:
             continue
-        array = node.scope.constant_of(value)
+        array = node.scope.known(value)
         if array is None:
             raise node.unknown(f"input {parameter.name!r} ({value!r})", value)
         node.attrs[parameter.name] = (

@@ -171,7 +171,7 @@ class Repeated:
                 carried.append(inputs.iteration)
             elif inputs.iteration in read:
                 taken.append(inputs.iteration)
-        open_ = [v for v in results if v in model.counted]
+        open_ = [v for node in nodes for v in node.outputs if v in model.counted]
         if open_:
             raise self.node.fail(f"a step gives {open_[0]!r}, whose extent is known only when it is computed")
         body_inputs = [*carried, *taken]
@@ -216,8 +216,10 @@ class Repeated:
         with model.on_device(device):
             model.append(NAME, list(loop.inputs), outputs, loop.attrs, self.node.name)
         found = outputs[len(initial) :]
-        for value in found if len(active) > 1 else ():
-            model.set_counted(value, 0, outputs[len(self.initial) + 1])
+        if len(active) > 1:
+            rooms, found = found, [f"{prefix}collected{i}" for i in range(len(found))]
+            for room, value in zip(rooms, found, strict=True):
+                model.part(room, 0, outputs[len(self.initial) + 1], value)
         return [*outputs[: len(self.initial)], *found]
 
     def _begins(self, prefix: str) -> str:

@@ -37,6 +37,9 @@ class Scope(Protocol):
     def constant_of(self, value: str) -> Array | None:
         """Return the array of a value if it is constant."""
 
+    def known(self, value: str) -> Array | None:
+        """Return the same, or what a value is made of lengths that are computed, at what these are assumed to be."""
+
     def inputs_behind(self, value: str) -> tuple[str, ...]:
         """Return the inputs of the model that a value depends on."""
 

@@ -29,8 +29,8 @@ class Importing:
     sequences: dict[str, list[str] | None]
     counted: Mapping[str, object]
     """Values whose extent is known only when they are computed."""
-    set_counted: Callable[[str, int, str], None]
-    """Says of a value along which axis another one counts what is there."""
+    part: Callable[[str, int, str, str], None]
+    """Defines the part of a value that another one counts along an axis: value, axis, count, and the part."""
     read: set[str]
     import_node: Callable[[Any], None]
     append: Append

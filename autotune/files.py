@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import mmap
 import os
 import secrets
 import shutil
@@ -11,6 +12,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 @contextmanager
@@ -73,4 +78,42 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-__all__ = ["replacing", "scratch_folder"]
+class FilePages(mmap.mmap):
+    """Pages of a file that are read when they are used, and never written."""
+
+
+def file_pages(path: Path, offset: int, nbytes: int) -> NDArray[np.uint8]:
+    """Return bytes of a file, which are not there before they are used; raises OSError."""
+    first = offset // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+    with path.open("rb") as file:
+        pages = FilePages(file.fileno(), offset - first + nbytes, access=mmap.ACCESS_READ, offset=first)
+    return np.frombuffer(pages, np.uint8)[offset - first :]
+
+
+def pages_of(array: NDArray[Any]) -> mmap.mmap | None:
+    """Return the pages that an array's memory is, of a file or of none; None for any other memory."""
+    base: Any = array
+    while isinstance(base, (np.ndarray, memoryview)):
+        base = base.base if isinstance(base, np.ndarray) else base.obj
+    return base if isinstance(base, mmap.mmap) else None
+
+
+def is_in_file(array: NDArray[Any]) -> bool:
+    """Return whether an array is a part of :func:`file_pages`."""
+    return isinstance(pages_of(array), FilePages)
+
+
+def give_up_pages(array: NDArray[Any]) -> None:
+    """Give memory back that holds a part of :func:`file_pages`: it is read again where it is used again. Nothing for
+    any other array."""
+    pages = pages_of(array)
+    if not isinstance(pages, FilePages) or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    start = np.frombuffer(pages, np.uint8).ctypes.data
+    low, high = (end - start for end in np.lib.array_utils.byte_bounds(array))
+    first, last = -(-low // mmap.PAGESIZE) * mmap.PAGESIZE, high // mmap.PAGESIZE * mmap.PAGESIZE
+    if first < last:
+        pages.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+
+__all__ = ["file_pages", "give_up_pages", "is_in_file", "pages_of", "replacing", "scratch_folder"]

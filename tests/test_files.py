@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from autotune.files import locked, replacing, scratch_folder
+from autotune.files import file_pages, give_up_pages, is_in_file, locked, replacing, scratch_folder
 
 
 def test_what_a_killed_process_left_is_removed_and_what_another_uses_stays(
@@ -42,3 +44,19 @@ def test_what_a_killed_process_left_half_written_is_removed_by_the_next(tmp_path
         temporary.write_text("whole")
     assert sorted(tmp_path.iterdir()) == sorted([path, young, others])
     assert path.read_text() == "whole"
+
+
+def test_pages_of_a_file_that_were_given_up_are_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "weights"
+    data = np.random.default_rng(0).integers(0, 256, 3 * mmap.ALLOCATIONGRANULARITY + 5, np.uint8)
+    path.write_bytes(data.tobytes())
+    part = file_pages(path, 7, len(data) - 11)
+    other = part.reshape(2, -1).T if len(part) % 2 == 0 else part[1:].reshape(2, -1).T
+    assert is_in_file(part)
+    assert is_in_file(other)
+    assert not is_in_file(data)
+    held = other.copy()
+    for each in (part, other, data):
+        give_up_pages(each)
+    np.testing.assert_array_equal(part, data[7:-4])
+    np.testing.assert_array_equal(other, held)

@@ -21,6 +21,7 @@ from autotune.compiler.hoist import (
 )
 from autotune.compiler.index_checks import guards_of, index_checks, indexed_values
 from autotune.compiler.planned import Planned
+from autotune.files import is_in_file
 from autotune.graph.ir import Array
 from autotune.passes.memory.bound_memory import bound_memory
 from autotune.passes.memory.dispatch_order import extended, in_order
@@ -331,6 +332,7 @@ class _ImageAssembly:
         """Return the index of a constant of the image; only constants that a kernel reads are in it."""
         if key not in self.constants:
             dense = np.ascontiguousarray(array).reshape(array.shape)
+            dense = dense.copy() if is_in_file(dense) else dense  # the file of a model may change later
             self.constants[key] = (len(self.constants), dense)
         return self.constants[key][0]
 

@@ -12,6 +12,7 @@ from autotune.codegen.backend import backend_for
 from autotune.codegen.code import BufferSpec, DispatchCode
 from autotune.compiler.planned import Planned, apply
 from autotune.errors import InternalError
+from autotune.files import give_up_pages
 from autotune.graph.ir import Array
 from autotune.lower.program import lower_schedule
 from autotune.passes.partition import Dispatch, Partition
@@ -22,6 +23,8 @@ HoistedKey: TypeAlias = tuple[str, str, tuple[str, ...]]
 """Workload, buffer and the constants that it is made of: equal keys are computed once."""
 Hoisted: TypeAlias = dict[tuple[HoistedKey, bytes], Array]
 """Values of hoisted buffers, by their keys and the object code that worked them out."""
+_AT_ONCE = 16 << 20
+"""Bytes of constants that are laid out densely at a time."""
 
 
 def argument_value(dispatch: Dispatch, name: str) -> str:
@@ -54,16 +57,14 @@ def code_of_constants(planned: Planned, target: Target) -> DispatchCode:
 def run_hoisted(
     partition: Partition, codes: Mapping[str, DispatchCode], target: Target, known: Hoisted
 ) -> dict[HoistedKey, Array]:
-    """Return values of all hoisted buffers. Those not in ``known`` are computed by one module, and added to it."""
+    """Return values of all hoisted buffers. Those not in ``known`` are computed, some constants at a time, and added to
+    it."""
     builder = _HoistedModule(partition, codes, known)
     for dispatch in partition.dispatches:
         builder.add(dispatch)
-    if builder.commands:
-        from autotune.runtime.module import Module
-
-        with Module(builder.image(target), threads=1) as module:
-            results = module(*builder.arrays)
-        known |= dict(zip(builder.results, results, strict=True))
+        if builder.nbytes > _AT_ONCE:
+            builder.run(target)
+    builder.run(target)
     return {key: known[key, code] for key, code in builder.needed.items()}
 
 
@@ -74,14 +75,34 @@ class _HoistedModule:
         self.partition = partition
         self.codes = codes
         self.known = known
-        self.order: list[str] = []
-        """The workloads whose code is here."""
         self.needed: dict[HoistedKey, bytes] = {}
         """The object code that works out each buffer, the known ones among them."""
+        self._restart()
+
+    def _restart(self) -> None:
+        self.order: list[str] = []
+        """The workloads whose code is here."""
         self.results: dict[tuple[HoistedKey, bytes], TensorSpec] = {}
         self.inputs: dict[str, int] = {}
         self.arrays: list[Array] = []
         self.commands: list[Command] = []
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the constants that are collected."""
+        return sum(array.nbytes for array in self.arrays)
+
+    def run(self, target: Target) -> None:
+        """Compute what is collected, and start again: constants that were laid out for it are given up."""
+        if self.commands:
+            from autotune.runtime.module import Module
+
+            with Module(self.image(target), threads=1) as module:
+                results = module(*self.arrays)
+            self.known |= dict(zip(self.results, results, strict=True))
+            for value in self.inputs:
+                give_up_pages(self.partition.constants[value])
+        self._restart()
 
     def add(self, dispatch: Dispatch) -> None:
         """Add the hoisted kernels of a dispatch, unless the same were added before or have run."""

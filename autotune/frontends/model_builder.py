@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import onnx
 
 OPSET = 17
 IR_VERSION = 8
+_LARGE = 1024
+_ALIGNMENT = 64
 
 
 class ModelBuilder:
     """Collects nodes and initialisers; :meth:`finish` makes the checked ``ModelProto``.
 
-    Random weights come from one generator, so a model is a function of its seed.
+    Random weights come from one generator, so a model is a function of its seed. With ``weights`` large initialisers
+    are written to that file beside the model as they are made, and never held together.
     """
 
-    def __init__(self, name: str, seed: int = 0) -> None:
+    def __init__(self, name: str, seed: int = 0, weights: Path | None = None) -> None:
         self.name = name
+        self.weights = weights
         self.rng = np.random.default_rng(seed)
         self._nodes: list[Any] = []
         self._initializers: list[Any] = []
@@ -39,8 +45,29 @@ class ModelBuilder:
         """Add an initialiser holding ``array`` (its dtype is kept)."""
         from onnx import numpy_helper
 
-        self._initializers.append(numpy_helper.from_array(np.asarray(array), name))
+        dense = np.ascontiguousarray(array).reshape(np.shape(array))
+        beside = self.weights is not None and dense.nbytes >= _LARGE
+        self._initializers.append(
+            self._beside(name, dense) if beside else numpy_helper.from_array(dense, name)
+        )
         return name
+
+    def _beside(self, name: str, array: NDArray[Any]) -> Any:
+        """Return an initialiser whose data are appended to the file of weights."""
+        from onnx import TensorProto, helper
+
+        assert self.weights is not None
+        element = helper.np_dtype_to_tensor_dtype(array.dtype)
+        tensor = TensorProto(
+            name=name, data_type=element, dims=array.shape, data_location=TensorProto.EXTERNAL
+        )
+        with self.weights.open("ab") as file:
+            file.write(bytes(-file.tell() % _ALIGNMENT))
+            entries = {"location": self.weights.name, "offset": file.tell(), "length": array.nbytes}
+            file.write(array.data)
+        for key, value in entries.items():
+            tensor.external_data.add(key=key, value=str(value))
+        return tensor
 
     def normal(self, name: str, shape: Sequence[int], scale: float) -> str:
         """Add a float32 initialiser of normal values with standard deviation ``scale``."""

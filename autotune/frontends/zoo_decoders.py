@@ -10,6 +10,7 @@ past and present are meant to be one buffer.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -56,15 +57,18 @@ LLAMA_1B = Decoder("llama", 16, 2048, 32, 8, 8192, 32000, 1024, 4)
 """The layers of Llama 3.2 1B, with the words of Llama 2."""
 
 
-def decoder(sizes: Decoder, seed: int = 0) -> onnx.ModelProto:
-    """Return the model, with weights of a normal distribution; those of few bits are uniform."""
-    return _DecoderWriter(sizes, seed).model()
+def decoder(sizes: Decoder, seed: int = 0, weights: Path | None = None) -> onnx.ModelProto:
+    """Return the model, with weights of a normal distribution; those of few bits are uniform.
+
+    With ``weights`` they are in that file, in whose folder the model is to be saved.
+    """
+    return _DecoderWriter(sizes, seed, weights).model()
 
 
 class _DecoderWriter:
-    def __init__(self, sizes: Decoder, seed: int) -> None:
+    def __init__(self, sizes: Decoder, seed: int, weights: Path | None) -> None:
         self.sizes = sizes
-        self.b = ModelBuilder(f"{sizes.style}_decoder", seed=seed)
+        self.b = ModelBuilder(f"{sizes.style}_decoder", seed, weights)
         self.simple = sizes.style in ("llama", "qwen")
 
     def model(self) -> onnx.ModelProto:

@@ -83,6 +83,10 @@ NONTEMPORAL = "nontemporal"
 """Hint of a loop: its stores go past the caches, as nothing is read back before the caches are full of other data."""
 
 
+NEUTRAL = "neutral"
+"""Hint of a branch: where its condition does not hold, it would change nothing that is read; it saves the work."""
+
+
 @dataclass(slots=True)
 class For(Stmt):
     """``for var in 0..extent``.
@@ -117,11 +121,12 @@ class Let(Stmt):
 
 @dataclass(slots=True)
 class If(Stmt):
-    """A branch."""
+    """A branch; ``note`` is a hint for who reads the program."""
 
     cond: Expr
     then: Stmt
     otherwise: Stmt | None
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -360,6 +365,7 @@ def loads(stmt: Stmt) -> Iterator[Load]:
 
 __all__ = [
     "AHEAD",
+    "NEUTRAL",
     "NONTEMPORAL",
     "Allocate",
     "Barrier",

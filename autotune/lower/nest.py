@@ -15,6 +15,7 @@ from autotune.lower.attached import BLOCK_SCOPES, BoundInference, local_place
 from autotune.lower.elements import Elements
 from autotune.lower.intrinsics import IntrinsicCall
 from autotune.lower.ir import (
+    NEUTRAL,
     NONTEMPORAL,
     Allocate,
     Barrier,
@@ -37,9 +38,10 @@ from autotune.lower.translate import StageBuffers, Translator
 from autotune.schedule.pipelining import computed_ahead, iterations_ahead
 from autotune.schedule.stage import Stage
 from autotune.te.expr import Const, Expr, IterVar, Reduce, Var
+from autotune.te.reductions import update_condition
 from autotune.te.sequential import SequentialOp
 from autotune.te.tensor import ComputeOp
-from autotune.te.traversal import reads
+from autotune.te.traversal import axes_of, reads
 
 _DATA_ONLY = ("init", "load", "store", "fold")
 """Loops of a reduction before and after its updates."""
@@ -306,7 +308,24 @@ class NestBuilder:
             self.ahead.setdefault(iv, []).extend(self.places[stage].buffers)
         for stage in attached:
             del self.places[stage]
-        return _allocated(buffers, sequence(stmts))
+        needed = None if self.threads or iv in self.ahead else self._update_condition(frame, mode, attached)
+        stmt = sequence(stmts)
+        return _allocated(buffers, stmt if needed is None else If(needed, stmt, None, NEUTRAL))
+
+    def _update_condition(self, frame: OpenFrame, mode: str, attached: Sequence[Stage]) -> Expr | None:
+        """Return the condition without which an iteration's updates, and the stages attached for them, are left out.
+
+        None where there is none, or it depends on loops or stages inside.
+        """
+        reduction = self.bodies[frame.stage][0]
+        condition = (
+            update_condition(reduction) if mode == "update" and isinstance(reduction, Reduce) else None
+        )
+        if condition is None or not axes_of(condition) <= frame.values.keys():
+            return None
+        if any(read.tensor.op is stage.op for read in reads(condition) for stage in attached):
+            return None
+        return self.translator.value(condition, frame.axis_values())
 
     # -- reductions ------------------------------------------------------------------------------------------
 

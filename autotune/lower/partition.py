@@ -105,7 +105,8 @@ def _pruned(stmt: Stmt, idle: Buffer | None = None) -> Stmt:
         return sequence([part for part in rest.stmts if not _empty(part)])
     if isinstance(rest, If):
         other = None if rest.otherwise is None or _empty(rest.otherwise) else rest.otherwise
-        return sequence([]) if _empty(rest.then) and other is None else If(rest.cond, rest.then, other)
+        empty = _empty(rest.then) and other is None
+        return sequence([]) if empty else If(rest.cond, rest.then, other, rest.note)
     parts = sub_statements(rest)
     if parts and all(_empty(part) for part in parts):
         return sequence([])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from autotune.errors import LoweringError
 from autotune.lower.ir import (
+    NEUTRAL,
     Allocate,
     Barrier,
     Buffer,
@@ -248,6 +249,9 @@ class _Walker:
 
     def _branch(self, stmt: If, at: ProgramPoint, position: int) -> int:
         """Return both sides of a branch: which of them stores must be known."""
+        if stmt.note == NEUTRAL:
+            self.result.evaluated.append((replace(at, time=(*at.time, str(position))), stmt.cond))
+            return self.walk(stmt.then, at, position + 1)
         try:
             test = condition(stmt.cond, at.names)
         except NotAffine as error:

@@ -59,7 +59,7 @@ def with_parts(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
     if isinstance(stmt, Seq):
         return sequence(new)
     if isinstance(stmt, If):
-        return If(stmt.cond, new[0], new[1] if stmt.otherwise is not None else None)
+        return If(stmt.cond, new[0], new[1] if stmt.otherwise is not None else None, stmt.note)
     assert isinstance(stmt, For | While | Let | Allocate | Intrinsic)
     return replace_fields(stmt, body=new[0])
 
@@ -78,7 +78,7 @@ def rewrite_stmt(stmt: Stmt, replace: Callable[[Expr], Expr | None]) -> Stmt:
             branch = stmt.then if cond.value else stmt.otherwise
             return sequence([]) if branch is None else rewrite_stmt(branch, replace)
         otherwise = None if stmt.otherwise is None else rewrite_stmt(stmt.otherwise, replace)
-        return If(cond, rewrite_stmt(stmt.then, replace), otherwise)
+        return If(cond, rewrite_stmt(stmt.then, replace), otherwise, stmt.note)
     if isinstance(stmt, Barrier | External):
         return stmt
     memo: dict[int, Expr] = {}

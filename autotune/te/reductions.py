@@ -12,6 +12,7 @@ from autotune.te.expr import (
     IterVar,
     Reduce,
     Reducer,
+    Select,
     as_expr,
     binary,
     cast,
@@ -67,6 +68,26 @@ def _reduced(
     if init is None:
         return tuple(Reduce(reducer, values, axes, i) for i in range(len(values)))
     return (_started(reducer, values, axes, init),)
+
+
+def update_condition(reduction: Reduce) -> Expr | None:
+    """Return the condition under which an update changes anything, as ``where`` has it; None if any does.
+
+    >>> from autotune import te
+    >>> x, rj = te.placeholder((4,), name="x"), te.reduce_axis((0, 4), name="rj")
+    >>> total = te.compute((1,), lambda i: te.sum(x(rj), axis=rj, where=x(rj) > 2.0))
+    >>> update_condition(total.op.body[0]).op
+    '>'
+    """
+    neutral = reduction.reducer.identity(tuple(each.dtype for each in reduction.sources))
+    found = None
+    for source, value in zip(reduction.sources, neutral, strict=True):
+        if not isinstance(source, Select) or str(source.b) != str(value):
+            return None
+        if found is not None and str(source.cond) != str(found):
+            return None
+        found = source.cond
+    return found
 
 
 def _started(reducer: Reducer, values: tuple[Expr, ...], axes: tuple[IterVar, ...], init: Any) -> Expr:
@@ -252,5 +273,6 @@ __all__ = [
     "prod",
     "shipped_name",
     "sum",
+    "update_condition",
     "without_start",
 ]

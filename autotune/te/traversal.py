@@ -12,6 +12,7 @@ from autotune.te.expr import (
     Cast,
     Compare,
     Expr,
+    IterVar,
     Not,
     Read,
     Reduce,
@@ -126,9 +127,14 @@ def reads(expr: Expr) -> list[Read]:
     return [node for node in nodes(expr) if isinstance(node, Read)]
 
 
+def axes_of(expr: Expr) -> set[Expr]:
+    """Return the axes that an expression depends on."""
+    return {node for node in nodes(expr) if isinstance(node, IterVar)}
+
+
 def substitute(expr: Expr, values: dict[Expr, Expr]) -> Expr:
     """Replace variables by expressions."""
     return transform(expr, lambda node: values.get(node) if isinstance(node, Var) else None)
 
 
-__all__ = ["children", "nodes", "ordered", "reads", "rebuild", "substitute", "transform"]
+__all__ = ["axes_of", "children", "nodes", "ordered", "reads", "rebuild", "substitute", "transform"]

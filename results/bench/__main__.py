@@ -15,6 +15,7 @@ EXPERIMENTS: Mapping[str, str] = {
     "balance": "results.bench.balance",
     "bounds": "results.bench.bounds",
     "budgets": "results.bench.budgets",
+    "compile-memory": "results.bench.compile_memory",
     "decisions": "results.bench.decisions",
     "decode": "results.bench.decoding",
     "fronts": "results.bench.fronts",

@@ -74,9 +74,10 @@ def _knobs(workload: Workload, shape: AttentionShape, target: Target) -> list[Kn
         help = "what the workers share: heads, or blocks of rows of all heads"
         knobs.append(Knob.of("share", ("blocks", "heads"), "blocks", help))
     wide = workload.flops >= _SMALL_WORK
+    copied = (False,) if shape.once else (False, True)
     return [
         *knobs,
-        Knob.of("copy_values", (False, True), False, "copy the values to dense rows"),
+        Knob.of("copy_values", copied, False, "copy the values to dense rows"),
         parallel_knob(target, wide, "share the work among workers"),
     ]
 

@@ -54,7 +54,11 @@ class _Attention:
             self._attach("rcp", parent, loop)
         self._softmax(parent, loop)
         self._scores(parent, loop)
-        self._transpose_keys(heads)
+        self._flags(block)
+        if self.shape.once:
+            self._panels_of_keys().compute_at(parent, loop)
+        else:
+            self._transpose_keys(heads)
         if self.config["copy_values"]:
             self._copy_values(product, heads)
         for op in self.shape.structure.rest:
@@ -153,23 +157,37 @@ class _Attention:
         loops = masked.split(_axes(masked)[-2], factor=self.config["score_rows"], tail="overlap")
         self._tile(masked, loops, "score_", self._stage("scores"))
 
+    def _flags(self, block: IterVar) -> None:
+        """Look for blocks of keys that are masked, before the first."""
+        name = f"{self.shape.name}.filled"
+        if name in (op.name for op in self.shape.structure.order):
+            stage = self._attach("filled", self.output, block)
+            assert isinstance(stage.op, ComputeOp)
+            lanes = max(self.shape.lanes, 1)
+            attach(partial_vectors(self.schedule, stage, lanes, 1), stage, stage.op.axis[-1])
+
     def _transpose_keys(self, heads: IterVar | None) -> None:
-        """Store keys in panels of one vector, for a head or for all of them beforehand: tiles of any width
-        read them."""
+        """Transpose keys for a head, or for all of them beforehand."""
+        stage = self._panels_of_keys()
+        if heads is not None:
+            stage.compute_at(self.output, heads)
+        else:
+            outer = stage.leaf_iter_vars[:-3]
+            stage.parallel(stage.fuse(*outer) if len(outer) > 1 else outer[0], when=self.config["parallel"])
+
+    def _panels_of_keys(self) -> Stage:
+        """Store keys in panels of one vector: tiles of any width read them."""
         keys = self._stage("keys")
         *lead, column, row = (f"i{number}" for number in range(len(_axes(keys))))
         lanes = min(self.shape.lanes, self.shape.block)
         panels = IndexMap((*lead, f"{row} // {lanes}", column, f"{row} % {lanes}"))
         stage = self.schedule[self.schedule.transform_layout(keys.tensor, panels)]
-        *outer, columns, lane = _axes(stage)
+        *_, columns, lane = _axes(stage)
         # The unrolled steps of a vector are a block that is read along its lines and turned in registers.
         _, step = stage.split(columns, factor=_KEY_STEPS)
         stage.unroll(step)
         stage.vectorize(lane)
-        if heads is not None:
-            stage.compute_at(self.output, heads)
-        else:
-            stage.parallel(stage.fuse(*outer) if len(outer) > 1 else outer[0], when=self.config["parallel"])
+        return stage
 
     def _copy_values(self, product: Stage, heads: IterVar | None) -> None:
         """Store values in dense rows; only worth it where theirs are far apart."""

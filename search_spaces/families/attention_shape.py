@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from autotune.graph.ops.attention import FEW_QUERIES
 from autotune.te.tensor import ComputeOp
 from search_spaces.analysis import Structure, structure
 
@@ -36,6 +37,11 @@ class AttentionShape:
     def blocked(self) -> bool:
         """Return whether keys come in blocks, with a running maximum and sum."""
         return self.block < self.n
+
+    @property
+    def once(self) -> bool:
+        """Return whether a block of keys is read by one block of rows: few queries, as of a step of decoding."""
+        return self.blocked and self.m <= FEW_QUERIES
 
     @cached_property
     def inlined(self) -> tuple[ComputeOp, ...]:

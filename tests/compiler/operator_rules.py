@@ -280,6 +280,15 @@ def block_product(d: Draft, op: str) -> None:
     d.node(op, x, d.constant(words), d.normal(2, n, scale=0.02), bits=bits, zero_point=1 << (bits - 1))
 
 
+@rule("UnpackBlocks")
+def stored_words(d: Draft, op: str) -> None:
+    bits, n = d.rng.choice((4, 8)), d.size()
+    words = np.random.default_rng(d.rng.randrange(1 << 30)).integers(0, 1 << 30, (bits, n)).astype(np.int32)
+    rows = d.rng.randint(20, 32)
+    weights = d.node(op, d.constant(words), d.normal(2, n, scale=0.02), bits=bits, zero_point=3, rows=rows)
+    d.node("MatMul", d.input((d.size(), rows), "float32"), weights)
+
+
 @rule("Gemm")
 def gemm(d: Draft, op: str) -> None:
     x = d.pick(FLOATS, (2,))

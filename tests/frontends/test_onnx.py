@@ -6,6 +6,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+import autotune
 from autotune.errors import ModelImportError, UnknownParameterError, UnsupportedOpError, UsageError
 from autotune.frontends import zoo, zoo_built
 from autotune.frontends.model_builder import ModelBuilder
@@ -470,6 +471,18 @@ def test_training_mode():
 def test_statistics_may_have_another_dtype():
     ones, wide = np.ones(3, np.float32), np.full(3, 2.0)
     check_against_onnx(one_node("BatchNormalization", (2, 3, 2), 15, [ones, ones, wide, wide]))
+
+
+def test_a_compiled_model_does_not_depend_on_the_file_of_its_weights(tmp_path):
+    model, path = zoo.load("mlp"), tmp_path / "model.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    compiled = autotune.compile(str(path), threads=1)
+    x = [np.ones(spec.shape, spec.dtype) for spec in compiled.inputs]
+    before = compiled(*x)[0].copy()
+    data = tmp_path / "weights.bin"
+    with data.open("r+b") as file:
+        file.write(bytes(data.stat().st_size))
+    np.testing.assert_array_equal(compiled(*x)[0], before)
 
 
 def external_model(tmp_path, location, **extra):

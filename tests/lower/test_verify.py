@@ -13,7 +13,7 @@ from autotune import te
 from autotune.errors import LoweringError, MissingExtraError
 from autotune.lower import lower_schedule, verify
 from autotune.lower.examples import arguments, blur, chain, matmul, rows
-from autotune.lower.ir import For, If, LoopProgram, Seq, Stmt, Store
+from autotune.lower.ir import NEUTRAL, For, If, LoopProgram, Seq, Stmt, Store, walk
 from autotune.lower.verify_isl import prove
 from autotune.schedule import Schedule
 from autotune.te.expr import Binary, const
@@ -37,6 +37,27 @@ def test_primitives_are_proved(name: str) -> None:
 def test_random_programs_are_proved(seed: int) -> None:
     schedule, args = random_case(seed).schedule()
     assert verify(schedule, args).status in ("proven", "not affine", "too large", "ahead")
+
+
+def passed_over() -> Schedule:
+    """Sums of blocks that are flagged, of rows that are scaled for each block."""
+    a, flags = te.placeholder((4, 8), name="A"), te.placeholder((4,), "int32", name="F")
+    b = te.compute((4, 8), lambda i, j: a[i, j] * 2, name="B")
+    k = te.reduce_axis((0, 4), name="k")
+    c = te.compute((8,), lambda j: te.sum(b[k, j], axis=k, where=flags[k] > 0), name="C")
+    s = te.create_schedule(c)
+    s[c].reorder(k, *s[c].op.axis)
+    s[b].compute_at(s[c], k)
+    return s
+
+
+def test_iterations_that_change_nothing_are_left_out_and_proved() -> None:
+    s = passed_over()
+    program = lower_schedule(s, arguments(s))
+    (branch,) = [part for kernel in program.kernels for part in walk(kernel.body) if isinstance(part, If)]
+    assert branch.note == NEUTRAL
+    assert [part.buffer.name for part in walk(branch.then) if isinstance(part, Store)] == ["B", "C"]
+    assert verify(s, arguments(s)).status == "proven"
 
 
 def ahead(*, reduces: bool) -> Schedule:

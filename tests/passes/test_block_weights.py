@@ -102,3 +102,38 @@ def test_the_compiled_model_holds_four_bits_a_weight() -> None:
         (found,) = module(x)
     expected = evaluate.run(graph, {"x": x})["y"]
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_words_that_a_model_stores_stay_where_they_lie(seed: int) -> None:
+    rng, random_numbers = random.Random(seed), np.random.default_rng(seed)
+    bits, block, blocks, n = (
+        rng.choice((4, 8)),
+        rng.choice((8, 16, 32)),
+        rng.randint(1, 4),
+        rng.randint(1, 20),
+    )
+    steps = block * blocks
+    rows = rng.randint(steps - block + 1, steps)
+    words = random_numbers.integers(-(2**31), 2**31, (n, steps * bits // 32), np.int32).T
+    b = GraphBuilder("product")
+    operands = [b.constant("words", words)]
+    operands.append(b.constant("scale", random_numbers.uniform(0.01, 0.1, (blocks, n)).astype(np.float32)))
+    if rng.random() < 0.5:
+        operands.append(b.constant("zero", random_numbers.integers(0, 1 << bits, (blocks, n), np.uint8)))
+    weights = b.node("UnpackBlocks", *operands, bits=bits, zero_point=rng.choice((0, 8)), rows=rows)
+    assert b.type_of(weights).shape == (rows, n)
+    graph = b.graph(b.node("MatMul", b.input("x", (3, rows)), weights))
+    changed = agrees(graph, random_numbers.standard_normal((3, rows)).astype(np.float32))
+    (product,) = [node for node in changed.nodes if node.op == "BlockMatMul"]
+    assert np.shares_memory(changed.constants[product.inputs[1]], graph.constants["words"])
+
+
+def test_words_that_no_product_reads_are_numbers() -> None:
+    b = GraphBuilder("sum")
+    words, scale = (
+        b.constant("words", np.full((4, 2), 0x21, np.int32)),
+        b.constant("scale", np.ones((1, 2), np.float32)),
+    )
+    graph = b.graph(b.node("Add", b.input("x", (32, 2)), b.node("UnpackBlocks", words, scale)))
+    assert [node.op for node in agrees(graph, np.zeros((32, 2), np.float32)).nodes] == ["Add"]

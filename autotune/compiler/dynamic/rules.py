@@ -69,6 +69,14 @@ def _per_axis(case: NodeCase) -> Effect:
     return Effect((case.axes(0),))
 
 
+def _of_words(case: NodeCase) -> Effect:
+    """Return weights that are stored as words, whose sizes no request changes."""
+    for index, tensor in enumerate(case.types):
+        if tensor is not None:
+            case.require_plain(index, range(tensor.rank), "has words or scales")
+    return Effect((tuple(map(axis, case.results[0].shape)),))
+
+
 def _reshape(case: NodeCase) -> Effect:
     return Effect((regrouped(case.axes(0), case.results[0].shape, case.observed.grown),), zeros=_zeros(case))
 
@@ -265,6 +273,7 @@ _RULES: Mapping[str, Rule] = {
     "TopK": _top,
     "Transpose": _transpose,
     "TreeEnsemble": _leading_axis,
+    "UnpackBlocks": _of_words,
     "TensorScatter": moved.tensor_scatter,
     "Trilu": moved.triangle,
 }

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from autotune.errors import ComputedLengthError, GraphError, ModelImportError, UsageError
+from autotune.files import is_in_file
 from autotune.frontends.onnx.affinity import device_in
 from autotune.frontends.onnx.budget import MAX_EVALUATED_BYTES, Expansion
 from autotune.frontends.onnx.composed import COMPOSED, SEVERAL_OUTPUTS
@@ -48,6 +49,7 @@ from autotune.frontends.sizes import Given, InputSizes, shape_text
 from autotune.graph import ops
 from autotune.graph.build import complete_node
 from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fresh_name
+from autotune.graph.ops.block_products import STORED_WEIGHTS
 from autotune.graph.ops.loop import is_evaluable
 from autotune.suggest import listing
 
@@ -450,7 +452,7 @@ class _Importer:
         known = all(a is not None or v == ABSENT for a, v in zip(arrays, node.inputs, strict=True))
         small = sum(t.nbytes for t in types.values()) <= self.most_folded
         small = small and is_evaluable(op, node.attrs)
-        if known and small and op != "DequantizeLinear":  # by which a pass knows quantised weights
+        if known and small and op not in STORED_WEIGHTS:
             results = ops.get(op).reference(arrays, node.attrs)
             for output, array in zip(outputs, results, strict=True):
                 self._define_constant(output, array)
@@ -498,7 +500,8 @@ class _Importer:
         del node.outputs[1:]
 
     def _define_constant(self, name: str, array: Array) -> None:
-        array = np.ascontiguousarray(array).reshape(array.shape)
+        if not is_in_file(array):  # what lies in a file is read, and laid out, when it is used
+            array = np.ascontiguousarray(array).reshape(array.shape)
         self.constants[name] = array
         self.types[name] = TensorType.of(array)
 

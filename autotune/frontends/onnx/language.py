@@ -105,22 +105,32 @@ def _matmul_nbits(node: ForeignNode) -> None:
     node.absent(4, "which orders the columns (g_idx; act-order)")
     blocks = math.ceil(columns / block)
     node.check(node.type(0).rank > 0 and node.type(0).shape[-1] == columns, 0, f"[..., {columns}]")
-    q = unpacked(node, 1, (rows, blocks, block), bits).reshape(rows, -1)[:, :columns]
+    stored = node.known(1)
+    node.check(
+        stored.dtype == np.uint8 and stored.size == rows * blocks * block * bits // 8,
+        1,
+        f"uint8[{rows}, {blocks}, {block * bits // 8}]",
+    )
+    # A column's bytes are its words: the file is read in place, and no whole model is held in another form.
+    words = stored.reshape(rows, -1).view("<i4").T
     scale = node.known(2)
     node.check(scale.size == rows * blocks, 2, f"[{rows}, {blocks}]")
-    scale = scale.reshape(rows, blocks)
-    zero: Array = np.full((rows, blocks), 1 << (bits - 1), np.uint8)
+    scale = scale.reshape(rows, blocks).T
+    zeros, terms, middle = [], [node.input(5)] if node.input(5) else [], 1 << (bits - 1)
     if node.input(3):
         whole = node.type(3).dtype == "uint8"
         zero = unpacked(node, 3, (rows, blocks), bits) if whole else node.known(3)
         node.check(zero.size == rows * blocks, 3, f"uint8, or [{rows}, {blocks}] of floats")
-        zero = zero.reshape(rows, blocks)
-    terms, middle = [node.input(5)] if node.input(5) else [], np.full(zero.shape, 1 << (bits - 1), np.uint8)
-    if zero.dtype != np.uint8:
-        moved = (middle - zero.astype(np.float32)) * scale.astype(np.float32)
-        terms.append(node("MatMul", _block_sums(node, block), node.constant(moved.T, node.type(0).dtype)))
-        zero = middle
-    weights = _of_blocks(node, q, scale, zero, block, bits)
+        zero = zero.reshape(rows, blocks).T
+        if whole:
+            zeros = [node.constant(zero, "uint8")]
+        else:
+            moved = (np.float32(middle) - zero.astype(np.float32)) * scale.astype(np.float32)
+            by = node.constant(moved, node.type(0).dtype)
+            terms.append(node("MatMul", _block_sums(node, block), by))
+    operands = node.constant(words, "int32"), node.constant(scale, node.type(0).dtype), *zeros
+    attrs = {"bits": bits, "rows": columns, "zero_point": 0 if zeros else middle}
+    weights = node.of_graph("UnpackBlocks", *operands, **attrs)
     result = node("MatMul", node.input(0), weights, result="" if terms else node.output(0))
     for number, term in enumerate(terms, 1):
         result = node("Add", result, term, result="" if number < len(terms) else node.output(0))
@@ -134,14 +144,6 @@ def _block_sums(node: ForeignNode, block: int) -> str:
         x = node("Pad", x, node.constant([0] * (2 * rank - 1) + [missing]))
     apart = node.reshape(x, *[0] * (rank - 1), (columns + missing) // block, block)
     return node("ReduceSum", apart, node.constant([-1]), keepdims=0)
-
-
-def _of_blocks(node: ForeignNode, q: Array, scale: Array, zero: Array, block: int, bits: int) -> str:
-    """Return the name of the weights [k, n] that integers [n, k] stand for."""
-    dtype = node.type(0).dtype
-    stored = "uint4" if bits == 4 else "uint8"
-    operands = node.constant(q, stored), node.constant(scale, dtype), node.constant(zero, stored)
-    return node("Transpose", node("DequantizeLinear", *operands, axis=1, block_size=block), perm=[1, 0])
 
 
 def unpacked(node: ForeignNode, index: int, shape: tuple[int, ...], bits: int) -> Array:

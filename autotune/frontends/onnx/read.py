@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from autotune.errors import ModelImportError, UsageError
+from autotune.files import file_pages
 from autotune.frontends.onnx.affinity import NamedDevices, named_devices
 from autotune.frontends.onnx.budget import MAX_EXPANDED
 from autotune.frontends.onnx.scope import graphs_of
@@ -291,8 +292,12 @@ class TensorReader:
                 f"and the model says {length}"
             )
         little = dtype.newbyteorder("<")
-        data = np.fromfile(path, little, count=needed // dtype.itemsize, offset=offset)
-        return data.astype(dtype, copy=False).reshape(shape)
+        count = needed // dtype.itemsize
+        if not count:
+            return np.zeros(shape, dtype)
+        data = file_pages(path, offset, needed).view(little)
+        aligned = np.require(data, requirements=["A"])
+        return aligned.astype(dtype, copy=False).reshape(shape)
 
     def _external_path(self, location: str, what: str) -> Path:
         if self.folder is None:

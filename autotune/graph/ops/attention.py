@@ -10,6 +10,10 @@ row of which nothing is kept gives NaN, as the separate operators do, or 0 with 
 maximum and sum (FlashAttention: Dao et al., NeurIPS 2022), so that the memory needed in between does not
 grow with n.
 
+A block of keys of which a bool mask that puts minus infinity elsewhere keeps none is passed over: it neither reads
+the keys and values nor computes anything ("<out>.filled": how many flags of a block are set, at most 1). So what a
+cache of a fixed capacity takes depends on how full it is.
+
 te stages: "<out>.keys" (k transposed), "<out>.scores" (reduce re), "<out>.masked", "<out>.max" (reduce
 rj), "<out>.exp", "<out>.sum" (reduce rj), "<out>.acc" (reduce rj), then the output acc * rcp. With blocks
 all of these have an axis b after the leading ones, and "<out>.merged" folds (max, sum, acc) over it. Where
@@ -43,6 +47,12 @@ from autotune.graph.ops.common import (
 from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
 from autotune.graph.ops.registry import define
 from autotune.te.dtypes import float_limits
+
+FEW_QUERIES = 8
+"""Rows of queries, as of a step of decoding, for which keys come in blocks wherever masked blocks may be passed over:
+each block of keys is transposed and read once."""
+FEW_KEYS = 128
+"""The keys of a block there."""
 
 
 def _lowest(dtype: str) -> te.Expr:
@@ -252,14 +262,33 @@ class _AttentionProgram:
         lowest = _lowest(dtype)
         merge = te.comm_reducer(combine, lambda *_: (lowest, 0.0, 0.0), name="rescaled_sum")
 
+        filled = self.filled_blocks()
+
         def element(*index: Expr) -> Expr:
             lead, i, c = index[: self.rank], index[-2], index[-1]
-            return merge((top(*lead, rb, i), total(*lead, rb, i), acc(*lead, rb, i, c)), axis=rb)
+            where = None if filled is None else filled(*lead, rb) > 0
+            parts = top(*lead, rb, i), total(*lead, rb, i), acc(*lead, rb, i, c)
+            return merge(parts, axis=rb, where=where)
 
         names = [*self.outer[: self.rank], "i", "c"]
         shape = (*self.sizes.lead, self.sizes.m, self.sizes.e)
         parts = te.compute(shape, named_axes(names, element), name=f"{self.out}.merged")
         return parts[1], parts[2]
+
+    def filled_blocks(self) -> te.Tensor | None:
+        """Return for each block of keys whether the mask keeps any of them; None where none may be passed over."""
+        mask = self.mask
+        if mask is None or mask.dtype != "bool" or float_attr(self.attrs, "fill") != float("-inf"):
+            return None
+        ri = te.reduce_axis((0, mask.shape[-2] if len(mask.shape) > 1 else 1), name="ri")
+        rj = te.reduce_axis((0, self.width), name="rj")
+
+        def kept(*index: Expr) -> Expr:
+            lead, key = self.split(index, rj)
+            flag = read_broadcast(mask, (*lead, ri, te.minimum(key, self.sizes.n - 1)))
+            return te.max(te.cast(flag, "int32"), axis=[ri, rj])
+
+        return stage(self.lead, named_axes(self.outer, kept), f"{self.out}.filled")
 
 
 def _compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:

@@ -4,11 +4,15 @@ BlockMatMul(x, words, scale[, zero]): x [m, k] times weights [k, n] that stand i
 row r has those of the steps r * 32 / bits and on, the first one in its lowest bits. A weight q without a sign means
 (q - zero) * scale of its block; scale is [k / block, n], and zero, uint8, likewise; without it ``zero_point`` is that
 of all blocks. Sums are taken in float32 and rounded once to the type of x.
-te: the sums of x over blocks "<out>.sums"; x over the power of two that the place of its weight in a word has,
-"<out>.placed"; the sums of that times weights as they stand in words, over blocks, "<out>.blocks", axes (b, i, j),
-reduce axes (rw, rp), words and places in them; and what they add up to, axes (i, j), reduce axis rk. So a scale is
-multiplied once a block, and a weight costs a mask, a conversion and a multiply-add: it is shifted in the last place of
-a word alone, where it would be negative.
+
+UnpackBlocks(words, scale[, zero]) are the weights themselves, the first ``rows`` of them (0: all), of the type of
+scale: what models store by words, until passes find the products that read it.
+
+te of BlockMatMul: the sums of x over blocks "<out>.sums"; x over the power of two that the place of its weight in a
+word has, "<out>.placed"; the sums of that times weights as they stand in words, over blocks, "<out>.blocks", axes (b,
+i, j), reduce axes (rw, rp), words and places in them; and what they add up to, axes (i, j), reduce axis rk. So a
+scale is multiplied once a block, and a weight costs a mask, a conversion and a multiply-add: it is shifted in the
+last place of a word alone, where it would be negative.
 """
 
 from __future__ import annotations
@@ -37,6 +41,8 @@ WORD = 32
 """Bits of an element of the stored weights."""
 BITS = (4, 8)
 """Of a weight."""
+STORED_WEIGHTS = ("DequantizeLinear", "UnpackBlocks")
+"""Operators of constants that importers leave as they are: passes know stored weights by them."""
 _ONE, _MANTISSA = 127, 23
 """The exponent of the float32 number 1, and the bits below exponents."""
 
@@ -59,6 +65,25 @@ def unpacked_words(words: Array, bits: int) -> Array:
     shifts = np.arange(0, WORD, bits, dtype=np.uint32)[:, None]
     apart = (words.view(np.uint32)[:, None] >> shifts) & np.uint32((1 << bits) - 1)
     return apart.astype(np.uint8).reshape(-1, *words.shape[1:])
+
+
+def _unpack_infer(types: Types, attrs: Attrs) -> list[TensorType]:
+    words, scale, zero = at(types, 0), at(types, 1), optional(types, 2)
+    bits, rows = int_attr(attrs, "bits"), int_attr(attrs, "rows")
+    if bits not in BITS or words.rank != 2 or scale.rank != 2 or scale.dtype not in FLOATS:
+        raise GraphError(f"UnpackBlocks of {words} and {scale} with {bits} bits is not supported")
+    steps, blocks = words.shape[0] * WORD // bits, scale.shape[0]
+    if not blocks or steps % blocks or words.shape[1] != scale.shape[1] or not 0 <= rows <= steps:
+        raise GraphError(f"UnpackBlocks of {words}: they are not {rows} rows of blocks with scales {scale}")
+    if zero is not None and zero != TensorType(scale.shape, "uint8"):
+        raise GraphError(f"UnpackBlocks: zero is {zero}, not uint8 of the shape of scale, {scale.shape}")
+    return [TensorType((rows or steps, words.shape[1]), scale.dtype)]
+
+
+def _unpack(arrays: Arrays, attrs: Attrs) -> list[Array]:
+    scale = at(arrays, 1)
+    weights = block_weights([None, *arrays], attrs).astype(scale.dtype)
+    return [weights[: int_attr(attrs, "rows") or None]]
 
 
 def _infer(types: Types, attrs: Attrs) -> list[TensorType]:
@@ -155,6 +180,16 @@ define(
     in_onnx=False,
     bits_input=1,
 )
+define(
+    "UnpackBlocks",
+    "elementwise",
+    (2, 3),
+    _unpack_infer,
+    _unpack,
+    None,
+    {"bits": Attribute("int", 4), "zero_point": Attribute("int", 0), "rows": Attribute("int", 0)},
+    in_onnx=False,
+)
 
 
-__all__ = ["BITS", "WORD", "block_weights", "packed_words", "unpacked_words"]
+__all__ = ["BITS", "STORED_WEIGHTS", "WORD", "block_weights", "packed_words", "unpacked_words"]

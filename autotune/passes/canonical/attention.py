@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.graph.ir import Attr, Graph, Node
+from autotune.graph.ops.attention import FEW_KEYS, FEW_QUERIES
 from autotune.passes.attributes import integer
 from autotune.passes.base import GraphPass
 from autotune.passes.canonical.attention_heads import unexpanded, with_shared_heads
@@ -184,6 +185,9 @@ def _convert(rewriter: Rewriter, node: Node, found: Mapping[str, _Chain]) -> boo
     attrs: dict[str, Attr] = {"scale": chain.scale, "fill": mask.fill, "zero_empty": int(chain.guarded)}
     if mask.first is not None:
         attrs |= {"causal": 1, "first": mask.first}
+    rows, count = (rewriter.type_of(each).shape[-2] for each in inputs[:2])
+    if rows <= FEW_QUERIES and count >= 2 * FEW_KEYS and _is_passed_over(rewriter, flags, mask):
+        attrs["block"] = FEW_KEYS
     shape = rewriter.graph.type_of(node.outputs[0]).shape
     if rewriter.type_of(inputs[0]).shape[:-2] == shape[:-2]:
         rewriter.become(node.outputs[0], "Attention", inputs, attrs)
@@ -191,6 +195,12 @@ def _convert(rewriter: Rewriter, node: Node, found: Mapping[str, _Chain]) -> boo
     grouped = rewriter.emit("Attention", inputs, attrs, name=f"{node.outputs[0]}.groups")
     rewriter.become(node.outputs[0], "Reshape", [grouped], {"shape": shape})
     return True
+
+
+def _is_passed_over(rewriter: Rewriter, flags: str | None, mask: AttentionMask) -> bool:
+    """Return whether blocks of keys that a mask, known when the model runs, keeps nothing of are passed over."""
+    known = flags is None or rewriter.constant_of(flags) is not None
+    return not known and rewriter.type_of(str(flags)).dtype == "bool" and mask.fill == float("-inf")
 
 
 def _untransposed(rewriter: Rewriter, keys: str) -> str:

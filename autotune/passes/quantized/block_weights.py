@@ -2,6 +2,7 @@
 
     MatMul(x, DQ(q, scale, zero, block))             -> BlockMatMul(x, words of q, scale, zero)
     MatMul(x, Transpose(DQ(...))), Gemm(x, DQ(...))  -> the same, of the transposed weights
+    MatMul(x, UnpackBlocks(words, scale, zero))      -> BlockMatMul(x, words, scale, zero)
 
 where the blocks lie along the axis that is summed over, and are whole words of 32 bits. What has no product like that
 is a constant of real numbers.
@@ -17,7 +18,7 @@ import numpy as np
 
 from autotune.graph import ops
 from autotune.graph.ir import ABSENT, Array, Graph, Node
-from autotune.graph.ops.block_products import BITS, WORD, packed_words
+from autotune.graph.ops.block_products import BITS, STORED_WEIGHTS, WORD, packed_words
 from autotune.passes.attributes import integer
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter, rewrite
@@ -40,17 +41,22 @@ class BlockWeights(GraphPass):
 
 @dataclass(frozen=True)
 class _Weights:
-    """Weights [k, n] without a sign, and scale and zero point [k / block, n]."""
+    """Words of ``steps`` rows of weights without a sign, and scale and zero point [k / block, n]; None is the middle of
+    all blocks that ``middle`` says."""
 
-    q: Array
+    words: Array
+    steps: int
     scale: Array
-    zero: Array
+    zero: Array | None
+    middle: int
     bits: int
     block: int
 
 
 def _is_blocked(node: Node | None) -> bool:
-    return node is not None and node.op == "DequantizeLinear" and bool(node.attrs["block_size"])
+    if node is None or node.op not in STORED_WEIGHTS:
+        return False
+    return node.op == "UnpackBlocks" or bool(node.attrs["block_size"])
 
 
 def _product(rewriter: Rewriter, node: Node) -> bool:
@@ -83,6 +89,25 @@ def _weights(rewriter: Rewriter, value: str, turned: bool) -> _Weights | None:
         node = rewriter.producer(node.inputs[0])
     if node is None or not _is_blocked(node):
         return None
+    return _stored(rewriter, node, turned) if node.op == "UnpackBlocks" else _packed(rewriter, node, turned)
+
+
+def _stored(rewriter: Rewriter, node: Node, turned: bool) -> _Weights | None:
+    """Return weights that a model stores as words: they stay where they lie."""
+    words, scale, *zeros = (rewriter.constant_of(v) for v in node.inputs)
+    if turned or words is None or scale is None or any(each is None for each in zeros):
+        return None
+    bits, steps = integer(node, "bits"), rewriter.type_of(node.outputs[0]).shape[0]
+    block = len(words) * WORD // bits // len(scale)
+    if block * bits % WORD or 0 in words.shape:
+        return None
+    return _Weights(
+        words, steps, scale, zeros[0] if zeros else None, integer(node, "zero_point"), bits, block
+    )
+
+
+def _packed(rewriter: Rewriter, node: Node, turned: bool) -> _Weights | None:
+    """Return weights of which each is a number, packed to words."""
     q, scale = (rewriter.constant_of(v) for v in node.inputs[:2])
     zero = rewriter.constant_of(node.inputs[2]) if len(node.inputs) > 2 else np.zeros((), np.int8)
     if q is None or scale is None or zero is None or q.ndim != 2:
@@ -92,8 +117,13 @@ def _weights(rewriter: Rewriter, value: str, turned: bool) -> _Weights | None:
         return None
     wide = [_unsigned(array, str(q.dtype)) for array in (q, np.broadcast_to(zero, scale.shape))]
     arrays = [array.T if turned else array for array in (wide[0], scale, wide[1])]
-    dense, steps, middle = (np.ascontiguousarray(array) for array in arrays)
-    return _Weights(dense, steps, middle, bits, block)
+    dense, scales, zeros = (np.ascontiguousarray(array) for array in arrays)
+    whole = np.pad(dense, ((0, -len(dense) % block), (0, 0)))
+    middle = int(zeros.flat[0])
+    each = zeros if (zeros != middle).any() else None
+    return _Weights(
+        packed_words(whole, bits), len(dense), scales, each, 0 if each is not None else middle, bits, block
+    )
 
 
 def _unsigned(array: Array, dtype: str) -> Array:
@@ -103,21 +133,18 @@ def _unsigned(array: Array, dtype: str) -> Array:
 
 def _multiplied(rewriter: Rewriter, x: str, weights: _Weights, output: str) -> str:
     """Return the product of the rows of x with weights, of which a last block may be filled up."""
-    shape, (steps, columns) = rewriter.type_of(x).shape, weights.q.shape
+    shape, steps, columns = rewriter.type_of(x).shape, weights.steps, weights.words.shape[1]
     rows = math.prod(shape[:-1])
     if len(shape) != 2:
         x = rewriter.emit("Reshape", [x], {"shape": (rows, steps)}, name=f"{output}.rows")
-    q, missing = weights.q, -steps % weights.block
+    missing = -steps % weights.block
     if missing:
         x = rewriter.emit("Pad", [x], {"pads": (0, 0, 0, missing)}, name=f"{output}.filled")
-        q = np.pad(q, ((0, missing), (0, 0)))
-    words = rewriter.constant(f"{output}.words", packed_words(q, weights.bits))
+    words = rewriter.constant(f"{output}.words", weights.words)
     operands = [x, words, rewriter.constant(f"{output}.scale", weights.scale)]
-    middle = int(weights.zero.flat[0])
-    if (weights.zero != middle).any():
+    if weights.zero is not None:
         operands.append(rewriter.constant(f"{output}.zero", weights.zero))
-        middle = 0
-    attrs = {"bits": weights.bits, "zero_point": middle}
+    attrs = {"bits": weights.bits, "zero_point": weights.middle}
     made = rewriter.emit("BlockMatMul", operands, attrs, name=f"{output}.product")
     wanted = (*shape[:-1], columns)
     return (

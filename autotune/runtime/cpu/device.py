@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import BuildError
+from autotune.files import pages_of
 from autotune.rounding import round_up
 from autotune.target import Target
 
@@ -113,9 +114,9 @@ class Memory:
 
         What lies in a mapping already, as :mod:`autotune.runtime.artifacts.artifact` reads it, stays there.
         """
-        places = constant_places([0 if _is_mapped(array) else array.nbytes for array in arrays])
+        places = constant_places([0 if pages_of(array) else array.nbytes for array in arrays])
         return [
-            aligned(array) if place is None or _is_mapped(array) else _copied(array, place)
+            aligned(array) if place is None or pages_of(array) else _copied(array, place)
             for array, place in zip(arrays, places, strict=True)
         ]
 
@@ -140,14 +141,6 @@ def _copied(array: NDArray[Any], place: NDArray[np.uint8]) -> NDArray[Any]:
     copy = place.view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy
-
-
-def _is_mapped(array: NDArray[Any]) -> bool:
-    """Return whether an array's memory is pages of its own, of a file or of none."""
-    base: Any = array
-    while isinstance(base, (np.ndarray, memoryview)):
-        base = base.base if isinstance(base, np.ndarray) else base.obj
-    return isinstance(base, mmap.mmap)
 
 
 HOST_MEMORY = Memory()

@@ -130,7 +130,7 @@ class GrownExtents:
     def _of_lengths(self, seen: Seen) -> Axis | None:
         """Return an axis that depends on lengths which are seen to change together: an expression met before, one that
         stops growing at a number, such ones and a number, or one that is linear."""
-        (here, number), (last, least) = seen[0], seen[-1]
+        (_, number), (last, least) = seen[0], seen[-1]
         met = dict.fromkeys([*self.sizes, *self._known.values(), *self._sums])
         plain = [found for factor in met for found in (factor, capped(factor, number))]
         moved = [quotient_of(factor, 1, least - size_of(factor, last), 1) for factor in met]

@@ -99,6 +99,8 @@ class Rest:
     reason: UnknownParameterError
     needed: Sequence[str]
     later: list[ImportStep] = field(default_factory=list)
+    parts: list[tuple[str, int, str, str]] = field(default_factory=list)
+    """Values that are padded in each branch: the axis, what says how much is there, and the name of what is."""
     differ: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -130,6 +132,8 @@ class Rest:
         results = [v for v in self._inside() if v in read]
         self.model.extend(self.fork.before)
         self.fork.join(results, results)
+        for part in self.parts:
+            self.model.part(*part)
         rest = import_in_order(self.later, self.needed, self.model)
         if rest is not None:
             raise rest.reason
@@ -156,7 +160,7 @@ class Rest:
 
     def _count_length(self, value: str) -> None:
         axis, longest = self._open_axis(value)
-        model, count = self.model, self.model.fresh(f"{value}.count")
+        model, count, room = self.model, self.model.fresh(f"{value}.count"), self.model.fresh(f"{value}.room")
 
         def padded(path: BranchPath) -> BranchPath:
             own, length = path.names[value], model.fresh(f"{path.prefix}{value}.count")
@@ -165,13 +169,14 @@ class Rest:
             model.define(length, np.array([found.shape[axis]], np.int64))
             with model.apart() as nodes:
                 model.append("Pad", [own], [whole], {"pads": (*(0,) * found.rank, *ends)}, whole)
-            names = {**path.names, value: whole, count: length}
+            names = {**path.names, room: whole, count: length}
+            del names[value]
             return BranchPath(path.prefix, [*path.nodes, *nodes], names)
 
         self.fork = _mapped(self.fork, padded)
-        self.needed = [*self.needed, count]
+        self.needed = [*self.needed, count, room]
         self.differ.discard(value)
-        model.set_counted(value, axis, count)
+        self.parts.append((room, axis, count, value))
 
     def _open_axis(self, value: str) -> tuple[int, int]:
         """Return the only axis of which the extent differs, and the largest there."""

@@ -60,8 +60,8 @@ def other_lengths(bounds: Mapping[str, int]) -> list[dict[str, int]]:
     """Return lengths at which a model is imported besides: large ones and small ones, no two alike in
     both; a few; and ones.
 
-    >>> other_lengths({"boxes": 100, "kept": 100})
-    [{'boxes': 92, 'kept': 75}, {'boxes': 13, 'kept': 6}, {'boxes': 5, 'kept': 5}, {'boxes': 1, 'kept': 1}]
+    >>> other_lengths({"boxes": 100, "kept": 100})[-1]
+    {'boxes': 1, 'kept': 1}
     """
     rng, taken, large, small = np.random.default_rng(0), set[tuple[int, ...]](), {}, {}
     for symbol, bound in bounds.items():

@@ -45,7 +45,7 @@ from autotune.frontends.onnx.schema import check_form, check_node, node_name
 from autotune.frontends.onnx.scope import Importing, NodeLists
 from autotune.frontends.onnx.sequences import SEQUENCES, is_of_sequences, sequence_node
 from autotune.frontends.onnx.support import check_supported, is_known, operator_of
-from autotune.frontends.sizes import Given, InputSizes, shape_text
+from autotune.frontends.sizes import Given, InputSizes, open_names, shape_text
 from autotune.graph import ops
 from autotune.graph.build import complete_node
 from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fresh_name
@@ -511,7 +511,9 @@ class _Importer:
 
 def bounds_in(given: Given, graph: Any) -> tuple[dict[str, int], Given]:
     """Return the sizes that are bounds of values which nodes compute, and the others."""
-    made = {value for node in graph.node for value in node.output}
+    made = {value for node in graph.node for value in node.output} - {
+        *open_names(declared_shapes(graph.input))
+    }
     bounds = {name: size for name, size in given.items() if name in made and isinstance(size, int)}
     return bounds, {name: size for name, size in given.items() if name not in bounds}
 

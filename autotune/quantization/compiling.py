@@ -27,9 +27,7 @@ from autotune.tuning.measure.samples import RANDOM_SETS, random_samples, read_sa
 if TYPE_CHECKING:
     from autotune.compiler.dividing import Model
     from autotune.runtime.module import Module
-    from autotune.tuning.measure.error_budget import Distance
-
-    AccuracyLike: TypeAlias = Accuracy | str | float | tuple[Distance, float]
+    from autotune.tuning.measure.error_budget import AccuracyLike
 
 Data: TypeAlias = "str | Path | Mapping[str, Array] | None"
 """An .npz file or a folder of such, or arrays by the names of inputs; None for random ones."""
@@ -103,7 +101,8 @@ def compile(
 
     With an ``accuracy`` products are computed in less than float32 where that is predicted to be faster, as far as the
     error of the outputs allows: 1e-2 (relative), "cosine=0.999", "top1=0.5%" of labels lost, or a function of the
-    outputs in float32 and of the outputs, by name, with the largest value that it may return. It is measured on
+    outputs in float32 and of the outputs, by name, with the largest value that it may return, or with "mean" as a third
+    element the largest mean of its values. It is measured on
     ``data`` (an .npz file or a folder, or arrays by the names of inputs; docs/quantized.md); without any, random inputs
     stand in, with a warning.
 

@@ -1,8 +1,8 @@
 """The job of a front: schedules for a model in float32 and in short precisions, then plans of precisions, all measured.
 
-Plans begin with greedy ones, from the fastest to the most exact; Optuna proposes offspring of what was measured
-(:mod:`autotune.quantization.study`). A plan that another one is predicted to beat in both latency and error is not
-measured.
+Plans begin with rungs of ladders from the fastest to the most exact (:mod:`autotune.quantization.ladders`); Optuna
+proposes offspring of what was measured (:mod:`autotune.quantization.study`). A plan that another one is predicted to
+beat in both latency and error is not measured.
 """
 
 from __future__ import annotations
@@ -10,13 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from autotune import settings
 from autotune.compiler.dividing import imported
@@ -30,8 +27,9 @@ from autotune.graph.ir import Array, Graph
 from autotune.machine_lock import Measuring
 from autotune.quantization.compiling import Data, prepared, samples_of
 from autotune.quantization.front import PrecisionPoint, front, stored_points, weights_of
+from autotune.quantization.ladders import first_plans
 from autotune.quantization.latencies import MixedModel
-from autotune.quantization.precision import FLOAT32, Precisions, products_outside, taken
+from autotune.quantization.precision import Precisions
 from autotune.quantization.quantize import calibrate_model, has_products
 from autotune.quantization.study import PrecisionStudy
 from autotune.quantization.tuning import stored, tolerance_of
@@ -55,9 +53,11 @@ OBJECTIVE = "latency,error"
 """The name of the objective on the command line."""
 LARGEST = Accuracy.of(0.1)
 """Of the errors that are searched unless another one is given: outputs a tenth off are of little use."""
-_SCHEDULES = 0.5
-"""The share of what is left of the budget that goes to schedules; the rest is for measuring plans."""
-_STARTS = 8
+_SCHEDULES = 1 / 3
+"""The share of what is left of the budget that goes to schedules; the rest is for measuring plans, some twenty of which
+make a front."""
+_TUNED = 2
+"""So many of the first plans, which are far apart, are tuned beside float32."""
 Tune = Callable[[Sequence["Model"], float, Budget, PhasesHeartbeat], "Report"]
 """Tunes models with options of such a declared error within a part of the budget, and tells the job of it."""
 
@@ -203,20 +203,19 @@ class _FrontJob:
         name = study_name([self.heart.row.model], self.heart.row.id)
         storage, seed = self.options.storage, self.options.seed
         assert storage is not None
-        study = PrecisionStudy(storage, name, self.search.choices, greedy(self.search), seed)
+        study = PrecisionStudy(storage, name, self.search.choices, first_plans(self.search), seed)
         if study.choices != {product: [*each] for product, each in self.search.choices.items()}:
             self.search = self._search(study.choices)
         return study
 
     def _tuned(self) -> bool:
-        """Tune the model in float32, in the fastest plan and in one of the middle; False where that was stopped."""
+        """Tune the model in float32 and in the first plans; False where that was stopped."""
         phase = "schedules"
         self.heart.begin("choices")
-        starts = self.study.starts
+        plans = self.study.starts[:_TUNED]
         if phase in self.heart.phases or self.meter.left_s <= 0:
             return True
         self.heart.begin(phase)
-        plans = [starts[i] for i in dict.fromkeys((0, len(starts) // 2))] if starts else []
         models = [self.request.model, *(self.mixed.written(plan).model for plan in plans)]
         report = self.tune(models, tolerance_of(plans), self._part(), self.heart)
         if not report.stopped:
@@ -302,29 +301,4 @@ def _best(gains: Mapping[str, Any], model: str, gain: Gain) -> dict[str, Any]:
     return {model: gain.ratio.to_json()}
 
 
-def greedy(search: PrecisionSearch) -> list[dict[str, str]]:
-    """Return plans within the budget from the fastest to the most exact: some of the steps of the convex hull, about
-    the same factor of the error apart, with products in eight bits that gain nothing and without them."""
-    first = {product: choices[0] for product, choices in search.choices.items()}
-    plans = [taken(first, search.steps[:count]) for count in range(len(search.steps))]
-    plans = plans[bisect_left(plans, True, key=search.holds) :]
-    picked = _spread([search.square_of(plan) for plan in plans])
-    every = [made for at in picked for made in (search.settled(plans[at]), plans[at])]
-    found = {tuple(sorted(plan.items())): plan for plan in every if products_outside(plan, FLOAT32)}
-    return list(found.values())
-
-
-def _spread(squares: Sequence[float]) -> list[int]:
-    """Return indices of values about the same factor apart.
-
-    >>> _spread([1e-2, 9e-3, 1e-3, 1e-4, 1e-9])
-    [0, 1, 2, 3, 4]
-    """
-    if len(squares) <= _STARTS:
-        return list(range(len(squares)))
-    logs = np.log(np.maximum(squares, 1e-16))
-    wanted = np.linspace(logs[0], logs[-1], _STARTS)
-    return sorted({int(np.abs(logs - each).argmin()) for each in wanted})
-
-
-__all__ = ["LARGEST", "OBJECTIVE", "FrontReport", "greedy", "tune_front"]
+__all__ = ["LARGEST", "OBJECTIVE", "FrontReport", "tune_front"]

@@ -52,6 +52,8 @@ from autotune.tuning.report.units import listed
 
 _LEAST_SAVED = 0.01
 """Of the most that a product saves: those that save less, or nothing, count as if they saved that."""
+_COMPARED = 4
+"""Products are compared by the errors that they make alone on so many input sets; choices are judged by all."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,11 @@ class PrecisionSearch:
             product: [one for one in choices if switched_in(one)] for product, choices in self.choices.items()
         }
         self._make = partial(SwitchedModel, mixed.calibrated, seen.arrays, mixed.threads, stored)
-        self.steps = self._steps()
+        self.options = {
+            product: [self._option(product, precision) for precision in choices]
+            for product, choices in self.choices.items()
+        }
+        self.steps = self.steps_of(self.options)
 
     @cached_property
     def model(self) -> SwitchedModel:
@@ -214,24 +220,11 @@ class PrecisionSearch:
                 found.insert(0, precision)
         return found
 
-    def _steps(self) -> list[PrecisionStep]:
-        """Return the steps from the fastest precisions to float32, the most worthwhile first."""
-        self.options = {
-            product: [self._option(product, precision) for precision in choices]
-            for product, choices in self.choices.items()
-        }
-        saved = [each[-1].latency_ns - each[0].latency_ns for each in self.options.values()]
+    def steps_of(self, options: Mapping[str, Sequence[PrecisionOption]]) -> list[PrecisionStep]:
+        """Return the steps from the first options of products to the last, the most worthwhile first."""
+        saved = [each[-1].latency_ns - each[0].latency_ns for each in options.values()]
         least = _LEAST_SAVED * max(*saved, 1.0)
-        return in_order(step for product, each in self.options.items() for step in hull(product, each, least))
-
-    def square_of(self, precisions: Precisions) -> float:
-        """Return the sum of the squares of the errors that products make alone in their precisions."""
-        return sum(
-            each.square
-            for product, every in self.options.items()
-            for each in every
-            if each.precision == precisions[product]
-        )
+        return in_order(step for product, each in options.items() for step in hull(product, each, least))
 
     def _option(self, product: str, precision: str) -> PrecisionOption:
         square = 0.0 if precision == FLOAT32 else self._square({product: precision})
@@ -240,14 +233,17 @@ class PrecisionSearch:
     def _square(self, precisions: Precisions) -> float:
         """Return the mean square of the relative error, by which products are compared under every budget: a share of
         labels is 0 for most of them."""
-        pairs = zip(self.reference, self._run(precisions), strict=True)
+        pairs = zip(self.reference, self._run(precisions, self.seen.sets[:_COMPARED]), strict=False)
         return float(np.mean([relative(*pair) ** 2 for pair in pairs]))
 
-    def _run(self, precisions: Precisions) -> list[dict[str, Array]]:
-        """Return the outputs for what was seen; products that are not named are in float32."""
+    def _run(
+        self, precisions: Precisions, sets: Sequence[Mapping[str, Array]] | None = None
+    ) -> list[dict[str, Array]]:
+        """Return the outputs for input sets, by default all that were seen; products that are not named are in
+        float32."""
         stored = {product: one for product, one in precisions.items() if switched_in(one)}
         floats = [product for product in self.mixed.products if precisions.get(product) != INT8]
-        return self.model.run(self.seen.sets, floats, stored)
+        return self.model.run(self.seen.sets if sets is None else sets, floats, stored)
 
     def least(self) -> dict[str, str]:
         """Return the precisions after the fewest steps that the budget needs, less those that it does not after all."""

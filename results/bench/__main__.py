@@ -22,6 +22,7 @@ EXPERIMENTS: Mapping[str, str] = {
     "gemm-steps": "results.bench.gemm_steps",
     "held-out": "results.bench.held_out.experiment",
     "int8": "results.bench.int8",
+    "labels": "results.bench.labels",
     "load": "results.bench.load_times",
     "lowering": "results.bench.lowering",
     "math": "results.bench.functions",

@@ -89,6 +89,21 @@ def test_a_function_with_a_limit() -> None:
     assert not budget.judged(errors).holds
 
 
+def test_the_mean_of_a_function_with_a_limit() -> None:
+    def differs(reference: Mapping[str, Array], outputs: Mapping[str, Array]) -> float:
+        return float(reference["y"].argmax() != outputs["y"].argmax())
+
+    one, other = {"y": np.array([1.0, 0.0])}, {"y": np.array([0.0, 1.0])}
+    budget = Accuracy.of((differs, 0.1, "mean"))
+    errors = budget.each([one] * 20, [other, *[one] * 19])
+    found = budget.judged(errors)
+    assert (found.error, found.holds, expected(budget, errors, 100)) == (0.05, True, 0.05)
+    assert found.interval == pytest.approx((0.0013, 0.249), abs=1e-3)
+    assert not Accuracy.of((differs, 0.1)).judged(errors).holds
+    with pytest.raises(UsageError, match="is no error budget"):
+        Accuracy.of((differs, 0.1, "median"))
+
+
 def test_intervals_cover_what_they_are_of() -> None:
     """In 400 draws the 95 % interval of a median, and of a mean of lost labels, has it within in at least 93 %."""
     rng = np.random.default_rng(0)

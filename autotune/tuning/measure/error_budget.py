@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
     Outputs: TypeAlias = Mapping[str, NDArray[Any]]
     Distance: TypeAlias = Callable[[Outputs, Outputs], float]
+    AccuracyLike: TypeAlias = "Accuracy | str | float | tuple[Distance, float] | tuple[Distance, float, str]"
 
 CONFIDENCE = 0.95
+_MEAN = "mean"
+"""The kind of a function the mean of which counts."""
 NOTED = "accuracy"
 """The name of the error in the metadata of an image: JSON, with the budget that it was compiled within."""
 
@@ -123,7 +126,8 @@ class Accuracy:
 
     ``1e-2`` is the largest :func:`relative` error of an input set; ``cosine=0.999`` the least cosine of one;
     ``top1=0.5%`` the mean loss of labels (:func:`lost_labels`). A function of the reference's outputs and the outputs,
-    both by name, returns the error of an input set, of which the worst is compared with ``limit``.
+    both by name, returns the error of an input set, of which the worst is compared with ``limit``, or with "mean"
+    behind the limit their mean.
     """
 
     kind: str
@@ -131,7 +135,7 @@ class Accuracy:
     distance: Distance | None = None
 
     @classmethod
-    def of(cls, budget: Accuracy | str | float | tuple[Distance, float]) -> Accuracy:
+    def of(cls, budget: AccuracyLike) -> Accuracy:
         """Return the budget that a text, a number, or a function with its limit says; raises UsageError.
 
         >>> Accuracy.of("top1=0.5%")
@@ -140,8 +144,10 @@ class Accuracy:
         if isinstance(budget, Accuracy):
             return budget
         if isinstance(budget, tuple):
-            function, limit = budget
-            return cls("function", _number(str(limit), budget), function)
+            function, limit, *how = budget
+            if how not in ([], [_MEAN]):
+                raise _unknown(budget)
+            return cls(_MEAN if how else "function", _number(str(limit), budget), function)
         kind, equals, number = str(budget).rpartition("=")
         found = _number(number, budget)
         if kind == "cosine" and found <= 1:
@@ -159,7 +165,7 @@ class Accuracy:
     @property
     def is_mean(self) -> bool:
         """Return whether the mean over input sets counts, and not the worst of them."""
-        return self.kind == "top1"
+        return self.kind in ("top1", _MEAN)
 
     def each(
         self,

@@ -58,6 +58,7 @@ def test_rows_of_an_expert() -> None:
         node("MatMul", "own weights", "scores"),
         node("Softmax", "scores", "over_rows", axis=0),
         node("ReduceSum", "scores rows", "total", keepdims=0),
+        node("ReduceSum", "over_rows rows", "ones", keepdims=0),
         node("ReduceMean", "scores columns", "means", keepdims=0),
         node("Shape", "index", "count"),
         node("Concat", "count one", "shape", axis=0),
@@ -70,7 +71,7 @@ def test_rows_of_an_expert() -> None:
     made = model(
         nodes,
         (6, 5),
-        "back over_rows total means threes flat count again",
+        "back over_rows total ones means threes flat count again",
         columns=[1],
         rows=[0],
         one=[1],
@@ -82,7 +83,7 @@ def test_rows_of_an_expert() -> None:
     )
     one = -np.ones((6, 5), np.float32)
     one[3] = 1
-    check(made, [random(6, 5), random(6, 5), one, np.ones((6, 5), np.float32)])
+    check(made, [random(6, 5), random(6, 5), one, np.ones((6, 5), np.float32), -np.ones((6, 5), np.float32)])
 
 
 def test_rows_of_no_expert() -> None:

@@ -152,7 +152,8 @@ def _softmax(case: NodeCase) -> Effect:
     place = int_attr(case.node.attrs, "axis") % len(case.axes(0))
     along = case.axes(0)[place]
     masks = (PaddingMask(0, place, -math.inf),) if is_symbolic(along) else ()
-    return Effect((case.axes(0),), masks, zeros=frozenset(along if case.node.op == "Softmax" else ()))
+    some = case.node.op == "Softmax" and extent(along, case.observed.least) > 0  # of nothing it is NaN
+    return Effect((case.axes(0),), masks, zeros=frozenset(along if some else ()))
 
 
 _NEUTRAL: Mapping[str, float] = {

@@ -45,7 +45,7 @@ from autotune.frontends.onnx.schema import check_form, check_node, node_name
 from autotune.frontends.onnx.scope import Importing, NodeLists
 from autotune.frontends.onnx.sequences import SEQUENCES, is_of_sequences, sequence_node
 from autotune.frontends.onnx.support import check_supported, is_known, operator_of
-from autotune.frontends.sizes import Given, InputSizes, open_names, shape_text
+from autotune.frontends.sizes import Given, InputSizes, as_shape, open_names, shape_text
 from autotune.graph import ops
 from autotune.graph.build import complete_node
 from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fresh_name
@@ -166,7 +166,10 @@ class _Importer:
     def known(self, value: str) -> Array | None:
         if value in self.constants or self.lengths is None or value == ABSENT:
             return self.constants.get(value)
-        return self.lengths.evaluated(value, self.lists.all(), self.types, self.constants, self.bounds)
+        try:
+            return self.lengths.evaluated(value, self.lists.all(), self.types, self.constants, self.bounds)
+        except ModelImportError as error:
+            raise ModelImportError(f"{self.origin}: {error}") from error
 
     def inputs_behind(self, value: str) -> tuple[str, ...]:
         made = {output: node for node in self.lists.all() for output in node.outputs}
@@ -514,7 +517,8 @@ def bounds_in(given: Given, graph: Any) -> tuple[dict[str, int], Given]:
     made = {value for node in graph.node for value in node.output} - {
         *open_names(declared_shapes(graph.input))
     }
-    bounds = {name: size for name, size in given.items() if name in made and isinstance(size, int)}
+    fixed = {name: as_shape(size) for name, size in given.items() if not isinstance(size, str)}
+    bounds = {name: size[0] for name, size in fixed.items() if name in made and len(size) == 1}
     return bounds, {name: size for name, size in given.items() if name not in bounds}
 
 

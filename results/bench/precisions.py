@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import numpy as np
 
 from autotune.bench import options
@@ -17,8 +19,13 @@ from autotune.bench.systems import OURS, find_peers
 from autotune.bench.tables import duration, number, ratio, scientific
 from autotune.compiler.request import CompileRequest
 from autotune.files import scratch_folder
-from autotune.quantization.compiling import AccurateRequest, compile_within
-from autotune.quantization.precision import FLOAT32, products_outside
+from autotune.quantization.calibrate import CalibrationStatistics
+from autotune.quantization.compiling import compile_within
+from autotune.quantization.fold_norms import fold_norms
+from autotune.quantization.latencies import MixedModel
+from autotune.quantization.network import Network
+from autotune.quantization.precision import BFLOAT16, FLOAT32, products_outside
+from autotune.quantization.quantize import CalibratedModel
 from autotune.runtime.artifacts import artifact
 from autotune.tuning.compiling import compile_request
 from autotune.tuning.measure.error_budget import Accuracy, relative
@@ -39,9 +46,11 @@ def measure(
     sets: int,
     rounds: int,
     turn: float,
+    bfloat16: bool,
     peer_pythons: Sequence[str],
 ) -> Iterator[Sequence[Record]]:
-    """Compile each model within the error of OpenVINO's default on the same input, and time all interleaved."""
+    """Compile each model within the error of OpenVINO's default on the same input, or with all products in bfloat16,
+    and time all interleaved."""
     peers = find_peers(["openvino-default", "openvino", "onnxruntime"], peer_pythons)
     for name in names or models.DEFAULT:
         problem = models.model(name).build()
@@ -59,12 +68,12 @@ def measure(
             found = {entry.name: running.prepare(entry) for entry in entries[:2]}
             allowed = max(_error(found, "openvino-default"), _LEAST)
             say(f"{name} within {allowed:.1e}")
-            done = _within(_request(problem, threads), problem.model, allowed, sets)
-            entries.append(_ours(problem, folder, _WITHIN, done.compiled.model))
+            request = _request(problem, threads)
+            make = _in_bfloat16 if bfloat16 else partial(_within, allowed=allowed, sets=sets)
+            model, chosen = make(request, problem.model)
+            entries.append(_ours(problem, folder, _WITHIN, model))
             yield [
-                {"model": name, "threads": threads, "budget": allowed}
-                | _chosen(done)
-                | _row(running.run(entries))
+                {"model": name, "threads": threads, "budget": allowed} | chosen | _row(running.run(entries))
             ]
 
 
@@ -78,19 +87,25 @@ def _ours(problem: Problem, folder: Path, name: str, model: Any) -> Competitor:
     return Competitor(name, OURS, str(path), write_inputs(problem, folder / f"{name}.inputs", peer=False))
 
 
-def _within(request: CompileRequest, model: onnx.ModelProto, allowed: float, sets: int) -> AccurateRequest:
-    """Return the model within a relative error on random inputs."""
-    return compile_within(request, Accuracy.of(allowed), random_samples(model, sets))
-
-
-def _chosen(done: AccurateRequest) -> dict[str, Any]:
+def _within(
+    request: CompileRequest, model: onnx.ModelProto, allowed: float, sets: int
+) -> tuple[Any, dict[str, Any]]:
+    """Return the model within a relative error on random inputs, and the precisions that were chosen."""
+    done = compile_within(request, Accuracy.of(allowed), random_samples(model, sets))
     assert done.within is not None, "each has products"
     short = len(products_outside(done.precisions, FLOAT32))
-    return {
-        "products": len(done.precisions),
-        "short": short,
-        "predicted": done.within.predicted_ns / done.within.float32_ns,
-    }
+    predicted = done.within.predicted_ns / done.within.float32_ns
+    return done.compiled.model, {"products": len(done.precisions), "short": short, "predicted": predicted}
+
+
+def _in_bfloat16(request: CompileRequest, model: onnx.ModelProto) -> tuple[Any, dict[str, Any]]:
+    """Return the model with all products in bfloat16, for which nothing is calibrated, whatever its error."""
+    network = Network.read(model)
+    fold_norms(network)
+    calibrated = CalibratedModel(network, (), correct_biases=False, statistics=CalibrationStatistics())
+    mixed = MixedModel(calibrated, request, random_samples(model, 1))
+    done = compile_request(mixed.request(dict.fromkeys(mixed.products, BFLOAT16)))
+    return done.model, {"products": len(mixed.products), "short": len(mixed.products), "predicted": None}
 
 
 def _row(found: Mapping[str, CompetitorResult]) -> dict[str, Any]:
@@ -149,6 +164,11 @@ EXPERIMENT = Experiment(
         options.number("--sets", 8, "Random input sets that precisions are chosen by."),
         options.number("--rounds", 9, "Rounds of each."),
         options.seconds("--turn", 0.05, "Seconds of a round of each."),
+        click.Option(
+            ["--bfloat16"],
+            is_flag=True,
+            help="All products in bfloat16, whatever the error: nothing is chosen.",
+        ),
         options.peer_python(),
     ),
     measure=measure,

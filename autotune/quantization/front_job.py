@@ -56,6 +56,8 @@ LARGEST = Accuracy.of(0.1)
 _SCHEDULES = 1 / 3
 """The share of what is left of the budget that goes to schedules; the rest is for measuring plans, some twenty of which
 make a front."""
+_LEAST_S = 30.0
+"""In fewer seconds hardly a schedule is measured: plans have those that there are."""
 _TUNED = 2
 """So many of the first plans, which are far apart, are tuned beside float32."""
 Tune = Callable[[Sequence["Model"], float, Budget, PhasesHeartbeat], "Report"]
@@ -213,7 +215,7 @@ class _FrontJob:
         phase = "schedules"
         self.heart.begin("choices")
         plans = self.study.starts[:_TUNED]
-        if phase in self.heart.phases or self.meter.left_s <= 0:
+        if phase in self.heart.phases or _SCHEDULES * self.meter.left_s < _LEAST_S:
             return True
         self.heart.begin(phase)
         models = [self.request.model, *(self.mixed.written(plan).model for plan in plans)]

@@ -96,9 +96,9 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     request = CompileRequest(dense(), threads=1, database=tmp_path / "tuning.db")
     monkeypatch.setattr("autotune.quantization.latencies._predicted", latencies)
 
-    def run(machine: Machine, trials: int, again: bool = True) -> FrontReport:
+    def run(machine: Machine, budget: Budget, again: bool = True) -> FrontReport:
         monkeypatch.setattr(front_job, "gain_of", machine.gain_of)
-        limit, budget = Accuracy.of(0.3), Budget(trials=trials)
+        limit = Accuracy.of(0.3)
         return tune_front(request, limit, rows(8), budget, machine.tune, again=again)
 
     run.request = request  # type: ignore[attr-defined]
@@ -107,11 +107,11 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_front_is_measured_stored_and_continued(job: Any, tmp_path: Path) -> None:
     first = Machine(stop_at=2)
-    report = job(first, 12)
+    report = job(first, Budget(trials=12))
     assert report.stopped
     assert first.asked == [(3, 4)]
     second = Machine()
-    report = job(second, 12)
+    report = job(second, Budget(trials=12))
     assert not report.stopped
     assert second.asked == []  # schedules were done
     assert second.measured <= 6
@@ -133,8 +133,15 @@ def test_a_front_is_measured_stored_and_continued(job: Any, tmp_path: Path) -> N
     assert main.run(["report", "--db", str(tmp_path / "tuning.db"), "--html", str(tmp_path / "r.html")]) == 0
     assert (tmp_path / "r.html").read_text().count("<circle") == len(points)
     third = Machine()
-    assert job(third, 12, again=False).points == report.points
+    assert job(third, Budget(trials=12), again=False).points == report.points
     assert third.measured == 0
+
+
+def test_in_a_short_time_plans_are_measured_with_the_schedules_that_there_are(job: Any) -> None:
+    machine = Machine()
+    job(machine, Budget(80))
+    assert machine.asked == []
+    assert len(stored_points(job.request)) == machine.measured > 0
 
 
 def test_a_model_without_products_is_one_error(tmp_path: Path) -> None:

@@ -91,14 +91,12 @@ def test_rows_of_no_expert() -> None:
     nodes = [
         node("Greater", "x zero", "chosen"),
         node("Compress", "x chosen", "own", axis=0),
-        node("MatMul", "square own", "product"),
         node("ReduceSum", "own", "total", keepdims=0),
         node("NonZero", "chosen", "places"),
         node("Squeeze", "places rows", "index"),
         node("ScatterElements", "x index own", "back", reduction="add"),
         node("Size", "own", "size"),
     ]
-    nodes = [each for each in nodes if each.op_type != "MatMul"]
     made = model(nodes, (7,), "own total back size", zero=np.float32(0), rows=[0])
     check(made, [random(7), -np.ones(7, np.float32), np.ones(7, np.float32)])
 
@@ -247,3 +245,35 @@ def test_what_still_cannot_be() -> None:
     with pytest.raises(ModelImportError, match="divides along places") as error:
         load(model(nodes, (3, 4), "a b"))
     assert len(str(error.value).splitlines()) <= 4
+
+
+def test_beside_open_sizes() -> None:
+    """Of a request's rows those that a condition chooses: of as many as it has."""
+    nodes = [
+        node("ReduceSum", "x columns", "sums", keepdims=0),
+        node("Greater", "sums zero", "chosen"),
+        node("NonZero", "chosen", "places"),
+        node("Transpose", "places", "coordinates", perm=[1, 0]),
+        node("GatherND", "x coordinates", "own"),
+        node("MatMul", "own weights", "scores"),
+        node("Softmax", "scores", "over_rows", axis=0),
+        node("ScatterND", "x coordinates scores", "back"),
+        node("ReduceSum", "scores rows", "total", keepdims=0),
+    ]
+    made = model(
+        nodes,
+        ("rows", 3),  # type: ignore[arg-type]
+        "over_rows back total",
+        columns=[1],
+        rows=[0],
+        zero=np.float32(0),
+        weights=random(3, 3),
+    )
+    reference, module = (
+        ReferenceEvaluator(made),
+        autotune.compile_for_sizes(made, {"rows": "1..40:8,40"}, threads=1),
+    )
+    for rows in (1, 5, 8, 23, 40):
+        for x in (random(rows, 3), -np.ones((rows, 3), np.float32), np.ones((rows, 3), np.float32)):
+            for found, wanted in zip(module(x), reference.run(None, {"x": x}), strict=False):
+                np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

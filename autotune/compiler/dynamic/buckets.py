@@ -9,6 +9,7 @@ from itertools import product
 from types import MappingProxyType
 
 from autotune.compiler.dynamic.declared import declared_axes, symbols_in_order
+from autotune.compiler.dynamic.load import other_lengths
 from autotune.compiler.dynamic.observed import Observed, Twin
 from autotune.compiler.dynamic.padded import PaddedGraph, padded
 from autotune.errors import ModelImportError, PaddingError, UsageError
@@ -17,7 +18,18 @@ from autotune.frontends.onnx.importer import Traced
 from autotune.frontends.onnx.read import ModelSource
 from autotune.graph import ops
 from autotune.graph.ir import Graph
-from autotune.runtime.axes import Axes, Factor, Sizes, axis, extents, size_of, sum_of, terms_of
+from autotune.runtime.axes import (
+    Axes,
+    Factor,
+    Sizes,
+    axis,
+    extents,
+    is_symbolic,
+    shape_text,
+    size_of,
+    sum_of,
+    terms_of,
+)
 from autotune.suggest import listing
 
 _RANGE = re.compile(r"(\d+)(?:\.\.(\d+)(?::\+([1-9]\d*))?(?::(\d+(?:,\d+)*))?)?")
@@ -138,24 +150,40 @@ def _bucket(
 ) -> Bucket:
     least = {s: ranges[s].below(size) for s, size in sizes.items() if ranges[s].below(size) < size}
     padding = {symbol: sizes[symbol] for symbol in least}
-    traced = _at(model, shapes, sizes)
+    traced = _at(model, shapes, sizes, {})
+    bounds = traced.bounds
     twins = [
-        Twin({symbol: other}, _twin(model, shapes, sizes | {symbol: other}, symbol))
+        Twin({symbol: other}, _twin(model, shapes, sizes | {symbol: other}, symbol, bounds))
         for symbol, size in padding.items()
         for other in _others(traced.graph, ranges[symbol], size)
     ]
+    twins += [Twin(lengths, _at(model, shapes, sizes, lengths)) for lengths in other_lengths(bounds)]
 
     def axes(name: str) -> Axes:
         return tuple(axis(*(_with_padding(factor, sizes, padding) for factor in d)) for d in shapes[name])
 
     graph = traced.graph
     inputs = {name: axes(name) if name in shapes else _plain(graph, name) for name in graph.inputs}
-    if not padding:
+    if not padding and not bounds:
         outputs = {name: _plain(graph, name) for name in graph.outputs}
         return Bucket(sizes, graph, {}, inputs, outputs)
     steps = {symbol: ranges[symbol].step for symbol in padding}
-    found: PaddedGraph = padded(Observed(traced, padding, least, twins, steps, keeps_sizes(model)), inputs)
+    all_sizes, all_least = {**padding, **bounds}, {**least, **dict.fromkeys(bounds, 0)}
+    found: PaddedGraph = padded(
+        Observed(traced, all_sizes, all_least, twins, steps, keeps_sizes(model)), inputs
+    )
+    _check_cuts(found)
     return Bucket(sizes, found.graph, found.size_inputs, found.inputs, found.outputs)
+
+
+def _check_cuts(found: PaddedGraph) -> None:
+    """Refuse outputs of which a request's size and a length that is computed both say how much is there."""
+    for number, _, _ in found.graph.counted:
+        name = found.graph.outputs[number]
+        if any(is_symbolic(each) for each in found.outputs[name]):
+            raise PaddingError(
+                f"output {name!r} grows with {shape_text(found.outputs[name])} and a computed length"
+            )
 
 
 def _others(graph: Graph, of: SizeRange, bucket: int) -> list[int]:
@@ -165,10 +193,12 @@ def _others(graph: Graph, of: SizeRange, bucket: int) -> list[int]:
     return found if windows else [*dict.fromkeys((found[0], found[-1]))]
 
 
-def _twin(model: ReadModel, shapes: Mapping[str, Axes], sizes: Mapping[str, int], symbol: str) -> Traced:
+def _twin(
+    model: ReadModel, shapes: Mapping[str, Axes], sizes: Mapping[str, int], symbol: str, bounds: Sizes
+) -> Traced:
     """Return the model at another size of a symbol. Raises PaddingError where it is not one at that size."""
     try:
-        return _at(model, shapes, sizes)
+        return _at(model, shapes, sizes, bounds)
     except ModelImportError as error:
         raise PaddingError(
             f"the model is none with {symbol} = {sizes[symbol]}: {error}\n  if it takes only some sizes, say which: "
@@ -187,8 +217,8 @@ def _plain(graph: Graph, name: str) -> Axes:
     return tuple(axis(size) for size in graph.type_of(name).shape)
 
 
-def _at(model: ReadModel, shapes: Mapping[str, Axes], sizes: Mapping[str, int]) -> Traced:
-    return load_traced(model, {name: extents(axes, sizes) for name, axes in shapes.items()})
+def _at(model: ReadModel, shapes: Mapping[str, Axes], sizes: Mapping[str, int], assumed: Sizes) -> Traced:
+    return load_traced(model, {name: extents(axes, sizes) for name, axes in shapes.items()}, assumed)
 
 
 def _check(origin: str, symbols: Sequence[str], ranges: Mapping[str, SizeRange]) -> None:

@@ -43,10 +43,8 @@ def load(source: ModelSource | ReadModel, *, shapes: Given | None = None) -> Gra
 
 def _with_lengths(model: ReadModel, shapes: Given) -> Graph:
     traced = load_traced(model, shapes, {})
-    bounds = {symbol: length.bound for symbol, length in traced.lengths.items()}
-    twins = (
-        [Twin(sizes, load_traced(model, shapes, sizes)) for sizes in other_lengths(bounds)] if bounds else []
-    )
+    bounds = traced.bounds
+    twins = [Twin(sizes, load_traced(model, shapes, sizes)) for sizes in other_lengths(bounds)]
     observed = Observed(traced, bounds, dict.fromkeys(bounds, 0), twins, keeps_sizes=keeps_sizes(model))
     graph = traced.graph
     inputs = {name: tuple(map(axis, graph.type_of(name).shape)) for name in graph.inputs}
@@ -63,6 +61,8 @@ def other_lengths(bounds: Mapping[str, int]) -> list[dict[str, int]]:
     >>> other_lengths({"boxes": 100, "kept": 100})[-1]
     {'boxes': 1, 'kept': 1}
     """
+    if not bounds:
+        return []
     rng, taken, large, small = np.random.default_rng(0), set[tuple[int, ...]](), {}, {}
     for symbol, bound in bounds.items():
         few = min(bound, bound // 8 + 8)

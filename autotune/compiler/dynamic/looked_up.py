@@ -9,10 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from autotune.compiler.dynamic.case import Effect, NodeCase, PaddingMask
-from autotune.compiler.dynamic.moved import from_front
+from autotune.compiler.dynamic.moved import from_front, sizes_of
 from autotune.compiler.dynamic.writer import GraphWriter
+from autotune.graph.ir import Array, Attr
 from autotune.graph.ops.common import int_attr
-from autotune.runtime.axes import Axes, axis, is_symbolic
+from autotune.runtime.axes import Axes, Factor, axis, is_symbolic
 
 _LEAST = float(np.finfo(np.float32).min)
 
@@ -97,11 +98,10 @@ def gather_elements(case: NodeCase) -> Effect:
 def scatter_elements(case: NodeCase) -> Effect:
     """Write elements: those beyond a request go to a place behind the data, which is cut off."""
     place = int_attr(case.node.attrs, "axis")
-    behind = case.shape(0)[place]
     for i, (each, other) in enumerate(zip(case.axes(1), case.axes(2), strict=True)):
         if not case.same(each, other):
             raise case.refuse(f"has updates that grow differently, axis {i} {each} and {other}")
-    return _scattered(case, place, lambda writer: writer.number(behind))
+    return _scattered(case, place, [case.whole(0, place)], np.array(case.shape(0)[place]))
 
 
 def scatter_nd(case: NodeCase) -> Effect:
@@ -112,37 +112,31 @@ def scatter_nd(case: NodeCase) -> Effect:
     case.require_plain(1, [len(rows)], "takes coordinates")
     behind = np.zeros(case.shape(1)[-1], np.int64)
     behind[0] = case.shape(0)[0]
-    return _scattered(case, 0, lambda writer: writer.constant("behind", behind))
+    return _scattered(case, 0, [case.whole(0, place) for place in range(behind.size)], behind)
 
 
-def _scattered(case: NodeCase, place: int, behind: object) -> Effect:
+def _scattered(case: NodeCase, place: int, along: Sequence[Factor], behind: Array) -> Effect:
+    """Write along axis ``place`` of the data, where ``behind`` is behind it; indices are into ``along``."""
     node, indices, own = case.node, case.axes(1), case.axes(0)
     growing = [i for i, each in enumerate(indices) if is_symbolic(each)]
-    sizes = [case.whole(0, i) if is_symbolic(each) else None for i, each in enumerate(own)]
     rank, rows = len(own), case.shape(0)[place]
 
     def write(writer: GraphWriter, inputs: Sequence[str]) -> None:
         data, index, updates = inputs
         index = writer.node("Cast", (index,), "index", to="int64")
-        if sizes[place] is not None:
-            index = _counted(writer, index, sizes[place])
+        if any(isinstance(each, str) for each in along):
+            index = from_front(writer, index, sizes_of(writer, along))
         if not growing:
             writer.emit(node.replace(inputs=(data, index, updates)))
             return
-        fill = behind(writer)  # type: ignore[operator]
         for i in growing:
-            index = writer.masked(index, indices, i, fill)
+            index = writer.masked(index, indices, i, writer.constant("behind", behind))
         pads = tuple(int(i == rank + place) for i in range(2 * rank))
         wide = writer.node("Pad", (data,), f"{data}.wide", pads=pads)
         name = writer.fresh(f"{node.outputs[0]}.wide")
         writer.emit(node.replace(inputs=(wide, index, updates), outputs=(name,)))
-        cut = {"axes": (place,), "starts": (0,), "ends": (rows,), "steps": (1,)}
+        cut: dict[str, Attr] = {"axes": (place,), "starts": (0,), "ends": (rows,), "steps": (1,)}
         writer.emit(node.replace(op="Slice", inputs=(name,), attrs=cut))
-
-    def _counted(writer: GraphWriter, index: str, size: object) -> str:
-        if node.op == "ScatterND":
-            raise case.refuse("writes along an axis that grows")
-        return from_front(writer, index, writer.size(size))  # type: ignore[arg-type]
 
     return Effect((own,), write=write)
 

@@ -271,6 +271,12 @@ def from_front(writer: GraphWriter, index: str, size: str) -> str:
     return writer.node("Where", (behind, last, index), "index")
 
 
+def sizes_of(writer: GraphWriter, along: Sequence[Factor]) -> str:
+    """Return the request's sizes of several factors, int64 [n]."""
+    sizes = [writer.node("Reshape", (writer.size(each),), "size", shape=(1,)) for each in along]
+    return writer.node("Concat", sizes, "size", axis=0) if len(sizes) > 1 else sizes[0]
+
+
 def gather_nd(case: NodeCase) -> Effect:
     """Return coordinates along each of several axes; those along one that grows are constants, counted
     from the front."""
@@ -291,9 +297,7 @@ def gather_nd(case: NodeCase) -> Effect:
         return Effect(result, masks)
 
     def write(writer: GraphWriter, inputs: Sequence[str]) -> None:
-        sizes = [writer.node("Reshape", (writer.size(each),), "size", shape=(1,)) for each in along]
-        size = writer.node("Concat", sizes, "size", axis=0) if len(sizes) > 1 else sizes[0]
-        writer.emit(node.replace(inputs=(inputs[0], from_front(writer, inputs[1], size))))
+        writer.emit(node.replace(inputs=(inputs[0], from_front(writer, inputs[1], sizes_of(writer, along)))))
 
     grows = any(isinstance(each, str) for each in along)
     return Effect(result, masks, write=write if grows else None)
@@ -308,4 +312,14 @@ def _check_found(case: NodeCase, indices: Array, along: Axis, axes: Axes) -> Non
         raise case.refuse(f"looks up {own.max()} along {symbols}, of which {extent(along, least)} may be all")
 
 
-__all__ = ["concat", "cut", "from_front", "gather", "gather_nd", "tensor_scatter", "together", "triangle"]
+__all__ = [
+    "concat",
+    "cut",
+    "from_front",
+    "gather",
+    "gather_nd",
+    "sizes_of",
+    "tensor_scatter",
+    "together",
+    "triangle",
+]

@@ -134,12 +134,12 @@ class GraphWriter:
     def _length(self, symbol: str) -> str:
         """Return a length as int64 []; one whose bound was given is looked up among those that are allowed."""
         length = self._lengths[symbol]
-        found = self.node("Cast", (length.value,), f"{symbol}.length", to="int64")
-        found = self.node("Reshape", (found,), f"{symbol}.length", shape=())
+        found = self.node("Cast", (length.value,), symbol, to="int64")
+        found = self.node("Reshape", (found,), symbol, shape=())
         if not length.given:
             return found
         allowed = self.constant(f"lengths.{length.bound}", np.arange(length.bound + 1))
-        return self.node("Gather", (allowed, found), f"{symbol}.length", axis=0)
+        return self.node("Gather", (allowed, found), symbol, axis=0)
 
     def product(self, factors: Sequence[Factor]) -> str:
         """Return the request's size of several factors, multiplied: int64 []."""

@@ -101,6 +101,11 @@ class Traced:
     outputs: int | None = None
     """The number of the model's own outputs, where those behind them are lengths."""
 
+    @property
+    def bounds(self) -> dict[str, int]:
+        """The most that each length may be."""
+        return {symbol: length.bound for symbol, length in self.lengths.items()}
+
 
 def load_traced(model: LoadedModel, shapes: Given, assumed: Mapping[str, int] | None = None) -> Traced:
     """Return :func:`load`, which evaluates larger constants too, says how each came about, and computes both branches

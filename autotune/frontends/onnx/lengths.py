@@ -237,9 +237,9 @@ _MOST = {
 def _symbol(value: str, taken: Mapping[str, object]) -> str:
     """Return a name for a length: that of a value, without what expressions in sizes are written with."""
     plain = re.sub(r"\W", "_", value)
-    name, number = plain, 1
-    while name in taken or name.isdecimal():
-        name, number = f"{plain}_{number}", number + 1
+    name, number = f"{plain}.length", 1
+    while name in taken:
+        name, number = f"{plain}_{number}.length", number + 1
     return name
 
 

@@ -63,6 +63,7 @@ def to_onnx(program: Any, *, names: list[str] | None = None) -> Any:
             f"PyTorch's exporter cannot write the program as ONNX: {export_error(error)}"
         ) from error
     proto = written.model_proto  # a new one each time
+    _name_multiples(proto, {f"{step}*{symbol}": symbol for symbol, step in _steps(program).items()})
     _rename_sizes(proto, _dimension_names(program))
     return proto
 
@@ -74,34 +75,76 @@ def _has_autocast(program: Any) -> bool:
 
 
 def declared_ranges(program: Any) -> dict[str, str]:
-    """Return the ranges of a program's open sizes, by the names of its ``Dim``, as ``batch=1..8`` has them.
+    """Return the ranges of a program's open sizes, by the names of its ``Dim``, as ``batch=1..8`` has them; those of
+    multiples, ``32*_height``, as ``_height=320..1280:+32``.
 
     Sizes without an end are left out: PyTorch says none of them, so none can be compiled for.
     """
-    names = _dimension_names(program)
-    ends = {names.get(str(symbol), str(symbol)): found for symbol, found in program.range_constraints.items()}
+    names, steps = _dimension_names(program), _steps(program)
+    ends = {str(symbol): found for symbol, found in program.range_constraints.items()}
     return {
-        name: f"{max(int(found.lower), 1)}..{int(found.upper)}"
-        for name, found in ends.items()
+        names.get(symbol, symbol): _range_text(found, steps.get(symbol, 1))
+        for symbol, found in ends.items()
         if getattr(found.upper, "is_Integer", False) and int(found.upper) < _NO_END
     }
 
 
+def _range_text(found: Any, step: int) -> str:
+    text = f"{step * max(int(found.lower), 1)}..{step * int(found.upper)}"
+    return text if step == 1 else f"{text}:+{step}"
+
+
 def _dimension_names(program: Any) -> dict[str, str]:
-    """Return the name of the ``Dim`` of each symbol. Programs that were saved and loaded have lost them."""
-    values = [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"]
+    """Return the name of the ``Dim`` of each symbol; that of multiples is a source by itself. Programs that were saved
+    and loaded have lost them."""
     found = (
-        (str(symbol), env.source_name_to_debug_name.get(source.name))
-        for env in {id(each): each for each in map(_environment, values) if each is not None}.values()
+        (str(symbol), env.source_name_to_debug_name.get(source.name) or source.name)
+        for env in {
+            id(each): each for each in map(_environment, _inputs(program)) if each is not None
+        }.values()
         for symbol, sources in env.var_to_sources.items()
         for source in sources
     )
-    return {symbol: name for symbol, name in found if name is not None and name.isidentifier()}
+    return {symbol: name for symbol, name in found if name.isidentifier()}
+
+
+def _steps(program: Any) -> dict[str, int]:
+    """Return the symbols of which inputs have one multiple and nothing else, and that number."""
+    extents = [
+        each.node.expr for value in _inputs(program) for each in getattr(value, "shape", ()) if _is_open(each)
+    ]
+    found = dict[str, set[int]]()
+    for extent in extents:
+        step, rest = extent.as_coeff_Mul()
+        for symbol in extent.free_symbols:
+            found.setdefault(str(symbol), set()).add(int(step) if rest == symbol and step.is_Integer else 1)
+    return {symbol: min(steps) for symbol, steps in found.items() if len(steps) == 1 and min(steps) > 1}
+
+
+def _is_open(extent: Any) -> bool:
+    return bool(getattr(getattr(getattr(extent, "node", None), "expr", None), "free_symbols", ()))
+
+
+def _inputs(program: Any) -> list[Any]:
+    """Return the values of a program's arguments as it knows them."""
+    return [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"]
 
 
 def _environment(value: Any) -> Any:
     """Return what knows the symbols of a fake tensor."""
     return getattr(getattr(value, "fake_mode", None), "shape_env", None)
+
+
+def _name_multiples(proto: Any, names: Mapping[str, str]) -> None:
+    """Call extents of inputs by names, and leave those of outputs open that are said by such a multiple's symbol."""
+    for value in proto.graph.input:
+        for dimension in value.type.tensor_type.shape.dim:
+            if dimension.dim_param in names:
+                dimension.dim_param = names[dimension.dim_param]
+    for value in proto.graph.output:
+        for dimension in value.type.tensor_type.shape.dim:
+            if {*_SYMBOL.findall(dimension.dim_param)} & {*names.values()}:
+                dimension.ClearField("dim_param")
 
 
 def _rename_sizes(proto: Any, names: Mapping[str, str]) -> None:

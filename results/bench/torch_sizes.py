@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from autotune.bench import options
 from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView
 from autotune.bench.options import check_known
 from autotune.bench.side_by_side import Competitor, Pace, SideBySide, difference
@@ -47,36 +49,50 @@ SYSTEMS = {
 }
 
 
-def measure(say: Say, names: Sequence[str], threads: int, rounds: int) -> Iterator[Sequence[Record]]:
+def measure(
+    say: Say, names: Sequence[str], threads: int, rounds: int, keep: Path | None
+) -> Iterator[Sequence[Record]]:
     """Yield a record for each way of each model: the time of a call of each of twelve sizes, one behind the other.
 
-    ``error`` is our largest difference to eager PyTorch, relative to the largest value.
+    ``error`` is our largest difference to eager PyTorch, relative to the largest value. Of models that have records in
+    ``keep`` these are yielded; others' are written there.
     """
     check_known(names, MODELS, "model")
     for name in names or MODELS:
+        kept = keep / f"{name}-{threads}.json" if keep is not None else None
+        if kept is not None and kept.is_file():
+            yield json.loads(kept.read_text())
+            continue
         say(f"{name}: eager, inductor and autotune, interleaved")
-        entries = [Competitor(way, system, name, {}) for way, system in SYSTEMS.items()]
-        with (
-            tempfile.TemporaryDirectory() as scratch,
-            SideBySide(threads, Path(scratch), Pace(rounds, 1)) as running,
-        ):
-            found = running.run(entries)
-        ours, eager = found["autotune"], found["eager"]
-        both = not ours.failure and not eager.failure
-        error = difference(ours.outputs[:-1], eager.outputs[:-1], np.asarray) if both else None
-        yield [
-            {
-                "model": name,
-                "threads": threads,
-                "way": way,
-                "min_ns": each.latency.min_ns if each.latency else None,
-                "ready_s": None if each.failure else each.load_s,
-                "failure": each.failure or None,
-                "programs": None if ours.failure else int(ours.outputs[-1]),
-                "error": error,
-            }
-            for way, each in found.items()
-        ]
+        records = _records(name, threads, rounds)
+        if kept is not None:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_text(json.dumps(records))
+        yield records
+
+
+def _records(name: str, threads: int, rounds: int) -> list[Record]:
+    """Measure a model in all ways."""
+    entries = [Competitor(way, system, name, {}) for way, system in SYSTEMS.items()]
+    pace = Pace(rounds, 1)
+    with tempfile.TemporaryDirectory() as scratch, SideBySide(threads, Path(scratch), pace) as running:
+        found = running.run(entries)
+    ours, eager = found["autotune"], found["eager"]
+    both = not ours.failure and not eager.failure
+    error = difference(ours.outputs[:-1], eager.outputs[:-1], np.asarray) if both else None
+    return [
+        {
+            "model": name,
+            "threads": threads,
+            "way": way,
+            "min_ns": each.latency.min_ns if each.latency else None,
+            "ready_s": None if each.failure else each.load_s,
+            "failure": each.failure or None,
+            "programs": None if ours.failure else int(ours.outputs[-1]),
+            "error": error,
+        }
+        for way, each in found.items()
+    ]
 
 
 ABOUT = (
@@ -102,7 +118,12 @@ EXPERIMENT = Experiment(
     about=ABOUT,
     summary="Measure torch.compile at twelve sizes a model, by us and by inductor; NAMES are models (all by default).",
     example="bert experts --rounds 4 -o results/torch-sizes.md",
-    options=OPTIONS,
+    options=(
+        *OPTIONS,
+        options.folder(
+            "--keep", "Keep records in this folder, and do not measure models again that have some there."
+        ),
+    ),
     measure=measure,
     views=(
         TableView(

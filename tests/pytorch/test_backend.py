@@ -315,6 +315,27 @@ def test_an_exported_program_has_the_names_and_ranges_of_its_sizes(tmp_path: Pat
         assert module.inputs[0].shape == (3, 8)
 
 
+def test_multiples_of_a_size_are_a_range_with_a_step() -> None:
+    side = torch.export.Dim("_side", min=2, max=4)
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 3, stride=2, padding=1), torch.nn.Upsample(scale_factor=2.0)
+    ).eval()
+    program = torch.export.export(net, (torch.randn(1, 3, 8, 8),), dynamic_shapes=({2: 4 * side},))
+    with autotune.compile(program, threads=1) as module:
+        assert module.compiled.inputs[0].axes == ("1", "3", "_side", "8")
+        assert module.sizes["_side"][-1] == 16
+        for extent in (8, 12, 16):
+            x = torch.randn(1, 3, extent, 8)
+            with torch.no_grad():
+                torch.testing.assert_close(torch.from_numpy(module(x)[0]), net(x))
+
+
+def test_a_file_of_a_program_is_not_read(tmp_path: Path) -> None:
+    torch.export.save(torch.export.export(model(), (torch.randn(2, 8),)), tmp_path / "model.pt2")
+    with pytest.raises(ModelImportError, match=r"is a program of torch\.export, not an ONNX model"):
+        autotune.compile(tmp_path / "model.pt2")
+
+
 def test_an_exported_program_with_state_is_refused() -> None:
     class Counter(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:

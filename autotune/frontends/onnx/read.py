@@ -39,6 +39,8 @@ _DEFAULT_DOMAINS = ("", "ai.onnx")
 _AGAIN = "copy or export the file again"
 _LFS_POINTER = b"version https://git-lfs"
 _ARCHIVE = b"PK\x03\x04"
+_PROGRAM = b"/archive_format"
+"""The name of a file in each archive of ``torch.export.save``."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,11 @@ def _decode(data: bytes, origin: str) -> Any:
 
 def _undecodable(data: bytes, origin: str) -> str:
     head = data[:256]
+    if data.startswith(_ARCHIVE) and _PROGRAM in data:
+        return (
+            f"{origin} is a program of torch.export, not an ONNX model\n  PyTorch runs what is pickled in it when it "
+            "reads it: where you trust it, pass torch.export.load(PATH) to autotune.compile"
+        )
     if data.startswith(_ARCHIVE):
         return (
             f"{origin} is a ZIP archive, not an ONNX model\n  if `autotune compile` wrote it, it is compiled "

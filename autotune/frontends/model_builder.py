@@ -27,7 +27,7 @@ class ModelBuilder:
 
     def __init__(self, name: str, seed: int = 0, weights: Path | None = None) -> None:
         self.name = name
-        self.weights = weights
+        self._file = weights
         self.rng = np.random.default_rng(seed)
         self._nodes: list[Any] = []
         self._initializers: list[Any] = []
@@ -46,7 +46,7 @@ class ModelBuilder:
         from onnx import numpy_helper
 
         dense = np.ascontiguousarray(array).reshape(np.shape(array))
-        beside = self.weights is not None and dense.nbytes >= _LARGE
+        beside = self._file is not None and dense.nbytes >= _LARGE
         self._initializers.append(
             self._beside(name, dense) if beside else numpy_helper.from_array(dense, name)
         )
@@ -56,14 +56,14 @@ class ModelBuilder:
         """Return an initialiser whose data are appended to the file of weights."""
         from onnx import TensorProto, helper
 
-        assert self.weights is not None
+        assert self._file is not None
         element = helper.np_dtype_to_tensor_dtype(array.dtype)
         tensor = TensorProto(
             name=name, data_type=element, dims=array.shape, data_location=TensorProto.EXTERNAL
         )
-        with self.weights.open("ab") as file:
+        with self._file.open("ab") as file:
             file.write(bytes(-file.tell() % _ALIGNMENT))
-            entries = {"location": self.weights.name, "offset": file.tell(), "length": array.nbytes}
+            entries = {"location": self._file.name, "offset": file.tell(), "length": array.nbytes}
             file.write(array.data)
         for key, value in entries.items():
             tensor.external_data.add(key=key, value=str(value))

@@ -1,4 +1,4 @@
-"""Convolutions of bfloat16 numbers take rows of a window's channels at once, and columns in whole tiles."""
+"""Convolutions of bfloat16 numbers and bytes take rows of a window's channels at once; columns are whole tiles."""
 
 from __future__ import annotations
 
@@ -36,6 +36,31 @@ def drawn(rng: random.Random) -> Graph:
 def images(graph: Graph) -> dict[str, Array]:
     shape = graph.types["x"].shape
     return {"x": np.random.default_rng(3).integers(-4, 5, shape).astype("bfloat16")}
+
+
+def of_bytes(rng: random.Random) -> Graph:
+    """A convolution of bytes: what is padded is a number that is given."""
+    b, values = GraphBuilder("convolution"), np.random.default_rng(rng.randrange(99))
+    kernel, channels = (rng.randint(1, 5), rng.randint(2, 7)), rng.randint(1, 7)
+    pads = tuple(rng.randint(0, size - 1) for size in (*kernel, *kernel))
+    x = b.input("x", (2, 11, 13, channels), "uint8")
+    w = b.constant("w", values.integers(-128, 128, (*kernel, channels, rng.choice((16, 20)))).astype("int8"))
+    fill = [b.constant("fill", np.asarray(5, "uint8"))] if any(pads) else []
+    strides = rng.randint(1, 3), rng.randint(1, 4)
+    return b.graph(b.node("IntegerConv", x, w, *fill, layout="NHWC", pads=pads, strides=strides))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_few_channels_of_bytes_make_the_same_numbers(seed: int) -> None:
+    graph = of_bytes(random.Random(seed))
+    after = FewChannels().apply(graph)
+    assert [node.op for node in after.nodes] == ["Reshape", "IntegerConv"]
+    feed = {"x": np.random.default_rng(3).integers(0, 256, graph.types["x"].shape).astype("uint8")}
+    (found,), (wanted,) = (evaluate.run(each, feed).values() for each in (after, graph))
+    assert np.array_equal(found, wanted)
+    if seed < 3:
+        (code,) = autotune.compile(graph).run(feed).values()
+        assert np.array_equal(code, wanted)
 
 
 @pytest.mark.parametrize("seed", range(16))

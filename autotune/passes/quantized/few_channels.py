@@ -1,9 +1,9 @@
-"""Convolutions of short numbers with few channels, as convolutions of one channel along rows of all channels.
+"""Convolutions of small numbers with few channels, as convolutions of one channel along rows of all channels.
 
-A matrix unit adds up tens of neighbouring products. The channels of a tap are three in the first layer of a model, but
-with channels last the taps of a row of the window lie next to one another, too:
+Dot products and matrix units add up neighbouring products. The channels of a tap are three in the first layer of a
+model, but with channels last the taps of a row of the window lie next to one another, too. For ShortConv, IntegerConv:
 
-    ShortConv(x [n, h, w, c], k x l) -> ShortConv(Reshape(x, [n, h, w * c, 1]), k x (l * c), strides s, t * c)
+    Conv(x [n, h, w, c], k x l, strides s, t) -> Conv(Reshape(x, [n, h, w * c, 1]), k x (l * c), strides s, t * c)
 
 Zero weights at the end of a row of taps make whole tiles: they meet elements of the next pixel, which are finite.
 """
@@ -21,8 +21,9 @@ from autotune.passes.attributes import integer, ints, is_channels_last
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter, rewrite
 
-_GROUP, _DEEPEST, _FEW = 2, 16, 8
-"""Elements of a group of neighbours that one lane multiplies; groups of a tile; channels that are too few for one."""
+_GROUP, _DEEPEST, _FEW = 4, 16, 8
+"""Bytes of a group of neighbours that one lane multiplies; groups of a tile; channels that are too few for one."""
+_CONVOLUTIONS = ("IntegerConv", "ShortConv")
 
 
 @dataclass(frozen=True)
@@ -32,16 +33,16 @@ class FewChannels(GraphPass):
     name: ClassVar[str] = "few_channels"
 
     def apply(self, graph: Graph) -> Graph:
-        if not any(node.op == "ShortConv" for node in graph.nodes):
+        if not any(node.op in _CONVOLUTIONS for node in graph.nodes):
             return graph
         return rewrite(graph, _flattened)
 
 
 def _flattened(rewriter: Rewriter, node: Node) -> bool:
     """Write a convolution of two dimensions so, if it is one of few channels and has several taps in a row."""
-    if node.op != "ShortConv" or not is_channels_last(node) or integer(node, "group") != 1:
+    if node.op not in _CONVOLUTIONS or not is_channels_last(node) or integer(node, "group") != 1:
         return False
-    x, w = map(rewriter.current, node.inputs)
+    x, w, *fill = map(rewriter.current, node.inputs)
     shape, weights = rewriter.type_of(x).shape, rewriter.constant_of(w)
     if weights is None or len(shape) != 4 or shape[-1] >= _FEW or weights.shape[1] == 1:
         return False
@@ -51,7 +52,9 @@ def _flattened(rewriter: Rewriter, node: Node) -> bool:
     results = rewriter.graph.types[node.outputs[0]].shape
     attrs = _attributes(node, shape, rows.shape[1], results[2])
     flat = _reshaped(rewriter, x, (shape[0], shape[1], shape[2] * shape[3], 1))
-    rewriter.become(node.outputs[0], "ShortConv", [flat, rewriter.constant(f"{w}.rows", rows)], attrs)
+    operands = [flat, rewriter.constant(f"{w}.rows", rows), *fill]
+    made = node.replace(inputs=tuple(operands), attrs=attrs)
+    rewriter.add(made if any(ints(made, "pads")) else made.replace(inputs=tuple(operands[:2])))
     return True
 
 
@@ -68,13 +71,14 @@ def _reshaped(rewriter: Rewriter, x: str, shape: tuple[int, ...]) -> str:
 def _in_tiles(weights: Array) -> Array:
     """Return weights [k, l, c, m] as [k, l * c + zeros, 1, m], in whole tiles of equal depth.
 
-    >>> _in_tiles(np.ones((7, 7, 3, 64))).shape, _in_tiles(np.ones((11, 11, 3, 96))).shape
+    >>> _in_tiles(np.ones((7, 7, 3, 64), "int16")).shape, _in_tiles(np.ones((11, 11, 3, 96), "int16")).shape
     ((7, 22, 1, 64), (11, 36, 1, 96))
     """
     height, taps, channels, results = weights.shape
-    groups = math.ceil(taps * channels / _GROUP)
+    group = _GROUP // weights.itemsize
+    groups = math.ceil(taps * channels / group)
     tiles = math.ceil(groups / _DEEPEST)
-    depth = math.ceil(groups / tiles) * tiles * _GROUP
+    depth = math.ceil(groups / tiles) * tiles * group
     rows = np.zeros((height, depth, 1, results), weights.dtype)
     rows[:, : taps * channels, 0] = weights.reshape(height, taps * channels, results)
     return rows

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import autotune
+from autotune.compiler.dynamic.grown import GrownExtents
 from autotune.compiler.dynamic.load import load
 from autotune.errors import InputError, ModelImportError
 from autotune.graph import evaluate
@@ -140,6 +141,18 @@ def test_joined_again() -> None:
     )
     mixed = [random(9).round(), np.array([0, 0, 0, 0, 1, 0, 0, 0, 0], np.float32)]
     check(made, [*mixed, -np.ones(9, np.float32), np.ones(9, np.float32)])
+
+
+def test_lengths_that_stop_growing() -> None:
+    """An extent that stops at a number is told apart from one that stops at another, and from a part of a length."""
+    grown = GrownExtents({"n": 16, "m": 16}, {"n": 0, "m": 0}, {}, ("n", "m"))
+    sizes = [{"n": 16, "m": 16}, {"n": 14, "m": 9}, {"n": 7, "m": 8}, {"n": 2, "m": 5}, {"n": 1, "m": 1}]
+    for most in (8, 3):
+        assert grown.fitted([(at, min(at["n"], most)) for at in sizes]) == (f"min(n,{most})",)
+    grown.one("m+n")
+    assert grown.fitted([(at, min(at["n"] + at["m"], 5)) for at in sizes]) == ("min(m+n,5)",)
+    assert grown.fitted([(at, 2 * at["m"] + 1) for at in sizes]) == ("(2*m+1)",)
+    assert grown.fitted([(at, at["m"] * at["n"]) for at in sizes]) is None
 
 
 def boxes(count: int) -> Any:

@@ -170,7 +170,7 @@ def _bucket(
     steps = {symbol: ranges[symbol].step for symbol in padding}
     all_sizes, all_least = {**padding, **bounds}, {**least, **dict.fromkeys(bounds, 0)}
     found: PaddedGraph = padded(
-        Observed(traced, all_sizes, all_least, twins, steps, keeps_sizes(model)), inputs
+        Observed(traced, all_sizes, all_least, twins, steps, keeps_sizes(model), bounds), inputs
     )
     _check_cuts(found)
     return Bucket(sizes, found.graph, found.size_inputs, found.inputs, found.outputs)

@@ -7,7 +7,7 @@ recognised by them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -33,6 +33,8 @@ class GrownExtents:
     sizes: Sizes
     least: Sizes
     steps: Sizes
+    lengths: Collection[str] = ()
+    """The symbols that are lengths which the model computes."""
     _sums: dict[Factor, None] = field(default_factory=dict)
     """Expressions of several symbols."""
 
@@ -109,9 +111,7 @@ class GrownExtents:
         """Return an axis of such an extent: a sum, an expression met before, one that is linear but for rounding
         down, or a product of such in different symbols; None where none is it."""
         (here, number), *others = seen
-        if (joint := [(at, n) for at, n in others if sum(at[s] != here[s] for s in here) > 1]) and any(
-            n != number for _, n in joint
-        ):
+        if any(n != number and any(at[s] != here[s] for s in self.lengths) for at, n in others):
             return self._of_lengths(seen)
         grows = [s for s in self.sizes if any(n != number and at[s] != here[s] for at, n in others)]
         if not grows:
@@ -121,15 +121,15 @@ class GrownExtents:
             return (self.one(total),)
         if len(grows) > 1:
             return next((found for found in self._products(grows, seen) if _fits(found, seen)), None)
-        for candidates in (self._met(grows[0]), self._capped(grows[0], seen), *self._rounded(grows[0], seen)):
+        for candidates in (self._met(grows[0]), *self._rounded(grows[0], seen)):
             found = {factor for factor in candidates if _fits((factor,), seen)}
             if found:
                 return (found.pop(),) if len(found) == 1 else None
         return None
 
     def _of_lengths(self, seen: Seen) -> Axis | None:
-        """Return an axis that depends on lengths which are seen to change together: an expression met before, one that
-        stops growing at a number, such ones and a number, or one that is linear."""
+        """Return an axis that depends on lengths, which may change together: an expression met before, one that stops
+        growing at a number, such ones and a number, or one that is linear."""
         (_, number), (last, least) = seen[0], seen[-1]
         met = dict.fromkeys([*self.sizes, *self._known.values(), *self._sums])
         plain = [found for factor in met for found in (factor, capped(factor, number))]
@@ -139,13 +139,6 @@ class GrownExtents:
         fits = (factor for factor in candidates if factor is not None and _fits((factor,), seen))
         found = next(fits, None)
         return None if found is None else axis(self.one(found))
-
-    def _capped(self, symbol: str, seen: Seen) -> list[Factor]:
-        """Return expressions that go up by one, and stop growing."""
-        (_, most), *others = seen
-        last, least = next((at, n) for at, n in reversed(others) if n != most)
-        known = [symbol, sum_of([symbol], least - last[symbol]), *self._met(symbol)]
-        return [self.one(capped(factor, most)) for factor in known]
 
     def _products(self, grows: Sequence[str], seen: Seen) -> Iterator[Axis]:
         """Yield products of an expression met before for each symbol, and a number."""

@@ -45,7 +45,9 @@ def _with_lengths(model: ReadModel, shapes: Given) -> Graph:
     traced = load_traced(model, shapes, {})
     bounds = traced.bounds
     twins = [Twin(sizes, load_traced(model, shapes, sizes)) for sizes in other_lengths(bounds)]
-    observed = Observed(traced, bounds, dict.fromkeys(bounds, 0), twins, keeps_sizes=keeps_sizes(model))
+    observed = Observed(
+        traced, bounds, dict.fromkeys(bounds, 0), twins, keeps_sizes=keeps_sizes(model), lengths=bounds
+    )
     graph = traced.graph
     inputs = {name: tuple(map(axis, graph.type_of(name).shape)) for name in graph.inputs}
     try:

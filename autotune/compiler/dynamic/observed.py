@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -65,11 +65,13 @@ class Observed:
     twins: Sequence[Twin]
     steps: Sizes = field(default_factory=dict)
     keeps_sizes: bool = False
+    lengths: Collection[str] = ()
+    """The symbols that are lengths which the model computes."""
 
     @cached_property
     def grown(self) -> GrownExtents:
         """The extents of requests."""
-        return GrownExtents(self.sizes, self.least, self.steps)
+        return GrownExtents(self.sizes, self.least, self.steps, self.lengths)
 
     @property
     def graph(self) -> Graph:

@@ -123,44 +123,65 @@ def _of(op: str, *operands: Pattern, accepts: Accepts | None = None) -> Of:
     return Of(op, operands, accepts)
 
 
-X, EPSILON, SCALE, BIAS = AnyValue(), AnyNumber(), AnyConstant(), AnyConstant()
-TOP = _of("ReduceMax", X, accepts=_one_axis)
-EXPONENTIALS = _of("Exp", _of("Sub", X, TOP))
-TOTAL = _of("ReduceSum", EXPONENTIALS, accepts=_one_axis)
-SOFTMAX = Either((_of("Div", EXPONENTIALS, TOTAL), _of("Mul", EXPONENTIALS, _of("Reciprocal", TOTAL))))
-
-
-def _centred() -> Pattern:
-    return _of("Sub", X, _of("ReduceMean", X, accepts=_last_axes))
-
-
-def _over_root(value: Pattern, squares: Pattern) -> Pattern:
-    """Return a value over the root of a mean of squares and a small number."""
-    root = _of("Sqrt", _of("Add", squares, EPSILON))
-    inverse = Either((_of("Reciprocal", root), _of("Div", AnyNumber(1.0), root)))
-    return Either((_of("Div", value, root), _of("Mul", value, inverse)))
-
-
-CENTRED = _centred()
-_AGAIN = _centred()
-"""The same, computed a second time."""
+def _mean_of(value: Pattern) -> Of:
+    return _of("ReduceMean", value, accepts=_last_axes)
 
 
 def _mean_square(value: Pattern) -> Of:
-    return _of("ReduceMean", _of("Mul", value, value), accepts=_last_axes)
+    return _mean_of(_of("Mul", value, value))
 
 
+def _root(squares: Pattern) -> tuple[Pattern, Pattern]:
+    """Return the root of a mean of squares and a small number, and one over it."""
+    total = _of("Add", squares, EPSILON)
+    real = _of("Sqrt", total)
+    # A power of 1/2 differs from a root at minus infinity, which no mean of squares is.
+    root = Either((real, _of("Where", _of("Equal", total, AnyNumber(-np.inf)), AnyNumber(np.inf), real)))
+    others = _of("Div", AnyNumber(1.0), root), _of("Pow", total, AnyNumber(-0.5))
+    return root, Either((_of("Reciprocal", root), *others))
+
+
+def _over_root(value: Pattern, squares: Pattern) -> tuple[Pattern, Pattern]:
+    """Return a value over a root, and the same times a scale that is multiplied by any part of it."""
+    root, inverse = _root(squares)
+    plain = Either((_of("Div", value, root), _of("Mul", value, inverse)))
+    scaled = _of("Mul", value, SCALE)
+    whole, part = _of("Mul", plain, SCALE), _of("Mul", value, _of("Mul", inverse, SCALE))
+    return plain, Either((whole, part, _of("Mul", scaled, inverse), _of("Div", scaled, root)))
+
+
+X, EPSILON, SCALE, BIAS = AnyValue(), AnyNumber(), AnyConstant(), AnyConstant()
+
+
+def _over_sum(value: Pattern) -> Pattern:
+    total = _of("ReduceSum", value, accepts=_one_axis)
+    return Either((_of("Div", value, total), _of("Mul", value, _of("Reciprocal", total))))
+
+
+SOFTMAX = _over_sum(_of("Exp", _of("Sub", X, _of("ReduceMax", X, accepts=_one_axis))))
+SOFTMAX_WITHOUT_MAXIMUM = _over_sum(_of("Exp", X))
+MEAN = _mean_of(X)
+_SAME_MEAN = Either((MEAN, _mean_of(X)))
+"""The same, or the same computed a second time."""
+CENTRED = _of("Sub", X, MEAN)
+_BY_MOMENTS = _of("Sub", _mean_square(X), _of("Mul", _SAME_MEAN, _SAME_MEAN))
+VARIANCE = Either(
+    (
+        *map(_mean_square, (CENTRED, _of("Sub", X, _SAME_MEAN), _of("Sub", _SAME_MEAN, X))),
+        *(_BY_MOMENTS, _of("Max", _BY_MOMENTS, AnyNumber(0.0)), _of("Relu", _BY_MOMENTS)),
+    )
+)
+STANDARD, SCALED = _over_root(CENTRED, VARIANCE)
+SHIFTED = _of("Add", Either((SCALED, STANDARD)), BIAS)
+_FACTOR = _of("Mul", _root(VARIANCE)[1], SCALE)
+AS_BATCH_NORM = _of("Add", _of("Mul", X, _FACTOR), _of("Sub", BIAS, _of("Mul", _SAME_MEAN, _FACTOR)))
+"""As TensorFlow writes it: a factor and an offset for each row."""
+RMS, RMS_SCALED = _over_root(X, _mean_square(X))
 GROUP_SCALE, GROUP_BIAS = AnyConstant(), AnyConstant()
 GROUPS = _of("InstanceNormalization", _of("Reshape", X), GROUP_SCALE, GROUP_BIAS)
 GROUPED = _of("Reshape", GROUPS)
 GROUPED_SCALED = _of("Mul", GROUPED, SCALE)
 GROUPED_SHIFTED = _of("Add", Either((GROUPED_SCALED, GROUPED)), BIAS)
-SQUARES = _mean_square(X)
-VARIANCES = (_mean_square(CENTRED), _mean_square(_AGAIN))
-STANDARD = Either(tuple(_over_root(CENTRED, variance) for variance in VARIANCES))
-SCALED = _of("Mul", STANDARD, SCALE)
-SHIFTED = _of("Add", Either((SCALED, STANDARD)), BIAS)
-RMS = _over_root(X, SQUARES)
 
 
 # what they become -------------------------------------------------------------------------------------
@@ -232,10 +253,12 @@ def _fits(shape: tuple[int, ...], inner: tuple[int, ...]) -> bool:
 
 FORMS = (
     CanonicalForm("Softmax", SOFTMAX, _softmax),
+    CanonicalForm("Softmax", SOFTMAX_WITHOUT_MAXIMUM, _softmax),
     CanonicalForm("LayerNormalization", SHIFTED, _normalised),
+    CanonicalForm("LayerNormalization", AS_BATCH_NORM, _normalised),
     CanonicalForm("LayerNormalization", SCALED, _normalised),
     CanonicalForm("LayerNormalization", STANDARD, _normalised),
-    CanonicalForm("RMSNormalization", _of("Mul", RMS, SCALE), _normalised),
+    CanonicalForm("RMSNormalization", RMS_SCALED, _normalised),
     CanonicalForm("RMSNormalization", RMS, _normalised),
     CanonicalForm("GroupNormalization", GROUPED_SHIFTED, _grouped),
     CanonicalForm("GroupNormalization", GROUPED_SCALED, _grouped),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -30,7 +31,7 @@ class Simplify(GraphPass):
     become Reshape; chains of Reshape and Transpose become as few as do the same, also around an elementwise operation
     (:mod:`autotune.passes.canonical.unit_axes`); Sum becomes Add; Reshape, Transpose,
     Reshape that shuffles channels becomes ChannelShuffle; a zero Pad joins the Conv after it;
-    operands that broadcast are read before an Expand;
+    a sum over its count becomes a mean; operands that broadcast are read before an Expand;
     Gather of known places at equal distances becomes a Slice (:mod:`autotune.passes.canonical.known_places`).
     """
 
@@ -52,8 +53,8 @@ def _simplify(rewriter: Rewriter, node: Node) -> bool:
         return _forward(rewriter, node)
     if definition.pointwise and _unexpanded(rewriter, node, definition):
         return True
-    if definition.neutral is not None:
-        return _neutral(rewriter, node, definition)
+    if definition.neutral is not None and _neutral(rewriter, node, definition):
+        return True
     rule = _reshape if definition.view == "reshape" else _RULES.get(node.op)
     return rule is not None and rule(rewriter, node)
 
@@ -171,6 +172,24 @@ def _neutral(rewriter: Rewriter, node: Node, definition: ops.OpDef) -> bool:
     return False
 
 
+def _mean(rewriter: Rewriter, node: Node) -> bool:
+    """Return a mean for a sum over its count, or times one over it."""
+    for side in (1, 0) if node.op == "Mul" else (1,):
+        factor = rewriter.constant_of(rewriter.current(node.inputs[side]))
+        value, (output,) = rewriter.current(node.inputs[1 - side]), node.outputs
+        total, own = rewriter.producer(value), rewriter.type_of(value)
+        if factor is None or factor.size != 1 or total is None or total.op != "ReduceSum":
+            continue
+        if own.dtype not in ("float32", "float64") or own.shape != rewriter.graph.type_of(output).shape:
+            continue
+        count = max(1, math.prod(rewriter.type_of(total.inputs[0]).shape) // max(1, math.prod(own.shape)))
+        share = np.asarray(1 / count if node.op == "Mul" else count, own.dtype)
+        if len(rewriter.graph.consumers()[node.inputs[1 - side]]) == 1 and factor == share:
+            rewriter.become(output, "ReduceMean", total.inputs, total.attrs)
+            return True
+    return False
+
+
 def _where(rewriter: Rewriter, node: Node) -> bool:
     """Return a selection that always takes the same side."""
     condition = rewriter.constant_of(rewriter.current(node.inputs[0]))
@@ -244,6 +263,8 @@ _RULES: Mapping[str, Rule] = {
     "Transpose": _transpose,
     "Sum": _sum,
     "Conv": _conv,
+    "Div": _mean,
+    "Mul": _mean,
     "Gather": gather_of_known_places,
     "Pow": _pow,
     "Where": _where,

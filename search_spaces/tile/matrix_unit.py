@@ -1,8 +1,9 @@
 """Register tiles by a matrix unit: products of AMX's tiles in place of dot products of vectors, by the knob ``unit``.
 
-A block of one or two tiles by one or two stays in tile registers for the whole depth and window. The unit stores it to
-scratch memory, from where the epilogue goes on by vectors. Tiles have fewer than 16 rows where that divides the rows of
-an image, and fewer steps where that divides the depth; else the last block of rows starts early.
+A block of one or two tiles by one or two stays in tile registers for the whole depth and window. The unit stores it
+where the result belongs, or to scratch memory, from where the epilogue goes on by vectors. Tiles have fewer than 16
+rows where that divides the rows of an image, and fewer steps where that divides the depth; else the last block of rows
+starts early.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from autotune import te
 from autotune.schedule.knob import Columns, Knob
+from autotune.te.tensor import ComputeOp
 from autotune.te.tiles import BLOCKS, SIDE
 from search_spaces.constraint import Constraint
 from search_spaces.nest import Numbers
@@ -94,11 +96,12 @@ def with_unit(shape: TileShape, config: Choices) -> TileShape:
     return replace(shape, dot=shape.tile) if config.get("unit", VECTORS) == MATRIX else shape
 
 
-def multiply_tiles(
-    stage: Stage, shape: TileShape, axes: dict[str, IterVar], reduce: dict[str, IterVar], config: Choices
-) -> None:
-    """Let tiles compute the block of a stage with these data and reduction axes."""
+def multiply_tiles(stage: Stage, shape: TileShape, axes: dict[str, IterVar], config: Choices) -> None:
+    """Let tiles compute the block of a stage that has these data axes; others are outside of it."""
     assert shape.dot is not None
+    assert isinstance(stage.op, ComputeOp)
+    names = [axis.name for axis in shape.structure.anchor.reduce_axis]
+    reduce = dict(zip(names, stage.op.reduce_axis, strict=True))
     sizes = {
         axis: int(config[knob])
         for axis, knob in zip(reversed(shape.spatial), ("rows", "outer_rows"), strict=False)
@@ -110,7 +113,11 @@ def multiply_tiles(
     window = [axis for axis in shape.window if shape.extents[axis] > 1]
     once = [reduce[axis] for axis in shape.window if axis not in window]
     groups, place = stage.split(reduce[shape.main], factor=shape.group)
-    outside = [*(axes[axis] for axis in shape.batch), *(outer for outer, _ in parts.values()), *once]
+    outside = [
+        *(axes[axis] for axis in shape.batch if axis in axes),
+        *(outer for outer, _ in parts.values()),
+        *once,
+    ]
     outside += [parts[axis][1] for axis in single]
     inside = [parts[axis][1] for axis in (*rows, shape.vector)]
     stage.reorder(*outside, *inside, *(reduce[axis] for axis in window), groups, place)

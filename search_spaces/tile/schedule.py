@@ -42,7 +42,8 @@ def schedule_tile(schedule: Schedule, shape: TileShape, config: Choices) -> None
     by_library = config.get("kernel", TILES) != TILES
     in_blocks = by_library or config.get("k_block", WHOLE) != WHOLE
     looped = config.get("epilogue") == "looped" and not in_blocks
-    stored, accumulator = _accumulator(schedule, shape, looped)
+    whole = shape.by_tiles and plan.stored is plan.anchor
+    stored, accumulator = _accumulator(schedule, shape, looped, whole)
     width = config["vectors"] * shape.lanes
     if config.get("pack"):
         pack = pack_weights if shape.blocks is None else pack_blocks
@@ -57,12 +58,17 @@ def schedule_tile(schedule: Schedule, shape: TileShape, config: Choices) -> None
         block, tiles, along, inner = _tile_stored(stored, shape, config, width)
         if looped:
             _spill(schedule[plan.anchor.name], stored, tiles[-1], shape)
-        accumulator.compute_at(stored, tiles[-1])
-        if shape.blocks is None:
-            _tile_accumulator(accumulator, shape, config)
+        if whole:
+            multiply_tiles(
+                stored, shape, dict(zip((*shape.spatial, shape.vector), inner, strict=True)), config
+            )
         else:
-            tile_blocks(accumulator, schedule[shape.blocks.name], shape, config)
-        _finish(stored, shape, inner, looped or shape.by_tiles)
+            accumulator.compute_at(stored, tiles[-1])
+            if shape.blocks is None:
+                _tile_accumulator(accumulator, shape, config)
+            else:
+                tile_blocks(accumulator, schedule[shape.blocks.name], shape, config)
+            _finish(stored, shape, inner, looped or shape.by_tiles)
         fetch_image(stored, shape, tiles, along, config)
     place_lhs(panels, shape, stored, block, config)
     _place_producers(schedule, shape, stored, block, config)
@@ -75,7 +81,7 @@ def schedule_products(schedule: Schedule, shape: TileShape, config: Choices) -> 
     stage to place there."""
     config = {"tail": "overlap", "pack": shape.weights is not None, **config}
     config |= {"row_block": WHOLE, "vector_block": WHOLE, "parallel": False}
-    stored, accumulator = _accumulator(schedule, shape, looped=False)
+    stored, accumulator = _accumulator(schedule, shape)
     width = config["vectors"] * shape.lanes
     if config["pack"]:
         pack_weights(schedule, shape, accumulator, config)
@@ -86,9 +92,14 @@ def schedule_products(schedule: Schedule, shape: TileShape, config: Choices) -> 
     return stored
 
 
-def _accumulator(schedule: Schedule, shape: TileShape, looped: bool) -> tuple[Stage, Stage]:
-    """Return the stage that is stored, and the one that accumulates in registers."""
+def _accumulator(
+    schedule: Schedule, shape: TileShape, looped: bool = False, whole: bool = False
+) -> tuple[Stage, Stage]:
+    """Return the stage that is stored, and the one that accumulates in registers: the same where a ``whole`` tile is
+    stored at once."""
     plan = shape.structure
+    if whole:
+        return schedule[plan.anchor.name], schedule[plan.anchor.name]
     if plan.stored is plan.anchor or looped:
         cache = schedule.cache_write(schedule[plan.anchor.name].tensor, "local")
         return schedule[plan.stored.name], schedule[cache]
@@ -159,11 +170,11 @@ def _ordered(stage: Stage, loops: list[IterVar], others: list[IterVar], outside:
 def _tile_accumulator(stage: Stage, shape: TileShape, config: Choices) -> None:
     """Order the loops: reduction outside, rows unrolled, vectors innermost."""
     axes = _named(stage, shape)
+    if shape.by_tiles:
+        multiply_tiles(stage, shape, axes, config)
+        return
     assert isinstance(stage.op, ComputeOp)
     reduce = dict(zip(_reduce_names(shape), stage.op.reduce_axis, strict=True))
-    if shape.by_tiles:
-        multiply_tiles(stage, shape, axes, reduce, config)
-        return
     steps = shape.extents[shape.main] if shape.taps is not None else config["unroll"] * shape.group
     main, step = stage.split(reduce[shape.main], factor=steps)
     window = [reduce[axis] for axis in shape.window]

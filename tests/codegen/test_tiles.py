@@ -112,7 +112,7 @@ class Emulated:
         kinds = ctypes.c_uint8, ctypes.c_void_p, ctypes.c_int64
         self.functions: dict[str, Any] = {
             "tilezero": self._function(self._zero, *kinds[:1]),
-            "tileloadd64": self._function(self._load, *kinds),
+            **dict.fromkeys(("tileloadd64", "tileloaddt164"), self._function(self._load, *kinds)),
             "tilestored64": self._function(self._store, *kinds),
             "ldtilecfg": self._function(self._configure, kinds[1]),
             "tilerelease": self._function(self._release),
@@ -195,6 +195,7 @@ SHAPES = {
     "one step": {"m": 32, "n": 32, "k": 64, "depth": 64},
     "smaller tiles": {"m": 56, "n": 56, "k": 96, "rows": 28},
     "one small tile": {"m": 14, "n": 14, "k": 24, "rows": 14},
+    "more than the first cache": {"m": 32, "n": 64, "k": 1024},
 }
 
 
@@ -270,7 +271,7 @@ def test_the_processor_and_the_interpreter_agree(name: str, shape: str) -> None:
 @pytest.mark.parametrize("name", TILE_PRODUCTS)
 def test_the_instructions_of_a_block_of_four_tiles(name: str) -> None:
     target = target_of(name)
-    code = code_of(scheduled(name, 32, 32, 256), target)
+    code = code_of(scheduled(name, 32, 32, 192), target)
     text = assembly(code.ir, target)
     used = re.findall(r"^\t(tile\w+|ldtilecfg|tdp\w+)\b", text, re.MULTILINE)
     assert {each: used.count(each) for each in used} == {
@@ -282,6 +283,13 @@ def test_the_instructions_of_a_block_of_four_tiles(name: str) -> None:
         "tilerelease": 1,
     }
     assert read_symbols(code.object_code).undefined == {TILE_CONFIGURATION}
+
+
+@pytest.mark.parametrize(("depth", "streamed"), [(256, 0), (512, 2)])
+def test_the_right_factor_passes_a_first_cache_that_does_not_hold_a_block(depth: int, streamed: int) -> None:
+    code = code_of(scheduled("tdpbssd", 32, 32, depth), replace(AMX, l1_bytes=32 << 10))
+    assert code.ir.count("call void @llvm.x86.tileloaddt164") == streamed
+    assert code.ir.count("call void @llvm.x86.tileloadd64") == 4 - streamed
 
 
 def test_other_kernels_configure_nothing() -> None:

@@ -11,6 +11,7 @@ from autotune.codegen import interpreter
 from autotune.graph.build import GraphBuilder
 from autotune.graph.region import Workload
 from autotune.lower import lower_schedule
+from autotune.lower.ir import Allocate, Intrinsic, walk
 from autotune.target import Target
 from autotune.tuning.measure.check import relative_error
 from cost_models import analytic
@@ -113,6 +114,22 @@ def test_the_default_takes_tiles_where_there_are_rows() -> None:
     config = analytic.default_config(space_for(product("uint8", "int8", 256, 256, 256), AMX))
     assert config["unit"] == "matrix"
     assert "unit" not in space_for(product("uint8", "int8", 1, 256, 256), AMX).names
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "scratch"), [("uint8", "int8", False), ("bfloat16", "bfloat16", True)]
+)
+def test_sums_without_an_epilogue_are_stored_where_the_result_lies(
+    left: str, right: str, scratch: bool
+) -> None:
+    space = space_for(product(left, right, 64, 64, 64), AMX)
+    program = space.workload.program()
+    config = {**analytic.default_config(space), "unit": "matrix"}
+    (*_, kernel) = lower_schedule(space.apply(program, config), program.args).kernels
+    assert any(isinstance(part, Intrinsic) for part in walk(kernel.body))
+    stored = [part.buffer.shape for part in walk(kernel.body) if isinstance(part, Allocate)]
+    sums_of_loops = (1, 1)  # of those that the product stands for
+    assert any(size != sums_of_loops for size in stored) is scratch
 
 
 def test_other_targets_have_no_such_choice() -> None:

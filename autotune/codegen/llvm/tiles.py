@@ -7,6 +7,7 @@ may leave them without a configuration, which is loaded again then.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import product
 from typing import NamedTuple
@@ -26,11 +27,15 @@ _CONFIGURATION = "%tile.configuration"
 
 
 class _Matrix(NamedTuple):
-    """An operand in memory: pointers to its tiles, with the tile of each, and bytes from a row to the next."""
+    """An operand in memory: pointers to its tiles, with the tile of each, and bytes from a row to the next.
+
+    One that is ``streamed`` is loaded past the first cache, as far as the processor can.
+    """
 
     pointers: list[str]
     first: int
     row_bytes: int
+    streamed: bool = False
 
 
 def products_in(stmt: Stmt) -> list[TileMultiply]:
@@ -100,7 +105,11 @@ class TileRegisters:
         """Return the columns: a row of a tile has a group of each."""
         row_bytes = node.strides[2][-3] * _item(node, 2)
         offsets = [n * step.columns[1] * 4 for n in range(step.columns[0])]
-        return _Matrix([self._moved(pointer, offset) for offset in offsets], _RIGHT, row_bytes)
+        pointers = [self._moved(pointer, offset) for offset in offsets]
+        # Blocks of which the first cache does not hold both factors would evict what stays from one to the next:
+        # 1024 x 1024 x 1024 of bytes takes 0.79 of the time so, what fits up to 1.1 (docs/kernels/matmul.md).
+        streamed = _bytes(node, step) >= self.code.module.target.l1_bytes
+        return _Matrix(pointers, _RIGHT, row_bytes, streamed)
 
     def _along_depth(self, node: Intrinsic, step: TileMultiply, left: _Matrix, right: _Matrix) -> None:
         """Emit the loops over the window and over tiles along the depth."""
@@ -153,7 +162,8 @@ class TileRegisters:
 
     def _load(self, matrix: _Matrix, number: int, pointer: str) -> None:
         tile = _tile(matrix.first + number)
-        self._emit("tileloadd64", tile, ("ptr", pointer), ("i64", str(matrix.row_bytes)))
+        load = "tileloaddt164" if matrix.streamed else "tileloadd64"
+        self._emit(load, tile, ("ptr", pointer), ("i64", str(matrix.row_bytes)))
 
     def _moved(self, pointer: str, offset: str | int) -> str:
         return self.code.op(f"getelementptr i8, ptr {pointer}, i64 {offset}") if offset else pointer
@@ -209,6 +219,12 @@ def _rows(node: Intrinsic, step: TileMultiply, operand: int) -> tuple[int, int]:
     if len(node.strides[0]) > 2:  # a loop over tiles, and one over rows of each
         return strides[0], strides[1]
     return step.rows[1] * strides[0], strides[0]
+
+
+def _bytes(node: Intrinsic, step: TileMultiply) -> int:
+    """Return the bytes of both factors of a block, along its depth and window."""
+    lines = math.prod(step.rows) + math.prod(step.columns)
+    return lines * math.prod((*step.window, *step.depth)) * _item(node, 1)
 
 
 def _item(node: Intrinsic, operand: int) -> int:

@@ -99,6 +99,21 @@ def test_a_branch_may_have_branches(other: str) -> None:
     assert [node.op for node in graph.nodes] == ["If"]
 
 
+def test_branches_that_read_nothing_of_one_another() -> None:
+    first, second = (
+        choice("z", "c", CUT, "q = Softmax(x)"),
+        choice("o", "d", "p = Neg(x)", "q = ReduceMax(x, one)"),
+    )
+    graph = check(
+        model(
+            "bool c, bool d",
+            "float[2, 1] y",
+            f"{first} {second} m = Concat<axis = 1>(z, o) y = ReduceSum(m, one)",
+        )
+    )
+    assert [node.op for node in graph.nodes] == ["If"]
+
+
 def test_a_branch_known_when_compiling_has_branches() -> None:
     inner = f"i = Neg(x) {choice('p', 'c', 'p = Slice(i, zero, three, one)', 'q = Softmax(i)')}"
     nodes = f"yes = Cast<to = 9>(one) {choice('z', 'yes', inner, 'q = Neg(x)')} y = ReduceSum(z, one)"

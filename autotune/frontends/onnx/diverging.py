@@ -82,8 +82,7 @@ def import_in_order(steps: Sequence[ImportStep], needed: Sequence[str], model: I
             step.imports(step.proto)
         except ShapesDifferError as found:
             rest = Rest(model, found.fork, found.reason, needed)
-            rest.take_all(steps[index + 1 :])
-            return rest if rest.open else None
+            return rest.with_all(steps[index + 1 :])
     return None
 
 
@@ -111,8 +110,10 @@ class Rest:
         """The needed values that have no common shape."""
         return [v for v in dict.fromkeys(self.needed) if v in self.differ]
 
-    def take_all(self, steps: Sequence[ImportStep]) -> None:
-        """Import nodes: into the branches, behind them, or before them where they read nothing of them."""
+    def with_all(self, steps: Sequence[ImportStep]) -> Rest | None:
+        """Import nodes: into the branches, behind them, or before them where they read nothing of them.
+
+        Returns the branches that have needed values, as :func:`import_in_order` does."""
         for step in steps:
             read = names_of(step.proto)
             if read & self.differ:
@@ -120,23 +121,29 @@ class Rest:
             elif read & self._behind():
                 self.later.append(step)
             else:
-                step.imports(step.proto)
-        if self.open:
-            self._take_later(set(self.needed))
-        else:
-            self.join()
+                self._import_before(step)
+        if not self.open:
+            return self._joined()
+        self._take_later(set(self.needed))
+        self.differ = self._differing()
+        return self
 
-    def join(self) -> None:
-        """Add the branches, and what stands behind them."""
+    def _import_before(self, step: ImportStep) -> None:
+        """Import a node that reads nothing of the branches; one that has such branches too is imported into each."""
+        try:
+            step.imports(step.proto)
+        except ShapesDifferError:
+            self._take(step)
+
+    def _joined(self) -> Rest | None:
+        """Add the branches, and what stands behind them: that may have others."""
         read = set(self.needed).union(*(names_of(step.proto) for step in self.later))
         results = [v for v in self._inside() if v in read]
         self.model.extend(self.fork.before)
         self.fork.join(results, results)
         for part in self.parts:
             self.model.part(*part)
-        rest = import_in_order(self.later, self.needed, self.model)
-        if rest is not None:
-            raise rest.reason
+        return import_in_order(self.later, self.needed, self.model)
 
     def named(self, before: Sequence[Node], names: Mapping[str, str]) -> Fork:
         """Return the branches behind some nodes, their values by other names; what none computes is as it is."""
@@ -156,7 +163,7 @@ class Rest:
         """
         for value in self.open:
             self._count_length(value)
-        self.join()
+        self._joined()
 
     def _count_length(self, value: str) -> None:
         axis, longest = self._open_axis(value)

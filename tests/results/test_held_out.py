@@ -15,8 +15,9 @@ from autotune.bench.experiment import Record, frame_of
 from autotune.bench.side_by_side import Pace
 from autotune.bench.tables import Table
 from autotune.errors import MissingExtraError, UsageError
+from autotune.frontends.onnx import importer
 from results.bench.held_out import measure
-from results.bench.held_out.architectures import ARCHITECTURES, EXPORTERS, Architecture
+from results.bench.held_out.architectures import ARCHITECTURES, EXPORTERS, WRITTEN, Architecture
 from results.bench.held_out.compiling import Compiled
 from results.bench.held_out.experiment import EXPERIMENT, record_of
 
@@ -56,6 +57,22 @@ def test_a_model_is_compiled_and_timed_and_another_refused(tmp_path: Path) -> No
     assert bad.failure.startswith("compile: UnsupportedOpError: ")
     assert "Mystery" in bad.failure
     assert str(tmp_path) not in bad.failure
+
+
+SMALL = (("forest", (3, 2, 4)), ("lstm", (5, 2)))
+
+
+@pytest.mark.parametrize(("name", "arguments"), SMALL)
+def test_what_is_written_needs_no_exporter(tmp_path: Path, name: str, arguments: tuple[int, ...]) -> None:
+    from results.bench.held_out.export import write
+
+    architecture = Architecture(name, "test", f"{WRITTEN}:{name}", arguments)
+    assert tuple(architecture.exporters(EXPORTERS)) == (WRITTEN,)
+    write(architecture, tmp_path)
+    graph = importer.load(str(tmp_path / "model.onnx"))
+    for value in graph.inputs:
+        given, known = np.load(tmp_path / f"{value}.npy"), graph.type_of(value)
+        assert (given.shape, str(given.dtype)) == (known.shape, known.dtype)
 
 
 def test_what_an_exporter_dies_of_is_the_outcome(tmp_path: Path) -> None:

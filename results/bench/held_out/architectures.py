@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 EXPORTERS = ("dynamo", "torchscript")
 """PyTorch's exporters: of ``torch.export`` programs, and of traces."""
+WRITTEN = "written"
+"""The module that writes models itself, which stands for their exporter, too."""
 
 
 @dataclass(frozen=True)
 class Architecture:
     """``family`` is the task; ``builder`` is ``module:function`` in this package, called with ``arguments``.
 
-    The function returns a model in evaluation mode and the tuple of tensors that it takes. ``tolerance`` is what the
-    model is compiled with, None for the default.
+    The function returns a model in evaluation mode and the tuple of tensors that it takes; one of :data:`WRITTEN` an
+    ONNX model and its inputs by name. ``tolerance`` is what the model is compiled with, None for the default.
     """
 
     name: str
@@ -21,6 +24,10 @@ class Architecture:
     builder: str
     arguments: tuple[str | int, ...] = ()
     tolerance: float | None = None
+
+    def exporters(self, asked: Sequence[str]) -> Sequence[str]:
+        """Return those of the exporters that are asked for which write it."""
+        return (WRITTEN,) if self.builder.startswith(f"{WRITTEN}:") else asked
 
 
 ARCHITECTURES: tuple[Architecture, ...] = (
@@ -49,6 +56,15 @@ ARCHITECTURES: tuple[Architecture, ...] = (
     Architecture("vae_decoder", "diffusion", "blocks:vae_decoder", (16,)),
     Architecture("graph_network", "graph", "blocks:graph_network", (256, 1024)),
     Architecture("lstm", "recurrent", "blocks:lstm", (48,)),
+    Architecture("lstm_long", "recurrent", "written:lstm", (4000, 2)),
+    Architecture("detr", "detection", "language:detr", (256,)),
+    Architecture("efficientnet", "classification", "vision:classifier", ("efficientnet_b0", 224)),
+    Architecture("whisper_tiny", "speech", "language:whisper_encoder", (3000, 384, 4)),
+    Architecture("whisper_decode", "decoding with a cache", "language:whisper_cache", (1, 64)),
+    Architecture("t5_decode", "decoding with a cache", "language:t5_cache", (1, 64)),
+    Architecture("experts", "mixture of experts", "blocks:experts", (64,)),
+    Architecture("llama_int4", "decoding with a cache", "written:llama_int4", (1, 256)),
+    Architecture("forest", "trees", "written:forest", (500, 8, 64)),
 )
 
 __all__ = ["ARCHITECTURES", "EXPORTERS", "Architecture"]

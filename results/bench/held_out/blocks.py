@@ -162,4 +162,30 @@ def lstm(length: int) -> Built:
     return _Tagger(), (torch.randint(0, 4096, (1, length)),)
 
 
-__all__ = ["diffusion_unet", "graph_network", "lstm", "vae_decoder"]
+class _Experts(nn.Module):
+    """A layer of Mixtral (Jiang et al. 2024) whose experts see every row: shares of TopK, spread by a one-hot."""
+
+    def __init__(self, width: int = 512, inner: int = 1024, experts: int = 8) -> None:
+        super().__init__()
+        self.gate = nn.Linear(width, experts, bias=False)
+        self.norm = nn.RMSNorm(width)
+        scale = width**-0.5
+        self.up = nn.Parameter(torch.randn(experts, width, inner) * scale)
+        self.open = nn.Parameter(torch.randn(experts, width, inner) * scale)
+        self.down = nn.Parameter(torch.randn(experts, inner, width) * inner**-0.5)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        y = self.norm(x)
+        shares, chosen = torch.topk(self.gate(y).softmax(-1), 2)
+        shares = shares / shares.sum(-1, keepdim=True)
+        spread = (functional.one_hot(chosen, self.up.shape[0]) * shares[..., None]).sum(-2)
+        gated = functional.silu(y @ self.open) * (y @ self.up)
+        return x + ((gated @ self.down) * spread.T[..., None]).sum(0)
+
+
+def experts(rows: int) -> Built:
+    """Rows of features in and out."""
+    return nn.Sequential(_Experts(), _Experts()), (torch.randn(rows, 512),)
+
+
+__all__ = ["diffusion_unet", "experts", "graph_network", "lstm", "vae_decoder"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from results.bench.held_out.architectures import ARCHITECTURES, Architecture
+from results.bench.held_out.architectures import ARCHITECTURES, WRITTEN, Architecture
 
 if TYPE_CHECKING:
     import torch
@@ -30,12 +30,17 @@ def build(architecture: Architecture) -> tuple[nn.Module, tuple[torch.Tensor, ..
 
     torch.manual_seed(0)
     _import_torchvision()
-    module, _, function = architecture.builder.partition(":")
-    make = getattr(importlib.import_module(f"results.bench.held_out.{module}"), function)
-    model, inputs = make(*architecture.arguments)
+    model, inputs = _made(architecture)
     _vary(model)
     settle(model.eval(), inputs)
     return model, inputs
+
+
+def _made(architecture: Architecture) -> tuple[Any, Any]:
+    module, _, function = architecture.builder.partition(":")
+    make = getattr(importlib.import_module(f"results.bench.held_out.{module}"), function)
+    found: tuple[Any, Any] = make(*architecture.arguments)
+    return found
 
 
 def _import_torchvision() -> None:
@@ -102,14 +107,27 @@ def export(architecture: Architecture, exporter: str, folder: Path) -> None:
         np.save(folder / f"{index}.npy", tensor.numpy())
 
 
+def write(architecture: Architecture, folder: Path) -> None:
+    """Write a model that is no module of PyTorch, and its inputs by their names."""
+    import onnx
+
+    model, inputs = _made(architecture)
+    onnx.save(model, folder / "model.onnx")
+    for name, array in inputs.items():
+        np.save(folder / f"{name}.npy", array)
+
+
 def main() -> None:
     """Export what the arguments name."""
     name, exporter, folder = sys.argv[1:]
     found = next(each for each in ARCHITECTURES if each.name == name)
-    export(found, exporter, Path(folder))
+    if exporter == WRITTEN:
+        write(found, Path(folder))
+    else:
+        export(found, exporter, Path(folder))
 
 
 if __name__ == "__main__":
     main()
 
-__all__ = ["build", "export", "settle"]
+__all__ = ["build", "export", "settle", "write"]

@@ -99,19 +99,78 @@ def t5_encoder(length: int) -> Built:
     return Adapted(model, lambda net, x: net(input_ids=x, return_dict=False)[0]), (_tokens(length, 8192),)
 
 
-def whisper_encoder(frames: int) -> Built:
+def whisper_encoder(frames: int, width: int = 512, layers: int = 2) -> Built:
     """Whisper's encoder, of its base size with two layers; ``frames`` of 80 frequencies, 10 ms each."""
-    config = transformers.WhisperConfig(
-        d_model=512,
-        encoder_layers=2,
-        encoder_attention_heads=8,
-        encoder_ffn_dim=2048,
-        decoder_layers=1,
-        decoder_attention_heads=8,
-        max_source_positions=frames // 2,
-    )
-    model = transformers.WhisperModel(config).encoder
+    model = transformers.WhisperModel(_whisper(width, layers, frames // 2)).encoder
     return Adapted(model, lambda net, x: net(x, return_dict=False)[0]), (torch.randn(1, 80, frames),)
 
 
-__all__ = ["bert", "gpt2_cache", "llama", "mamba", "mixtral", "t5_encoder", "whisper_encoder"]
+def _whisper(width: int, layers: int, frames: int) -> transformers.WhisperConfig:
+    sizes = {
+        f"{side}_{name}": count
+        for side in ("encoder", "decoder")
+        for name, count in (("layers", layers), ("attention_heads", width // 64), ("ffn_dim", 4 * width))
+    }
+    return transformers.WhisperConfig(d_model=width, max_source_positions=frames, **sizes)
+
+
+def whisper_cache(new: int, cached: int) -> Built:
+    """Whisper's decoder of its tiny size: words so far and half a minute of sound as keys and values."""
+    model = transformers.WhisperForConditionalGeneration(_whisper(384, 4, 1500))
+    return Adapted(model, _with_both_caches), (_tokens(new, 51865), *_caches(4, 6, cached, 1500))
+
+
+def t5_cache(new: int, cached: int) -> Built:
+    """T5's decoder of its small size: words so far and 128 words of the source as keys and values."""
+    config = transformers.T5Config(d_model=512, d_ff=2048, num_layers=6, num_heads=8, d_kv=64)
+    model = transformers.T5ForConditionalGeneration(config)
+    return Adapted(model, _with_both_caches), (_tokens(new, 32128), *_caches(6, 8, cached, 128))
+
+
+def _caches(layers: int, heads: int, own: int, cross: int) -> list[torch.Tensor]:
+    """Return keys and values of each layer's own words, then of what it is made of."""
+    return [torch.randn(1, heads, length, 64) for _ in range(layers) for length in (own, own, cross, cross)]
+
+
+def _with_both_caches(net: Any, tokens: torch.Tensor, *past: torch.Tensor) -> Any:
+    own, cross = transformers.DynamicCache(), transformers.DynamicCache()
+    for place in range(0, len(past), 4):
+        own.update(past[place], past[place + 1], place // 4)
+        cross.update(past[place + 2], past[place + 3], place // 4)
+    cache = transformers.EncoderDecoderCache(own, cross)
+    source = (past[2].transpose(1, 2).flatten(2),)  # read by nothing: its keys and values are there
+    logits = net(
+        decoder_input_ids=tokens,
+        encoder_outputs=source,
+        past_key_values=cache,
+        use_cache=True,
+        return_dict=False,
+    )[0]
+    return (logits, *[part for layer in own.layers for part in (layer.keys, layer.values)])
+
+
+def detr(side: int) -> Built:
+    """DETR: ResNet-50, a transformer, and a class and a box for each of a hundred queries."""
+    model = transformers.DetrForObjectDetection(
+        transformers.DetrConfig(backbone_config=transformers.ResNetConfig(out_features=["stage4"]))
+    )
+
+    def call(net: Any, pixels: torch.Tensor) -> Any:
+        found = net(pixels, return_dict=True)
+        return found.logits, found.pred_boxes
+
+    return Adapted(model, call), (torch.rand(1, 3, side, side),)
+
+
+__all__ = [
+    "bert",
+    "detr",
+    "gpt2_cache",
+    "llama",
+    "mamba",
+    "mixtral",
+    "t5_cache",
+    "t5_encoder",
+    "whisper_cache",
+    "whisper_encoder",
+]

@@ -95,7 +95,7 @@ def measure(
     nothing.
     """
     for architecture in architectures:
-        for exporter in exporters:
+        for exporter in architecture.exporters(exporters):
             place = folder / f"{architecture.name}-{exporter}"
             say(f"{architecture.name} by {exporter}")
             outcome = Outcome(

@@ -33,6 +33,7 @@ FIELDS: Mapping[str, tuple[float, float]] = {
     "page_cycles": (0.0, 50.0),
     "conflict_cycles": (0.0, 100.0),
     "fold_cycles": (1.0, 200.0),
+    "tile_cycles": (4.0, 256.0),
     "short_run": (0.0, 10_000.0),
     "scattered": (0.0, 20.0),
     "l3_lost": (0.0, 2.0),

@@ -45,6 +45,9 @@ class Machine:
     """Instructions that a core works on at a time (its reorder buffer)."""
     fold_cycles: float = 6.0
     """Cycles of adding up the lanes of a vector."""
+    tile_cycles: float = 16.0
+    """Cycles from a product of tiles to the next, where all cores use their matrix units: 16 by Intel's optimization
+    manual, chapter on AMX."""
     step_overhead: float = 1.5
     """Cycles of a loop beside its body, a step."""
     registers: int = 16
@@ -75,6 +78,9 @@ class Machine:
     """Cycles more of a line that is evicted from it before it was used, as of four times as many as it has ways."""
     l2: float = 1 << 20
     """Bytes of the second-level cache that keep what they are given."""
+    l2_of_tiles: float = 1.5 * (1 << 20)
+    """The same of factors of tiles: packed ones lie in huge pages, and a block of rows is in one piece. On a Xeon with
+    2 MiB, 1024 x 1024 bytes of weights stay with the rows of all blocks (docs/kernels/matmul.md)."""
     l2_whole: float = 1 << 20
     """Its size: data of the run before that is no larger is found again."""
     l3: float = 8 << 20
@@ -106,6 +112,9 @@ class Machine:
     """Share of the shorter of arithmetic and transfers that the longer does not hide."""
     l3_exposed: float = 0.5
     """Share of the time on the way from the last cache that shows."""
+    tiles_exposed: float = 1.0
+    """The same share beside products of tiles, of which a core looks few ahead: by hand they take the sum of what both
+    take alone (docs/kernels/matmul.md)."""
     vector_ports: float = 2.0
     """Vector instructions of all kinds a cycle."""
     scratch_share: float = 0.7
@@ -221,6 +230,7 @@ def _from_table(target: Target) -> Machine:
         page_cycles=core.page_cycles,
         conflict_cycles=core.conflict_cycles,
         fold_cycles=core.fold_cycles,
+        l2_of_tiles=0.75 * target.l2_bytes,
         l2_whole=float(target.l2_bytes),
         l3=float(target.l3_bytes),
         l3_whole=core.l3_kept * target.l3_bytes,

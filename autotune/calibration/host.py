@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from autotune import settings
-from autotune.calibration import core, memory, workers
+from autotune.calibration import core, memory, tiles, workers
 from autotune.calibration.probe import Probe, Times
 from autotune.errors import MeasureError
 from autotune.machine_lock import Measuring
@@ -32,6 +32,7 @@ def calibrate() -> Calibration:
     hertz, ticks = core.clock(probe)
     found: dict[str, tuple[float, Times]] = {"hertz": (hertz, ticks)}
     found |= core.measure(probe, hertz)
+    found |= tiles.measure(probe, hertz)
     found |= memory.measure(probe, hertz)
     found |= workers.measure(probe)
     if not ticks.steady:

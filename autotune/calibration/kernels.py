@@ -7,6 +7,12 @@ arithmetic are stored at the end, so that none is left out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
+
+from autotune.codegen.process_symbols import TILE_CONFIGURATION
+
+TILES: Final = 4
+"""Products of a step, each with sums of its own."""
 
 _INVARIANTS = """  %p = load volatile i64, ptr %data
   %q_at = getelementptr i8, ptr %data, i64 8
@@ -81,6 +87,23 @@ def _integers(name: str, count: int) -> list[str]:
         f"  %{name}_{number + 1} = {('add', 'xor')[number % 2]} i64 %{name}_{number}, {('%p', '%q')[number % 2]}"
         for number in range(count)
     ]
+
+
+def tile_products(name: str, product: str) -> str:
+    """Return code whose step is a product of tiles, such as ``tdpbusd``, for each of ``TILES`` tiles of sums."""
+    call = "  call void @llvm.x86."
+    number = "i8 immarg"
+    declared = [
+        f"@{TILE_CONFIGURATION} = external global [64 x i8]",
+        "declare void @llvm.x86.ldtilecfg(ptr)",
+        "declare void @llvm.x86.tilerelease()",
+        f"declare void @llvm.x86.tilezero({number})",
+        f"declare void @llvm.x86.{product}({number}, {number}, {number})\n",
+    ]
+    before = [f"{call}ldtilecfg(ptr @{TILE_CONFIGURATION})"]
+    before += [f"{call}tilezero(i8 {tile})" for tile in range(2 * TILES)]
+    body = [f"{call}{product}(i8 {tile}, i8 {4 + tile // 2}, i8 {6 + tile % 2})" for tile in range(TILES)]
+    return "\n".join(declared) + _loop(name, [], "\n".join(before), body, f"{call}tilerelease()")
 
 
 def moves(name: str, lanes: int, offsets: Sequence[int], *, store: bool = False) -> str:
@@ -174,4 +197,14 @@ def chase(name: str) -> str:
     )
 
 
-__all__ = ["broadcasts", "chase", "folds", "moves", "multiply_adds", "side_by_side", "stream"]
+__all__ = [
+    "TILES",
+    "broadcasts",
+    "chase",
+    "folds",
+    "moves",
+    "multiply_adds",
+    "side_by_side",
+    "stream",
+    "tile_products",
+]

@@ -22,6 +22,7 @@ _GROUPS = {
         ("vector stores", "store_ports", 1.0, "a cycle"),
         ("instructions", "issue_width", 1.0, "a cycle"),
         ("adding up a vector's lanes", "fold_cycles", 1.0, "cycles"),
+        ("product of two tiles, all cores at once", "tile_cycles", 1.0, "cycles"),
     ),
     "caches and memory": (
         ("latency of L2", "l2_latency", 1.0, "cycles"),

@@ -46,8 +46,9 @@ class Roofs:
 
     def flops(self, dtype: str) -> float:
         """Return operations a second on elements of a dtype, a multiply-add as two."""
-        machine = self.machine
-        products = machine.arithmetic_ports * _products(self.target, dtype or "float32")
+        machine, kind = self.machine, dtype or "float32"
+        vectors = machine.arithmetic_ports * _products(self.target, kind, tiles=False)
+        products = max(vectors, _products(self.target, kind, tiles=True) / machine.tile_cycles)
         return 2.0 * products * machine.hertz * machine.threads
 
     @property
@@ -100,18 +101,18 @@ def roofs_of(target: Target | None) -> Roofs | None:
     return None if target is None or target.group_items else Roofs(target)
 
 
-def _products(target: Target, dtype: str) -> int:
-    """Return products that one vector instruction makes and adds."""
+def _products(target: Target, dtype: str, *, tiles: bool) -> int:
+    """Return products that one instruction on vectors, or on tiles, makes and adds; 0 without one on tiles."""
     fitting: Sequence[int] = [
-        each.lanes * each.group
+        each.rows * each.lanes * each.group * each.depth
         for each in DOT_PRODUCTS
         if each.arch == target.arch
-        and each.rows == 1  # no automatic schedule uses tiles, whose rate would be a roof far above all
+        and (each.rows > 1) is tiles
         and set(each.requires) <= set(target.features)
         and dtype in (each.left, each.right)
     ]
     plain = "float32" if dtype in _HALVES or dtype not in ITEM_BYTES else dtype
-    return max([target.lanes(plain), *fitting])
+    return max([0 if tiles else target.lanes(plain), *fitting])
 
 
 __all__ = ["Roof", "Roofs", "roofs_of"]

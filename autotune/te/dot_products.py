@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class DotProduct:
     """An instruction: ``lanes`` sums of ``group`` products each, in ``total``; of a tile for each of ``rows``, and of
-    ``depth`` groups. One may start every ``cycles``, and its sums are complete after ``latency`` of them; a core has
-    one unit of tiles."""
+    ``depth`` groups. Its sums are complete after ``latency`` cycles; a core has one unit of tiles."""
 
     name: str
     arch: str
@@ -42,7 +41,6 @@ class DotProduct:
     total: str = "int32"
     rows: int = 1
     depth: int = 1
-    cycles: int = 1
     latency: int = 5
 
     @property
@@ -86,9 +84,9 @@ _TILE = 16
 
 
 def _tile(name: str, unit: str, left: str, right: str, total: str = "int32") -> DotProduct:
-    """Return a product of tiles; its rate and latency are those of Intel's optimization manual, chapter on AMX."""
+    """Return a product of tiles; its latency is that of Intel's optimization manual, chapter on AMX."""
     group = 4 if total == "int32" else 2
-    sizes = {"rows": _TILE, "depth": _TILE, "cycles": 16, "latency": 52}
+    sizes = {"rows": _TILE, "depth": _TILE, "latency": 52}
     needs = ("amx-tile", unit)
     return DotProduct(name, "x86_64", needs, left, right, _TILE, group, f"llvm.x86.{name}", total, **sizes)
 

@@ -56,7 +56,8 @@ def terms(nest: LoopNest, machine: Machine) -> Terms:
     l3 = moved.l2 / machine.l3_bytes_per_cycle / machine.hertz
     memory = moved.l3 / machine.memory_bytes_per_cycle / machine.hertz
     # Prefetching hides the nearer links behind arithmetic, most of the time and not for nothing.
-    private = overlapped(busy, l2, machine) + machine.l3_exposed * l3
+    shown = np.where(np.asarray(nest.body.tiles) > 0, machine.tiles_exposed, machine.l3_exposed)
+    private = overlapped(busy, l2, machine) + shown * l3
     alone = private / shared.workers * shared.imbalance
     return Terms(
         ports=inside.ports,

@@ -29,7 +29,8 @@ def traffic(nest: LoopNest, machine: Machine) -> CacheTraffic:
     """Return the bytes of all accesses and of scratch memory; beyond the first cache, as many of a long
     run as they cost."""
     walks, which = nest.walks
-    capacities = (machine.l1, machine.l2, machine.l3)
+    second = machine.l2_of_tiles if np.any(walks.body.tiles) else machine.l2
+    capacities = (machine.l1, second, machine.l3)
     scratch = (_scratch(nest, capacity, machine) for capacity in capacities)
     found = zip(_into(walks, capacities, machine), scratch, strict=True)
     return CacheTraffic(*(moved[which] + stored for moved, stored in found))

@@ -41,6 +41,7 @@ EXPERIMENTS: Mapping[str, str] = {
     "requests": "results.bench.requests",
     "retraining": "results.bench.retraining",
     "search": "results.bench.search",
+    "tiles": "results.bench.tiles",
     "torch": "results.bench.torch_compile",
     "torch-sizes": "results.bench.torch_sizes",
     "transfer": "results.bench.transfer",

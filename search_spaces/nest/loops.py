@@ -120,7 +120,9 @@ class Body:
     foreign: Numbers | float = 0.0
     packed: Numbers | float = 0.0
     matrix: Numbers | float = 0.0
-    """Cycles of a matrix unit."""
+    """Cycles of a unit that multiplies by itself, beside what products of tiles take."""
+    tiles: Numbers | float = 0.0
+    """Products of whole tiles."""
 
 
 @dataclass(frozen=True)
@@ -203,6 +205,7 @@ class LoopNest:
         columns += [column for access in self.accesses for column in access.own.values()]
         rows, which = _distinct(columns, len(self))
         body = Body(*(np.ones(len(rows)) for _ in range(7)))
+        body = replace(body, tiles=float(np.any(self.body.tiles)))
         loops = tuple(replace(loop, extent=loop.extent[rows]) for loop in self.loops)
         accesses = tuple(
             access.having({name: column[rows] for name, column in access.own.items()})
@@ -277,7 +280,9 @@ class LoopNest:
         """Cache space [levels, n] that all accesses together take, lost associativity included."""
         total = np.zeros((len(self.loops) + 1, len(self)))
         for access, found in zip(self.accesses, self.touched, strict=True):
-            space = found.space[found.rows]
+            # Sums of tiles are written once, and their few lines of a page leave room for factors in the others.
+            written = access.write and bool(np.any(self.body.tiles))
+            space = (found.lines_of_all if written else found.space)[found.rows]
             if access.outside:  # Inside a loop that the access sits outside of it takes none.
                 outside = np.asarray([axis in access.outside for axis in self.axes], dtype=np.bool_)
                 away = np.logical_or.accumulate(outside[:, None] & (self.stacked > 1), axis=0)

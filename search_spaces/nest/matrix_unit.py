@@ -77,7 +77,8 @@ def body_of(tiles: TileMultiply, steps: Value) -> Body:
         chains=none + 1.0,
         registers=none,
         instructions=none + _CODE,
-        matrix=max(dot.cycles * rows * columns * height / dot.rows, float(dot.latency)),
+        matrix=float(dot.latency),
+        tiles=rows * columns * height / dot.rows,
     )
 
 

@@ -81,6 +81,11 @@ class TouchedMemory:
             self._lines = np.where(access.panel, self._bytes, self._lines)
             self.space = np.where(access.panel, self._bytes, self.space)
 
+    @property
+    def lines_of_all(self) -> Numbers:
+        """Return bytes [rows, n] of whole cache lines."""
+        return np.asarray(self._lines)
+
     def lines(self, at: Here) -> Numbers:
         """Return bytes [..., m] of whole cache lines."""
         return np.asarray(self._lines[self.rows[at.level], at.candidate])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.calibration import core, host, workers
+from autotune.calibration import core, host, tiles, workers
 from autotune.calibration.probe import Probe, Times
 from autotune.errors import MeasureError
 from autotune.target import Target
@@ -105,6 +105,7 @@ def test_a_busy_machine_is_one_line(home: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(core, "clock", lambda _: (3e9, Times(1.0, 2.0)))
     monkeypatch.setattr(workers, "measure", lambda _: {})
     monkeypatch.setattr(core, "measure", lambda *_: {})
+    monkeypatch.setattr(tiles, "measure", lambda *_: {})
     monkeypatch.setattr("autotune.calibration.memory.measure", lambda *_: {})
     said: list[str] = []
     host.ensure(Target.detect(1), said.append)
@@ -120,7 +121,9 @@ def measured_here(found: dict[str, float]) -> bool:
 def test_the_core_of_this_machine_is_measured() -> None:
     probe = Probe(Target.detect(1))
     hertz, _ = core.clock(probe)
-    found = {"hertz": hertz, **{name: value for name, (value, _) in core.measure(probe, hertz).items()}}
+    measured = core.measure(probe, hertz) | tiles.measure(probe, hertz)
+    found = {"hertz": hertz, **{name: value for name, (value, _) in measured.items()}}
+    assert ("tile_cycles" in found) is ("amx-tile" in probe.target.features)
     assert measured_here(found)
 
 

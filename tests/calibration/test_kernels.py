@@ -56,6 +56,17 @@ def test_loads_and_stores_of_a_step_are_all_made() -> None:
     assert len(re.findall(r"vmovups\s+%zmm\d+, ", stored)) == 7
 
 
+def test_products_of_tiles_have_sums_of_their_own() -> None:
+    target = Target.parse("x86-64-v4-amx")
+    for product in ("tdpbf16ps", "tdpbusd"):
+        found = re.findall(
+            rf"{product}\s+%tmm\d, %tmm\d, %tmm(\d)",
+            loop_of(kernels.tile_products("kernel", product), target),
+        )
+        assert found == [str(tile) for tile in range(kernels.TILES)]
+        assert "tilerelease" in assembly(kernels.tile_products("kernel", product), target)
+
+
 def test_a_step_reads_a_line_of_every_row() -> None:
     target = Target.parse("x86-64-v3")
     body = loop_of(kernels.side_by_side("kernel", 8, 5, 4096), target)

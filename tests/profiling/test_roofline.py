@@ -26,7 +26,8 @@ def table(monkeypatch: pytest.MonkeyPatch) -> None:
         ("x86-64-v4-vnni", "uint8", 4),
         ("x86-64-v4-bf16", "bfloat16", 2),
         ("x86-64-v4-bf16", "float16", 1),
-        ("x86-64-v4-amx", "bfloat16", 2),
+        ("x86-64-v4-amx", "bfloat16", 16),
+        ("x86-64-v4-amx", "uint8", 32),
     ],
 )
 def test_peaks_are_in_proportion_to_the_lanes_of_a_dtype(level: str, dtype: str, ratio: float) -> None:

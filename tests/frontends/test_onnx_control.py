@@ -348,6 +348,25 @@ def test_the_number_of_steps_must_be_known_where_all_are_collected() -> None:
     )
 
 
+def test_how_many_steps_of_other_places_there_are_must_be_known() -> None:
+    """A slice from the number of the step on stands there for each step, of which inputs say how many there are."""
+    proto = model("""
+        agraph (int64 m, bool on, float[8] x) => (float[1] y) <int64[1] one = {1}, float[1] first = {0.5}> {
+            y = Loop (m, on, first) <body = step (int64 i, bool on_in, float[1] s) => (bool on_in, float[1] t) {
+                zero = Constant <value = int64[1] {0}> ()
+                from = Unsqueeze (i, zero) to = Add (from, one) part = Slice (x, from, to) t = Mul (s, part)
+            }>
+        }
+    """)
+    with pytest.raises(UnknownParameterError, match=r"the number of its steps \('m'\)") as caught:
+        frontend.load(proto)
+    assert caught.value.inputs == ("m",)
+    with pytest.raises(UnknownParameterError) as caught:
+        frontend.load(proto, values={"m": np.array(3)})
+    assert caught.value.inputs == ("on",)
+    check(proto, m=np.array(3), on=np.array(True))
+
+
 def test_steps_without_end_are_refused() -> None:
     text = STEPS.format(steps=3).replace("Loop (m, on, x)", "Loop (, on, x)")
     with pytest.raises(ModelImportError) as caught:

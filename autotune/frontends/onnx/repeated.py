@@ -56,7 +56,7 @@ class Repeated:
         if self.trips == 0:
             return [*self.initial, *self._nothing()]
         if self.limit != ABSENT or self.first != ABSENT:
-            return self._as_loop()
+            return self._counted_when_run()
         if self.trips is None:
             try:
                 return self._standing()
@@ -84,6 +84,16 @@ class Repeated:
 
     def _end(self, index: int) -> bool:
         return bool(self.from_end and self.from_end[index])
+
+    def _counted_when_run(self) -> list[str]:
+        """Return the same of a loop; one that has to stand there for each step needs to know how many there are."""
+        try:
+            return self._as_loop()
+        except UnknownParameterError as error:
+            if error.inputs:
+                raise
+            unknown = self.first if self.limit == ABSENT else self.limit
+            raise self.node.unknown(f"the number of its steps ({unknown!r})", unknown) from error
 
     # each step for itself
 

@@ -46,6 +46,7 @@ EXPERIMENTS: Mapping[str, str] = {
     "torch-sizes": "results.bench.torch_sizes",
     "transfer": "results.bench.transfer",
     "transfers": "results.bench.transfers",
+    "wheels": "results.bench.wheels.experiment",
 }
 """The module of each, which has it as ``EXPERIMENT``."""
 

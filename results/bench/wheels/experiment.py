@@ -109,17 +109,17 @@ def _read(
     lines = [*media.lines(rng, count)]
     detect, classify, recognise = models
     ours, theirs = Reader(recognise.run, characters), Reader(recognise.peer, characters)
-    texts = [[reader.line(each.picture) for each in lines] for reader in (ours, theirs)]
+    texts, others = ([reader.line(each.picture) for each in lines] for reader in (ours, theirs))
     drawn = [each.text for each in lines]
     readers = (
         PageReader(detect.run, classify.run, ours),
         PageReader(detect.peer, classify.peer, theirs),
     )
     pages = [page(rng, some, *_PAGE) for some in _parts(lines)]
-    read = [[text for each in pages for text in reader.page(each)] for reader in readers]
+    read, other = ([text for each in pages for text in reader.page(each)] for reader in readers)
     return [
-        _agreement(name, "lines", *texts, drawn),
-        _agreement(name, "lines of pages", *read, drawn),
+        _agreement(name, "lines", texts, others, drawn),
+        _agreement(name, "lines of pages", read, other, drawn),
     ]
 
 

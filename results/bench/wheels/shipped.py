@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -89,7 +89,7 @@ def _pictures(name: str, height: int | str, width: int | str, batch: str = "") -
     return make
 
 
-def _speech(batch: str = "", rate: bool = False, **state: tuple[int, ...]) -> Make:
+def _speech(state: Mapping[str, tuple[int, ...]], batch: str = "", rate: bool = False) -> Make:
     """Make windows of sound, each behind the end of the one before; ``state`` are inputs that are zeros at first,
     of which 0 is the batch."""
 
@@ -128,7 +128,7 @@ _BATCHES = "1..10:10"
 _STATE = {"state": (2, 0, 128)}
 _REMEMBERED = {"stateN": "state"}
 _SPEECH = {"batch": _BATCHES, "sequence": "576"}
-_SEQUENCES: Mapping[str, Any] = {"h": (1, 1, 128), "c": (1, 1, 128)}
+_SEQUENCES = {"h": (1, 1, 128), "c": (1, 1, 128)}
 _LENGTHS = "1..64:64"
 _CAPTCHA = {"image_width": "40..256:256"}
 _WIDTHS = "40..640:640"
@@ -189,37 +189,37 @@ SHIPPED: Sequence[Shipped] = (
     Shipped(
         "silero_vad.onnx",
         "silero_vad",
-        _speech("input.0", rate=True, **_STATE),
+        _speech(_STATE, "input.0", rate=True),
         {"input.0": _BATCHES, "input.1": "576", "state.1": "input.0"},
         _REMEMBERED,
     ),
     Shipped(
         "silero_vad_16k_op15.onnx",
         "silero_vad",
-        _speech("batch", rate=True, **_STATE),
+        _speech(_STATE, "batch", rate=True),
         _SPEECH,
         _REMEMBERED,
     ),
     Shipped(
         "silero_vad_op18_ifless.onnx",
         "silero_vad",
-        _speech("batch", rate=True, **_STATE),
+        _speech(_STATE, "batch", rate=True),
         _SPEECH,
         _REMEMBERED,
     ),
-    Shipped("silero_vad_half.onnx", "silero_vad", _speech("batch", **_STATE), _SPEECH, _REMEMBERED),
-    Shipped("silero_vad_openvino_16k.onnx", "silero_vad", _speech(state=(2, 1, 128)), carries=_REMEMBERED),
+    Shipped("silero_vad_half.onnx", "silero_vad", _speech(_STATE, "batch"), _SPEECH, _REMEMBERED),
+    Shipped("silero_vad_openvino_16k.onnx", "silero_vad", _speech(_STATE), carries=_REMEMBERED),
     Shipped(
         "silero_vad_16k_sequence.onnx",
         "silero_vad",
-        _speech("sequence_length", **_SEQUENCES),
+        _speech(_SEQUENCES, "sequence_length"),
         {"sequence_length": _LENGTHS},
         {"hn": "h", "cn": "c"},
     ),
     Shipped(
         "silero_vad_v6.onnx",
         "faster_whisper",
-        _speech("seq_len", **_SEQUENCES),
+        _speech(_SEQUENCES, "seq_len"),
         {"seq_len": _LENGTHS},
         {"hn": "h", "cn": "c"},
     ),

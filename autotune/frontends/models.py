@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from autotune.errors import ModelImportError
 from autotune.frontends.onnx import importer as onnx
@@ -77,21 +77,6 @@ def load_traced(model: ReadModel, shapes: Given, assumed: Mapping[str, int] | No
     return onnx.load_traced(model, shapes, assumed)
 
 
-def keeps_sizes(model: ReadModel) -> bool:
-    """Return whether a model has windows whose padding follows from sizes: ONNX's SAME_UPPER and SAME_LOWER."""
-    return not isinstance(model, TextModel) and _has_same_padding(model.proto.graph)
-
-
-def _has_same_padding(graph: Any) -> bool:
-    attributes = [attribute for node in graph.node for attribute in node.attribute]
-    return any(
-        each.s.startswith(b"SAME_")
-        if each.name == "auto_pad"
-        else each.HasField("g") and _has_same_padding(each.g)
-        for each in attributes
-    )
-
-
 def declared_shapes(model: ReadModel) -> Declared:
     """Return the shapes of a model's inputs, with the names of open dimensions, ``INPUT.AXIS`` for one without."""
     if isinstance(model, TextModel):
@@ -113,7 +98,6 @@ def open_shapes(model: ReadModel) -> dict[str, list[int | str]]:
 __all__ = [
     "ReadModel",
     "declared_shapes",
-    "keeps_sizes",
     "load",
     "load_traced",
     "open_shapes",

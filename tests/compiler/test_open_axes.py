@@ -80,7 +80,9 @@ class Net:
         kernel, op = [self.pick(2, 3), self.pick(2, 3)], self.pick("MaxPool", "AveragePool")
         more = {"count_include_pad": self.pick(0, 1)} if op == "AveragePool" else {}
         pads, strides = [self.pick(*range(k)) for k in kernel * 2], [self.pick(1, 2) for _ in "hw"]
-        self.grow(op, kernel_shape=kernel, pads=pads, strides=strides, ceil_mode=self.pick(0, 1), **more)
+        mode = self.pick(None, None, "SAME_UPPER", "SAME_LOWER")
+        more |= {"auto_pad": mode} if mode else {"pads": pads, "ceil_mode": self.pick(0, 1)}
+        self.grow(op, kernel_shape=kernel, strides=strides, **more)
 
     def pointwise(self):
         self.grow(self.pick("Relu", "Sigmoid", "HardSwish", "Exp"))
@@ -115,11 +117,33 @@ class Net:
         if self.pick(0, 0, 1):
             sizes = self.add("Div", sizes, self.constant(np.array(2)))
         sizes = self.add("Concat", self.constant(np.array([1, self.channels])), sizes, axis=0)
-        mode, where = self.pick("nearest", "linear"), self.pick("half_pixel", "asymmetric", "align_corners")
+        mode, where = (
+            self.pick("nearest", "linear", "cubic"),
+            self.pick("half_pixel", "asymmetric", "align_corners"),
+        )
         rounding = (
             {"nearest_mode": self.pick("floor", "round_prefer_floor", "ceil")} if mode == "nearest" else {}
         )
         self.grow("Resize", "", "", sizes, mode=mode, coordinate_transformation_mode=where, **rounding)
+
+    def parts(self):
+        """Two halves the other way round; the first is longer by one where they differ."""
+        axis, halves = self.pick(2, 3), [f"v{len(self.nodes)}.{n}" for n in "ab"]
+        self.nodes.append(helper.make_node("Split", [self.value], halves, axis=axis, num_outputs=2))
+        self.value = self.add("Concat", *halves[::-1], axis=axis)
+
+    def repeated(self):
+        """Twice along an axis, or as often as there are columns."""
+        if self.pick(0, 1):
+            counts = self.pick([1, 1, 2, 1], [1, 1, 1, 3], [1, 2, 2, 1])
+            self.grow("Tile", self.constant(np.array(counts)))
+            self.channels *= counts[1]
+        else:
+            columns = self.add("Shape", self.value, start=3)
+            mean = self.add("ReduceMean", self.value, self.constant(np.array([3])))
+            self.value = self.add(
+                "Tile", mean, self.add("Concat", self.constant(np.ones(3, np.int64)), columns, axis=0)
+            )
 
     def normalization(self):
         op, more = self.pick(("InstanceNormalization", {}), ("LRN", {"size": 3}))
@@ -187,7 +211,7 @@ class Net:
 
 KINDS = (
     *("convolution", "transposed", "pool", "pointwise", "batch_norm", "branches", "excitation", "by_scale"),
-    *("to_size", "normalization", "padding", "along", "shuffle", "focus", "behind"),
+    *("to_size", "parts", "normalization", "padding", "along", "shuffle", "focus", "behind"),
 )
 
 
@@ -235,7 +259,7 @@ def checked(seed, kinds, depth):
     return True
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "repeated"])
 def test_an_operator_of_images_is_that_of_each_size(kind):
     assert sum(checked(seed, [kind, "pointwise"], 2) for seed in range(6)) >= 3
 
@@ -285,6 +309,24 @@ def test_a_compiled_detector_of_open_height_and_width(tmp_path):
             np.testing.assert_allclose(found, wanted, 1e-4, 1e-5)
         with pytest.raises(InputError, match="takes w from 16 to 64 in steps of 8, got 17"):
             module(np.zeros((1, CHANNELS, 16, 17), np.float32))
+
+
+def test_numbers_of_levels_lie_as_their_places_do():
+    """Detectors give each place of a level its stride: as many equal numbers as the level has places, levels joined."""
+    net, levels, strides = Net(3), [], []
+    for stride in (2.0, 4.0):
+        net.grow("Conv", net.weights(net.channels, net.channels, 3, 3), strides=[2, 2], pads=[1] * 4)
+        shape = net.add("Shape", net.value)
+        height, width = (net.add("Gather", shape, net.constant(np.array(place))) for place in (2, 3))
+        count = net.add("Unsqueeze", net.add("Mul", height, width), net.constant(np.array([0])))
+        full = net.add("Concat", count, net.constant(np.array([1])), axis=0)
+        value = numpy_helper.from_array(np.array([stride], np.float32))
+        strides.append(net.add("ConstantOfShape", full, value=value))
+        levels.append(net.add("Reshape", net.value, net.constant(np.array([1, net.channels, -1]))))
+    numbers = net.add("Transpose", net.add("Concat", *strides, axis=0), perm=[1, 0])
+    net.value = net.add("Mul", net.add("Concat", *levels, axis=2), numbers)
+    for sizes in ({"h": "8..32:+4:32", "w": "8..24:+8:24"}, {"h": "8..32:+8:16,32", "w": "16..48:+16:48"}):
+        check_graphs(net.model(), sizes, net.rng)
 
 
 PRODUCTS = {

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import autotune
-from autotune.errors import PaddingError
+from autotune.errors import InputError, PaddingError
 from autotune.frontends.models import load
 from autotune.graph import evaluate
 
@@ -137,3 +139,51 @@ def test_a_number_of_steps_is_that_of_the_request():
     ]
     proto = scan((1, 1), nodes, 2, scan_output_directions=[1])
     check(proto, {"length": "1..40:40"}, [{"length": n} for n in (1, 17, 40)])
+
+
+CHOOSING = """
+    <ir_version: 10, opset_import: ["" : 17]>
+    agraph (float[n, 4] x, int64 rate) => (float[n, 2] y) {
+        high = Constant <value = int64 {16000}> ()
+        w = Constant <value = float[4, 2] {1, 2, 3, 4, 5, 6, 7, 8}> ()
+        narrow = Constant <value = float[3, 2] {1, 2, 3, 4, 5, 6}> ()
+        is_high = Equal (rate, high)
+        y = If (is_high) <
+            then_branch = g () => (float[n, 2] a) { p = MatMul (x, w) a = Softmax <axis = 0> (p) },
+            else_branch = h () => (float[n, 2] b) { b = MatMul (x, narrow) }
+        >
+    }
+"""
+
+
+def test_a_branch_that_does_not_fit_the_other_axes_is_refused_when_it_runs():
+    """As voice detectors have it: each rate has a branch, which takes windows of its own length."""
+    proto, rng = onnx.parser.parse_model(CHOOSING), np.random.default_rng(0)
+    with autotune.compile_for_sizes(proto, {"n": "1..6:2,6"}, threads=1) as module:
+        for n in (1, 2, 3, 5, 6):
+            feed = {"x": rng.standard_normal((n, 4)).astype(np.float32), "rate": np.array(16000)}
+            (wanted,) = evaluate.run(load(proto, shapes={"n": n}), feed).values()
+            np.testing.assert_allclose(module.run(feed)["y"], wanted, rtol=2e-5, atol=2e-5)
+            with pytest.raises(InputError, match="chooses the branch 'else', which does not fit the sizes"):
+                module.run({**feed, "rate": np.array(8000)})
+
+
+def test_a_convolution_within_a_loop_keeps_the_size_that_a_request_has():
+    """Its padding follows from the size, which is even here and odd there."""
+    kernel = numpy_helper.from_array(np.ones((1, 1, 3), np.float32) / 2, "kernel")
+    body = helper.make_graph(
+        [
+            helper.make_node("Constant", [], ["kernel"], value=kernel),
+            helper.make_node("Conv", ["xt", "kernel"], ["c"], strides=[2], auto_pad="SAME_UPPER"),
+            helper.make_node("ReduceMax", ["c"], ["top"], axes=[2], keepdims=1),
+            helper.make_node("Mul", ["s", "top"], ["t"]),
+            helper.make_node("Add", ["c", "t"], ["o"]),
+        ],
+        "step",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("s", "xt")],
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("t", "o")],
+    )
+    first = {"first": np.ones((1, 1, 1), np.float32)}
+    nodes = [helper.make_node("Scan", ["first", "x"], ["last", "y"], body=body, num_scan_inputs=1)]
+    proto = model(nodes, {"x": [70, 1, 1, "width"]}, ["y"], first)
+    check(proto, {"width": "5..24:24"}, [{"width": n} for n in (5, 6, 11, 16, 23, 24)])

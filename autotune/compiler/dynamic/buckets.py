@@ -13,7 +13,7 @@ from autotune.compiler.dynamic.load import other_lengths
 from autotune.compiler.dynamic.observed import Observed, Twin
 from autotune.compiler.dynamic.padded import PaddedGraph, padded
 from autotune.errors import ModelImportError, PaddingError, UsageError
-from autotune.frontends.models import ReadModel, keeps_sizes, load_traced, read_model
+from autotune.frontends.models import ReadModel, load_traced, read_model
 from autotune.frontends.onnx.importer import Traced
 from autotune.frontends.onnx.read import ModelSource
 from autotune.graph import ops
@@ -169,9 +169,7 @@ def _bucket(
         return Bucket(sizes, graph, {}, inputs, outputs)
     steps = {symbol: ranges[symbol].step for symbol in padding}
     all_sizes, all_least = {**padding, **bounds}, {**least, **dict.fromkeys(bounds, 0)}
-    found: PaddedGraph = padded(
-        Observed(traced, all_sizes, all_least, twins, steps, keeps_sizes(model), bounds), inputs
-    )
+    found: PaddedGraph = padded(Observed(traced, all_sizes, all_least, twins, steps, bounds), inputs)
     _check_cuts(found)
     return Bucket(sizes, found.graph, found.size_inputs, found.inputs, found.outputs)
 

@@ -49,7 +49,8 @@ def numbers(case: NodeCase) -> Effect:
         flat = writer.node("Reshape", (inputs[0],), f"{start}.start", shape=(1,))
         writer.emit(node.replace(op="Add", inputs=(flat, steps_), attrs={}))
 
-    return Effect((case.shaped(),), write=write)
+    (along,) = case.shaped()
+    return Effect(((axis(known.grown.dense(along)),),), write=write)
 
 
 _LINEAR = (

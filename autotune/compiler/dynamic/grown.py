@@ -7,7 +7,7 @@ recognised by them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -18,7 +18,19 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from autotune.graph.ir import Array
-from autotune.runtime.axes import Axis, Factor, Sizes, axis, capped, quotient_of, size_of, sum_of, symbols_in
+from autotune.runtime.axes import (
+    Axis,
+    Factor,
+    Sizes,
+    axis,
+    capped,
+    product_of,
+    quotient_of,
+    size_of,
+    sum_of,
+    symbols_in,
+    symbols_of,
+)
 
 _DIVISORS = 64
 """The largest divisor of an expression that is found by its values."""
@@ -50,6 +62,15 @@ class GrownExtents:
     def _known(self) -> dict[tuple[str, bytes], Factor]:
         """The first expression for each extent, by its symbol and its values."""
         return {(symbol, each.tobytes()): symbol for symbol, each in self._every.items()}
+
+    @cached_property
+    def _joined(self) -> dict[Axis, None]:
+        """Axes of values that several symbols decide, in the order in which they were met."""
+        return {}
+
+    def meet(self, axes: Iterable[Axis]) -> None:
+        """Remember which axes a value has, so that another of such an extent is one of them."""
+        self._joined.update({each: None for each in axes if len(symbols_of([each])) > 1})
 
     def values(self, factor: Factor) -> Array | None:
         """Return the values of a factor at all sizes of its symbol; None where it depends on several."""
@@ -93,6 +114,11 @@ class GrownExtents:
             return None
         return self.one(quotient_of(first, prod(size_of(factor, {}) for factor in rest), 0, 1))
 
+    def dense(self, of: Axis) -> Factor:
+        """Return the extent of an axis as one factor: of elements that follow one another."""
+        found = self.whole(of)
+        return product_of(of) if found is None else found
+
     def same(self, first: Axis, second: Axis) -> bool:
         """Return whether two axes have a request's part at the same places, whatever its sizes."""
         if first == second:
@@ -109,7 +135,7 @@ class GrownExtents:
 
     def fitted(self, seen: Seen) -> Axis | None:
         """Return an axis of such an extent: a sum, an expression met before, one that is linear but for rounding
-        down, or a product of such in different symbols; None where none is it."""
+        down, or an axis or a product met before of such in different symbols; None where none is it."""
         (here, number), *others = seen
         if any(n != number and any(at[s] != here[s] for s in self.lengths) for at, n in others):
             return self._of_lengths(seen)
@@ -120,7 +146,8 @@ class GrownExtents:
         if _fits((total,), seen):
             return (self.one(total),)
         if len(grows) > 1:
-            return next((found for found in self._products(grows, seen) if _fits(found, seen)), None)
+            met = next((each for each in self._joined if _fits(each, seen)), None)
+            return met or next((found for found in self._products(grows, seen) if _fits(found, seen)), None)
         for candidates in (self._met(grows[0]), *self._rounded(grows[0], seen)):
             found = {factor for factor in candidates if _fits((factor,), seen)}
             if found:

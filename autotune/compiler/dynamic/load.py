@@ -11,7 +11,7 @@ from autotune.compiler.dynamic.observed import Observed, Twin
 from autotune.compiler.dynamic.padded import padded
 from autotune.errors import ComputedLengthError, ModelImportError, PaddingError, UnknownParameterError
 from autotune.frontends import models
-from autotune.frontends.models import ReadModel, keeps_sizes, load_traced, read_model
+from autotune.frontends.models import ReadModel, load_traced, read_model
 from autotune.frontends.onnx.lengths import Length
 from autotune.frontends.onnx.read import ModelSource
 from autotune.frontends.sizes import Given
@@ -45,9 +45,7 @@ def _with_lengths(model: ReadModel, shapes: Given) -> Graph:
     traced = load_traced(model, shapes, {})
     bounds = traced.bounds
     twins = [Twin(sizes, load_traced(model, shapes, sizes)) for sizes in other_lengths(bounds)]
-    observed = Observed(
-        traced, bounds, dict.fromkeys(bounds, 0), twins, keeps_sizes=keeps_sizes(model), lengths=bounds
-    )
+    observed = Observed(traced, bounds, dict.fromkeys(bounds, 0), twins, lengths=bounds)
     graph = traced.graph
     inputs = {name: tuple(map(axis, graph.type_of(name).shape)) for name in graph.inputs}
     try:

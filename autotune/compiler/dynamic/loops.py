@@ -18,6 +18,7 @@ from autotune.compiler.dynamic.observed import Observed
 from autotune.compiler.dynamic.writer import GraphWriter
 from autotune.frontends.onnx.importer import Traced
 from autotune.graph.ir import Attrs, Graph, TensorType, fresh_name
+from autotune.graph.ops.branch import BranchParts
 from autotune.graph.ops.loop import LoopParts, body_text, lifted
 from autotune.runtime.axes import Axes, Axis, Factor, axis, is_symbolic
 
@@ -49,6 +50,16 @@ def repeated(case: NodeCase, padded: PaddedBody) -> Effect:
     return Effect((*results[: parts.carried], *collected), write=write)
 
 
+def passed_on(case: NodeCase) -> Effect:
+    """Return the effect of a choice of which one branch has no meaning, and the other passes values on."""
+    parts = BranchParts.of(case.node.attrs)
+    if parts.then is not None or any(node.op != "Identity" for node in parts.other.nodes):
+        raise case.refuse("chooses between branches when it runs")
+    made, given = parts.other.producers(), parts.other.inputs
+    sources = [made[value].inputs[0] if value in made else value for value in parts.other.outputs]
+    return Effect(tuple(case.axes(1 + given.index(source)) for source in sources))
+
+
 def _steps(case: NodeCase, parts: LoopParts) -> tuple[Axis, Factor | None]:
     """Return the axis of the steps, and the factor that says how many a request has where these are not all."""
     first = parts.carried
@@ -72,13 +83,16 @@ def _body_of(case: NodeCase) -> Observed:
     """Return the body as it was observed at the bucket's sizes, and at the others."""
     own = case.observed
     others = own.attrs_of_twins(case.node)
-    twins = [replace(twin, traced=_traced(attrs)) for twin, attrs in zip(own.twins, others, strict=True)]
-    return replace(own, traced=_traced(case.node.attrs), twins=twins)
+    twins = [
+        replace(twin, traced=_traced(attrs, twin.traced))
+        for twin, attrs in zip(own.twins, others, strict=True)
+    ]
+    return replace(own, traced=_traced(case.node.attrs, own.traced), twins=twins)
 
 
-def _traced(attrs: Attrs) -> Traced:
+def _traced(attrs: Attrs, whole: Traced) -> Traced:
     body = LoopParts.of(attrs).body
-    return Traced(body, {}, body.types, body.constants)
+    return Traced(body, {}, body.types, body.constants, whole.auto_pads)
 
 
 def _ends(case: NodeCase, parts: LoopParts) -> list[int]:
@@ -173,4 +187,4 @@ class _WrittenBody:
         )
 
 
-__all__ = ["repeated"]
+__all__ = ["passed_on", "repeated"]

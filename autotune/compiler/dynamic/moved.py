@@ -22,7 +22,6 @@ from autotune.runtime.axes import (
     extent,
     extents,
     is_symbolic,
-    product_of,
     size_of,
     sum_of,
     terms_of,
@@ -40,7 +39,7 @@ def concat(case: NodeCase) -> Effect:
     along = [(axes or ())[place] for axes in case.operands]
     grown = case.observed.grown
     wholes = [grown.whole(each) for each in along]
-    parts = [product_of(a) if whole is None else whole for a, whole in zip(along, wholes, strict=True)]
+    parts = [grown.dense(each) for each in along]
     starts = [_sum(case, parts[:index]) for index in range(len(parts) + 1)]
     found[place] = axis(starts[-1]) if len(parts) > 1 else along[0]
     if None not in wholes and all(isinstance(start, int) for start in starts[:-1]):
@@ -150,11 +149,49 @@ def cut(case: NodeCase) -> Effect:
             raise case.refuse(f"changes an axis that grows with {symbols_text((axes[place],), [0])}")
         if isinstance(start, str) or step != 1:
             moving[place] = (start, step)
-        found[place] = shaped[place]
+        found[place] = axis(case.observed.grown.dense(shaped[place]))
         _check_least(case, place, start, shaped[place])
     if not moving:
         return Effect((tuple(found),))
     return Effect((tuple(found),), write=_write_cut(node, moving, case.results[0].shape))
+
+
+def split(case: NodeCase) -> Effect:
+    """Return parts of an axis, each from where the request's parts before it end."""
+    node, own = case.node, case.axes(0)
+    place = int_attr(node.attrs, "axis") % len(own)
+    values = node.present_outputs
+    if not is_symbolic(own[place]) or len(values) < len(node.outputs):
+        case.require_plain(0, [place], "divides")
+        along = [axis(case.observed.type_of(value).shape[place]) for value in values]
+        return Effect(tuple((*own[:place], each, *own[place + 1 :]) for each in along))
+    case.whole(0, place)
+    along = [case.observed.axes_of(value)[place] for value in values]
+    parts = [case.observed.grown.dense(each) for each in along]
+    starts = [_sum(case, parts[:index]) for index in range(len(parts))]
+
+    def write(writer: GraphWriter, inputs: Sequence[str]) -> None:
+        most = writer.types[inputs[0]].shape[place]
+        for value, each, start in zip(values, along, starts, strict=True):
+            steps = writer.places(extent(each, case.sizes))
+            index = _within(writer, writer.node("Add", (steps, writer.size(start)), "index"), most)
+            writer.emit(Node("Gather", (inputs[0], index), (value,), {"axis": place}, value))
+
+    results = tuple((*own[:place], axis(part), *own[place + 1 :]) for part in parts)
+    return Effect(results, write=write)
+
+
+def tiled(case: NodeCase) -> Effect:
+    """Repeat axes, all of a bucket's as often: a request's part is at the same places of each."""
+    every = [case.node.attrs, *case.observed.attrs_of_twins(case.node)]
+    sizes = [at for at, _ in case.observed.everywhere]
+    counts = [ints_attr(attrs, "repeats") for attrs in every]
+    found = []
+    for place, own in enumerate(case.axes(0)):
+        seen = [(at, each[place]) for at, each in zip(sizes, counts, strict=True)]
+        times = case.observed.fitted_axis(seen, f"the number of repeats along axis {place}")
+        found.append(axis(*times, *own))
+    return Effect((tuple(found),))
 
 
 def _check_least(case: NodeCase, place: int, start: Factor, result: Axis) -> None:
@@ -319,7 +356,9 @@ __all__ = [
     "gather",
     "gather_nd",
     "sizes_of",
+    "split",
     "tensor_scatter",
+    "tiled",
     "together",
     "triangle",
 ]

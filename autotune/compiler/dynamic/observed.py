@@ -13,8 +13,9 @@ from autotune.errors import PaddingError
 from autotune.frontends.onnx.importer import Traced
 from autotune.graph import ops
 from autotune.graph.ir import Array, Attr, Attrs, Graph, Node, TensorType
+from autotune.graph.ops.branch import is_branch
 from autotune.graph.ops.loop import is_loop
-from autotune.runtime.axes import Axes, Axis, Factor, Sizes, extent, extents, size_of, sum_of
+from autotune.runtime.axes import Axes, Axis, Factor, Sizes, extent, extents, real_part, size_of, sum_of
 
 _SIZED = (
     "ConstantOfShape",
@@ -54,17 +55,13 @@ class Twin:
 
 @dataclass(frozen=True)
 class Observed:
-    """A model at the sizes of a bucket, and at others. ``sizes`` and ``least`` are of the symbols with padding.
-
-    ``keeps_sizes`` says that windows of it may be padded by ONNX's rule that keeps the size, not by fixed numbers.
-    """
+    """A model at the sizes of a bucket, and at others. ``sizes`` and ``least`` are of the symbols with padding."""
 
     traced: Traced
     sizes: Sizes
     least: Sizes
     twins: Sequence[Twin]
     steps: Sizes = field(default_factory=dict)
-    keeps_sizes: bool = False
     lengths: Collection[str] = ()
     """The symbols that are lengths which the model computes."""
 
@@ -135,10 +132,13 @@ class Observed:
         found = self.grown.fitted(seen)
         if found is None:
             values = ", ".join(f"{number} at {_said(at)}" for at, number in seen)
-            raise PaddingError(
-                f"{what} is {values}: no one expression in these gives it\n  a step of the range may make it one, "
-                f"such as {next(iter(self.sizes))}=320..1280:+32"
+            ranged = [symbol for symbol in self.sizes if symbol not in self.lengths]
+            hint = (
+                f"\n  a step of the range may make it one, such as {ranged[0]}=320..1280:+32"
+                if ranged
+                else ""
             )
+            raise PaddingError(f"{what} is {values}: no one expression in these gives it{hint}")
         return found
 
     @cached_property
@@ -159,8 +159,8 @@ class Observed:
             if name not in twin.traced.constants:
                 raise PaddingError(f"{name!r} is a constant only for some sizes of {', '.join(twin.sizes)}")
             other = twin.traced.constants[name]
-            both = tuple(slice(min(a, b)) for a, b in zip(whole.shape, other.shape, strict=True))
-            if not _equal(whole[both], other[both]):
+            shape, slices, own = real_part(found, self.sizes, twin.sizes)
+            if not _equal(whole.reshape(shape)[slices].reshape(own), other):
                 return None
         return found
 
@@ -224,7 +224,10 @@ def _check_twins(node: Node, twin: Node, where: str) -> None:
 
 def _fixed(node: Node) -> dict[str, Attr]:
     """Return the attributes that are the same at all sizes: pads of windows may follow from them, and the body and the
-    number of steps of a loop, of which the body is compared node by node where the loop is gone through."""
+    number of steps of a loop, of which the body is compared node by node where the loop is gone through, and branches,
+    which pass values on."""
+    if is_branch(node):
+        return {}
     if is_loop(node):
         return {name: value for name, value in node.attrs.items() if name not in ("body", "trips")}
     if "pads" not in node.attrs or ops.get(node.op).kind not in ("convolution", "pool"):

@@ -13,12 +13,13 @@ from collections.abc import Mapping
 from autotune.compiler.dynamic.case import Effect, NodeCase, PaddedGraph
 from autotune.compiler.dynamic.computed import as_sum
 from autotune.compiler.dynamic.lengths import cut_outputs, part
-from autotune.compiler.dynamic.loops import repeated
+from autotune.compiler.dynamic.loops import passed_on, repeated
 from autotune.compiler.dynamic.observed import Observed
 from autotune.compiler.dynamic.rules import effect_of
 from autotune.compiler.dynamic.writer import GraphWriter
 from autotune.errors import GraphError, PaddingError
 from autotune.graph.ir import ABSENT, Node, fresh_name
+from autotune.graph.ops.branch import is_branch
 from autotune.graph.ops.loop import is_loop
 from autotune.runtime.axes import Axes, size_of
 
@@ -90,6 +91,7 @@ class _Padding:
         for value, axes in zip(node.outputs, effect.results, strict=True):
             if value != ABSENT:
                 self.observed.check_axes(value, axes)
+                self.observed.grown.meet(axes)
                 self.axes[value] = axes
                 self.writer.zeros[value] = effect.zeros
 
@@ -126,6 +128,8 @@ class _Padding:
         if node.outputs[0] in self.observed.traced.parts:
             return part(case)
         try:
+            if is_branch(node):
+                return passed_on(case)
             return repeated(case, _padded_body) if is_loop(node) else effect_of(case)
         except (GraphError, KeyError) as error:
             raise PaddingError(

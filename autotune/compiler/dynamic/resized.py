@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.polynomial import Polynomial
 
 from autotune.compiler.dynamic.case import Effect, NodeCase, symbols_text
 from autotune.compiler.dynamic.writer import GraphWriter
 from autotune.graph.ir import Array, Node
-from autotune.graph.ops.common import ints_attr
-from autotune.graph.ops.resize import LISTS, Map
+from autotune.graph.ops.common import float_attr, ints_attr
+from autotune.graph.ops.resize import LISTS, Map, blend_weights
 from autotune.runtime.axes import Axis, Factor, Sizes, axis, is_symbolic, quotient_of, size_of
 
 _NEAR = 2.0**-24
@@ -135,7 +136,11 @@ class _ByScale:
 
 @dataclass(frozen=True)
 class _ToSize:
-    """An axis whose places depend on its extents before and after."""
+    """An axis whose places depend on its extents before and after.
+
+    An element is that at the place, rounded down after ``rounding``, or where that is empty a sum over ``taps``: of
+    elements so far from the one before the place, each times a polynomial in the distance from that one.
+    """
 
     place: int
     coordinates: _Coordinates
@@ -143,10 +148,11 @@ class _ToSize:
     before: Factor
     after: Factor
     size: int
+    taps: Sequence[tuple[int, Sequence[float]]]
 
     def look_up(self, writer: GraphWriter, value: str) -> str:
         """Return the axis resized."""
-        before, unit = writer.size(self.before), self._number(writer, self.coordinates.unit)
+        unit = self._number(writer, self.coordinates.unit)
         step, start = (self._number(writer, each) for each in (self.coordinates.step, self.coordinates.start))
         at = writer.node("Mul", (writer.constant("places", np.arange(self.size)), step), "place")
         top = writer.node("Add", (at, start), "place")
@@ -156,29 +162,41 @@ class _ToSize:
             scaled = writer.node("Mul", (top, writer.number(n)), "place")
             top = writer.node("Add", (writer.node("Add", (scaled, part), "place"), writer.number(k)), "place")
             unit = writer.node("Mul", (unit, writer.number(n)), "unit")
-        top = writer.node("Max", (top, writer.number(0)), "place")
         unit = writer.node("Max", (unit, writer.number(1)), "unit")
-        index = writer.node("Div", (top, unit), "index")
-        last = writer.node("Sub", (before, writer.number(1)), "last")
-        first = self._taken(writer, value, index, last)
+        top = writer.node("Max", (writer.node("Add", (top, unit), "place"), writer.number(0)), "place")
+        index = writer.node(
+            "Div", (top, unit), "index"
+        )  # one more than it is: no place is farther before the first
         if self.rounding:
-            return first
-        return self._blended(writer, value, (top, unit, index, last), first)
-
-    def _blended(self, writer: GraphWriter, value: str, numbers: tuple[str, ...], first: str) -> str:
-        top, unit, index, last = numbers
+            return self._taken(writer, value, index, 0)
         rest = writer.node("Sub", (top, writer.node("Mul", (index, unit), "whole")), "rest")
-        dtype, behind = writer.types[value].dtype, writer.types[value].rank - self.place - 1
-        shape = (self.size, *([1] * behind))
-        parts = [writer.node("Cast", (each,), "part", to=dtype) for each in (rest, unit)]
-        weight = writer.node("Reshape", (writer.node("Div", parts, "weight"),), "weight", shape=shape)
-        beside = writer.node("Add", (index, writer.number(1)), "beside")
-        second = self._taken(writer, value, beside, last)
-        apart = writer.node("Sub", (second, first), "difference")
-        return writer.node("Add", (first, writer.node("Mul", (apart, weight), "part")), f"{value}.resized")
+        return self._blended(writer, value, index, self._distance(writer, value, rest, unit))
 
-    def _taken(self, writer: GraphWriter, value: str, index: str, last: str) -> str:
-        inside = writer.node("Min", (index, last), "index")
+    def _distance(self, writer: GraphWriter, value: str, rest: str, unit: str) -> str:
+        """Return how far places are from the elements before them, from 0 to 1."""
+        tensor = writer.types[value]
+        shape = (self.size, *([1] * (tensor.rank - self.place - 1)))
+        parts = [writer.node("Cast", (each,), "part", to=tensor.dtype) for each in (rest, unit)]
+        return writer.node("Reshape", (writer.node("Div", parts, "distance"),), "distance", shape=shape)
+
+    def _blended(self, writer: GraphWriter, value: str, index: str, distance: str) -> str:
+        total = ""
+        for offset, polynomial in self.taps:
+            weight = _polynomial(writer, polynomial, distance)
+            taken = self._taken(writer, value, index, offset)
+            part = writer.node("Mul", (taken, weight), "part")
+            total = writer.node("Add", (total, part), f"{value}.resized") if total else part
+        return total
+
+    def _taken(self, writer: GraphWriter, value: str, index: str, offset: int) -> str:
+        """Return the elements so far from those before places, of which ``index`` is one more."""
+        at = writer.node(
+            "Max",
+            (writer.node("Add", (index, writer.number(offset - 1)), "index"), writer.number(0)),
+            "index",
+        )
+        last = writer.node("Sub", (writer.size(self.before), writer.number(1)), "last")
+        inside = writer.node("Min", (at, last), "index")
         return writer.node("Gather", (value, inside), f"{value}.taken", axis=self.place)
 
     def _number(self, writer: GraphWriter, of: Callable[[Any, Any], Any]) -> str:
@@ -193,6 +211,27 @@ class _ToSize:
         return total
 
 
+def _polynomial(writer: GraphWriter, coefficients: Sequence[float], x: str) -> str:
+    """Return the value of a polynomial, the coefficient of the highest power last."""
+    dtype, found = writer.types[x].dtype, ""
+    for each in reversed(coefficients):
+        number = writer.constant("coefficient", np.array(each, dtype))
+        found = (
+            writer.node("Add", (writer.node("Mul", (found, x), "power"), number), "weight")
+            if found
+            else number
+        )
+    return found
+
+
+def _taps(node: Node) -> list[tuple[int, Sequence[float]]]:
+    """Return the elements that are blended, with their weights as polynomials; none where the nearest is taken."""
+    if node.op != "Interpolate":
+        return []
+    weights = blend_weights(_mode(node), Polynomial([0.0, 1.0]), float_attr(node.attrs, "coefficient"))
+    return [(offset, tuple(weight.coef.tolist())) for offset, weight in weights]
+
+
 def _way(case: NodeCase, place: int, maps: Sequence[tuple[Sizes, _Seen]], result: Axis) -> _ByScale | _ToSize:
     after = case.observed.grown.whole(result)
     before, mode = case.whole(0, place), _mode(case.node)
@@ -203,8 +242,9 @@ def _way(case: NodeCase, place: int, maps: Sequence[tuple[Sizes, _Seen]], result
             reaches = _reaches_beyond(case, maps[0][1], before, after)
             return _ByScale(place, quotient_of(before, 1, -1, 1) if reaches else None)
     for coordinates, rounding in _candidates(mode):
-        if all(_agrees(each, coordinates, rounding) for _, each in maps):
-            return _ToSize(place, coordinates, rounding, before, after, case.results[0].shape[place])
+        if all(_agrees(each, coordinates, rounding, mode) for _, each in maps):
+            size = case.results[0].shape[place]
+            return _ToSize(place, coordinates, rounding, before, after, size, _taps(case.node))
     raise case.refuse(
         f"is resized along {symbols_text(case.axes(0), [place])} by mode {mode}, in a way that depends on both sizes"
     )
@@ -215,18 +255,20 @@ def _mode(node: Node) -> str:
 
 
 def _candidates(mode: str) -> Iterator[tuple[_Coordinates, str]]:
-    for coordinates in _COORDINATES if mode != "cubic" else ():
+    for coordinates in _COORDINATES:
         for rounding in _ROUNDINGS if mode == "nearest" else ("",):
             yield coordinates, rounding
 
 
-def _agrees(seen: _Seen, coordinates: _Coordinates, rounding: str) -> bool:
-    """Return whether places by the extents alone are those of a map."""
+def _agrees(seen: _Seen, coordinates: _Coordinates, rounding: str, mode: str) -> bool:
+    """Return whether places by the extents alone are those of a map; beyond the ends two elements blend to the last,
+    and four do not."""
     f, s = seen.extent, seen.size
     top = np.arange(s) * coordinates.step(f, s) + coordinates.start(f, s)
     unit = max(coordinates.unit(f, s), 1)
     if not rounding:
-        inside = [np.clip(places, 0, f - 1) for places in (top / unit, seen.places())]
+        beyond = int(mode == "cubic")
+        inside = [np.clip(places, -beyond, f - 1 + beyond) for places in (top / unit, seen.places())]
         return bool((np.abs(inside[0] - inside[1]) <= f * _NEAR).all())
     n, m, k = _ROUNDINGS[rounding]
     index = np.clip((n * top + m * unit + k) // (n * unit), 0, f - 1)

@@ -221,23 +221,6 @@ def _expand(case: NodeCase) -> Effect:
     )
 
 
-def _split(case: NodeCase) -> Effect:
-    place = int_attr(case.node.attrs, "axis") % len(case.axes(0))
-    case.require_plain(0, [place], "divides")
-    own = case.axes(0)
-    return Effect(tuple((*own[:place], axis(t.shape[place]), *own[place + 1 :]) for t in case.results))
-
-
-def _tile(case: NodeCase) -> Effect:
-    """Repeat axes without padding; those with it must stay as they are."""
-    times = ints_attr(case.node.attrs, "repeats")
-    case.require_plain(0, [i for i, count in enumerate(times) if count > 1], "changes an axis that grows")
-    sizes = case.results[0].shape
-    return Effect(
-        (tuple(e if n == 1 else axis(size) for e, n, size in zip(case.axes(0), times, sizes, strict=True)),)
-    )
-
-
 _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(_NEUTRAL, _reduction),
     "BatchNormalization": _batch_norm,
@@ -269,8 +252,8 @@ _RULES: Mapping[str, Rule] = {
     "Size": computed.extents,
     "Slice": moved.cut,
     "Softmax": _softmax,
-    "Split": _split,
-    "Tile": _tile,
+    "Split": moved.split,
+    "Tile": moved.tiled,
     "TopK": _top,
     "Transpose": _transpose,
     "TreeEnsemble": _leading_axis,

@@ -88,24 +88,16 @@ def _given(case: NodeCase) -> Iterator[_Along]:
 def _padded_as_seen(case: NodeCase, along: _Along) -> _Along:
     """Return a window with the rule of its padding at all sizes: fixed numbers, or those that keep the size."""
     node, rank = case.node, len(_spatial(case))
-    seen = [ints_attr(each, "pads") for each in (node.attrs, *case.observed.attrs_of_twins(node))]
-    begins = [pads[along.number] for pads in seen]
-    is_fixed = (
-        len({(begin, pads[along.number + rank]) for begin, pads in zip(begins, seen, strict=True)}) == 1
-    )
-    if is_fixed and not case.observed.keeps_sizes:
-        return along
-    extents = [traced.types[node.inputs[0]].shape[along.place] for _, traced in case.observed.everywhere]
-    rules = [replace(along, same=same) for same in ("SAME_UPPER", "SAME_LOWER")]
-    fits = [along] if is_fixed else []
-    fits += [rule for rule in rules if rule.begins(np.array(extents)).tolist() == begins]
-    ways = {(rule.begins(_extents(case, rule)).tobytes(), _count(case, rule)) for rule in fits}
-    if len(ways) != 1:
+    rule = case.observed.traced.auto_pads.get(node.outputs[0])
+    if rule is not None:
+        return replace(along, same=rule)
+    every = [ints_attr(each, "pads") for each in (node.attrs, *case.observed.attrs_of_twins(node))]
+    if len({(pads[along.number], pads[along.number + rank]) for pads in every}) > 1:
         raise case.refuse(
             f"has padding along {symbols_text(case.axes(0), [along.place])} that depends on it in an unknown way"
             "\n  give the range a step that keeps it, such as 320..1280:+32"
         )
-    return fits[0]
+    return along
 
 
 def _count(case: NodeCase, along: _Along) -> Factor:
@@ -164,31 +156,42 @@ def _over(case: NodeCase, reaching: Sequence[_Along], fill: float | str) -> Effe
     results = (_results(case, _moved(case)),)
     if not shifted:
         return Effect(results, masks)
-    attrs, rank = case.node.attrs, len(_spatial(case))
-    left = {i for each in shifted for i in (each.number, each.number + rank)}
-    pads = tuple(0 if i in left else pad for i, pad in enumerate(ints_attr(attrs, "pads")))
 
     def write(writer: GraphWriter, inputs: Sequence[str]) -> None:
         value = inputs[0]
         for each in shifted:
             value = _shifted(case, writer, value, each, fill)
-        writer.emit(case.node.replace(inputs=(value, *inputs[1:]), attrs={**attrs, "pads": pads}))
+        writer.emit(case.node.replace(inputs=(value, *inputs[1:]), attrs=_without_pads(case, shifted)))
 
     return Effect(results, masks, write=write)
 
 
-def _shifted(case: NodeCase, writer: GraphWriter, value: str, along: _Along, fill: float | str) -> str:
-    """Return an image with its padding along an axis, as much of it before the first element as a request has."""
-    extent, count = case.whole(0, along.place), _count(case, along)
-    size, number = writer.size(extent), writer.number
-    last = writer.node("Mul", (writer.size(count), number(along.stride)), "last")
+def _without_pads(case: NodeCase, axes: Sequence[_Along]) -> dict[str, Attr]:
+    """Return a node's attributes with no padding along some axes."""
+    rank = len(_spatial(case))
+    left = {i for each in axes for i in (each.number, each.number + rank)}
+    pads = tuple(0 if i in left else pad for i, pad in enumerate(ints_attr(case.node.attrs, "pads")))
+    return {**case.node.attrs, "pads": pads}
+
+
+def _begin(case: NodeCase, writer: GraphWriter, along: _Along) -> str:
+    """Return the padding before the first element of a request, int64 []."""
+    number = writer.number
+    if not along.shifts(case):
+        return number(along.begin)
+    size = writer.size(case.whole(0, along.place))
+    last = writer.node("Mul", (writer.size(_count(case, along)), number(along.stride)), "last")
     end = writer.node("Add", (last, number(along.span - along.stride)), "end")
     total = writer.node("Max", (writer.node("Sub", (end, size), "padding"), number(0)), "padding")
     begin = writer.node("Div", (total, number(2)), "begin")
-    if along.same == "SAME_LOWER":
-        begin = writer.node("Sub", (total, begin), "begin")
+    return begin if along.same == "SAME_UPPER" else writer.node("Sub", (total, begin), "begin")
+
+
+def _shifted(case: NodeCase, writer: GraphWriter, value: str, along: _Along, fill: float | str) -> str:
+    """Return an image with its padding along an axis, as much of it before the first element as a request has."""
+    size, number = writer.size(case.whole(0, along.place)), writer.number
     whole = (case.results[0].shape[along.place] - 1) * along.stride + along.span
-    index = writer.node("Sub", (writer.places(whole), begin), "index")
+    index = writer.node("Sub", (writer.places(whole), _begin(case, writer, along)), "index")
     before = writer.node("GreaterOrEqual", (index, number(0)), "is_inside")
     inside = writer.node("And", (before, writer.node("Less", (index, size), "is_before")), "is_inside")
     most = number(writer.types[value].shape[along.place] - 1)
@@ -238,19 +241,23 @@ def _average_pool(case: NodeCase) -> Effect:
     reaching = _reaching(case)
     if not reaching or case.node.op == "SumPool" or (counted and not ceil):
         return _over(case, reaching, 0.0)
-    if shifted := [each.place for each in reaching if each.shifts(case)]:
-        raise case.refuse(f"pads before {symbols_text(case.axes(0), shifted)} by what depends on it")
+    shifted = [each for each in reaching if each.shifts(case)]
 
     def write(writer: GraphWriter, inputs: Sequence[str]) -> None:
-        plain = {key: value for key, value in attrs.items() if key != "count_include_pad"}
-        found = writer.node("SumPool", inputs, f"{case.node.outputs[0]}.sum", **plain)
+        value = inputs[0]
+        for each in shifted:
+            value = _shifted(case, writer, value, each, 0.0)
+        plain = {
+            key: each for key, each in _without_pads(case, shifted).items() if key != "count_include_pad"
+        }
+        found = writer.node("SumPool", (value,), f"{case.node.outputs[0]}.sum", **plain)
         dtype = writer.types[found].dtype
         for each in _windows(case):
             count = _counted(case, writer, each, counted)
             found = writer.node("Div", (found, writer.node("Cast", (count,), "count", to=dtype)), "mean")
         writer.emit(case.node.replace(op="Identity", inputs=(found,), attrs={}))
 
-    masks = tuple(PaddingMask(0, each.place, 0.0) for each in reaching)
+    masks = tuple(PaddingMask(0, each.place, 0.0) for each in reaching if each not in shifted)
     return Effect((_results(case, _moved(case)),), masks, write=write)
 
 
@@ -258,11 +265,12 @@ def _counted(case: NodeCase, writer: GraphWriter, along: _Along, padding: bool) 
     """Return the elements that the windows along an axis count, int64 along this axis of the result."""
     size = case.results[0].shape[along.place]
     tap = np.arange(size)[:, None] * along.stride + np.arange(along.kernel) * along.dilation
-    places = writer.constant("places", tap)
-    end = along.begin + (along.end if padding else 0)
-    last = writer.size(quotient_of(case.whole(0, along.place), 1, end, 1))
+    places, begin = writer.constant("places", tap), _begin(case, writer, along)
+    end = writer.node("Add", (begin, writer.size(case.whole(0, along.place))), "end")
+    last = writer.node("Add", (end, writer.number(along.end if padding else 0)), "end")
+    first = writer.number(0) if padding else begin
     before = writer.node("Less", (places, last), "is_counted")
-    inside = writer.constant("inside", tap >= (0 if padding else along.begin))
+    inside = writer.node("GreaterOrEqual", (places, first), "is_inside")
     each = writer.node("Cast", (writer.node("And", (before, inside), "is_counted"),), "one", to="int64")
     total = writer.node("ReduceSum", (each,), "count", axes=(1,), keepdims=0)
     some = writer.node("Max", (total, writer.number(1)), "count")

@@ -139,12 +139,23 @@ class Branches:
         if any(value in model.sequences for value in side.results):
             raise error
         where, given = f"node {self.node.name!r} (If)", self.node.inputs[0]
+        if model.both_branches:
+            side = self._before(side)
         reason = f"does not fit the sizes that the model is compiled for\n  {str(error).splitlines()[0]}"
         _LOG.warning(
             "%s: it is an error if %r chooses the branch %r, which %s", where, given, refused, reason
         )
         refusal = f"{where}: {given!r} chooses the branch {refused!r}, which {reason}"
         self._add_choice(condition, None, side, refusal, outputs)
+
+    def _before(self, side: _Side) -> _Side:
+        """Add the nodes of a branch; returns one that passes on their results."""
+        model, names = self.model, [self.model.fresh(f"{value}.chosen") for value in side.results]
+        model.extend(side.nodes)
+        with model.apart() as nodes:
+            for value, name in zip(side.results, names, strict=True):
+                model.append("Identity", [value], [name], {}, name)
+        return _Side(tuple(nodes), tuple(names))
 
     def _add_choice(
         self, condition: str, yes: _Side | None, no: _Side, refusal: str, outputs: Sequence[str]

@@ -65,6 +65,19 @@ def as_shape(given: Any) -> tuple[int, ...]:
     return tuple(map(operator.index, given)) if isinstance(given, Sequence) else (operator.index(given),)
 
 
+def given_numbers(name: str, given: Any) -> tuple[int, ...]:
+    """Return the size or the shape given by a name as a tuple; raises UsageError where it is a range, or no numbers."""
+    if isinstance(given, str):
+        raise UsageError(
+            f"{name} has the size {given!r}: ranges of sizes are for `autotune compile`, `autotune run`, "
+            f"`autotune tune` and autotune.compile_for_sizes\n  give one size: {shlex.quote(name)}=1"
+        )
+    try:
+        return as_shape(given)
+    except TypeError as error:
+        raise UsageError(f"{name} has the size {given!r}: sizes are whole numbers") from error
+
+
 class InputSizes:
     """The shapes of a model's inputs, with the dynamic dimensions that were given."""
 
@@ -75,7 +88,7 @@ class InputSizes:
         """Of the inputs whose shapes were given."""
         self._known: dict[str, dict[int, str]] = {}
         for name, numbers in given.items():
-            self._take(name, self._numbers(name, numbers))
+            self._take(name, given_numbers(name, numbers))
         for name in given:
             self.size(name)  # a size and a shape may contradict each other
 
@@ -111,17 +124,6 @@ class InputSizes:
         missing = {name: s for name, s in shapes.items() if s is None or any(isinstance(d, str) for d in s)}
         if missing:
             raise ModelImportError(open_shapes_message(self.origin, missing))
-
-    def _numbers(self, name: str, given: Any) -> tuple[int, ...]:
-        if isinstance(given, str):
-            raise UsageError(
-                f"{name} has the size {given!r}: ranges of sizes are for `autotune compile`, `autotune run`, "
-                f"`autotune tune` and autotune.compile_for_sizes\n  give one size: {shlex.quote(name)}=1"
-            )
-        try:
-            return as_shape(given)
-        except TypeError as error:
-            raise UsageError(f"{name} has the size {given!r}: sizes are whole numbers") from error
 
     def _take(self, name: str, numbers: tuple[int, ...]) -> None:
         if is_dimension(name, len(numbers), self.declared):
@@ -240,6 +242,7 @@ __all__ = [
     "InputSizes",
     "advised_sizes",
     "as_shape",
+    "given_numbers",
     "is_dimension",
     "open_names",
     "open_shapes_message",

@@ -46,7 +46,7 @@ from autotune.frontends.onnx.schema import check_form, check_node, node_name
 from autotune.frontends.onnx.scope import Importing, NodeLists
 from autotune.frontends.onnx.sequences import SEQUENCES, is_of_sequences, sequence_node
 from autotune.frontends.onnx.support import check_supported, is_known, operator_of
-from autotune.frontends.sizes import Given, InputSizes, as_shape, open_names, shape_text
+from autotune.frontends.sizes import Given, InputSizes, given_numbers, open_names, shape_text
 from autotune.graph import ops
 from autotune.graph.build import complete_node
 from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fresh_name
@@ -532,7 +532,7 @@ def bounds_in(given: Given, graph: Any) -> tuple[dict[str, int], Given]:
     made = {value for node in graph.node for value in node.output} - {
         *open_names(declared_shapes(graph.input))
     }
-    fixed = {name: as_shape(size) for name, size in given.items() if not isinstance(size, str)}
+    fixed = {name: given_numbers(name, size) for name, size in given.items() if not isinstance(size, str)}
     bounds = {name: size[0] for name, size in fixed.items() if name in made and len(size) == 1}
     return bounds, {name: size for name, size in given.items() if name not in bounds}
 

@@ -33,7 +33,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Media:
-    """What lies in a folder of wheels: pictures in them, recordings (.wav) beside them, and files of many types.
+    """Contents of a folder of wheels: pictures in them, recordings (.wav) beside them, and files of many types.
 
     Lines of text are those of the project's pages, drawn in a font that Pillow has.
     """

@@ -329,6 +329,27 @@ def test_numbers_of_levels_lie_as_their_places_do():
         check_graphs(net.model(), sizes, net.rng)
 
 
+BETWEEN = {"h": "9..24:24", "w": "8..17:17"}
+"""Sizes of which those that are looked at do not tell all rules apart."""
+
+
+def test_places_are_found_by_the_rule_that_the_model_names():
+    net = Net(3)
+    net.grow("ConvTranspose", net.weights(net.channels, 2, 3, 3), strides=[2, 1], pads=[1, 0, 1, 0])
+    sizes = net.add("Concat", net.constant(np.array([1, 2])), net.add("Shape", "x", start=2), axis=0)
+    where = {"coordinate_transformation_mode": "align_corners", "nearest_mode": "round_prefer_floor"}
+    net.grow("Resize", "", "", sizes, mode="nearest", **where)
+    check_graphs(net.model(), BETWEEN, net.rng)
+
+
+def test_pads_are_added_to_what_the_axis_is():
+    net = Net(3)
+    net.grow("AveragePool", kernel_shape=[3, 3], pads=[0, 2, 0, 1], strides=[1, 2], ceil_mode=1)
+    net.value = net.add("Concat", net.value, net.value, axis=3)
+    net.grow("Pad", net.constant(np.array([0, 0, 0, 1, 0, 0, 1, 2])), mode="reflect")
+    check_graphs(net.model(), BETWEEN, np.random.default_rng(1))
+
+
 PRODUCTS = {
     "MatMul": ((1, "h", 384), (384, 384)),
     "Gemm": (("h", 384), (384, 384)),

@@ -9,7 +9,7 @@ import numpy as np
 from autotune.compiler.dynamic.case import Effect, NodeCase, PaddingMask, symbols_text
 from autotune.compiler.dynamic.writer import GraphWriter
 from autotune.graph.ops.common import float_attr, int_attr, ints_attr
-from autotune.runtime.axes import Axis, Factor, axis, is_symbolic, quotient_of
+from autotune.runtime.axes import Axes, Axis, Factor, axis, is_symbolic, quotient_of
 
 
 def padded(case: NodeCase) -> Effect:
@@ -22,7 +22,7 @@ def padded(case: NodeCase) -> Effect:
             ints_attr(each, "pads")[place] != pads[place] for each in case.observed.attrs_of_twins(case.node)
         ):
             raise case.refuse(f"pads before {symbols_text(axes, [place])} by what depends on sizes")
-    found = (case.shaped(),)
+    found = (_longer(case),)
     if attrs["mode"] == "constant":
         return Effect(found, tuple(PaddingMask(0, place, float_attr(attrs, "value")) for place in grown))
     lasts = {place: quotient_of(case.whole(0, place), 1, -1, 1) for place in grown}
@@ -36,6 +36,17 @@ def padded(case: NodeCase) -> Effect:
         writer.emit(case.node.replace(inputs=(value,), attrs={**attrs, "pads": rest}))
 
     return Effect(found, write=write)
+
+
+def _longer(case: NodeCase) -> Axes:
+    """Return the axes of the result: longer than the operand's by the pads, or else what gives its sizes."""
+    axes, pads, grown = case.axes(0), ints_attr(case.node.attrs, "pads"), case.observed.grown
+    wholes = [grown.whole(own) for own in axes]
+    likely = tuple(
+        own if whole is None else axis(grown.one(quotient_of(whole, 1, before + after, 1)))
+        for own, whole, before, after in zip(axes, wholes, pads, pads[len(axes) :], strict=False)
+    )
+    return case.observed.axes_of(case.node.outputs[0], likely)
 
 
 def _mirrored(case: NodeCase, writer: GraphWriter, places: np.ndarray, last: Factor) -> str:

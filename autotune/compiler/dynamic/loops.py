@@ -92,7 +92,7 @@ def _body_of(case: NodeCase) -> Observed:
 
 def _traced(attrs: Attrs, whole: Traced) -> Traced:
     body = LoopParts.of(attrs).body
-    return Traced(body, {}, body.types, body.constants, whole.auto_pads)
+    return Traced(body, {}, body.types, body.constants, whole.rules)
 
 
 def _ends(case: NodeCase, parts: LoopParts) -> list[int]:

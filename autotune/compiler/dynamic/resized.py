@@ -7,7 +7,7 @@ the request, and elements are looked up and blended there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -241,7 +241,7 @@ def _way(case: NodeCase, place: int, maps: Sequence[tuple[Sizes, _Seen]], result
         if case.observed.grown.one(scaled) == after:
             reaches = _reaches_beyond(case, maps[0][1], before, after)
             return _ByScale(place, quotient_of(before, 1, -1, 1) if reaches else None)
-    for coordinates, rounding in _candidates(mode):
+    for coordinates, rounding in _candidates(mode, case.observed.traced.rules.get(case.node.outputs[0], ())):
         if all(_agrees(each, coordinates, rounding, mode) for _, each in maps):
             size = case.results[0].shape[place]
             return _ToSize(place, coordinates, rounding, before, after, size, _taps(case.node))
@@ -254,10 +254,13 @@ def _mode(node: Node) -> str:
     return str(node.attrs["mode"]) if node.op == "Interpolate" else "nearest"
 
 
-def _candidates(mode: str) -> Iterator[tuple[_Coordinates, str]]:
+def _candidates(mode: str, rules: Collection[str]) -> Iterator[tuple[_Coordinates, str]]:
+    """Yield the ways to find places: those that the model names, as others are equal at some sizes; all if none is."""
+    roundings: Collection[str] = _ROUNDINGS if mode == "nearest" else ("",)
     for coordinates in _COORDINATES:
-        for rounding in _ROUNDINGS if mode == "nearest" else ("",):
-            yield coordinates, rounding
+        for rounding in roundings:
+            if not rules or (coordinates.name in rules and (not rounding or rounding in rules)):
+                yield coordinates, rounding
 
 
 def _agrees(seen: _Seen, coordinates: _Coordinates, rounding: str, mode: str) -> bool:

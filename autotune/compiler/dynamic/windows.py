@@ -88,9 +88,9 @@ def _given(case: NodeCase) -> Iterator[_Along]:
 def _padded_as_seen(case: NodeCase, along: _Along) -> _Along:
     """Return a window with the rule of its padding at all sizes: fixed numbers, or those that keep the size."""
     node, rank = case.node, len(_spatial(case))
-    rule = case.observed.traced.auto_pads.get(node.outputs[0])
-    if rule is not None:
-        return replace(along, same=rule)
+    for rule in case.observed.traced.rules.get(node.outputs[0], ()):
+        if rule in ("SAME_UPPER", "SAME_LOWER"):
+            return replace(along, same=rule)
     every = [ints_attr(each, "pads") for each in (node.attrs, *case.observed.attrs_of_twins(node))]
     if len({(pads[along.number], pads[along.number + rank]) for pads in every}) > 1:
         raise case.refuse(

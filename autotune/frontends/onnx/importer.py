@@ -33,7 +33,7 @@ from autotune.frontends.onnx.emit import Emitter
 from autotune.frontends.onnx.foreign import GRAPH_DOMAIN, ForeignNode
 from autotune.frontends.onnx.functions import Definition, definition_of
 from autotune.frontends.onnx.lengths import Length, Lengths
-from autotune.frontends.onnx.nodes import OnnxNode, convert
+from autotune.frontends.onnx.nodes import OnnxNode, convert, size_rules
 from autotune.frontends.onnx.old_versions import BROADCASTING, OLD, compose_broadcast, modernise
 from autotune.frontends.onnx.read import (
     LoadedModel,
@@ -88,15 +88,15 @@ class Traced:
     """An imported model, with the nodes that were evaluated: what each constant was made by.
 
     ``folded`` are nodes of the graph IR by each of their results, and ``Shape``, ``Size`` and ``Range`` as ONNX writes
-    them. ``types`` and ``constants`` are also those that the graph needs no more. ``auto_pads`` are the rules,
-    SAME_UPPER or SAME_LOWER, by which padding follows from sizes, by the values that such a node makes.
+    them. ``types`` and ``constants`` are also those that the graph needs no more. ``rules`` are the names of
+    rules by which padding and places follow from sizes, such as SAME_UPPER, by the values that such a node makes.
     """
 
     graph: Graph
     folded: Mapping[str, Node]
     types: Mapping[str, TensorType]
     constants: Mapping[str, Array]
-    auto_pads: Mapping[str, str] = field(default_factory=dict)
+    rules: Mapping[str, Sequence[str]] = field(default_factory=dict)
     lengths: Mapping[str, Length] = field(default_factory=dict)
     """Lengths that the model computes, by their symbols."""
     parts: Mapping[str, tuple[int, str]] = field(default_factory=dict)
@@ -119,7 +119,7 @@ def load_traced(model: LoadedModel, shapes: Given, assumed: Mapping[str, int] | 
     lengths = None if assumed is None else Lengths(assumed)
     importer = _Importer(model, shapes, {}, MAX_EVALUATED_BYTES, both_branches=True, lengths=lengths)
     graph = importer.run()
-    traced = Traced(graph, importer.folded, importer.types, importer.constants, importer.auto_pads)
+    traced = Traced(graph, importer.folded, importer.types, importer.constants, importer.rules)
     if lengths is None:
         return traced
     own = len(model.proto.graph.output)
@@ -144,7 +144,7 @@ class _Importer:
         self.both_branches = both_branches
         self.folded: dict[str, Node] = {}
         """Evaluated nodes, by their results."""
-        self.auto_pads: dict[str, str] = {}
+        self.rules: dict[str, Sequence[str]] = {}
         self.origin = model.origin
         self.opset = model.opset
         self.node_names = model.node_names
@@ -338,18 +338,18 @@ class _Importer:
         if not ops.is_custom(op):
             if self.opset < OLD:
                 modernise(node)
-            rule = str(node.attrs.get("auto_pad", ""))
+            rules = size_rules(node)
             convert(node)
             self._cut_outputs(node)
         else:
-            rule = ""
+            rules = ()
         before = len(self.types)
         try:
             self._append(node)
         except GraphError as error:
             raise ModelImportError(f"{self.origin}: {error}") from error
-        if rule.startswith("SAME"):
-            self.auto_pads.update(dict.fromkeys(islice(self.types, before, None), rule))
+        if rules:
+            self.rules.update(dict.fromkeys(islice(self.types, before, None), rules))
 
     def _onnx_node(self, proto: Any, op: str) -> OnnxNode:
         name = node_name(proto)

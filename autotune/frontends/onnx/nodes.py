@@ -118,6 +118,18 @@ def convert(node: OnnxNode) -> None:
         _resolve_auto_pad(node)
 
 
+def size_rules(node: OnnxNode) -> tuple[str, ...]:
+    """Return the names of rules by which padding and places follow from sizes, as ONNX writes them."""
+    if node.op == "Upsample" or (node.op == "Resize" and node.scope.opset < 11):
+        return "asymmetric", "floor"
+    if node.op == "Resize":
+        mode = str(node.attrs.get("coordinate_transformation_mode", "half_pixel"))
+        places = "half_pixel" if mode in ("pytorch_half_pixel", "half_pixel_symmetric") else mode
+        return places, str(node.attrs.get("nearest_mode", "round_prefer_floor"))
+    rule = str(node.attrs.get("auto_pad", ""))
+    return (rule,) if rule.startswith("SAME") else ()
+
+
 def _parameters_to_attributes(node: OnnxNode) -> None:
     parameters = _parameters(node.op, node.scope.opset)
     for parameter in parameters:
@@ -353,4 +365,4 @@ _RULES: Mapping[str, Callable[[OnnxNode], None]] = {
 REWRITTEN = ("CastLike",)
 """Operators that the importer turns into others; the registry need not know them."""
 
-__all__ = ["REWRITTEN", "OnnxNode", "convert", "unknown_parameter"]
+__all__ = ["REWRITTEN", "OnnxNode", "convert", "size_rules", "unknown_parameter"]

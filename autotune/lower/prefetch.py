@@ -129,8 +129,8 @@ def _prefetch_lines(buffer: Buffer, region: Region, place: StageBuffers) -> Stmt
     loops: list[tuple[Var, int]] = []
     count = 1
     for dim, ((low, extent), start) in enumerate(zip(region, place.starts, strict=True)):
-        last = dim == len(region) - 1 and buffer.strides[dim] == 1
-        times, width = (-(-extent // step), step) if last else (extent, 1)
+        width = max(step // max(buffer.strides[dim], 1), 1)  # places along it that share a line
+        times = -(-extent // width)
         var = Var(f"p{dim}")
         value = low - start
         if times > 1:

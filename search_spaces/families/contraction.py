@@ -1,7 +1,8 @@
 """Matrix products: register tile, blocks, packed panels of the right operand.
 
 Knobs: rows, vectors, row_block, vector_block, block_order, tile_order, unroll, pack, k_block, kernel,
-tail, parallel; and left (:mod:`search_spaces.tile.lhs`) where the left operand is several times the second cache; unit
+tail, parallel; ahead (:mod:`search_spaces.tile.prefetch`) where weights of dot products are read once; left
+(:mod:`search_spaces.tile.lhs`) where the left operand is several times the second cache; unit
 (:mod:`search_spaces.tile.matrix_unit`) where the target multiplies tiles of the operands' types.
 """
 
@@ -15,6 +16,7 @@ from search_spaces.tile.block_sums import words_knob
 from search_spaces.tile.blocked import k_block_constraint, k_block_knob
 from search_spaces.tile.lhs import lhs_constraints, lhs_knob
 from search_spaces.tile.library import kernel_constraint, kernel_knob
+from search_spaces.tile.prefetch import weights_knob
 from search_spaces.tile.tiled import stage_knob, tiled_space
 
 if TYPE_CHECKING:
@@ -28,7 +30,8 @@ FAMILY = "contraction"
 def space(workload: AnyWorkload, target: Target, shape: TileShape) -> Space:
     """Return the schedules of a matrix product around ``shape``."""
     if shape.dot is not None:
-        return tiled_space(FAMILY, workload, target, shape, [*pack_knob(shape), *stage_knob(shape)])
+        knobs = [*pack_knob(shape), *weights_knob(shape, target), *stage_knob(shape)]
+        return tiled_space(FAMILY, workload, target, shape, knobs)
     if shape.blocks is not None:
         knobs = [*pack_knob(shape), *stage_knob(shape, ("root",)), *words_knob(shape, target)]
         return tiled_space(FAMILY, workload, target, shape, knobs)

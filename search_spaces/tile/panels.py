@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 _ROWS = 16
 
 
-def pack_weights(schedule: Schedule, shape: TileShape, accumulator: Stage, config: Choices) -> None:
-    """Lay the weights out as panels as wide as a tile, in the order that the reduction visits them."""
+def pack_weights(schedule: Schedule, shape: TileShape, accumulator: Stage, config: Choices) -> Stage:
+    """Lay the weights out as panels as wide as a tile, in the order that the reduction visits them; return the
+    panels."""
     read = shape.weights
     assert read is not None
     width, by_window = config["vectors"] * shape.lanes, config.get("reduce_order", "window") == "window"
@@ -39,11 +40,12 @@ def pack_weights(schedule: Schedule, shape: TileShape, accumulator: Stage, confi
     packed = schedule.cache_read(source.tensor, "global", [accumulator])
     packed = schedule.transform_layout(packed, IndexMap.from_indices(indices))
     if shape.weights_constant:
-        return
+        return schedule[packed]
     if shape.dot is None and len(ordered) == 1 and read.contiguous == shape.vector:
         _by_rows(schedule[packed], shape.lanes)
     else:
         schedule_plain(schedule[packed], shape.lanes, inline=False)
+    return schedule[packed]
 
 
 def _by_rows(stage: Stage, lanes: int) -> None:

@@ -24,7 +24,7 @@ from search_spaces.tile.matrix_unit import multiply_tiles, with_unit
 from search_spaces.tile.order import order_staged
 from search_spaces.tile.panels import pack_weights
 from search_spaces.tile.patches import is_packing, schedule_patches
-from search_spaces.tile.prefetch import fetch_image
+from search_spaces.tile.prefetch import fetch_image, fetch_weights
 from search_spaces.tile.shape import TileShape
 
 if TYPE_CHECKING:
@@ -45,9 +45,10 @@ def schedule_tile(schedule: Schedule, shape: TileShape, config: Choices) -> None
     whole = shape.by_tiles and plan.stored is plan.anchor
     stored, accumulator = _accumulator(schedule, shape, looped, whole)
     width = config["vectors"] * shape.lanes
+    weights = None
     if config.get("pack"):
         pack = pack_weights if shape.blocks is None else pack_blocks
-        pack(schedule, shape, accumulator, config)
+        weights = pack(schedule, shape, accumulator, config)
     panels = pack_lhs(schedule, shape, accumulator, config)
     if in_blocks:
         block = _block_stored(stored, shape, config, width)
@@ -65,7 +66,8 @@ def schedule_tile(schedule: Schedule, shape: TileShape, config: Choices) -> None
         else:
             accumulator.compute_at(stored, tiles[-1])
             if shape.blocks is None:
-                _tile_accumulator(accumulator, shape, config)
+                steps = _tile_accumulator(accumulator, shape, config)
+                fetch_weights(accumulator, weights, shape, steps, config)
             else:
                 tile_blocks(accumulator, schedule[shape.blocks.name], shape, config)
             _finish(stored, shape, inner, looped or shape.by_tiles)
@@ -167,12 +169,13 @@ def _ordered(stage: Stage, loops: list[IterVar], others: list[IterVar], outside:
     return [outer, *others, inner]
 
 
-def _tile_accumulator(stage: Stage, shape: TileShape, config: Choices) -> None:
-    """Order the loops: reduction outside, rows unrolled, vectors innermost."""
+def _tile_accumulator(stage: Stage, shape: TileShape, config: Choices) -> IterVar | None:
+    """Order the loops: reduction outside, rows unrolled, vectors innermost; return the innermost one that repeats,
+    where there is one."""
     axes = _named(stage, shape)
     if shape.by_tiles:
         multiply_tiles(stage, shape, axes, config)
-        return
+        return None
     assert isinstance(stage.op, ComputeOp)
     reduce = dict(zip(_reduce_names(shape), stage.op.reduce_axis, strict=True))
     steps = shape.extents[shape.main] if shape.taps is not None else config["unroll"] * shape.group
@@ -196,6 +199,7 @@ def _tile_accumulator(stage: Stage, shape: TileShape, config: Choices) -> None:
         stage.unroll(loop)
     if shape.dot is None and shape.taps is None:
         stage.vectorize(lanes)
+    return main
 
 
 def _block_stored(stage: Stage, shape: TileShape, config: Choices, width: Any) -> IterVar:

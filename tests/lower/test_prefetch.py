@@ -99,6 +99,18 @@ def pooled(size: int = 12, window: int = 3, channels: int = 32) -> tuple[Tensor,
     return image, te.compute((out, out, channels), element, name="out")
 
 
+def test_places_that_share_a_line_are_fetched_once() -> None:
+    """Bytes in groups of four: the last two dimensions of 8 x 4 are half a line, those of 40 x 4 two and a half."""
+    for width, lines in ((8, ""), (40, "unrolled (p1, 0, 3) {")):
+        a = te.placeholder((8, width, 4), name="a", dtype="int8")
+        b = te.compute((8, width, 4), lambda i, j, k, a=a: a[i, j, k] + a[i, j, k], name="b")
+        s = te.create_schedule(b.op)
+        s[b].prefetch(a, s[b].op.axis[0], 1)
+        text = program_text(lower_schedule(s, [a, b]))
+        assert lines in text
+        assert ("prefetch a[i + 1, p1 * 16, 0]" if lines else "prefetch a[i + 1, 0, 0]") in text
+
+
 def test_what_a_stage_computed_in_the_loop_reads_is_fetched() -> None:
     """The accumulator of a tile reads windows of the image, some tiles ahead; the last tile has no next one."""
     image, out = pooled()

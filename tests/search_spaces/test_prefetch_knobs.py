@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,9 +13,11 @@ from autotune.codegen.backend import compile_schedule
 from autotune.graph.build import GraphBuilder
 from autotune.graph.region import Region, Workload
 from autotune.lower import lower_schedule, program_text
+from autotune.target import Target
 from search_spaces.families.elementwise import RowsRecipe
 from search_spaces.spaces import space_for
 from tests.search_spaces import workloads as make
+from tests.search_spaces.test_integer_windows import run
 
 SMALL = replace(make.host(), l1_bytes=256, l2_bytes=512, l3_bytes=1024)
 """This machine with caches that hold nothing."""
@@ -155,3 +158,25 @@ def test_rows_that_vectors_do_not_divide_are_not_stored_past_the_caches(columns:
 def test_one_number_of_each_row_is_not_stored_past_the_caches() -> None:
     space = space_for(make.unary("ReduceSum", (20000, 16), axes=(1,), keepdims=0), SMALL)
     assert "stream" not in space.names
+
+
+SMALL_VNNI = replace(Target.parse("x86-64-v4-vnni", threads=2), l2_bytes=512)
+
+
+def row_of_bytes(inner: int, columns: int, *, constant: bool = True) -> Workload:
+    b = GraphBuilder("row")
+    y = b.node("IntegerMatMul", b.input("x", (1, inner), "uint8"), b.input("w", (inner, columns), "int8"))
+    return make.of(b, y, {"w"} if constant else set())
+
+
+@pytest.mark.registers
+@pytest.mark.parametrize("seed", range(8))
+def test_weights_that_are_read_once_are_fetched_ahead(seed: int) -> None:
+    rng = random.Random(seed)
+    workload = row_of_bytes(rng.randrange(8, 90), rng.randrange(64, 200))
+    run(workload, SMALL_VNNI, rng, {"ahead": rng.choice((1024, 4096))})
+
+
+def test_weights_that_a_core_keeps_or_that_vary_are_not_fetched() -> None:
+    assert "ahead" not in space_for(row_of_bytes(64, 128), Target.parse("x86-64-v4-vnni", threads=2)).names
+    assert "ahead" not in space_for(row_of_bytes(64, 128, constant=False), SMALL_VNNI).names

@@ -861,9 +861,8 @@ def shaped(d: Draft, x: str, shape: tuple[int, ...]) -> str:
 @rule(
     "Col2Im DeformedColumns GridSample GroupedConv Interleave Interpolate NonMaxSuppression OverlapAdd Patches"
 )
-@rule(
-    "Resize RoiAlign StrassenInput StrassenOutput TensorScatter WinogradInput WinogradOutput WinogradProducts"
-)
+@rule("Resize RoiAlign ShortGroupedConv StrassenInput StrassenOutput")
+@rule("TensorScatter WinogradInput WinogradOutput WinogradProducts")
 def as_in_a_case(d: Draft, op: str) -> None:
     """Attributes and sizes of a case; the first operand, and some others of its kind, are values of the graph."""
     case = d.rng.choice([c for c in CASES if c.op == op])

@@ -47,7 +47,7 @@ def convolution(
 
 def rows_of_channels(rng: random.Random) -> Workload:
     """Windows of several channels as rows of one: the next result begins a few elements further."""
-    across, depth = rng.randint(2, 6), 2 * rng.randint(4, 22)
+    across, depth = rng.randint(2, 6), 2 * rng.choice((*range(4, 17), 18, 20, 22))
     b = GraphBuilder("convolution")
     x = b.input("x", (1, rng.randint(3, 6), across * rng.choice((14, 16, 33)) + depth, 1), "bfloat16")
     w = b.input("w", (3, depth, 1, rng.choice((16, 24, 32, 64))), "bfloat16")
@@ -55,10 +55,19 @@ def rows_of_channels(rng: random.Random) -> Workload:
     return make.of(b, b.node("ShortConv", x, w, layout="NHWC", **window), {"w"})
 
 
+def groups_of_channels(rng: random.Random) -> Workload:
+    """A product for each group of channels of the pixels of an image."""
+    groups, depth = rng.randint(2, 4), rng.choice((16, 24, 40, 64))
+    b = GraphBuilder("convolution")
+    x = b.input("x", (1, rng.randint(2, 4), rng.choice((7, 14, 16, 33)), groups * depth), "bfloat16")
+    w = b.input("w", (1, 1, depth, groups, rng.choice((16, 24, 32, 64))), "bfloat16")
+    return make.of(b, b.node("ShortGroupedConv", x, w), {"w"})
+
+
 def drawn(rng: random.Random) -> Workload:
     """A product or a convolution of random types and sizes, which tiles cover."""
-    if rng.random() < 0.2:
-        return rows_of_channels(rng)
+    if rng.random() < 0.3:
+        return rng.choice((rows_of_channels, groups_of_channels))(rng)
     left, right = rng.choice([(a, b) for a in TYPES for b in TYPES if (a == "bfloat16") == (b == "bfloat16")])
     depth, columns = rng.choice((16, 24, 36, 64, 96, 128, 192)), rng.choice((16, 24, 32, 48, 64))
     if left == "bfloat16" or rng.random() < 0.4:

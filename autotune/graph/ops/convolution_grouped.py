@@ -48,7 +48,7 @@ class _Geometry:
         return (self.batch, *self.window.out_size, self.groups, self.group_outputs)
 
 
-def _complete(types: Types, attrs: dict[str, Attr]) -> None:
+def complete_grouped(types: Types, attrs: dict[str, Attr]) -> None:
     x, w = at(types, 0).shape, at(types, 1).shape
     if not 3 <= len(x) <= 5 or len(w) != len(x) + 1:
         raise GraphError(f"GroupedConv takes x of 3 to 5 dimensions and w of one more, got {x} and {w}")
@@ -71,22 +71,39 @@ def _geometry(types: Types, attrs: Attrs) -> _Geometry:
 
 def _infer(types: Types, attrs: Attrs) -> list[TensorType]:
     require_float("GroupedConv", types)
-    return [TensorType(_geometry(types, attrs).out_shape, at(types, 0).dtype)]
+    return [TensorType(grouped_shape(types, attrs), at(types, 0).dtype)]
+
+
+def grouped_shape(types: Types, attrs: Attrs) -> tuple[int, ...]:
+    """Return the shape of the result."""
+    return _geometry(types, attrs).out_shape
 
 
 def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    x, w = at(arrays, 0), at(arrays, 1)
+    dtype = str(at(arrays, 0).dtype)
+    return [grouped_array(arrays, attrs, accumulated_in(dtype)).astype(dtype, copy=False)]
+
+
+def grouped_array(arrays: Arrays, attrs: Attrs, wide: str) -> Array:
+    """Return sums of products in a type."""
+    x, w = (at(arrays, i).astype(wide, copy=False) for i in range(2))
     geo = _geometry([TensorType.of(x), TensorType.of(w)], attrs)
-    wide = accumulated_in(str(x.dtype))
-    plain = w.astype(wide, copy=False).reshape(*w.shape[:-2], geo.groups * geo.group_outputs)
-    out = conv_array(x.astype(wide, copy=False), plain, {**attrs, "layout": "NHWC", "group": geo.groups})
-    return [out.reshape(geo.out_shape).astype(x.dtype, copy=False)]
+    plain = w.reshape(*w.shape[:-2], geo.groups * geo.group_outputs)
+    out = conv_array(x, plain, {**attrs, "layout": "NHWC", "group": geo.groups})
+    return out.reshape(geo.out_shape)
 
 
 def _compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
+    (out,), dtype = names, at(tensors, 0).dtype
+    wide = accumulated_in(dtype)
+    sums = grouped_stage(tensors, attrs, wide, out, out if wide == dtype else f"{out}.acc")
+    return [sums if wide == dtype else narrowed(sums, dtype, out)]
+
+
+def grouped_stage(tensors: Tensors, attrs: Attrs, wide: str, out: str, name: str) -> te.Tensor:
+    """Return the stage ``name`` of sums in a type, for the result ``out``."""
     x, w = at(tensors, 0), at(tensors, 1)
     geo = _geometry([TensorType(t.shape, t.dtype) for t in (x, w)], attrs)
-    (out,), wide = names, accumulated_in(x.dtype)
     x = geo.window.pad_tensor(x, True, 0.0, f"{out}.pad")
     window, rc = geo.window.reduce_axes(), te.reduce_axis((0, geo.group_inputs), name="rc")
 
@@ -97,12 +114,11 @@ def _compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Te
         return te.sum(te.cast(left, wide) * te.cast(right, wide), axis=[*window, rc])
 
     axes = ["n", *spatial_names(geo.window.rank), "g", "oc"]
-    name = out if wide == x.dtype else f"{out}.acc"
-    sums = stage(geo.out_shape, named_axes(axes, element), name)
-    return [sums if wide == x.dtype else narrowed(sums, x.dtype, out)]
+    return stage(geo.out_shape, named_axes(axes, element), name)
 
 
-def _flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
+def grouped_flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
+    """Return operations, a multiply-add counted as two."""
     return 2 * results[0].size * _steps(types, attrs)
 
 
@@ -111,6 +127,8 @@ def _steps(types: Types, _: Attrs) -> int:
     return math.prod(at(types, 1).shape[:-2])
 
 
+GROUPED_ATTRIBUTES = {**WINDOW_ATTRIBUTES, "kernel_shape": Attribute("ints")}
+
 define(
     "GroupedConv",
     "convolution",
@@ -118,10 +136,19 @@ define(
     _infer,
     _reference,
     _compute,
-    {**WINDOW_ATTRIBUTES, "kernel_shape": Attribute("ints")},
-    complete=_complete,
-    flops_rule=_flops,
+    GROUPED_ATTRIBUTES,
+    complete=complete_grouped,
+    flops_rule=grouped_flops,
     prologue=("rearrangement", "blend", "elementwise"),
     sum_length=_steps,
     in_onnx=False,
 )
+
+__all__ = [
+    "GROUPED_ATTRIBUTES",
+    "complete_grouped",
+    "grouped_array",
+    "grouped_flops",
+    "grouped_shape",
+    "grouped_stage",
+]

@@ -3,7 +3,7 @@
 ShortMatMul(a, b): as MatMul, a and b of bfloat16; the result is the float32 sums, not rounded.
 te: as MatMul, each element widened before it is multiplied.
 
-ShortConv(x, w): as Conv without bias, likewise.
+ShortConv(x, w): as Conv without bias, likewise; ShortGroupedConv(x, w): as GroupedConv.
 """
 
 from __future__ import annotations
@@ -25,6 +25,14 @@ from autotune.graph.ops.convolution import (
     conv_workload,
     geometry,
     sum_stage,
+)
+from autotune.graph.ops.convolution_grouped import (
+    GROUPED_ATTRIBUTES,
+    complete_grouped,
+    grouped_array,
+    grouped_flops,
+    grouped_shape,
+    grouped_stage,
 )
 from autotune.graph.ops.definition import Arrays, Tensors, Types
 from autotune.graph.ops.integer import conv_flops
@@ -70,6 +78,19 @@ def _conv_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[
     return [sum_stage(geo, x, w, names[0], SUMS)]
 
 
+def _grouped_infer(types: Types, attrs: Attrs) -> list[TensorType]:
+    _check("ShortGroupedConv", types)
+    return [TensorType(grouped_shape(types, attrs), SUMS)]
+
+
+def _grouped_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
+    return [grouped_array(arrays, attrs, SUMS)]
+
+
+def _grouped_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
+    return [grouped_stage(tensors, attrs, SUMS, names[0], names[0])]
+
+
 define(
     "ShortMatMul",
     "contraction",
@@ -95,5 +116,18 @@ define(
     workload_rule=conv_workload,
     prologue=("rearrangement", "blend", "elementwise"),
     weights=CONV_WEIGHTS,
+    in_onnx=False,
+)
+define(
+    "ShortGroupedConv",
+    "convolution",
+    (2, 2),
+    _grouped_infer,
+    _grouped_reference,
+    _grouped_compute,
+    GROUPED_ATTRIBUTES,
+    complete=complete_grouped,
+    flops_rule=grouped_flops,
+    prologue=("rearrangement", "blend", "elementwise"),
     in_onnx=False,
 )

@@ -3,7 +3,8 @@
 A model says where numbers are rounded: ``Cast(Cast(x, "bfloat16"), "float32")`` has the numbers of a bfloat16, which is
 what lies in memory between dispatches then:
 
-    Conv(Cast(x), w), MatMul(Cast(x), w)  -> ShortConv(x, w), ShortMatMul(x, w), if w has numbers of bfloat16
+    Conv(Cast(x), w), MatMul(Cast(x), w)  -> ShortConv(x, w), ShortMatMul(x, w), if w has numbers of bfloat16;
+                                             also GroupedConv
     MaxPool(Cast(x)), Reshape, Concat ... -> the same of x
     Cast(AveragePool(Cast(x)))            -> AveragePool(x), which rounds once
     Cast(Reshape(x), "bfloat16")          -> Reshape(Cast(x)), also Transpose, so that what makes x converts it
@@ -28,7 +29,7 @@ from autotune.passes.quantized.quantized_operators import SELECTING
 from autotune.passes.rewriter import Rewriter
 
 _SHORT, _WIDE = "bfloat16", "float32"
-_PRODUCTS = {"Conv": "ShortConv", "MatMul": "ShortMatMul"}
+_PRODUCTS = {"Conv": "ShortConv", "GroupedConv": "ShortGroupedConv", "MatMul": "ShortMatMul"}
 _SELECTING = (*SELECTING, "ChannelShuffle")
 _VIEWS = ("Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 

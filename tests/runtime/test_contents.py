@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from autotune.errors import ArtifactError
+from autotune.files import pages_of
 from autotune.runtime.artifacts import contents
 from autotune.runtime.artifacts.archive import Member
 from autotune.runtime.artifacts.contents import ContentsReader, ContentsWriter, little_endian
 from autotune.runtime.artifacts.hashes import CODE, DATA, hash_of
 from autotune.runtime.artifacts.manifest import Blob
-from autotune.runtime.cpu import device
 
 SMALL, LARGE = (64 << 10) - 1, 64 << 10
 """Bytes of constants that are read, and that may stay in the file."""
@@ -189,8 +189,8 @@ def test_constants_come_in_the_order_in_which_they_are_named(
     assert reader.constants([blobs[1]])[0] is found[3]
     for blob, array in zip(wanted, found, strict=True):
         if blob.nbytes:
-            assert device._is_mapped(array) is (mapped and blob.nbytes >= LARGE)
-        if blob.nbytes and not device._is_mapped(array):
+            assert (pages_of(array) is not None) is (mapped and blob.nbytes >= LARGE)
+        if blob.nbytes and pages_of(array) is None:
             assert array.ctypes.data % 64 == 0
     code = stored.add("objects/0.o", b"code", CODE)
     assert said(reader.constants, [blobs[0], code]) == "objects/0.o is listed among constants"
@@ -243,10 +243,10 @@ def test_damage_is_noticed_but_in_pages_that_nobody_checks(
 
 def test_options_are_off_unless_they_are_named(stored: Stored) -> None:
     blob = stored.constant(0, LARGE)
-    assert not device._is_mapped(stored.reader().constants([blob])[0])
+    assert pages_of(stored.reader().constants([blob])[0]) is None
     stored.damage(blob)
     assert said(stored.reader().constants, [blob]).startswith("constants/0.bin is damaged")
-    assert device._is_mapped(stored.reader(mapped=True).constants([blob])[0])
+    assert pages_of(stored.reader(mapped=True).constants([blob])[0]) is not None
 
 
 def test_pages_are_mapped_once(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ from autotune.compiler.memory.proof import prove_memory
 from autotune.compiler.plan import Plan, plan_of
 from autotune.compiler.proof import prove_all
 from autotune.compiler.request import CompileRequest
+from autotune.compiler.shared import SharedWork
 from autotune.compiler.sites.decision import DECIDED, PLACED, decided_of_model
 from autotune.compiler.stale import CurrentPlan, current_plan
 from autotune.database.opening import opened_if_given
@@ -39,6 +40,7 @@ from autotune.suggest import counted
 if TYPE_CHECKING:
     from autotune.database.store import Database
     from autotune.graph.ir import Graph
+    from autotune.graph.region import Workload
     from autotune.passes.partition import Partition
     from autotune.runtime.hal.device import DeviceInfo
     from autotune.target import Target
@@ -71,9 +73,9 @@ def compile_in_detail(
     with opened_if_given(request.database) as store:
         request, graph, decisions = decided_of_model(request, graph, store)
         segments = segments_of(request, graph, devices)
-        count = len({d.workload.key for segment in segments.each for d in segment.parts.dispatches})
-        made = dict[int, CompiledSegment]()
-        with BuildWorkers.of(count) as workers:
+        shared, made = request.shared or SharedWork(), dict[int, CompiledSegment]()
+        new = {w.key for each in segments.each for w in _new(each, request, shared)}
+        with BuildWorkers.of(len(new), shared) as workers:
             for target in dict.fromkeys(segment.target for segment in segments.each):
                 numbers = segments.of_target(target)
                 own = [segments.each[number] for number in numbers]
@@ -86,6 +88,11 @@ def compile_in_detail(
     if lock is not None and request.same_code:
         check_code(lock, compilation)
     return compilation
+
+
+def _new(segment: DeviceSegment, request: CompileRequest, shared: SharedWork) -> list[Workload]:
+    """Return the workloads of a segment that are not in the shared work."""
+    return shared.new(distinct_workloads(segment.parts), segment.target, request.preference)
 
 
 def _compiled(
@@ -195,8 +202,8 @@ def _foreseen(request: CompileRequest, graph: Graph | None) -> tuple[Partition, 
         target = request.one_target()
         preference = request.preference
         parts = part_of(request, target, graph)
-        workloads = distinct_workloads(parts)
-        with BuildWorkers.of(len(workloads)) as workers:
+        workloads, shared = distinct_workloads(parts), request.shared or SharedWork()
+        with BuildWorkers.of(len(shared.new(workloads, target, preference)), shared) as workers:
             if lock is None:
                 plan = plan_of(workloads, target, store, preference, request.schedules, workers, parts)
             else:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, overload
 from autotune.compiler.build.workers import BuildWorkers
 from autotune.compiler.estimate import EstimateTask, OptionTime, TimeSource
 from autotune.compiler.planned import Planned, schedule_for
+from autotune.compiler.shared import SharedWork
 from autotune.database.evidence import Evidence, State
 from autotune.database.goal import Goal, Objective, Saving
 from autotune.database.posterior import Standing, Standings, standings
@@ -171,8 +172,9 @@ def plan_of(
 ) -> Plan:
     """Return the plan of a model with these workloads: what is compiled, shown, tuned and reported is this one.
 
-    ``schedules`` are a caller's own, by workload key; ``workers`` share the estimating. Where memory is to be small it
-    is that of the model with these ``parts``, and without them that of each workload for itself. Runs whose numbers are
+    ``schedules`` are a caller's own, by workload key; ``workers`` share the estimating, and what is in their shared
+    work is not done again. Where memory is to be small it is that of the model with these ``parts``, and without them
+    that of each workload for itself. Runs whose numbers are
     ``stale`` were measured with other code (:mod:`autotune.compiler.stale`).
     """
     workers, goal = workers or BuildWorkers(), preference.goal
@@ -180,8 +182,13 @@ def plan_of(
 
     def planned(goal: Goal) -> Plan:
         wanted = replace(preference, goal=goal)
-        rankings = rank(workloads, target, database, wanted, workers=workers, footprints=footprints)
-        return _scheduled(workloads, rankings, target, database, goal, schedules or {}, stale)
+        rankings = workers.shared.rankings(
+            workloads,
+            target,
+            wanted,
+            lambda new: rank(new, target, database, wanted, workers=workers, footprints=footprints),
+        )
+        return _scheduled(workloads, rankings, target, database, goal, schedules or {}, stale, workers.shared)
 
     if parts is None or footprints is None or goal.objective is not Objective.MEMORY:
         return planned(goal)
@@ -198,6 +205,7 @@ def _scheduled(
     wanted: Goal,
     schedules: Mapping[str, Trace],
     stale: Collection[int],
+    shared: SharedWork,
 ) -> Plan:
     """Return the plan with these options, and schedules for what they have left of the allowed slowdown."""
     resulting, goals = dict[str, Workload](), dict[str, Goal]()
@@ -207,10 +215,14 @@ def _scheduled(
         for region in regions_of(workload, rankings):
             resulting[region.key] = region
             goals[region.key] = min(goal, goals.get(region.key, goal), key=attrgetter("max_slowdown"))
-    planned = {
-        key: schedule_for(region, target, database, schedules, goals[key], stale)
-        for key, region in resulting.items()
-    }
+
+    def made(region: Workload) -> Planned:
+        look_up = partial(schedule_for, region, target, database, schedules, goals[region.key], stale)
+        if region.key in schedules:
+            return look_up()
+        return shared.schedule(region, target, goals[region.key], stale, look_up)
+
+    planned = {key: made(region) for key, region in resulting.items()}
     return Plan({key: _as_known(ranking, planned) for key, ranking in rankings.items()}, planned, goals)
 
 

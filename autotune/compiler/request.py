@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from autotune.compiler.dividing import Model
     from autotune.compiler.dynamic.traffic import RequestTraffic
     from autotune.compiler.lock import Lock
+    from autotune.compiler.shared import SharedWork
     from autotune.database.opening import DatabaseLike
     from autotune.frontends.sizes import Given
     from autotune.graph.ir import Array, Graph
@@ -109,6 +110,7 @@ class CompileRequest:
     ``order`` what dispatches are ordered for. ``decisions`` has options of the model's sites by their kinds
     (:data:`autotune.compiler.sites.KINDS`), which come before those of the database; ``{}`` is an untuned model.
     ``tolerances`` are those of workloads by their keys, instead of ``tolerance`` (docs/quantized.md).
+    ``shared`` is what requests of models alike have in common (:mod:`autotune.compiler.shared`).
     ``same_code``: other machine code than a lock pins is an error.
     """
 
@@ -140,6 +142,7 @@ class CompileRequest:
     order: Aim | None = None
     decisions: Mapping[str, str] | None = None
     tolerances: Mapping[str, float] | None = None
+    shared: SharedWork | None = None
     same_code: bool = True
 
     @property
@@ -247,7 +250,7 @@ class CompileRequest:
         )
 
 
-_BESIDE_A_LOCK = ("lock", "values", "verify", "observer", "same_code", "allow_oversubscription")
+_BESIDE_A_LOCK = ("lock", "values", "verify", "observer", "same_code", "shared", "allow_oversubscription")
 """Fields that a lock does not have in itself."""
 
 

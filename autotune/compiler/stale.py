@@ -43,20 +43,24 @@ def current_plan(
 ) -> tuple[CurrentPlan, T]:
     """Return the plan that follows where no run is used that is stale, built, and what was done ``meanwhile`` with it.
 
-    ``planned`` gives a plan by the numbers of the runs that are stale. What two plans have in common is built once.
+    ``planned`` gives a plan by the numbers of the runs that are stale. What is in the shared work of the ``workers``,
+    as what two plans have in common, is built once.
     """
-    stale, known = NO_RUNS, dict[tuple[str, str], BuiltWorkload]()
+    stale, known = NO_RUNS, workers.shared.built
+
+    def name(one: Planned) -> tuple[str, str, str]:
+        return target.key, *_name(one)
 
     def key_of(one: Planned) -> str:
-        return known[_name(one)].code.key
+        return known[name(one)].code.key
 
     while True:
         plan = planned(stale)
-        missing = [one for one in plan.schedules.values() if _name(one) not in known]
+        missing = [one for one in plan.schedules.values() if name(one) not in known]
         building = Building(missing, target, workers)
         result = meanwhile(plan)
-        known.update({_name(one.planned): one for one in building.finish().values()})
-        built = {key: replace(known[_name(one)], planned=one) for key, one in plan.schedules.items()}
+        known.update({name(one.planned): one for one in building.finish().values()})
+        built = {key: replace(known[name(one)], planned=one) for key, one in plan.schedules.items()}
         found = stale_runs(plan, key_of) - stale
         if not found:
             return CurrentPlan(plan, built), result

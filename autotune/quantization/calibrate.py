@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from autotune.compiler.request import CompileRequest
+from autotune.compiler.shared import SharedWork
 from autotune.errors import InputError
 from autotune.graph.ir import Array
 from autotune.quantization.bias_correction import Channels
 from autotune.quantization.network import Network
 from autotune.quantization.ranges import Histogram, Method, QuantizedRange, chosen
+from autotune.tuning.api import module_of
 from autotune.tuning.measure.samples import batches, fixed_shapes, open_sizes
 
 
@@ -31,18 +34,20 @@ def calibrate(
     method: Method,
     percentile: float,
     threads: int | None,
+    shared: SharedWork | None = None,
 ) -> CalibrationStatistics:
     """Run the network on samples; ``channels`` are of some of the values.
+
+    Its code is made with the ``shared`` work.
 
     Raises:
         InputError: samples do not fit the inputs, or give values that are not finite.
     """
-    from autotune.tuning.api import compile
-
     inputs = [value for value in values if value in network.inputs]
     inner = [value for value in values if value not in inputs]
     model = network.model([v for v in inner if v not in network.outputs])
-    module = compile(model, shapes=open_sizes(model, samples), threads=threads)
+    request = CompileRequest(model, shapes=open_sizes(model, samples), threads=threads, shared=shared)
+    module = module_of(request)
     feeds = batches(samples, fixed_shapes(module))
 
     def seen() -> Iterator[dict[str, Array]]:

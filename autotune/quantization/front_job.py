@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from autotune import settings
 from autotune.compiler.dividing import imported
 from autotune.compiler.request import CompileRequest
+from autotune.compiler.shared import SharedWork
 from autotune.compiler.sites.decision import model_row
 from autotune.database.opening import opened
 from autotune.database.records import JobRow
@@ -233,8 +234,9 @@ class _FrontJob:
     def _measure(self) -> None:
         """Measure plans until the budget is spent, or none are proposed any more."""
         self.heart.begin("front")
-        judge = Judge(self.request, (self.seen, self.held), self.accuracy)
-        mixed = MixedModel(self.mixed.calibrated, self.request, self.seen.arrays)
+        request = replace(self.request, shared=SharedWork())  # schedules were measured since the choices
+        judge = Judge(request, (self.seen, self.held), self.accuracy)
+        mixed = MixedModel(self.mixed.calibrated, request, self.seen.arrays)
         measuring = _Measuring(self, judge, mixed)
         proposals = self.study.proposals()
         with Measuring(f"front of {self.heart.row.model}", self.say) as machine:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from autotune.compiler.dividing import divide
+from autotune.compiler.devices.segments import part_of
 from autotune.compiler.driver import predict_dispatches
 from autotune.compiler.request import CompileRequest
+from autotune.compiler.shared import SharedWork
 from autotune.frontends.onnx.schema import node_name
 from autotune.graph.ir import Array
 from autotune.passes.preference import TOLERANCE
@@ -17,6 +18,7 @@ from autotune.quantization.precision import (
     DECLARED_ERRORS,
     FLOAT32,
     INT8,
+    STORED_TYPES,
     Precisions,
     products_in,
     products_outside,
@@ -26,6 +28,9 @@ from autotune.quantization.replaced import REPLACED
 from autotune.target import Target
 from autotune.tuning.measure.samples import open_sizes
 from autotune.tuning.requested import with_database
+
+_MODELS = 2
+"""So many written models are remembered, which hold their weights."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +50,19 @@ class MixedModel:
         self.calibrated, self.samples = replace(calibrated, network=_named(calibrated.network)), samples
         self.names = {node.output[0]: node_name(node) for node in self.calibrated.choice().products}
         self.products = tuple(self.names)
-        self._request = request
+        self._request = replace(request, shared=request.shared or SharedWork())
         self._known: dict[tuple[str, ...], PredictedLatencies] = {}
+        self._made: dict[tuple[str, ...], Quantization] = {}
 
     @property
     def threads(self) -> int | None:
         """Return the threads that were asked for."""
         return self._request.threads
+
+    @property
+    def shared(self) -> SharedWork | None:
+        """Return what compilations of the model in several precisions have in common."""
+        return self._request.shared
 
     @property
     def target(self) -> Target:
@@ -65,7 +76,16 @@ class MixedModel:
 
     def written(self, precisions: Precisions) -> Quantization:
         """Return the model with the products of these precisions in eight bits and in bfloat16; stored weights are no
-        part of it."""
+        part of it. The last ones are remembered, and with them their parts in the shared work."""
+        kinds = [precisions[product] for product in self.products]
+        key = tuple(FLOAT32 if kind in STORED_TYPES else kind for kind in kinds)
+        made = self._made.pop(key, None) or self._write(precisions)
+        self._made[key] = made
+        while len(self._made) > _MODELS:
+            del self._made[next(iter(self._made))]
+        return made
+
+    def _write(self, precisions: Precisions) -> Quantization:
         replaced = {product: one for product, one in precisions.items() if one in REPLACED}
         short = products_in(precisions, BFLOAT16)
         return self.calibrated.written(products_outside(precisions, INT8), replaced, short)
@@ -107,12 +127,7 @@ def _tolerances(
     """Return the tolerance of each workload of which all products have stored weights: what the most exact allows."""
     if not any(precision in DECLARED_ERRORS for precision in precisions.values()):
         return {}
-    parts = divide(
-        request.model,
-        layout=request.layout,
-        activations=request.one_target().activations,
-        shapes=request.shapes,
-    )
+    parts = part_of(request, request.one_target(), None)
     found = dict[str, float]()
     for dispatch in parts.dispatches:
         own = [product for product, name in names.items() if name in dispatch.origins]

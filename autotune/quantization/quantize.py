@@ -8,6 +8,7 @@ from typing import TypedDict, Unpack
 
 import numpy as np
 
+from autotune.compiler.shared import SharedWork
 from autotune.errors import UsageError
 from autotune.frontends.onnx.read import ModelSource, read_model
 from autotune.graph.ir import Array
@@ -62,8 +63,10 @@ def calibrate_model(
     leave_out: tuple[str, ...] = (),
     correct_biases: bool = True,
     threads: int | None = None,
+    shared: SharedWork | None = None,
 ) -> CalibratedModel:
-    """Return what :func:`quantize` writes a model from; takes and raises the same."""
+    """Return what :func:`quantize` writes a model from; takes and raises the same. What
+    compilations have in common is in the ``shared`` work."""
     if method not in METHODS:
         raise UsageError(f"unknown method {method!r}\n  one of {', '.join(METHODS)}")
     if not 50 < percentile <= 100:
@@ -76,7 +79,7 @@ def calibrate_model(
             "nothing to quantise: no Conv, MatMul or Gemm with constant float32 weights is left in"
         )
     channels = {channels_of(node) for node in choice.products} if correct_biases else ()
-    found = calibrate(network, list(choice.values), channels, samples, method, percentile, threads)
+    found = calibrate(network, list(choice.values), channels, samples, method, percentile, threads, shared)
     return CalibratedModel(network, leave_out, correct_biases, found)
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autotune.compiler.request import CompileRequest
+from autotune.compiler.shared import SharedWork
 from autotune.graph.ir import ABSENT, Array
 from autotune.quantization.bias_correction import bias_place, correct
 from autotune.quantization.choice import QuantizationChoice, weight_axis
@@ -26,6 +28,7 @@ from autotune.quantization.write import (
     steps_of,
     stored_weights,
 )
+from autotune.tuning.api import module_of
 from autotune.tuning.measure.samples import open_sizes, outputs_of
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ class SwitchedModel:
     """The compiled model; ``floats`` are the outputs of products that are not in eight bits.
 
     ``stored`` are the other precisions that products may have: bfloat16, or weights that are stored shorter
-    (:mod:`autotune.quantization.precision`).
+    (:mod:`autotune.quantization.precision`). It is compiled with the ``shared`` work.
     """
 
     def __init__(
@@ -51,12 +54,12 @@ class SwitchedModel:
         samples: Mapping[str, Array],
         threads: int | None = None,
         stored: Mapping[str, Sequence[str]] | None = None,
+        shared: SharedWork | None = None,
     ) -> None:
-        from autotune.tuning.api import compile
-
         self.calibrated = calibrated
         model, self._switches = switched(calibrated, stored or {})
-        self._module = compile(model, shapes=open_sizes(model, samples), threads=threads)
+        shapes = open_sizes(model, samples)
+        self._module = module_of(CompileRequest(model, shapes=shapes, threads=threads, shared=shared))
 
     @property
     def products(self) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from autotune.compiler.plan import DOUBT
 from autotune.compiler.request import CompileRequest
+from autotune.compiler.shared import SharedWork
 from autotune.errors import UsageError
 from autotune.frontends.onnx.read import ModelSource, read_model
 from autotune.graph.ir import Array
@@ -145,9 +146,10 @@ def chosen_within(
     product is in any precision that saves time, and the model is in none that is predicted to be slower than float32.
     Those that are to be ``tried`` come first: the first of them within the budget is taken.
     """
-    proto = read_model(request.model).proto
+    shared = SharedWork()
+    request, proto = replace(request, shared=shared), read_model(request.model).proto
     seen, held = Samples.of(samples, input_shapes(proto, samples)).split()
-    calibrated = calibrate_model(request.model, seen.arrays, **options)
+    calibrated = calibrate_model(request.model, seen.arrays, shared=shared, **options)
     mixed = MixedModel(calibrated, request, seen.arrays)
     judge = Judge(request, (seen, held), accuracy)
     for precisions in tried:
@@ -188,7 +190,9 @@ class PrecisionSearch:
         stored = {
             product: [one for one in choices if switched_in(one)] for product, choices in self.choices.items()
         }
-        self._make = partial(SwitchedModel, mixed.calibrated, seen.arrays, mixed.threads, stored)
+        self._make = partial(
+            SwitchedModel, mixed.calibrated, seen.arrays, mixed.threads, stored, mixed.shared
+        )
         self.options = {
             product: [self._option(product, precision) for precision in choices]
             for product, choices in self.choices.items()

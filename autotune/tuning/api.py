@@ -320,7 +320,7 @@ def compile(model: Model, **options: Unpack[CompileOptions]) -> Module:
     a lock that does not fit, and MissError with ``require_hit`` when nothing was searched for a workload (there is a
     choice, but no candidate was measured alongside the default).
     """
-    return _compiled(CompileRequest(model, **options))
+    return module_of(CompileRequest(model, **options))
 
 
 @keywords_of(CompileOptions, without=("shapes",))
@@ -354,16 +354,17 @@ def compile_for_sizes(
     request = replace(CompileRequest(model, **options), shapes=sizes).checked()
     request = replace(request, model=read_model(request.model))
     missed = partial(program_for, request) if on_miss == "compile" else None
-    return _compiled(request, open_sizes=True, on_miss=missed, kept=kept)
+    return module_of(request, open_sizes=True, on_miss=missed, kept=kept)
 
 
-def _compiled(
+def module_of(
     request: CompileRequest,
     *,
     open_sizes: bool = False,
     on_miss: Callable[[dict[str, int]], DeviceProgram] | None = None,
     kept: int = 4,
 ) -> Module:
+    """Return the module of a request, whatever names it; raises as :func:`compile` and :func:`compile_for_sizes`."""
     from autotune.runtime.module import Module
     from autotune.tuning.compiling import compile_request
 

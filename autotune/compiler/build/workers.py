@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 from autotune import errors, library, settings
+from autotune.compiler.shared import SharedWork
 from autotune.errors import AutotuneError, BuildError, InternalError, UsageError
 from autotune.graph import ops
 from autotune.hardware import usable_cores
@@ -51,11 +52,15 @@ class BuildJob(Protocol[Output]):
 
 class BuildWorkers:
     """``workers`` processes beside this one; without any, or outside of ``with``, this process works alone.
+    ``shared`` is what was done for other models, and what is done for this one.
 
     Raises BuildError when a build worker cannot start, or ends while it works.
     """
 
-    def __init__(self, workers: int = 0, command: Sequence[str] = COMMAND) -> None:
+    def __init__(
+        self, workers: int = 0, command: Sequence[str] = COMMAND, shared: SharedWork | None = None
+    ) -> None:
+        self.shared = shared or SharedWork()
         # Modules are found where this process finds them, whatever was done to its path.
         path = os.pathsep.join(filter(None, sys.path))
         environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": path}
@@ -65,10 +70,10 @@ class BuildWorkers:
         self._pool = WorkerPool()
 
     @classmethod
-    def of(cls, workloads: int) -> BuildWorkers:
+    def of(cls, workloads: int, shared: SharedWork | None = None) -> BuildWorkers:
         """Start a process a usable core (``AUTOTUNE_BUILDERS`` says otherwise), as far as so many
-        workloads repay them."""
-        return cls(min(builders() - 1, workloads // WORTH))
+        workloads repay them, which are not in the ``shared`` work."""
+        return cls(min(builders() - 1, workloads // WORTH), shared=shared)
 
     def __enter__(self) -> BuildWorkers:
         for worker in self._processes:

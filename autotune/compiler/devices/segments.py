@@ -94,15 +94,23 @@ def segments_of(
 
 def part_of(request: CompileRequest, target: Target, graph: Graph | None) -> Partition:
     """Return a model of one device in parts; ``graph`` is what was imported of it already."""
-    return divide(
-        request.model if graph is None else graph,
-        layout=request.layout,
-        activations=target.activations,
-        shapes=request.shapes if graph is None else None,
-        options=request.partition,
-        observer=request.observer,
-        without=request.without,
-    )
+
+    def divided() -> Partition:
+        return divide(
+            request.model if graph is None else graph,
+            layout=request.layout,
+            activations=target.activations,
+            shapes=request.shapes if graph is None else None,
+            options=request.partition,
+            observer=request.observer,
+            without=request.without,
+        )
+
+    if request.shared is None or request.observer is not None:
+        return divided()
+    shapes = repr(sorted((request.shapes or {}).items()))
+    options = (request.layout, target.activations, request.partition, shapes, *request.without)
+    return request.shared.parts(request.model, options, divided)
 
 
 def _on_one(request: CompileRequest, graph: Graph) -> Segments:

@@ -1,0 +1,91 @@
+"""Work that compilations and predictions of models alike have in common, done once.
+
+Models that differ in the precisions of a few products have most of their workloads in common: the options of these are
+estimated once, their schedules applied once, and their machine code is made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from autotune.compiler.assemble import BuiltWorkload
+    from autotune.compiler.planned import Planned
+    from autotune.database.goal import Goal
+    from autotune.graph.region import Workload
+    from autotune.passes.partition import Partition
+    from autotune.passes.preference import Preference
+    from autotune.target import Target
+
+Key = tuple[Hashable, ...]
+Ranking = TypeVar("Ranking")
+_MODELS = 2
+"""So many models are remembered in parts, which hold their weights: one in float32, and the one that is looked at."""
+
+
+class SharedWork:
+    """Rankings, schedules and machine code of workloads, and the last models in parts.
+
+    It is right while the database says the same: a new one is made after something was measured.
+    """
+
+    def __init__(self) -> None:
+        self._rankings: dict[Key, Any] = {}
+        self._schedules: dict[Key, Planned] = {}
+        self._parts: dict[Key, tuple[Any, Partition]] = {}
+        self.built: dict[Key, BuiltWorkload] = {}
+        """Code by the keys of target, workload and trace."""
+
+    def rankings(
+        self,
+        workloads: Sequence[Workload],
+        target: Target,
+        preference: Preference,
+        rank: Callable[[Sequence[Workload]], Mapping[str, Ranking]],
+    ) -> dict[str, Ranking]:
+        """Return the rankings of workloads with several options by their keys; ``rank`` makes those that are new."""
+        new = self.new(workloads, target, preference)
+        made = rank(new) if new else {}
+        self._rankings |= {_asked(each, target, preference): made.get(each.key) for each in new}
+        known = {each.key: self._rankings[_asked(each, target, preference)] for each in workloads}
+        return {key: ranking for key, ranking in known.items() if ranking is not None}
+
+    def new(self, workloads: Sequence[Workload], target: Target, preference: Preference) -> list[Workload]:
+        """Return the workloads without a ranking."""
+        return [each for each in workloads if _asked(each, target, preference) not in self._rankings]
+
+    def schedule(
+        self,
+        workload: Workload,
+        target: Target,
+        goal: Goal,
+        stale: Collection[int],
+        make: Callable[[], Planned],
+    ) -> Planned:
+        """Return the schedule of a workload, which ``make`` makes the first time."""
+        key = (workload.key, target.key, goal, frozenset(stale))
+        if key not in self._schedules:
+            self._schedules[key] = make()
+        return self._schedules[key]
+
+    def parts(self, model: Any, options: Key, divide: Callable[[], Partition]) -> Partition:
+        """Return a model in parts: those made before where it is the same object, and divided by the same
+        ``options``."""
+        key = (id(model), *options)
+        if key not in self._parts:
+            self._parts[key] = model, divide()  # with the model, so that no other one has its identity
+        found = self._parts.pop(key)
+        self._parts[key] = found
+        while len(self._parts) > _MODELS:
+            del self._parts[next(iter(self._parts))]
+        return found[1]
+
+
+def _asked(workload: Workload, target: Target, preference: Preference) -> Key:
+    """Return what the ranking of a workload follows from."""
+    tolerance = preference.tolerance_of(workload.key)
+    return workload.key, target.key, tolerance, preference.algorithm, preference.goal, preference.finite
+
+
+__all__ = ["SharedWork"]

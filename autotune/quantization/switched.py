@@ -1,6 +1,7 @@
 """A model whose layers are switched between float32, shorter weights, bfloat16 and eight bits when it runs.
 
-One compilation serves all choices of layers: a choice costs a forward pass a sample, not a compilation. Numbers are
+One compilation serves all choices of layers: a choice costs a forward pass a sample, not a compilation. Weights are
+inputs, so that a pass reads those of its choice and no others. Numbers are
 those of the quantised model but for the order of sums, integers of biases, and ranges that a join of fewer values has.
 """
 
@@ -17,7 +18,7 @@ from autotune.graph.ir import ABSENT, Array
 from autotune.quantization.bias_correction import bias_place, correct
 from autotune.quantization.choice import QuantizationChoice, weight_axis
 from autotune.quantization.network import Network
-from autotune.quantization.precision import BFLOAT16, STORED_TYPES
+from autotune.quantization.precision import BFLOAT16, FLOAT32, INT8, STORED_TYPES
 from autotune.quantization.quantize import CalibratedModel
 from autotune.quantization.replaced import REPLACED, is_replaceable, real_weights
 from autotune.quantization.write import (
@@ -37,8 +38,31 @@ if TYPE_CHECKING:
 _PRODUCT, _VALUE, _SHORT_VALUE = "product", "value", "short value"
 _WEIGHTS = {**STORED_TYPES, BFLOAT16: "bfloat16"}
 Part = tuple[str, str]
-"""Weights and bias of the product that makes a value; the value itself, in eight bits or in bfloat16; or weights of
-such a product in the type of a precision."""
+"""The bias of the product that makes a value, as it is with weights of eight bits; the value itself, in eight bits or
+in bfloat16; or what a product reads, in the type of a precision."""
+
+
+class SwitchedWeights:
+    """The weights of a product in each precision, made when they are first asked for."""
+
+    def __init__(self, input: str, node: Any, array: Array, axis: int, kinds: Sequence[str]) -> None:
+        self.input, self.kinds = input, (FLOAT32, INT8, *kinds)
+        self._node, self._axis, self._made = node, axis, {FLOAT32: array}
+
+    def of(self, kind: str) -> Array:
+        """Return them in a precision, in float32 where the product cannot have it."""
+        kind = kind if kind in self.kinds else FLOAT32
+        if kind not in self._made:
+            self._made[kind] = np.ascontiguousarray(self._rounded(kind), np.float32)
+        return self._made[kind]
+
+    def _rounded(self, kind: str) -> Array:
+        array = self._made[FLOAT32]
+        if kind == INT8:
+            return rounded_weights(array, self._axis)
+        if kind in REPLACED:
+            return real_weights(kind, self._node, array)
+        return stored_weights(array, self._axis, _WEIGHTS[kind])
 
 
 class SwitchedModel:
@@ -57,7 +81,7 @@ class SwitchedModel:
         shared: SharedWork | None = None,
     ) -> None:
         self.calibrated = calibrated
-        model, self._switches = switched(calibrated, stored or {})
+        model, self._switches, self._weights = switched(calibrated, stored or {})
         shapes = open_sizes(model, samples)
         self._module = module_of(CompileRequest(model, shapes=shapes, threads=threads, shared=shared))
 
@@ -73,14 +97,16 @@ class SwitchedModel:
         stored: Mapping[str, str] | None = None,
     ) -> list[dict[str, Array]]:
         """Return the outputs for each of the inputs; ``stored`` has precisions of some of ``floats``."""
-        stored = stored or {}
-        parts = _parts(self.calibrated.choice(floats)) | {(kind, name) for name, kind in stored.items()}
+        stored, choice = stored or {}, self.calibrated.choice(floats)
+        parts = _parts(choice) | {(kind, name) for name, kind in stored.items()}
         parts |= {
             (_SHORT_VALUE, value)
             for value in _short_values(self.calibrated, [n for n, kind in stored.items() if kind == BFLOAT16])
             if (_VALUE, value) not in parts
         }
         on = {name: np.asarray(part in parts) for part, name in self._switches.items()}
+        kinds = {**stored, **{node.output[0]: INT8 for node in choice.products}}
+        on |= {each.input: each.of(kinds.get(name, FLOAT32)) for name, each in self._weights.items()}
         return outputs_of(self._module, ({**feed, **on} for feed in feeds))
 
 
@@ -98,23 +124,26 @@ def _short_values(calibrated: CalibratedModel, products: Collection[str]) -> lis
 
 def switched(
     calibrated: CalibratedModel, stored: Mapping[str, Sequence[str]]
-) -> tuple[onnx.ModelProto, dict[Part, str]]:
-    """Return the model, and the name of the input, a bool, that quantises each part, or stores its weights shorter."""
+) -> tuple[onnx.ModelProto, dict[Part, str], dict[str, SwitchedWeights]]:
+    """Return the model; the name of the input, a bool, that quantises each part; and the weights of each product, which
+    are inputs too."""
     import onnx
 
     network, choice = calibrated.network.copy(), calibrated.choice()
     of_kind = {node.output[0]: _possible(network, node, stored) for node in choice.products}
-    shorter = {(kind, product) for product, kinds in of_kind.items() for kind in kinds}
+    dynamic = {(kind, name) for name, kinds in of_kind.items() for kind in kinds if _is_dynamic(kind)}
     short = _short_values(calibrated, [name for name, kinds in stored.items() if BFLOAT16 in kinds])
     switches = {
         (kind, name): network.fresh(f"{name}.{kind}.switch")
-        for kind, name in sorted(_parts(choice) | shorter | {(_SHORT_VALUE, value) for value in short})
+        for kind, name in sorted(_parts(choice) | dynamic | {(_SHORT_VALUE, value) for value in short})
     }
     before: dict[int, list[Any]] = {}
     by_output = {node.output[0]: node for node in network.nodes}
+    weights = dict[str, SwitchedWeights]()
     for product in choice.products:
         node = by_output[product.output[0]]
-        _switched_product(network, node, switches, calibrated, before, of_kind[node.output[0]])
+        _switched_bias(network, node, switches[_PRODUCT, node.output[0]], calibrated, before)
+        weights[node.output[0]] = _switched_weights(network, node, of_kind[node.output[0]])
     made = {}
     for value, step in steps_of(choice, calibrated.statistics.ranges).items():
         real, nodes = activation(network, value, *step)
@@ -131,33 +160,20 @@ def switched(
     model.graph.input.extend(
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.BOOL, ()) for name in switches.values()
     )
-    return model, switches
+    model.graph.input.extend(
+        onnx.helper.make_tensor_value_info(each.input, onnx.TensorProto.FLOAT, each.of(FLOAT32).shape)
+        for each in weights.values()
+    )
+    return model, switches, weights
 
 
-def _switched_product(
-    network: Network,
-    node: Any,
-    switches: Mapping[Part, str],
-    calibrated: CalibratedModel,
-    before: dict[int, list[Any]],
-    stored: Sequence[str],
-) -> None:
-    """Switch the weights of a product and, with bias correction, its bias."""
+def _switched_weights(network: Network, node: Any, stored: Sequence[str]) -> SwitchedWeights:
+    """Make an input of the weights of a product."""
     axis = weight_axis(network, node)
     assert axis is not None, "chosen as a product"
-    product = node.output[0]
-    switch = switches[_PRODUCT, product]
-    place = bias_place(network, network.readers(), node) if calibrated.correct_biases else None
-    if place is not None:
-        _switched_bias(network, node, *place, switch, calibrated, before)
-    weights = node.input[1]
-    array, nodes = network.arrays[weights], before.setdefault(id(node), [])
-    made = {switches[kind, product]: _short(node, array, axis, kind) for kind in stored}
-    made[switch] = rounded_weights(array, axis).astype(np.float32)
-    for each, rounded in made.items():
-        on = network.constant(f"{weights}.rounded", rounded)
-        node.input[1], where = _where(network, each, on, node.input[1])
-        nodes.append(where)
+    array = network.arrays[node.input[1]]
+    node.input[1] = network.fresh(f"{node.input[1]}.weights")
+    return SwitchedWeights(node.input[1], node, array, axis, stored)
 
 
 def _possible(network: Network, node: Any, stored: Mapping[str, Sequence[str]]) -> list[str]:
@@ -166,20 +182,14 @@ def _possible(network: Network, node: Any, stored: Mapping[str, Sequence[str]]) 
     return [kind for kind in kinds if kind not in REPLACED or is_replaceable(network, node)]
 
 
-def _short(node: Any, array: Array, axis: int, kind: str) -> Array:
-    """Return the real numbers of a product's weights in a precision."""
-    if kind in REPLACED:
-        return real_weights(kind, node, array)
-    return stored_weights(array, axis, _WEIGHTS[kind])
+def _is_dynamic(kind: str) -> bool:
+    """Return whether what a product reads becomes bytes when the model runs."""
+    return kind in REPLACED and REPLACED[kind].is_dynamic
 
 
 def _switch_activations(network: Network, switches: Mapping[Part, str]) -> None:
     """Switch what products read to bytes of a range that is known when the model runs."""
-    dynamic = {
-        name: switch
-        for (kind, name), switch in switches.items()
-        if kind in REPLACED and REPLACED[kind].is_dynamic
-    }
+    dynamic = {name: switch for (kind, name), switch in switches.items() if _is_dynamic(kind)}
     nodes = []
     for node in network.nodes:
         if node.output and (switch := dynamic.get(node.output[0])):
@@ -205,12 +215,15 @@ def _dynamic_range(network: Network, node: Any, switch: str) -> list[Any]:
 def _switched_bias(
     network: Network,
     product: Any,
-    holder: Any,
-    index: int,
     switch: str,
     calibrated: CalibratedModel,
     before: dict[int, list[Any]],
 ) -> None:
+    """Switch the bias of a product, with bias correction."""
+    place = bias_place(network, network.readers(), product) if calibrated.correct_biases else None
+    if place is None:
+        return
+    holder, index = place
     plain = holder.input[index] if index < len(holder.input) else ABSENT
     correct(network, [product], calibrated.statistics.means)
     corrected = holder.input[index] if index < len(holder.input) else ABSENT

@@ -53,7 +53,7 @@ from autotune.tuning.report.units import listed
 
 _LEAST_SAVED = 0.01
 """Of the most that a product saves: those that save less, or nothing, count as if they saved that."""
-_COMPARED = 4
+_COMPARED = 2
 """Products are compared by the errors that they make alone on so many input sets; choices are judged by all."""
 
 
@@ -183,7 +183,7 @@ class PrecisionSearch:
         choices: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.mixed, self.seen, self.further = mixed, seen, further
-        self.accuracy, self.faster = accuracy, faster
+        self.accuracy, self.faster, self._worst = accuracy, faster, 0
         kinds = precisions_of(mixed) if faster else (INT8, FLOAT32)
         self.alone = {precision: self.mixed.predicted_alone(precision) for precision in kinds}
         self.choices = choices or {product: self._choices(product) for product in self.mixed.products}
@@ -240,14 +240,11 @@ class PrecisionSearch:
         pairs = zip(self.reference, self._run(precisions, self.seen.sets[:_COMPARED]), strict=False)
         return float(np.mean([relative(*pair) ** 2 for pair in pairs]))
 
-    def _run(
-        self, precisions: Precisions, sets: Sequence[Mapping[str, Array]] | None = None
-    ) -> list[dict[str, Array]]:
-        """Return the outputs for input sets, by default all that were seen; products that are not named are in
-        float32."""
+    def _run(self, precisions: Precisions, sets: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]]:
+        """Return the outputs for input sets; products that are not named are in float32."""
         stored = {product: one for product, one in precisions.items() if switched_in(one)}
         floats = [product for product in self.mixed.products if precisions.get(product) != INT8]
-        return self.model.run(self.seen.sets if sets is None else sets, floats, stored)
+        return self.model.run(sets, floats, stored)
 
     def least(self) -> dict[str, str]:
         """Return the precisions after the fewest steps that the budget needs, less those that it does not after all."""
@@ -262,13 +259,24 @@ class PrecisionSearch:
         return self.settled(found)
 
     def holds(self, precisions: Precisions) -> bool:
-        """Return whether the error of a choice, as it is expected on further inputs, is within the budget."""
+        """Return whether the error of a choice, as it is expected on further inputs, is within the budget; where the
+        worst input set counts, the one that was the worst before often says that it is not."""
+        if not self.accuracy.is_mean and self._errors(
+            precisions, slice(self._worst, self._worst + 1)
+        ).max() > (self.accuracy.limit):
+            return False
         return self.expected(precisions) <= self.accuracy.limit
 
     def expected(self, precisions: Precisions) -> float:
         """Return the error of a choice as it is expected on further inputs."""
-        errors = self.accuracy.each(self.reference, self._run(precisions), self.seen.labels)
+        errors = self._errors(precisions)
+        self._worst = int(errors.argmax())
         return expected(self.accuracy, errors, self.further)
+
+    def _errors(self, precisions: Precisions, which: slice = slice(None)) -> Array:
+        """Return the error of each of some input sets, by default of all that were seen."""
+        labels = None if self.seen.labels is None else self.seen.labels[which]
+        return self.accuracy.each(self.reference[which], self._run(precisions, self.seen.sets[which]), labels)
 
     def settled(self, precisions: dict[str, str]) -> dict[str, str]:
         """Return the choice, or where only what is faster counts the one of least predicted latency among those in

@@ -53,7 +53,7 @@ from autotune.tuning.report.units import listed
 
 _LEAST_SAVED = 0.01
 """Of the most that a product saves: those that save less, or nothing, count as if they saved that."""
-_COMPARED = 2
+_COMPARED = 4
 """Products are compared by the errors that they make alone on so many input sets; choices are judged by all."""
 
 

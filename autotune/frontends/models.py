@@ -77,6 +77,11 @@ def load_traced(model: ReadModel, shapes: Given, assumed: Mapping[str, int] | No
     return onnx.load_traced(model, shapes, assumed)
 
 
+def load_begun(model: ReadModel, shapes: Given, assumed: Mapping[str, int]) -> onnx.Begun:
+    """Return :func:`autotune.frontends.onnx.importer.load_begun`; a text computes no lengths, and knows nothing."""
+    return onnx.Begun({}, {}) if isinstance(model, TextModel) else onnx.load_begun(model, shapes, assumed)
+
+
 def declared_shapes(model: ReadModel) -> Declared:
     """Return the shapes of a model's inputs, with the names of open dimensions, ``INPUT.AXIS`` for one without."""
     if isinstance(model, TextModel):
@@ -99,6 +104,7 @@ __all__ = [
     "ReadModel",
     "declared_shapes",
     "load",
+    "load_begun",
     "load_traced",
     "open_shapes",
     "read_model",

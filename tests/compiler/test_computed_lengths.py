@@ -155,6 +155,17 @@ def test_lengths_that_stop_growing() -> None:
     assert grown.fitted([(at, at["m"] * at["n"]) for at in sizes]) is None
 
 
+def test_numbers_that_stop_at_one() -> None:
+    """The size of the first of what is found is none where nothing is."""
+    nodes = [
+        node("NonZero", "x", "places"),
+        node("Slice", "places zero one one", "first"),
+        node("Size", "first", "many"),
+    ]
+    made = model(nodes, (6,), "many", zero=[0], one=[1])
+    check(made, [np.zeros(6, np.float32), np.ones(6, np.float32)])
+
+
 def boxes(count: int) -> Any:
     found = RNG.uniform(0, 1, (1, count, 7)).astype(np.float32)
     return found * np.array([8, 8, 3, 3, 1, 1, 1], np.float32)

@@ -9,11 +9,11 @@ from itertools import product
 from types import MappingProxyType
 
 from autotune.compiler.dynamic.declared import declared_axes, symbols_in_order
-from autotune.compiler.dynamic.load import other_lengths
+from autotune.compiler.dynamic.load import further_lengths, other_lengths
 from autotune.compiler.dynamic.observed import Observed, Twin
 from autotune.compiler.dynamic.padded import PaddedGraph, padded
 from autotune.errors import ModelImportError, PaddingError, UsageError
-from autotune.frontends.models import ReadModel, load_traced, read_model
+from autotune.frontends.models import ReadModel, load_begun, load_traced, read_model
 from autotune.frontends.onnx.importer import Traced
 from autotune.frontends.onnx.read import ModelSource
 from autotune.graph import ops
@@ -169,7 +169,11 @@ def _bucket(
         return Bucket(sizes, graph, {}, inputs, outputs)
     steps = {symbol: ranges[symbol].step for symbol in padding}
     all_sizes, all_least = {**padding, **bounds}, {**least, **dict.fromkeys(bounds, 0)}
-    found: PaddedGraph = padded(Observed(traced, all_sizes, all_least, twins, steps, bounds), inputs)
+    begun = [
+        ({**padding, **lengths}, load_begun(model, _shapes_at(shapes, sizes), lengths))
+        for lengths in further_lengths(bounds)
+    ]
+    found: PaddedGraph = padded(Observed(traced, all_sizes, all_least, twins, steps, bounds, begun), inputs)
     _check_cuts(found)
     return Bucket(sizes, found.graph, found.size_inputs, found.inputs, found.outputs)
 
@@ -216,7 +220,11 @@ def _plain(graph: Graph, name: str) -> Axes:
 
 
 def _at(model: ReadModel, shapes: Mapping[str, Axes], sizes: Mapping[str, int], assumed: Sizes) -> Traced:
-    return load_traced(model, {name: extents(axes, sizes) for name, axes in shapes.items()}, assumed)
+    return load_traced(model, _shapes_at(shapes, sizes), assumed)
+
+
+def _shapes_at(shapes: Mapping[str, Axes], sizes: Sizes) -> dict[str, tuple[int, ...]]:
+    return {name: extents(axes, sizes) for name, axes in shapes.items()}
 
 
 def _check(origin: str, symbols: Sequence[str], ranges: Mapping[str, SizeRange]) -> None:

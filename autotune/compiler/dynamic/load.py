@@ -11,7 +11,7 @@ from autotune.compiler.dynamic.observed import Observed, Twin
 from autotune.compiler.dynamic.padded import padded
 from autotune.errors import ComputedLengthError, ModelImportError, PaddingError, UnknownParameterError
 from autotune.frontends import models
-from autotune.frontends.models import ReadModel, load_traced, read_model
+from autotune.frontends.models import ReadModel, load_begun, load_traced, read_model
 from autotune.frontends.onnx.lengths import Length
 from autotune.frontends.onnx.read import ModelSource
 from autotune.frontends.sizes import Given
@@ -45,7 +45,8 @@ def _with_lengths(model: ReadModel, shapes: Given) -> Graph:
     traced = load_traced(model, shapes, {})
     bounds = traced.bounds
     twins = [Twin(sizes, load_traced(model, shapes, sizes)) for sizes in other_lengths(bounds)]
-    observed = Observed(traced, bounds, dict.fromkeys(bounds, 0), twins, lengths=bounds)
+    begun = [(sizes, load_begun(model, shapes, sizes)) for sizes in further_lengths(bounds)]
+    observed = Observed(traced, bounds, dict.fromkeys(bounds, 0), twins, lengths=bounds, begun=begun)
     graph = traced.graph
     inputs = {name: tuple(map(axis, graph.type_of(name).shape)) for name in graph.inputs}
     try:
@@ -76,6 +77,17 @@ def other_lengths(bounds: Mapping[str, int]) -> list[dict[str, int]]:
     return [large, small, least, dict.fromkeys(bounds, 1)]
 
 
+def further_lengths(bounds: Mapping[str, int]) -> list[dict[str, int]]:
+    """Return lengths at which what was found at :func:`other_lengths` must hold too: any, and nothing found.
+
+    >>> further_lengths({"boxes": 100})[-1]
+    {'boxes': 0}
+    """
+    rng = np.random.default_rng(1)
+    between = {symbol: int(rng.integers(1, bound + 1)) for symbol, bound in bounds.items()}
+    return [between, dict.fromkeys(bounds, 0)] if bounds else []
+
+
 def _said(lengths: Mapping[str, Length], text: str) -> str:
     """Return lines about the lengths that a message names."""
     named = {symbol: each for symbol, each in lengths.items() if symbol in text}
@@ -86,4 +98,4 @@ def _said(lengths: Mapping[str, Length], text: str) -> str:
     return "".join(lines[:4])
 
 
-__all__ = ["load", "other_lengths"]
+__all__ = ["further_lengths", "load", "other_lengths"]

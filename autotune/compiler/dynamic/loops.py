@@ -87,7 +87,7 @@ def _body_of(case: NodeCase) -> Observed:
         replace(twin, traced=_traced(attrs, twin.traced))
         for twin, attrs in zip(own.twins, others, strict=True)
     ]
-    return replace(own, traced=_traced(case.node.attrs, own.traced), twins=twins)
+    return replace(own, traced=_traced(case.node.attrs, own.traced), twins=twins, begun=())
 
 
 def _traced(attrs: Attrs, whole: Traced) -> Traced:

@@ -10,7 +10,7 @@ import numpy as np
 
 from autotune.compiler.dynamic.grown import GrownExtents, Seen
 from autotune.errors import PaddingError
-from autotune.frontends.onnx.importer import Traced
+from autotune.frontends.onnx.importer import Begun, Traced
 from autotune.graph import ops
 from autotune.graph.ir import Array, Attr, Attrs, Graph, Node, TensorType
 from autotune.graph.ops.branch import is_branch
@@ -64,6 +64,8 @@ class Observed:
     steps: Sizes = field(default_factory=dict)
     lengths: Collection[str] = ()
     """The symbols that are lengths which the model computes."""
+    begun: Sequence[tuple[Sizes, Begun]] = ()
+    """The model at further lengths, as far as it could be imported: with nothing found it may be none."""
 
     @cached_property
     def grown(self) -> GrownExtents:
@@ -114,6 +116,7 @@ class Observed:
         ]
         if any(len(shape) != len(shapes[0][1]) for _, shape in shapes):
             raise PaddingError(f"{value!r} has another number of axes at other sizes")
+        shapes += self._begun_shapes(value, len(shapes[0][1]))
         return tuple(
             self.fitted_axis(
                 [(at, shape[place]) for at, shape in shapes],
@@ -122,6 +125,12 @@ class Observed:
             )
             for place in range(len(shapes[0][1]))
         )
+
+    def _begun_shapes(self, value: str, rank: int) -> list[tuple[Sizes, tuple[int, ...]]]:
+        """Return the shapes of a value at further lengths, where it has some: one of another branch may have another
+        rank."""
+        found = [(at, its.types[value].shape) for at, its in self.begun if value in its.types]
+        return [(at, shape) for at, shape in found if len(shape) == rank]
 
     def fitted_axis(self, seen: Seen, what: str, like: Axes = ()) -> Axis:
         """Return an axis of an extent seen at several sizes, one of ``like`` where that is as long. Raises PaddingError
@@ -162,7 +171,17 @@ class Observed:
             shape, slices, own = real_part(found, self.sizes, twin.sizes)
             if not _equal(whole.reshape(shape)[slices].reshape(own), other):
                 return None
-        return found
+        return found if all(self._begins(found, whole, name, *each) for each in self.begun) else None
+
+    def _begins(self, axes: Axes, whole: Array, name: str, sizes: Sizes, its: Begun) -> bool:
+        """Return whether a constant is the beginning of the larger one at further lengths, or unknown there."""
+        other = its.constants.get(name)
+        if other is None or other.ndim != whole.ndim:
+            return True
+        if extents(axes, sizes) != other.shape:
+            return False
+        shape, slices, own = real_part(axes, self.sizes, sizes)
+        return _equal(whole.reshape(shape)[slices].reshape(own), other)
 
     def same_coordinates(self, indices: str, along: Axis) -> bool:
         """Return whether a constant's indices into an axis are of the same coordinates in it at all sizes."""
@@ -209,10 +228,11 @@ class Observed:
 
     def check_axes(self, value: str, axes: Axes) -> None:
         """Check that axes give the shape that the value has at each size: else a rule is wrong."""
-        for sizes, traced in self.everywhere:
-            if extents(axes, sizes) != traced.types[value].shape:
+        shapes = [(sizes, traced.types[value].shape) for sizes, traced in self.everywhere]
+        for sizes, shape in (*shapes, *self._begun_shapes(value, len(axes))):
+            if extents(axes, sizes) != shape:
                 raise PaddingError(
-                    f"{value!r} is {list(traced.types[value].shape)} where {list(extents(axes, sizes))} was expected"
+                    f"{value!r} is {list(shape)} where {list(extents(axes, sizes))} was expected"
                 )
 
 

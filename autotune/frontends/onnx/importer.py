@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -110,6 +110,14 @@ class Traced:
         return {symbol: length.bound for symbol, length in self.lengths.items()}
 
 
+@dataclass(frozen=True)
+class Begun:
+    """Types and constants of an import that may have stopped at a node."""
+
+    types: Mapping[str, TensorType]
+    constants: Mapping[str, Array]
+
+
 def load_traced(model: LoadedModel, shapes: Given, assumed: Mapping[str, int] | None = None) -> Traced:
     """Return :func:`load`, which evaluates larger constants too, says how each came about, and computes both branches
     of what it cannot decide: what is inside of one graph cannot be compared with that of other sizes.
@@ -124,6 +132,15 @@ def load_traced(model: LoadedModel, shapes: Given, assumed: Mapping[str, int] | 
         return traced
     own = len(model.proto.graph.output)
     return replace(traced, lengths=lengths.found, parts=lengths.parts, outputs=own)
+
+
+def load_begun(model: LoadedModel, shapes: Given, assumed: Mapping[str, int]) -> Begun:
+    """Return types and constants of :func:`load_traced`, of a model that may be none at such lengths: up to the first
+    node that cannot be."""
+    importer = _Importer(model, shapes, {}, MAX_EVALUATED_BYTES, both_branches=True, lengths=Lengths(assumed))
+    with suppress(ModelImportError):  # no elements, which an operator may not take
+        importer.run()
+    return Begun(importer.types, importer.constants)
 
 
 class _Importer:
@@ -613,4 +630,4 @@ def _graph_name(origin: str, declared: str) -> str:
     return path.stem if path.suffix == ".onnx" else declared or "model"
 
 
-__all__ = ["Traced", "declared_shapes", "inputs_of", "load", "load_traced"]
+__all__ = ["Begun", "Traced", "declared_shapes", "inputs_of", "load", "load_begun", "load_traced"]

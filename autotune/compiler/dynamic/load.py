@@ -84,9 +84,9 @@ def further_lengths(bounds: Mapping[str, int]) -> list[dict[str, int]]:
     {'boxes': 0}
     """
     rng = np.random.default_rng(1)
-    most = [1 / 4, 1 / 2, 1, 1, 1, 1]  # several: what rounds down is told apart by few of them
+    parts = [4, 2, 1, 1, 1, 1]  # several: what rounds down is told apart by few of them
     between = [
-        {s: int(rng.integers(1, max(2, bound * part + 1))) for s, bound in bounds.items()} for part in most
+        {s: int(rng.integers(1, max(2, bound // part + 1))) for s, bound in bounds.items()} for part in most
     ]
     return [*between, dict.fromkeys(bounds, 0)] if bounds else []
 

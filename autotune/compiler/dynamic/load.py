@@ -84,11 +84,10 @@ def further_lengths(bounds: Mapping[str, int]) -> list[dict[str, int]]:
     {'boxes': 0}
     """
     rng = np.random.default_rng(1)
-    parts = [4, 2, 1, 1, 1, 1]  # several: what rounds down is told apart by few of them
-    between = [
-        {s: int(rng.integers(1, max(2, bound // part + 1))) for s, bound in bounds.items()} for part in most
-    ]
-    return [*between, dict.fromkeys(bounds, 0)] if bounds else []
+    found = list[dict[str, int]]()
+    for part in (4, 2, 1, 1, 1, 1):  # several: what rounds down is told apart by few of them
+        found.append({s: int(rng.integers(1, max(2, most // part + 1))) for s, most in bounds.items()})
+    return [*found, dict.fromkeys(bounds, 0)] if bounds else []
 
 
 def _said(lengths: Mapping[str, Length], text: str) -> str:

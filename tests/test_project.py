@@ -159,6 +159,7 @@ def test_extras_bring_what_is_imported() -> None:
         "sign": "cryptography",
         "opencl": "pyopencl",
         "web": "starlette",
+        "fleet": "ray",
     }
     for extra, package in imported.items():
         assert any(line.startswith(package) for line in project["optional-dependencies"][extra]), extra

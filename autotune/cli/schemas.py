@@ -64,6 +64,11 @@ _STATUS = _of(
     noise={"start": _DISTURBANCE, "now": _DISTURBANCE},
     outcomes=_COUNTS,
     models=[_of("model: text; default_ns best_ns: number?; confirmed: #gain?")],
+    nodes=[
+        _of(
+            "name state reason target version: text; measurements set_aside: integer; noise: number?; stolen_s: number"
+        )
+    ],
 )
 _REPORT = _of(
     "models: [#model]; target database job left enough: text; stopped: boolean; "

@@ -97,6 +97,11 @@ DEFAULT_BUDGET = "10m"
     "the budget is five minutes or more]",
 )
 @click.option(
+    "--fleet",
+    metavar="ADDRESS",
+    help="Measure on the nodes of a Ray cluster instead of this machine: auto, HOST:PORT or ray://HOST:PORT.",
+)
+@click.option(
     "--again",
     is_flag=True,
     help="Begin a new job where the same one has come to its end, from what is known. [default: show its report]",
@@ -124,6 +129,7 @@ def command(
     no_transfer: bool,
     devices: tuple[str, ...],
     sites: tuple[str, ...],
+    fleet: str | None,
     again: bool,
     dry_run: bool,
     accuracy: tuple[str, ...],
@@ -174,6 +180,10 @@ def command(
     else:
         search |= {"objective": objective, "transfer": not no_transfer, "sites": sites or None}
         search["cost_model"] = cost_model
+    if fleet is not None:
+        if devices or accuracy or data is not None or requests[0].has_ranges or _is_front(objective):
+            raise UsageError("--fleet is for schedules of models of fixed sizes on one target")
+        search["fleet"] = fleet
     if len(sources) > 1 and (devices or requests[0].has_ranges):
         raise UsageError("--devices, and ranges of --shape, are for one model: tune the models one by one")
     if dry_run:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from autotune.passes.partition import Partition
     from autotune.runtime.module import Module
     from autotune.runtime.programs.device_program import DeviceProgram
+    from autotune.tuning.fleet.opening import OnFleet
     from autotune.tuning.jobs.events import Callback
     from autotune.tuning.jobs.forecast import Forecast
     from autotune.tuning.jobs.models import AskedModel
@@ -97,6 +98,7 @@ def tune(
     time_model: bool = True,
     begun: float | None = None,
     measurer: Callable[[int], Measurer] | None = None,
+    fleet: str | None = None,
     sites: Sequence[str] | None = None,
     again: bool = True,
     stop_when: float | None = None,
@@ -128,7 +130,8 @@ def tune(
     Unless ``quiet``, the job displays its progress on standard output; ``progress`` is another display. ``callback``
     is called with a TuningEvent at the start, after each trial, at each phase and at the end. It may raise StopTuning
     to end the search early; any other exception ends the job and is raised here. ``measurer`` makes the object that
-    builds, checks and times candidates on so many cores, instead of worker processes.
+    builds, checks and times candidates on so many cores, instead of worker processes. With ``fleet``, the address of a
+    Ray cluster, the seats of its nodes measure instead of this machine, those of the job's target (docs/fleet.md).
 
     ``sites`` are those of the whole model that are compared first, by their names in :mod:`autotune.compiler.sites`:
     threads, layout, order. By default they are all that never were, if the budget is a time of five minutes or more.
@@ -145,12 +148,13 @@ def tune(
     """
     from autotune.calibration.host import ensure
     from autotune.runtime.random_inputs import checked_seed
-    from autotune.tuning.compare.decide import decide_for
+    from autotune.tuning.compare.decide import CompiledVersions, decide_for
     from autotune.tuning.jobs.answered import answered_before
     from autotune.tuning.jobs.job import Job, Options
     from autotune.tuning.jobs.model import tuned_model
     from autotune.tuning.jobs.models import asked_key, common_target, read_models, source_of, sources_of
     from autotune.tuning.measure.pool import ProcessPool
+    from autotune.tuning.measure.turns import Turns
     from autotune.tuning.report.progress import signs_of_life
     from autotune.tuning.search.online_model import OnlineModel
     from autotune.tuning.search.prior import prior_for
@@ -173,8 +177,10 @@ def tune(
     factory(sampler, OnlineModel(None), search.batch, len(searched(objective)))
     models = read_models(sources_of(model), **options)
     request = models[0].request
-    chosen = runnable(request.one_target())
-    builders = builders_for(chosen, allow_oversubscription=request.allow_oversubscription)
+    chosen = request.one_target() if fleet is not None else runnable(request.one_target())
+    builders = builders_for(
+        chosen, allow_oversubscription=request.allow_oversubscription or fleet is not None
+    )
     shown = shown_to(progress, callback, quiet=quiet)
     ensure(chosen, shown.preparing)
     identity = (name_of(sampler), search.seed, objective)
@@ -184,6 +190,8 @@ def tune(
             before = answered_before(store, asked_key(known, identity), limit, shown)
             if before is not None:
                 return before
+        seats = None if fleet is None else cleanup.enter_context(_seats(fleet, chosen, builders, shown))
+        turns_of = Turns if seats is None else seats.turns_of
         decided = []
         for asked in models:
             own, decisions, begun = decide_for(
@@ -193,18 +201,19 @@ def tune(
                 limit,
                 begun,
                 shown.preparing,
-                seed,
+                partial(CompiledVersions, seed=seed, turns_of=turns_of),
                 fixed=("threads",) if len(models) > 1 else (),
             )
             decided.append((asked.by(own), decisions))
         models = [asked for asked, _ in decided]
         chosen = common_target(models)
         ensure(chosen, shown.preparing)
-        pool = cleanup.enter_context(closing((measurer or ProcessPool.started)(builders)))
+        local = measurer or ProcessPool.started
+        pool = cleanup.enter_context(closing(local(builders) if seats is None else seats.measurer))
         dispatches = sum(len(asked.parts.dispatches) for asked in models)
         choosing = f"choosing default schedules for {counted(dispatches, 'dispatch')}"
         with signs_of_life(shown.preparing, choosing):
-            tuned = [tuned_model(asked, decisions, store, seed) for asked, decisions in decided]
+            tuned = [tuned_model(asked, decisions, store, seed, turns_of) for asked, decisions in decided]
         job = Job(
             models=tuned,
             target=chosen,
@@ -216,9 +225,21 @@ def tune(
             prior=prior_for(cost_model, chosen, cost_model_registry()),
             head_s=time.monotonic() - begun,
             source=source_of(models, options),
+            fleet=seats,
             asked=asked_key(models, identity),
         )
         return job.run()
+
+
+@contextmanager
+def _seats(address: str, target: Target, builders: int, shown: Progress) -> Iterator[OnFleet]:
+    """Yield the seats of a Ray cluster for a target."""
+    from autotune.tuning.fleet.opening import on_fleet
+    from autotune.tuning.fleet.ray_cluster import RayCluster
+
+    shown.preparing(f"joining the fleet at {address}")
+    with on_fleet(RayCluster(address), target, "measure for a fleet", builders) as seats:
+        yield seats
 
 
 def _as_decided(models: Sequence[AskedModel], store: Database) -> list[AskedModel]:

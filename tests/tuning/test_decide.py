@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -291,7 +292,9 @@ def test_a_job_decides_by_its_budget(database: Database) -> None:
 
     def decided_by(sites: Sequence[str] | None, budget: str) -> CompileRequest:
         said = list[str]()
-        found, decisions, since = decide_for(asked, database, sites, Budget(budget), begun, said.append, 0)
+        found, decisions, since = decide_for(
+            asked, database, sites, Budget(budget), begun, said.append, partial(CompiledVersions, seed=0)
+        )
         assert said == []
         assert since >= begun
         assert [each.kind for each in decisions] == [*(found.decisions or {})]

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from autotune.compiler import compile_in_detail, predict_ns
@@ -54,6 +53,7 @@ class CompiledVersions:
     seed: int
     in_flight: int = 0
     most: int = MOST
+    turns_of: Callable[[int], Turns] = Turns
 
     def read(
         self,
@@ -63,7 +63,7 @@ class CompiledVersions:
         watch: Watch = UNWATCHED,
     ) -> list[Profile | None]:
         """Measure versions interleaved; return the times of each, None for one that failed."""
-        with Turns(self.seed) as turns:
+        with self.turns_of(self.seed) as turns:
             for version in versions:
                 if out_of_time():
                     return [None] * len(versions)
@@ -148,14 +148,15 @@ def decide_for(
     budget: Budget,
     begun: float,
     say: Callable[[str], None],
-    seed: int,
+    model_of: Callable[[str, Compiler], Versions],
     fixed: Collection[str] = (),
 ) -> tuple[CompileRequest, tuple[Decision, ...], float]:
     """Return the request with what is decided of a model that is to be tuned, by a share of the time of its budget.
 
     ``sites`` are compared, also again; for None all that never were, where there is time; none is looked up for
-    ``()``, and none of those that are ``fixed`` is compared. The third value is ``begun`` without the time that others
-    measured in meanwhile. Raises UsageError for unknown sites, and for such as are fixed.
+    ``()``, and none of those that are ``fixed`` is compared. ``model_of`` is as in :func:`decide`. The third value is
+    ``begun`` without the time that others measured in meanwhile. Raises UsageError for unknown sites, and for such as
+    are fixed.
     """
     request, graph, limit_s = asked.request, asked.graph, budget.limit_s
     if sites is not None and not checked_sites(sites):
@@ -181,7 +182,7 @@ def decide_for(
             late=late,
             say=say,
             again=sites is not None,
-            model_of=partial(CompiledVersions, seed=seed),
+            model_of=model_of,
         )
     return *found, begun
 

@@ -65,6 +65,7 @@ from cost_models import calibrated
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
 
+    from autotune.tuning.fleet.opening import OnFleet
     from autotune.tuning.search.prior import PriorModel
 
 _LOADED_BYTES_PER_S = 60e6
@@ -124,6 +125,8 @@ class Job:
     """The class of the policy that spends the budget."""
     source: Mapping[str, Any] = field(default_factory=dict)
     """The files and options that the models were read from, as JSON values: with them they can be timed again."""
+    fleet: OnFleet | None = None
+    """The fleet that measures for it, instead of this machine."""
     asked: str = ""
     """A key that is equal for calls that ask for the same job (:func:`autotune.tuning.jobs.models.asked_key`)."""
 
@@ -144,7 +147,10 @@ class Job:
         Jobs on the same machine measure one at a time: of the time budget only what passes before its first
         turn is not counted. Raises DatabaseError and MeasureError; a failing candidate is a row in the database.
         """
-        with Measuring(f"tune {self.name}", self.progress.preparing) as machine:
+        machine = Measuring(f"tune {self.name}", self.progress.preparing)
+        if self.fleet is not None:
+            return self.run_on(machine)  # each seat has the lock of its own machine while it measures
+        with machine:
             return self.run_on(machine)
 
     def run_on(self, machine: Measuring) -> Report:
@@ -186,6 +192,7 @@ class Job:
             job=row.id,
             batch=self.options.batch,
             least=self.options.least,
+            **({} if self.fleet is None else self.fleet.of_loop),
         )
         self._use(status)
         machine.say = partial(self._wait, status)
@@ -348,6 +355,7 @@ class Job:
             meter=meter,
             policy=policy,
             continued=done > 0,
+            nodes=list if self.fleet is None else self.fleet.nodes,
         )
 
     def _model_status(self, model: TunedModel, sites: Sites) -> ModelStatus:
@@ -377,7 +385,7 @@ class Job:
         # Steady within a session: the system's clock may be set while a job runs.
         began = time.time() - time.monotonic()
         return lambda run: replace(
-            run, host=host, versions=known, job=row.id, created=began + time.monotonic()
+            run, host=run.host or host, versions=known, job=row.id, created=began + time.monotonic()
         )
 
     def _measured(self, status: Status, task: Task, run: Run) -> None:
@@ -395,6 +403,7 @@ class Job:
             if studies.stopped:
                 raise StopTuning
             machine.offer()
+            self._hear_of_nodes(status)
             status.after_s = min(most, self._after_s(status, least_s))
             status.meter.reserve_s = 0.0 if self.budget.limit_s is None else status.after_s
             if ahead.look():
@@ -467,6 +476,11 @@ class Job:
     def _choose(self, status: Status, action: Action) -> None:
         status.phase, status.note, status.policy.last = "search", f"next: {action}", action
         self._heard_by.chosen(status)
+
+    def _hear_of_nodes(self, status: Status) -> None:
+        """Say which nodes have joined, were lost or are left out since the last time."""
+        for text in () if self.fleet is None else self.fleet.news():
+            self._say(status, status.phase, text)
 
     def _wait(self, status: Status, text: str) -> None:
         """Say for which other job of the machine this one waits; the phase stays what it is."""

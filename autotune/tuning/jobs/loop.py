@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Protocol
@@ -112,6 +113,10 @@ class TuningLoop:
     """Called after each comparison."""
     warm_start: Callable[[Task], Sequence[Config]] = lambda task: ()
     """A function to the schedules of workloads near that of a task: asked once, when it gets its first turn."""
+    expect: Callable[[Sequence[Built], Sequence[float]], None] = lambda built, default_ns: None
+    """Called with new candidates, and with what their defaults take alone, before they are measured one by one."""
+    quiet: Callable[[], AbstractContextManager[None]] = CORES.measure
+    """In its context candidates are measured: nothing is built here meanwhile."""
     job: str = ""
     batch: int = 8
     least: int = 0
@@ -168,12 +173,26 @@ class TuningLoop:
             self._compare(action)
         elif batch is not None and not self._is_over:
             built = batch.built.result()
+            self._expect(batch.turns, built)
             # Once for all of them: a core is idle while the last build in progress is waited for.
-            with CORES.measure():
+            with self.quiet():
                 for turn, one in zip(batch.turns, built, strict=True):
                     if self._is_over:
                         return
                     self.take(turn, one)
+
+    def _expect(self, turns: Sequence[Turn], built: Sequence[Built]) -> None:
+        """Tell which candidates will be measured, as far as that is known before the first of them is."""
+        new = {
+            one.code_key: (one, turn.task.default_alone_ns)
+            for turn, one in zip(turns, built, strict=True)
+            if turn.proposal is not None
+            and one.trace_key not in turn.task.known
+            and one.code_key not in turn.task.codes
+            and turn.task.refused(one, turn.origin) is None
+        }
+        if new:
+            self.expect(*zip(*new.values(), strict=True))
 
     def _batch(self, builder: Executor, action: Action, building: Sequence[Turn] = ()) -> Batch | None:
         """Have the candidates of an action built, if there are any."""
@@ -441,6 +460,7 @@ class TuningLoop:
                 message=measurement.message,
                 origin=turn.origin,
                 seed=task.seed,
+                host=measurement.host,
                 footprint=built.footprint,
                 code=built.code,
             )

@@ -48,18 +48,25 @@ MOST_RUNS = 1 << 16
 
 
 def tuned_model(
-    asked: AskedModel, decisions: Sequence[Decision], database: Database, seed: int
+    asked: AskedModel,
+    decisions: Sequence[Decision],
+    database: Database,
+    seed: int,
+    turns_of: Callable[[int], Turns] = Turns,
 ) -> TunedModel:
-    """Return a model as a job takes it, with what was decided of it as a whole."""
+    """Return a model as a job takes it, with what was decided of it as a whole; ``turns_of`` makes its interleaved
+    measurements by their seed."""
     request, parts = asked.request, asked.parts
     target, preference = request.one_target(), request.preference
     subjects, sites = work_of(parts, target, preference)
     check = EndToEnd.wanted(request.tolerance, request.model, request.shapes, seed)
+    model = MeasuredModel(parts, sites, target, database, preference, seed, check, request.order)
+    model.turns_of = turns_of
     return TunedModel(
         asked.name,
         subjects,
         sites,
-        MeasuredModel(parts, sites, target, database, preference, seed, check, request.order),
+        model,
         {dispatch.name: dispatch.origins for dispatch in parts.dispatches},
         decisions,
     )
@@ -146,6 +153,8 @@ class MeasuredModel:
         self._preference = preference
         self._seed = seed
         self._check = check
+        self.turns_of: Callable[[int], Turns] = Turns
+        """What interleaves versions, by a seed."""
         self._order = order or preference.aim
         self._code_check = CodeCheck(target)
         self._defaults: dict[str, BuiltWorkload] = {}
@@ -165,7 +174,7 @@ class MeasuredModel:
         none: list[Profile | None] = [None] * len(versions)
         common = _Common(self._parts, self._ordered)
         divided: list[_Divided] = []
-        with Turns(self._seed) as turns:
+        with self.turns_of(self._seed) as turns:
             turns.start(rounds.processes)
             for version in versions:
                 if out_of_time():
@@ -196,7 +205,7 @@ class MeasuredModel:
         if out_of_time():
             return None
         after = self._planned(self.plan(), tuned)
-        found = gain_of(before, after, self._seed, out_of_time)
+        found = gain_of(before, after, self._seed, out_of_time, turns_of=self.turns_of)
         if found is None or self._check is None:
             return found
         return replace(found, error=self._check.error(after))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -34,19 +35,21 @@ def gain_of(
     out_of_time: Callable[[], bool],
     processes: int = PROCESSES,
     patience_s: float = PATIENCE_S,
+    turns_of: Callable[[int], Turns] = Turns,
 ) -> Gain | None:
     """Measure two versions interleaved, in up to ``processes`` fresh processes; None without time, or if a version
     fails.
 
-    After ``patience_s`` no more than the least number of processes is read. The ratio has no interval where too few
-    were. Two versions of the same machine code are one: it is read in one process.
+    ``turns_of`` makes the interleaved measurement by its seed. After ``patience_s`` no more than the least number of
+    processes is read. The ratio has no interval where too few were. Two versions of the same machine code are one: it
+    is read in one process.
     """
     begin = time.monotonic()
     same = before.same_code(after)
     most = 1 if same else processes
     pairs: list[Sequence[Readings]] = []
     loads = list[float]()
-    with Turns(seed) as turns:
+    with turns_of(seed) as turns:
         turns.start(min(most, LEAST))
         for image in [before] if same else [before, after]:
             turns.add(image)
@@ -55,11 +58,13 @@ def gain_of(
                 break
             if len(pairs) == LEAST:
                 turns.start(most - LEAST)
-            read = turns.time(_ROUNDS, out_of_time)
-            if any(readings is None for readings in read):
+            count = min(turns.at_once, most - len(pairs))
+            rounds = replace(_ROUNDS, most=count * _ROUNDS.most, least=count * _ROUNDS.least, processes=count)
+            known = [ns for ns in turns.time(rounds, out_of_time) if ns is not None]
+            if len(known) < (1 if same else 2):
                 break
             loads.append(turns.load)
-            pairs.append([readings for readings in read if readings is not None])
+            pairs += zip(*(np.split(ns, len(ns) // _ROUNDS.most) for ns in known), strict=True)
     if not pairs:
         return None
     first, last = (statistics(np.concatenate([pair[side].ravel() for pair in pairs])) for side in (0, -1))

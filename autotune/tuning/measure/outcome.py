@@ -23,7 +23,7 @@ class Measurement:
 
     ``error`` is the largest difference from the reference over the reference's largest magnitude,
     None when the candidate never ran to its end. ``details`` is what a worker that ended wrote last; it is not
-    stored.
+    stored. ``host`` names the node that measured it; empty for this machine.
     """
 
     outcome: Outcome
@@ -31,6 +31,7 @@ class Measurement:
     error: float | None = None
     message: str = ""
     details: str = ""
+    host: str = ""
 
     @property
     def latency_ns(self) -> float:

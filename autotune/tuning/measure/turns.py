@@ -140,12 +140,12 @@ class FreshProcesses:
 class Turns:
     """Interleaved versions of one model in worker processes; one that ends its process is left out afterwards.
 
-    Each reading of all versions begins in a fresh process. Results are in the order in which versions were added: None
-    for those that ended a process or were not loaded. Once versions are loaded, the least number of rounds is read even
-    when time is up: fewer say nothing.
+    Each reading of all versions begins in a fresh process; ``first`` counts those before, which began in other orders.
+    Results are in the order in which versions were added: None for those that ended a process or were not loaded. Once
+    versions are loaded, the least number of rounds is read even when time is up: fewer say nothing.
     """
 
-    def __init__(self, seed: int, command: Sequence[str] = WORKER) -> None:
+    def __init__(self, seed: int, command: Sequence[str] = WORKER, first: int = 0) -> None:
         self._seed = seed
         self._command = command
         self._open = ExitStack()
@@ -157,7 +157,7 @@ class Turns:
         self._left: list[int] = []
         """The versions that have not ended a process."""
         self._run_ns: dict[int, float] = {}
-        self._readings = 0
+        self._readings = first
         self._took_s = np.zeros(2)
         """Of the turns of the last measurement: seconds, and those that other processes took of all processors."""
         self.failures: dict[int, str] = {}
@@ -173,6 +173,11 @@ class Turns:
     def __exit__(self, *error: object) -> None:
         self._open.close()
 
+    @property
+    def at_once(self) -> int:
+        """Return the number of processes that measure concurrently: one on a machine."""
+        return 1
+
     def start(self, processes: int) -> None:
         """Start processes ahead, while versions are still made."""
         self._processes.start(processes)
@@ -183,17 +188,22 @@ class Turns:
         With so many requests ``in_flight`` its times are those from one answer to the next. Raises ArtifactError,
         OSError.
         """
-        self._in_flight.append(in_flight)
         number = len(self._paths)
-        self._left.append(number)
         of_host = () if isinstance(version, DeviceProgram) else version.dispatches
         self._dispatches.append([(each.name, each.workload_key) for each in of_host])
         self._runs.append([each.runs for each in of_host])
         if isinstance(version, DeviceProgram):
-            self._paths.append(self.folder / f"program{number}{PROGRAM_SUFFIX}")
-            artifact.save(version, self._paths[-1])
+            path = self.folder / f"program{number}{PROGRAM_SUFFIX}"
+            artifact.save(version, path)
         else:
-            self._paths.append(self._writer.add(version))
+            path = self._writer.add(version)
+        self.add_file(path, in_flight)
+
+    def add_file(self, path: Path, in_flight: int = 0) -> None:
+        """Add one more version that is a file: a manifest in a folder of images, or a program."""
+        self._in_flight.append(in_flight)
+        self._left.append(len(self._paths))
+        self._paths.append(path)
 
     def profile(
         self,
@@ -206,7 +216,7 @@ class Turns:
         As soon as the least number of rounds was read, ``settled`` says after each process which versions take no more
         turns: they have fewer rounds than the first one. When it is the only one left, nothing more is read.
         """
-        return self._turns("profile", rounds, out_of_time, settled)
+        return self.readings("profile", rounds, out_of_time, settled)
 
     def profiles(
         self,
@@ -241,22 +251,23 @@ class Turns:
         profiles: Callable[[Sequence[Readings | None]], list[Profile | None]],
         watch: Watch,
     ) -> list[Profile | None]:
-        found = profiles(self._turns(do, rounds, out_of_time, lambda read: watch.settled(profiles(read))))
+        found = profiles(self.readings(do, rounds, out_of_time, lambda read: watch.settled(profiles(read))))
         for number, reason in self.failures.items():
             watch.failed(number, reason)
         return found
 
     def time(self, rounds: Rounds, out_of_time: Callable[[], bool]) -> list[Readings | None]:
         """Return latencies [rounds, runs] of each version as a whole."""
-        return self._turns("time", rounds, out_of_time)
+        return self.readings("time", rounds, out_of_time)
 
-    def _turns(
+    def readings(
         self,
         do: str,
         rounds: Rounds,
         out_of_time: Callable[[], bool],
         settled: Settled = lambda read: (),
     ) -> list[Readings | None]:
+        """Return latencies of each version: with ``profile`` [rounds, dispatches], with ``time`` [rounds, runs]."""
         self._took_s = np.zeros(2)
         taken: dict[int, list[NDArray[np.float64]]] = {}
         resting: set[int] = set()
@@ -311,6 +322,12 @@ class Turns:
         for version, turns in found.items():
             taken[version].append(np.median(turns, axis=0))
         return True
+
+    @property
+    def took_s(self) -> tuple[float, float]:
+        """Return the seconds that the turns of the last measurement took, and those that other processes took of all
+        processors meanwhile."""
+        return float(self._took_s[0]), float(self._took_s[1])
 
     @property
     def load(self) -> float:

@@ -98,6 +98,8 @@ class Status:
     """When the search ended, by the meter."""
     waiting: bool = False
     """Another job measures on this machine, and the note says which."""
+    nodes: Callable[[], list[dict[str, Any]]] = list
+    """The nodes of the fleet that measures, as JSON values; none where this machine does."""
     session_trials: int = 0
     near_trials: int = 0
     """Those of this session that were found for near workloads."""
@@ -178,6 +180,7 @@ class Status:
             "next": None if self.policy.last is None else str(self.policy.last),
             "then": [str(action) for action in self.policy.others],
             "noise": self.noise.to_json(),
+            "nodes": self.nodes(),
             "forecast": None if self.forecast is None else self.forecast.to_json(),
         }
 

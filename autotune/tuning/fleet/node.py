@@ -1,0 +1,74 @@
+"""Nodes of a fleet: what each says of itself, what it does, and why one is left out."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from enum import StrEnum
+from statistics import median
+from typing import Any
+
+_REMEMBERED = 16
+"""A/A measurements of a node that its noise is the median of."""
+
+
+class NodeState(StrEnum):
+    """The state of a node as the searching process knows it."""
+
+    STARTING = "starting"
+    """Its seat is being made, or another job has it."""
+    IDLE = "idle"
+    MEASURING = "measuring"
+    LOST = "lost"
+    """It was killed, frozen or cut off; what was under way has gone to another."""
+    OUT = "out"
+    """It is not given anything more, for the reason that stands beside."""
+
+
+@dataclass
+class Node:
+    """One seat of the fleet; ``reason`` says why it is lost or out."""
+
+    name: str
+    state: NodeState = NodeState.STARTING
+    reason: str = ""
+    host: str = ""
+    target: str = ""
+    version: str = ""
+    measurements: int = 0
+    losses: int = 0
+    """How often it was lost since its last answer."""
+    set_aside: int = 0
+    """Measurements of it that were not used, as they differ from those of its peers."""
+    stolen_s: float = 0.0
+    """Seconds that a hypervisor took of its processors, since it started."""
+    same_code: deque[float] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    """Logs of the ratios of versions with the same code (A/A), the latest of them."""
+
+    @property
+    def works(self) -> bool:
+        """Return whether it is given measurements."""
+        return self.state in (NodeState.IDLE, NodeState.MEASURING)
+
+    @property
+    def noise(self) -> float | None:
+        """Return the median of its A/A ratios' distance from 1; None while nothing was measured."""
+        return math.expm1(median(map(abs, self.same_code))) if self.same_code else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `autotune status` shows of it."""
+        return {
+            "name": self.name,
+            "state": self.state.value,
+            "reason": self.reason,
+            "target": self.target,
+            "version": self.version,
+            "measurements": self.measurements,
+            "set_aside": self.set_aside,
+            "noise": None if self.noise is None else round(self.noise, 4),
+            "stolen_s": round(self.stolen_s, 1),
+        }
+
+
+__all__ = ["Node", "NodeState"]

@@ -11,7 +11,7 @@ class SeatLost(Exception):
 
 
 class RemoteSeat(Protocol):
-    """A :class:`~autotune.tuning.fleet.seat.Seat` on another machine."""
+    """A :class:`~autotune.tuning.fleet.seat.SeatServer` on another machine."""
 
     def report(self) -> dict[str, Any]:
         """Return what it says of itself, as soon as nobody else has the seat; raises SeatLost."""

@@ -18,7 +18,7 @@ from autotune.distribution import version
 from autotune.errors import MeasureError
 from autotune.target import Target
 from autotune.tuning.fleet.cluster import Cluster, RemoteSeat, SeatLost
-from autotune.tuning.fleet.node import Node, NodeState
+from autotune.tuning.fleet.node import FleetNode, NodeState
 from autotune.tuning.fleet.signature import Signer
 
 _LOOK_S = 1.0
@@ -43,7 +43,7 @@ class Answered:
 
 
 @dataclass(eq=False)
-class Work:
+class SeatWork:
     """A message that waits for a seat. ``contents`` are handles of files by their digests.
 
     ``used`` are the nodes that the same measurement was given to. One that is to be ``elsewhere`` goes to another node
@@ -73,7 +73,7 @@ class Fleet:
         say: Callable[[str], None] = lambda text: None,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, FleetNode] = {}
         """By their places in the cluster."""
         self.target = target
         self._cluster, self._job, self.say = cluster, job, say
@@ -81,7 +81,7 @@ class Fleet:
         key = secrets.token_bytes(32)
         self._key, self._signer = key, Signer(key)
         self._changed = threading.Condition()
-        self._waiting: deque[Work] = deque()
+        self._waiting: deque[SeatWork] = deque()
         self._threads: dict[str, threading.Thread] = {}
         self._closed = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="autotune-fleet", daemon=True)
@@ -114,22 +114,22 @@ class Fleet:
         self._cluster.close()
 
     @property
-    def ready(self) -> list[Node]:
+    def ready(self) -> list[FleetNode]:
         """Return the nodes that work."""
         return [node for node in [*self.nodes.values()] if node.works]
 
     def put(self, data: bytes) -> object:
-        """Return a handle of a file's content for :class:`Work`."""
+        """Return a handle of a file's content for :class:`SeatWork`."""
         return self._cluster.put(data)
 
-    def submit(self, work: Work) -> Work:
+    def submit(self, work: SeatWork) -> SeatWork:
         """Have a message answered by the next seat that may have it."""
         with self._changed:
             self._waiting.append(work)
             self._changed.notify_all()
         return work
 
-    def result(self, work: Work) -> Answered:
+    def result(self, work: SeatWork) -> Answered:
         """Return the answer to a message; raises MeasureError where there is no seat any more for minutes, and where
         seats are lost whenever they get it."""
         alone_since: float | None = None
@@ -151,7 +151,7 @@ class Fleet:
                     self._leave_out(node, reason)
             self._changed.notify_all()
 
-    def _leave_out(self, node: Node, reason: str) -> None:
+    def _leave_out(self, node: FleetNode, reason: str) -> None:
         node.state, node.reason = NodeState.OUT, reason
         self.say(f"{node.name} is left out: {reason}")
 
@@ -187,14 +187,14 @@ class Fleet:
                 places = {}
             for place, name in places.items():
                 thread = self._threads.get(place)
-                node = self.nodes.setdefault(place, Node(name))
+                node = self.nodes.setdefault(place, FleetNode(name))
                 if node.state is not NodeState.OUT and (thread is None or not thread.is_alive()):
                     thread = threading.Thread(target=self._serve, args=(place, node), daemon=True)
                     self._threads[place] = thread
                     thread.start()
             self._closed.wait(_LOOK_S)
 
-    def _serve(self, place: str, node: Node) -> None:
+    def _serve(self, place: str, node: FleetNode) -> None:
         """Run the thread of a seat until that is lost or left out."""
         if node.state is NodeState.LOST:
             self._closed.wait(_PAUSE_S)
@@ -211,7 +211,7 @@ class Fleet:
             if seat is not None:
                 seat.close()
 
-    def _lose(self, node: Node, reason: str) -> None:
+    def _lose(self, node: FleetNode, reason: str) -> None:
         if not self._closed.is_set() and node.state is not NodeState.OUT:
             node.state, node.reason, node.losses = NodeState.LOST, reason, node.losses + 1
             self.say(f"{node.name} is lost: {reason}")
@@ -220,7 +220,7 @@ class Fleet:
                     node, f"it was lost {_LOSSES} times without an answer, the last time: {reason}"
                 )
 
-    def _admitted(self, node: Node, report: Mapping[str, Any]) -> bool:
+    def _admitted(self, node: FleetNode, report: Mapping[str, Any]) -> bool:
         """Return whether a node may measure for the job, by what it says of itself."""
         target = Target.from_json(report["target"])
         node.host, node.target, node.version = str(report["host"]), target.name, str(report["version"])
@@ -239,7 +239,7 @@ class Fleet:
         self.say(f"{node.name} measures for this job")
         return True
 
-    def _next(self, node: Node) -> Work | None:
+    def _next(self, node: FleetNode) -> SeatWork | None:
         """Return the next message that a node may have; None when it gets no more."""
         with self._changed:
             node.state = NodeState.IDLE if node.works else node.state
@@ -253,13 +253,13 @@ class Fleet:
                 self._changed.wait(_LOOK_S)
         return None
 
-    def _may_have(self, node: Node, work: Work) -> bool:
+    def _may_have(self, node: FleetNode, work: SeatWork) -> bool:
         """Return False for a measurement that is to be elsewhere, while there is such a node."""
         if not work.elsewhere or node.name not in work.used:
             return True
         return all(other.name in work.used for other in self.ready)
 
-    def _do(self, seat: RemoteSeat, node: Node, work: Work) -> None:
+    def _do(self, seat: RemoteSeat, node: FleetNode, work: SeatWork) -> None:
         if work.future.cancelled():
             return
         signed = self._signer.sign(work.message)
@@ -276,7 +276,7 @@ class Fleet:
         with suppress(InvalidStateError):  # cancelled meanwhile
             work.future.set_result(Answered(node.name, answer))
 
-    def _again(self, work: Work, lost: str) -> None:
+    def _again(self, work: SeatWork, lost: str) -> None:
         """Have another seat answer, at once."""
         work.attempts, work.elsewhere = work.attempts + 1, True
         if work.attempts < ATTEMPTS and not self._closed.is_set():
@@ -289,4 +289,4 @@ class Fleet:
             work.future.set_exception(error)
 
 
-__all__ = ["ATTEMPTS", "PATIENCE_S", "Answered", "Fleet", "Work"]
+__all__ = ["ATTEMPTS", "PATIENCE_S", "Answered", "Fleet", "SeatWork"]

@@ -11,7 +11,7 @@ from typing import Any
 from autotune.database.records import Latency, Outcome
 from autotune.errors import NoReferenceError
 from autotune.machine_lock import Measuring
-from autotune.tuning.fleet.fleet import Answered, Work
+from autotune.tuning.fleet.fleet import Answered, SeatWork
 from autotune.tuning.fleet.trust import Trust
 from autotune.tuning.measure.interface import Built, BuiltOption, Candidate
 from autotune.tuning.measure.outcome import Measurement
@@ -27,7 +27,7 @@ class FleetMeasurer:
     def __init__(self, trust: Trust, builders: int) -> None:
         self._trust, self._fleet = trust, trust.fleet
         self._builders = ProcessPool(builders)
-        self._ahead: dict[int, Work] = {}
+        self._ahead: dict[int, SeatWork] = {}
         self._open = ExitStack()
         self._open.callback(self._builders.close)
 
@@ -42,27 +42,27 @@ class FleetMeasurer:
         """Have the seats begin with candidates that are measured next."""
         for one, ns in zip(built, default_ns, strict=True):
             if one.failed is None:
-                self._ahead[id(one)] = self._fleet.submit(Work(_message(one, ns)))
+                self._ahead[id(one)] = self._fleet.submit(SeatWork(_message(one, ns)))
 
     def measure(self, built: Built, default_ns: float) -> Measurement:
         """Check one and time it on a seat; on another one again where it fails."""
         if built.failed is not None:
             return built.failed
-        work = self._ahead.pop(id(built), None) or self._fleet.submit(Work(_message(built, default_ns)))
+        work = self._ahead.pop(id(built), None) or self._fleet.submit(SeatWork(_message(built, default_ns)))
         return self._sure(work)
 
     def check(self, option: BuiltOption) -> Measurement:
         """Check a whole option on a seat."""
-        return self._sure(self._fleet.submit(Work({"do": "check", "option": asdict(option)})))
+        return self._sure(self._fleet.submit(SeatWork({"do": "check", "option": asdict(option)})))
 
-    def _sure(self, work: Work) -> Measurement:
+    def _sure(self, work: SeatWork) -> Measurement:
         """Return the outcome of a message; where that is a failure, the one that most of three nodes have."""
         said = [self._heard(work)]
         while said[0][1].outcome is not Outcome.OK:
             names = {name for name, _ in said}
             if len(said) == 3 or not any(node.name not in names for node in self._fleet.ready):
                 break
-            again = Work(work.message, used=work.used, elsewhere=True)
+            again = SeatWork(work.message, used=work.used, elsewhere=True)
             said.append(self._heard(self._fleet.submit(again)))
             if len(said) == 2 and said[0][1].outcome == said[1][1].outcome:
                 break
@@ -79,7 +79,7 @@ class FleetMeasurer:
                     self._trust.strike(name, f"{what} ({measured.message})" if measured.message else what)
         return next(measured for _, measured in said if measured.outcome == most)
 
-    def _heard(self, work: Work) -> tuple[str, Measurement]:
+    def _heard(self, work: SeatWork) -> tuple[str, Measurement]:
         answered = self._fleet.result(work)
         return answered.node, _measurement(answered)
 

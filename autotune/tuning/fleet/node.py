@@ -27,7 +27,7 @@ class NodeState(StrEnum):
 
 
 @dataclass
-class Node:
+class FleetNode:
     """One seat of the fleet; ``reason`` says why it is lost or out."""
 
     name: str
@@ -38,7 +38,7 @@ class Node:
     version: str = ""
     measurements: int = 0
     losses: int = 0
-    """How often it was lost since its last answer."""
+    """Losses of it since its last answer."""
     set_aside: int = 0
     """Measurements of it that were not used, as they differ from those of its peers."""
     stolen_s: float = 0.0
@@ -71,4 +71,4 @@ class Node:
         }
 
 
-__all__ = ["Node", "NodeState"]
+__all__ = ["FleetNode", "NodeState"]

@@ -28,7 +28,7 @@ class OnFleet:
 
     @cached_property
     def measurer(self) -> FleetMeasurer:
-        """What builds candidates here, and has seats measure them."""
+        """The measurer, which builds candidates here and has seats measure them."""
         return FleetMeasurer(self.trust, self.builders)
 
     @property

@@ -126,9 +126,9 @@ def _seat_actor() -> Any:
 
     class AutotuneSeat:
         def __init__(self, key: bytes, job: str) -> None:
-            from autotune.tuning.fleet.seat import Seat
+            from autotune.tuning.fleet.seat import SeatServer
 
-            self._seat = Seat(key, job)
+            self._seat = SeatServer(key, job)
 
         def report(self) -> dict[str, Any]:
             return self._seat.report()

@@ -30,7 +30,7 @@ Fetch = Callable[[Any], bytes]
 """From where a file's content lies in the cluster to the content."""
 
 
-class Seat:
+class SeatServer:
     """Answers the signed messages of one job: ``measure``, ``check`` and ``turns``.
 
     It builds nothing: code comes from the searching process. Methods raise MeasureError, and OSError of a full disk.
@@ -132,4 +132,4 @@ def _outcome(measured: Callable[[], Measurement]) -> dict[str, Any]:
         return {"no_reference": str(error)}
 
 
-__all__ = ["Seat"]
+__all__ = ["SeatServer"]

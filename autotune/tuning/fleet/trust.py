@@ -30,7 +30,7 @@ Ratios = NDArray[np.float64]
 
 @dataclass
 class Trust:
-    """What is thought of the nodes of a fleet, by their names."""
+    """The opinion of the nodes of a fleet, by their names."""
 
     fleet: Fleet
     _strikes: dict[str, int] = field(default_factory=dict)

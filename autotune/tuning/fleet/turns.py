@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.tuning.compare.paired import Readings
-from autotune.tuning.fleet.fleet import Answered, Work
+from autotune.tuning.fleet.fleet import Answered, SeatWork
 from autotune.tuning.fleet.signature import digest
 from autotune.tuning.fleet.trust import Ratios, Trust, logs_of_ratios
 from autotune.tuning.measure.turns import Rounds, Settled, Turns
@@ -20,7 +20,7 @@ Arrays = dict[int, NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class _Process:
-    """What a process on a node has measured: latencies of versions by their numbers, [rounds, dispatches or runs]."""
+    """The result of a process on a node: latencies of versions by their numbers, [rounds, dispatches or runs]."""
 
     node: str
     arrays: Arrays
@@ -109,7 +109,7 @@ class FleetTurns(Turns):
         works = [self._begin(do, rounds, numbers, elsewhere=n < 2) for n in range(count)]
         return [self._ended(work, numbers) for work in works]
 
-    def _begin(self, do: str, rounds: Rounds, numbers: Sequence[int], *, elsewhere: bool) -> Work:
+    def _begin(self, do: str, rounds: Rounds, numbers: Sequence[int], *, elsewhere: bool) -> SeatWork:
         files = {path.name: self._content(path) for path in self._files()}
         versions = [(self._paths[n].name, self._in_flight[n]) for n in (*numbers, *numbers[:1])]
         message = {
@@ -122,7 +122,7 @@ class FleetTurns(Turns):
             "versions": versions,
         }
         self._first += 1
-        return self._fleet.submit(Work(message, dict(files.values()), self._used, elsewhere))
+        return self._fleet.submit(SeatWork(message, dict(files.values()), self._used, elsewhere))
 
     def _files(self) -> Iterable[Path]:
         """Return the files of all versions, and of what they have in common."""
@@ -134,7 +134,7 @@ class FleetTurns(Turns):
             self._sent[path] = digest(data), self._fleet.put(data)
         return self._sent[path]
 
-    def _ended(self, work: Work, numbers: Sequence[int]) -> _Process:
+    def _ended(self, work: SeatWork, numbers: Sequence[int]) -> _Process:
         process = _Process.of(self._fleet.result(work), numbers, str(work.message["what"]))
         if process.same_code is not None:
             self._trust.observe_same_code(process.node, process.same_code)

@@ -154,7 +154,7 @@ class MeasuredModel:
         self._seed = seed
         self._check = check
         self.turns_of: Callable[[int], Turns] = Turns
-        """What interleaves versions, by a seed."""
+        """Makes the interleaved measurement of versions by its seed."""
         self._order = order or preference.aim
         self._code_check = CodeCheck(target)
         self._defaults: dict[str, BuiltWorkload] = {}

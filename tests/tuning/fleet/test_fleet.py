@@ -15,7 +15,7 @@ from autotune.database.records import Outcome
 from autotune.errors import MeasureError
 from autotune.target import Target
 from autotune.tuning.fleet import seat as seat_module
-from autotune.tuning.fleet.fleet import Fleet, Work
+from autotune.tuning.fleet.fleet import Fleet, SeatWork
 from autotune.tuning.fleet.measurer import FleetMeasurer
 from autotune.tuning.fleet.node import NodeState
 from autotune.tuning.fleet.signature import Signed, Signer, digest
@@ -78,7 +78,7 @@ def test_nodes_of_another_target_get_nothing() -> None:
     cluster = FakeCluster(one=FakeNode(), other=other)
     with fleet(cluster, 1) as found:
         until(lambda: state(found, "other") is NodeState.OUT)
-        for work in [found.submit(Work({"do": "measure"})) for _ in range(9)]:
+        for work in [found.submit(SeatWork({"do": "measure"})) for _ in range(9)]:
             assert found.result(work).node == "one"
     assert other.heard == []
     with pytest.raises(MeasureError, match=r"other: it is another target \(<Target x86_64 x86-64-v2"):
@@ -96,7 +96,7 @@ def test_another_version_is_an_error_that_names_the_node() -> None:
 def test_what_a_lost_node_had_goes_elsewhere_and_is_answered_once() -> None:
     cluster = FakeCluster(good=FakeNode(), bad=FakeNode(lost_after=2))
     with fleet(cluster, 2) as found:
-        works = [found.submit(Work({"do": "measure", "number": n})) for n in range(40)]
+        works = [found.submit(SeatWork({"do": "measure", "number": n})) for n in range(40)]
         assert all(found.result(work).answer["outcome"] == "ok" for work in works)
     heard = [message["number"] for node in cluster.nodes.values() for message in node.heard]
     assert sorted(heard) == [*range(40)]
@@ -107,8 +107,8 @@ def test_a_node_that_joins_works() -> None:
     with fleet(cluster, 1) as found:
         cluster.nodes["two"] = FakeNode()
         until(lambda: len(found.ready) == 2)
-        first = found.result(found.submit(Work({"do": "measure"}))).node
-        again = Work({"do": "measure"}, used=[first], elsewhere=True)
+        first = found.result(found.submit(SeatWork({"do": "measure"}))).node
+        again = SeatWork({"do": "measure"}, used=[first], elsewhere=True)
         assert found.result(found.submit(again)).node != first
 
 
@@ -117,7 +117,7 @@ def test_a_job_without_seats_ends_with_an_error() -> None:
         fleet(FakeCluster(only=FakeNode(lost_after=0)), 1) as found,
         pytest.raises(MeasureError, match=r"4 seats were lost|no seat any more"),
     ):
-        found.result(found.submit(Work({"do": "measure"})))
+        found.result(found.submit(SeatWork({"do": "measure"})))
 
 
 def test_a_failure_counts_where_a_second_node_has_it() -> None:
@@ -186,7 +186,7 @@ def test_a_node_on_which_the_same_code_differs_is_left_out() -> None:
 def test_a_seat_runs_only_what_its_job_has_signed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(seat_module, "ProcessPool", lambda builders, limits: FleetMeasurer)
     mine, sent = Signer(b"mine"), {"do": "turns", "files": {"0.json": digest(b"good")}}
-    seat = seat_module.Seat(b"mine", "test")
+    seat = seat_module.SeatServer(b"mine", "test")
     other = Signer(b"other").sign(sent)
     with pytest.raises(MeasureError, match="not signed by the job"):
         seat.answer(other, {}, lambda handle: b"")

@@ -83,7 +83,7 @@ class Fleet:
         self._changed = threading.Condition()
         self._waiting: deque[SeatWork] = deque()
         self._threads: dict[str, threading.Thread] = {}
-        self._closed = threading.Event()
+        self._closed, self._looked = threading.Event(), threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="autotune-fleet", daemon=True)
 
     def __enter__(self) -> Self:
@@ -157,6 +157,7 @@ class Fleet:
 
     def _wait_for_seats(self) -> None:
         """Wait until a seat is ready; raises MeasureError where none can be expected."""
+        self._looked.wait()
         begin, said = time.monotonic(), False
         while not self.ready:
             nodes = [*self.nodes.values()]
@@ -192,6 +193,7 @@ class Fleet:
                     thread = threading.Thread(target=self._serve, args=(place, node), daemon=True)
                     self._threads[place] = thread
                     thread.start()
+            self._looked.set()
             self._closed.wait(_LOOK_S)
 
     def _serve(self, place: str, node: FleetNode) -> None:

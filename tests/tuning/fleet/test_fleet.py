@@ -61,7 +61,8 @@ def versions(found: Fleet, count: int) -> Iterator[FleetTurns]:
 
 
 def state(found: Fleet, name: str) -> NodeState:
-    return next(node.state for node in found.nodes.values() if node.name == name)
+    states = (node.state for node in [*found.nodes.values()] if node.name == name)
+    return next(states, NodeState.STARTING)  # not seen yet
 
 
 def test_no_seat_is_an_error_with_the_next_step() -> None:

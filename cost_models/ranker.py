@@ -54,10 +54,10 @@ class Ranker:
         ``say`` hears of the progress. Raises CostModelError where a fold leaves nothing to learn from.
         """
         count = 1 + max(folds.values(), default=-1)
-        usable = data.take(data.valid)
+        usable = _comparable(data.take(data.valid))
         outside = [frozenset(key for key, fold in folds.items() if fold != number) for number in range(count)]
-        parts = [_comparable(usable.take(usable.rows_of(keys))) for keys in outside]
-        if not parts or not all(map(len, parts)):
+        parts = [usable.rows_of(keys) for keys in outside]
+        if not parts or not all(rows.any() for rows in parts):
             raise CostModelError(
                 "nothing to rank: no workload, or only those of one fold, has two runs of different latency; "
                 "tune some more"
@@ -66,8 +66,8 @@ class Ranker:
         fit = objectives.OBJECTIVES[objective]
 
         def member(number: int) -> Any:
-            found = fit(_rows(parts[number]), rounds, number)
-            say(f"trained without fold {number + 1} of {count}: {len(parts[number])} runs")
+            found = fit(_rows(usable, parts[number]), rounds, number)
+            say(f"trained without fold {number + 1} of {count}: {parts[number].sum()} runs")
             return found
 
         with ThreadPoolExecutor(threads) as pool:
@@ -102,8 +102,10 @@ def _comparable(data: Dataset) -> Dataset:
     return data.take((least < most)[data.groups])
 
 
-def _rows(data: Dataset) -> objectives.TrainingRows:
-    order = np.argsort(data.groups, kind="stable")
+def _rows(data: Dataset, wanted: NDArray[np.bool_]) -> objectives.TrainingRows:
+    """Return the wanted rows, sorted by groups; copied once, as they are most of what a training holds."""
+    rows = np.flatnonzero(wanted)
+    order = rows[np.argsort(data.groups[rows], kind="stable")]
     x = data.x[order]
     return objectives.TrainingRows(
         x, data.latency[order], data.noise[order], data.groups[order], _PRIOR * analytic_scores(x)

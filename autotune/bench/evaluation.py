@@ -14,7 +14,7 @@ import pandas
 from autotune.bench.replay import recording
 from autotune.bench.tables import NOTHING, Table
 from autotune.database.opening import DatabaseLike, opened
-from autotune.database.table import training_table
+from autotune.database.training import training_table
 from cost_models import booster as boosters
 from cost_models import contenders, dataset, folds
 from cost_models.dataset import Dataset

@@ -22,6 +22,7 @@ from sqlalchemy import (
     func,
     literal_column,
     select,
+    tuple_,
     union,
 )
 
@@ -275,6 +276,33 @@ def select_timings() -> Select[Any]:
         _RUNS.id.in_(newest)
     )  # out of an index alone
     return found.order_by(_RUNS.id.desc())
+
+
+@cache
+def select_next_key() -> Select[Any]:
+    """Select the workload, target and space with runs that come after a key."""
+    columns = (_RUNS.workload_key, _RUNS.target_key, _RUNS.space_key)
+    after = tuple_(*columns) > tuple_(_WORKLOAD, _TARGET, _SPACE)
+    return select(*columns).where(after).order_by(*columns).limit(1)
+
+
+@cache
+def select_sample() -> Select[Any]:
+    """Select at most ``count`` runs of a key, in the order of the hashes of their schedules, as an index has them."""
+    order = (_RUNS.trace_key, _RUNS.code)
+    return select_runs().where(_MINE).order_by(*order).limit(bindparam("count", type_=Integer))
+
+
+@cache
+def select_defaults() -> Select[Any]:
+    """Select all runs of a key's default schedules."""
+    return select_runs().where(_MINE, _DEFAULT).with_hint(schema.runs, _BY_DEFAULTS, "sqlite")
+
+
+@cache
+def select_any_reading() -> Select[Any]:
+    """Select one in-model measurement of a key, whichever is found first."""
+    return select(_READINGS.id).where(_READ).limit(1)
 
 
 @cache

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 
 from autotune.database.describe import operators_of, shapes_of
-from autotune.database.inside import ALONE_NOISE, INSIDE_NOISE, Estimate, estimates
 from autotune.database.overview import overview
-from autotune.database.records import RUNS, Origin, Ratio, Run, WorkloadRow
+from autotune.database.records import RUNS, Ratio, Run, WorkloadRow
 from autotune.database.rows import ADVICE
 from autotune.errors import DatabaseError
 
@@ -93,85 +91,6 @@ def _interval(ratio: Ratio | None) -> dict[str, float | None]:
     return {"ratio": ratio.median if ratio else None, "ratio_low": low, "ratio_high": high}
 
 
-def training_table(database: Database) -> pd.DataFrame:
-    """Return all runs as a cost model learns from them: texts and configurations that are parsed again.
-
-    ``ratio`` is the latency over the default's: inside a model where it was measured there, interleaved with the
-    default, else alone over the default's alone; ``noise`` is the standard deviation of its logarithm.
-    """
-    texts = {row.key: row.text for row in database.workload_rows()}
-    targets = {key: target.to_json() for key, target in database.targets().items()}
-    models = {job.id: job.model for job in database.jobs()}
-    runs = database.records()
-    defaults = _defaults(runs)
-    newest = {(run.key, run.trace_key): run.id for run in sorted(runs, key=lambda run: run.created)}
-    inside = {key: estimates(database.readings(key)) for key in {run.key for run in runs if run.latency}}
-    rows = [
-        {
-            "workload_text": _of(run, texts, run.key.workload, "workload"),
-            "target_json": _of(run, targets, run.key.target, "target"),
-            "space_key": run.key.space,
-            "config": run.config,
-            "outcome": run.outcome.value,
-            "latency_ns": run.latency.min_ns if run.latency else math.nan,
-            **_label(
-                run,
-                defaults.get(run.id, math.nan),
-                inside.get(run.key, {}),
-                replaced=newest[run.key, run.trace_key] != run.id,
-            ),
-            "model": models.get(run.job, ""),
-            "created": run.created,
-        }
-        for run in runs
-    ]
-    return pd.DataFrame(rows, columns=[*_TRAINING])
-
-
-_TRAINING = (
-    "workload_text",
-    "target_json",
-    "space_key",
-    "config",
-    "outcome",
-    "latency_ns",
-    "ratio",
-    "noise",
-    "model",
-    "created",
-)
-
-
-def _defaults(runs: Sequence[Run]) -> dict[int | None, float]:
-    """Return the latency of the default that each run is compared with, by the run's number: that which was measured
-    last before it, as the code of a schedule may have changed since."""
-    timed = [run for run in runs if run.origin is Origin.DEFAULT and run.latency is not None]
-    latest = {run.key: run.latency_ns for run in reversed(timed)}
-    found = {}
-    for run in runs:
-        if run.origin is Origin.DEFAULT and run.latency is not None:
-            latest[run.key] = run.latency_ns
-        if run.key in latest:
-            found[run.id] = latest[run.key]
-    return found
-
-
-def _label(
-    run: Run, default_ns: float, inside: Mapping[str, Estimate], *, replaced: bool
-) -> dict[str, float]:
-    """Return the label of a run by its measurements: in-model ones count more than the isolated one.
-
-    Where others of its workload were measured in a model, one that was not is no faster than the default, as for the
-    job."""
-    if run.latency is None:
-        return {"ratio": math.nan, "noise": math.nan}
-    found = None if replaced else inside.get(run.trace_key)
-    if found is not None:
-        return {"ratio": found.mean, "noise": INSIDE_NOISE / math.sqrt(found.processes)}
-    alone = run.latency.min_ns / default_ns
-    return {"ratio": max(1.0, alone) if inside else alone, "noise": ALONE_NOISE}
-
-
 _COLUMNS = {
     "id": "int64",
     "created": "datetime64[us, UTC]",
@@ -234,4 +153,4 @@ def _provenance(runs: Sequence[Run]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*types]).astype(types)
 
 
-__all__ = ["KNOB", "comparisons_table", "runs_table", "training_table", "workloads_table"]
+__all__ = ["KNOB", "comparisons_table", "runs_table", "workloads_table"]

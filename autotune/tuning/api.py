@@ -601,7 +601,7 @@ def retrain(
     the analytic one, goes to that folder and is not put in use. ``say`` hears of the progress. Raises UsageError for a
     database that does not exist and for a folder that does, and CostModelError for a damaged registry.
     """
-    from autotune.database.table import training_table
+    from autotune.database.training import training_table
     from cost_models.feature_cache import FeatureCache
     from cost_models.registry import Registry
     from cost_models.retrain import retrain as train
@@ -620,7 +620,7 @@ def retrain(
             name = store.where if "://" in store.where else str(Path(store.where).resolve())
             if name not in tables:
                 say(f"reading {name}")
-                tables[name] = training_table(store)
+                tables[name] = training_table(store, say=say)
     cache = FeatureCache.of_user()
     if export is None:
         return train(tables, cost_model_registry(), dry_run, cache=cache, say=say)

@@ -23,6 +23,7 @@ EXPERIMENTS: Mapping[str, str] = {
     "held-out": "results.bench.held_out.experiment",
     "int8": "results.bench.int8",
     "labels": "results.bench.labels",
+    "learning": "results.bench.learning",
     "load": "results.bench.load_times",
     "lowering": "results.bench.lowering",
     "math": "results.bench.functions",

@@ -17,7 +17,7 @@ from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Tab
 from autotune.bench.replay.recording import read_all
 from autotune.bench.tables import NOTHING, number
 from autotune.database import Database
-from autotune.database.table import training_table
+from autotune.database.training import training_table
 from autotune.errors import UsageError
 from autotune.hardware import usable_cores
 from cost_models import dataset, features, folds

@@ -15,7 +15,7 @@ from autotune.database import Database, Footprint, Outcome, WorkloadRow
 from autotune.database.describe import operators_of, shapes_of
 from autotune.database.export import FORMATS, export
 from autotune.database.records import Origin, Reading
-from autotune.database.table import training_table
+from autotune.database.training import training_table
 from autotune.errors import UsageError
 from cost_models.dataset import COLUMNS
 from tests.database.examples import HOST, KEY, OTHER, compare, job, run, schedules
@@ -168,6 +168,32 @@ def test_readings_inside_a_model_count_more_than_those_alone(database: Database)
     assert table["ratio"].iloc[-1] == 1, "not read inside: no faster than the default, as for the job"
     assert table["noise"][0] < table["noise"].iloc[-1] / 2
     assert table["model"].tolist()[0] == "m"
+
+
+def test_of_many_runs_each_workload_gives_an_equal_share(database: Database) -> None:
+    key = database.records()[0].key
+    database.record(run("default", 4e6, key=key, origin=Origin.DEFAULT))
+    for number in range(40):
+        database.record(run(f"{number:064x}", 1e6 + number, key=key))
+    database.read_inside(key, [Reading(f"{39:064x}", 0.5, 3, 8e6)], "net")
+    everything, said = training_table(database), list[str]()
+    assert len(everything) == len(database.records())
+    some = training_table(database, most=20, say=said.append)
+    keys = {run.key for run in database.records()}
+    limit = 20 // len(keys)
+    assert said == [
+        f"at most {limit} runs of a workload on a target are learnt from, which 1 of {len(keys)} have"
+    ]
+    assert limit <= some["space_key"].value_counts().max() <= limit + 1, "the default beside them"
+    ours = some[some["latency_ns"].between(1e6 + 1, 2e6) & some["ratio"].notna()]
+    assert len(ours) > 2
+    assert ours["ratio"].min() >= 0.5
+    assert (ours["ratio"] < 1).sum() <= 1, (
+        "another one was measured inside, whether or not it is in the sample"
+    )
+    labels = dict(zip(everything["latency_ns"], everything["ratio"], strict=True))
+    assert [labels[ns] for ns in ours["latency_ns"]] == ours["ratio"].tolist()
+    assert training_table(database, most=20).equals(some)
 
 
 def test_only_tables_load_pandas(database: Database, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_runs_are_dealt_to_months_and_stored_as_a_job_stores_them(tmp_path: Path
     with Database(tmp_path / "tuning.db") as database:
         for number in range(MONTHS):
             runs.store(database, month == number)
-        table = autotune.database.table.training_table(database)
+        table = autotune.database.training.training_table(database)
     assert len(table) == (month >= 0).sum() == 40 * (COUNT - 4)
     stored, given = (dataset.build(t, effort.cache) for t in (table, runs.table(range(4, COUNT))))
     assert set(stored.workloads) == set(given.workloads)

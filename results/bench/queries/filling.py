@@ -6,11 +6,13 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Table, func, insert, select
 from sqlalchemy.engine import Connection
 
@@ -18,16 +20,23 @@ from autotune.database import JobRow, Origin, Outcome, WorkloadRow, rows, schema
 from autotune.database.records import RUNS, Comparison, Footprint, Key, Latency, Ratio, Run
 from autotune.database.store import Database
 from autotune.errors import UsageError
+from autotune.schedule.knob import config_to_json
 from autotune.target import Target
-from results.bench.queries.material import Tuned, TunedModel, held_out, tuned
+from results.bench.queries.latencies import RecordedLatencies
+from results.bench.queries.material import Schedule, Tuned, TunedModel, held_out, tuned
+from search_spaces.spaces import space_for
 
 Row = dict[str, Any]
 
+RECORDED = Path(__file__).parents[2] / "runs" / "avx512"
+"""The recordings that latencies are made up from."""
 _CHUNK = 20_000
 """Rows of a transaction."""
 _FAILED = (Outcome.COMPILE_ERROR, Outcome.TIMEOUT, Outcome.CRASHED)
 _SHARE_FAILED, _SHARE_READ = 0.03, 0.5
 """Of the runs: those that failed, and those with in-model measurements, twice each."""
+_DISTINCT = 2048
+"""So many configurations of a workload on a target at most; further runs are of these again."""
 _COMPARED = 4
 """Candidates of a comparison."""
 _SPREAD = 1.0
@@ -70,8 +79,9 @@ def fill(
                 known.setdefault((one.workload.key, target.key), one)
     everything = tuple(known.values())
     say(f"{runs} runs of {len(everything)} workloads and targets")
+    latencies = RecordedLatencies.of([RECORDED])
     begin = time.perf_counter()
-    _store(database, schema.runs, _runs(everything, runs, rng))
+    _store(database, schema.runs, _runs(everything, runs, rng, latencies))
     _store(database, schema.readings, _readings(everything, rng, database))
     _store(database, schema.comparisons, _comparisons(everything, rng, database))
     seconds = time.perf_counter() - begin
@@ -107,7 +117,23 @@ def _store(database: Database, table: Table, values: Iterator[Row]) -> None:
 
 
 def _insert(database: Database, table: Table, chunk: list[Row]) -> None:
-    database.session.write(lambda connection: connection.execute(insert(table), chunk))
+    """Insert rows in one transaction; a server takes them by COPY, which is several times as fast."""
+    server = database.session.address.server is not None
+    database.session.write(lambda connection: (_copy if server else _execute)(connection, table, chunk))
+
+
+def _execute(connection: Connection, table: Table, chunk: list[Row]) -> None:
+    connection.execute(insert(table), chunk)
+
+
+def _copy(connection: Connection, table: Table, chunk: list[Row]) -> None:
+    names = [column.name for column in table.c if column.name != "id"]
+    raw = connection.connection.driver_connection
+    assert raw is not None
+    columns = ", ".join(f'"{name}"' for name in names)
+    with raw.cursor() as cursor, cursor.copy(f"COPY {table.name} ({columns}) FROM STDIN") as copy:
+        for row in chunk:
+            copy.write_row([row[name] for name in names])
 
 
 def _count(database: Database, table: Table) -> int:
@@ -122,37 +148,69 @@ def _base_ns(one: Tuned) -> float:
     return max(one.workload.flops / 100.0, one.workload.bytes / 10.0, 100.0)
 
 
-def _runs(everything: Sequence[Tuned], runs: int, rng: np.random.Generator) -> Iterator[Row]:
+def _runs(
+    everything: Sequence[Tuned], runs: int, rng: np.random.Generator, latencies: RecordedLatencies
+) -> Iterator[Row]:
     """The default of each workload and target, then what searches tried, most of it of few workloads."""
     weights = rng.lognormal(sigma=_SPREAD, size=len(everything))
     counts = np.maximum(1, runs * weights / weights.sum()).astype(int)
     begin = time.time() - _DAY_S
     for one, count in zip(everything, counts, strict=True):
-        times = _base_ns(one) * rng.lognormal(sigma=0.4, size=count)
+        configs, ratios = _candidates(one, min(count, _DISTINCT), rng, latencies)
+        times = _base_ns(one) * ratios
         failed = rng.random(count) < _SHARE_FAILED
         failed[0] = False
+        common = {bad: [_run(one, schedule, bad) for schedule in one.schedules] for bad in (False, True)}
         for number in range(count):
-            run = _run(one, number, None if failed[number] else float(times[number]), rng)
-            yield RUNS.to_row(replace(run, created=begin + number))
+            same = common[bool(failed[number])][number % len(one.schedules)]
+            yield {
+                **same,
+                **_own(one, number, begin),
+                "config_json": configs[number % len(configs)],
+                **({} if failed[number] else _times(float(times[number % len(times)]))),
+            }
 
 
-def _run(one: Tuned, number: int, ns: float | None, rng: np.random.Generator) -> Run:
-    schedule = one.schedules[number % len(one.schedules)]
-    failed = ns is None
-    return Run(
+def _candidates(
+    one: Tuned, count: int, rng: np.random.Generator, latencies: RecordedLatencies
+) -> tuple[list[str], NDArray[np.float64]]:
+    """The default and random configurations as JSON texts, and their latencies over the default's."""
+    space = space_for(one.workload, one.target)
+    found = space.of([space.default(), *space.random(rng, count)][:count])
+    return [config_to_json(config) for config in found.configs()], latencies.ratios(space, found, rng)
+
+
+def _own(one: Tuned, number: int, begin: float) -> Row:
+    """Return the columns of one run alone; its trace's key is made up, as several runs share a trace."""
+    key = hashlib.sha256(f"{one.space} {one.target.key} {number}".encode()).hexdigest()
+    origin = Origin.SEARCH if number else Origin.DEFAULT
+    return {"trace_key": key, "created": begin + number / 1000, "origin": origin.value}
+
+
+def _times(ns: float) -> Row:
+    return {
+        "latency_min_ns": ns,
+        "latency_median_ns": 1.02 * ns,
+        "latency_spread_ns": 0.03 * ns,
+    }
+
+
+def _run(one: Tuned, schedule: Schedule, failed: bool) -> Row:
+    """The columns that many runs of a workload have in common."""
+    run = Run(
         key=Key(one.workload.key, one.target.key, one.space),
-        trace_key=hashlib.sha256(f"{one.space} {one.target.key} {number}".encode()).hexdigest(),
+        trace_key="",
         trace_json=schedule.trace_json,
         config_json=schedule.config_json,
-        outcome=_FAILED[number % len(_FAILED)] if failed else Outcome.OK,
-        latency=None if ns is None else Latency(5, ns, 1.02 * ns, 0.03 * ns),
+        outcome=_FAILED[len(schedule.config_json) % len(_FAILED)] if failed else Outcome.OK,
+        latency=None if failed else Latency(5, 1.0, 1.0, 0.0),
         error=None if failed else 1e-6,
         message="it took too long" if failed else "",
-        origin=Origin.SEARCH if number else Origin.DEFAULT,
         host="bench",
         versions=_VERSIONS,
-        footprint=None if failed else Footprint(4096 * int(rng.integers(1, 64)), 9000, 1024),
+        footprint=None if failed else Footprint(4096 * (1 + len(schedule.trace_json) % 64), 9000, 1024),
     )
+    return RUNS.to_row(run)
 
 
 _VERSIONS = json.dumps({"autotune": "0.1.0", "llvmlite": "0.50.0", "numpy": "2.3.0", "python": "3.11.7"})
@@ -218,4 +276,4 @@ def _compared_schedules(
         )
 
 
-__all__ = ["Filled", "fill"]
+__all__ = ["RECORDED", "Filled", "fill"]

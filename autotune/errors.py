@@ -188,4 +188,9 @@ class InternalError(AutotuneError):
     """A broken promise between our own parts."""
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text, or the name of its type where it has none."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 __all__ = [name for name, value in list(globals().items()) if isinstance(value, type)]

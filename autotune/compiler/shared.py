@@ -7,7 +7,7 @@ estimated once, their schedules applied once, and their machine code is made onc
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from autotune.compiler.assemble import BuiltWorkload
@@ -20,8 +20,24 @@ if TYPE_CHECKING:
 
 Key = tuple[Hashable, ...]
 Ranking = TypeVar("Ranking")
+Made = TypeVar("Made")
 _MODELS = 2
-"""So many models are remembered in parts, which hold their weights: one in float32, and the one that is looked at."""
+"""So many models are remembered, which hold their weights: one in float32, and the one that is looked at."""
+
+
+class LastModels(Generic[Made]):
+    """A memory of the last models that were asked for: the made value of each, by its key."""
+
+    def __init__(self) -> None:
+        self._made: dict[Key, Made] = {}
+
+    def get(self, key: Key, make: Callable[[], Made]) -> Made:
+        """Return what ``make`` returns, or has returned when this key was one of the last."""
+        made = self._made.pop(key) if key in self._made else make()
+        self._made[key] = made
+        while len(self._made) > _MODELS:
+            del self._made[next(iter(self._made))]
+        return made
 
 
 class SharedWork:
@@ -33,7 +49,7 @@ class SharedWork:
     def __init__(self) -> None:
         self._rankings: dict[Key, Any] = {}
         self._schedules: dict[Key, Planned] = {}
-        self._parts: dict[Key, tuple[Any, Partition]] = {}
+        self._parts: LastModels[tuple[Any, Partition]] = LastModels()
         self.built: dict[Key, BuiltWorkload] = {}
         """Code by the keys of target, workload and trace."""
 
@@ -72,14 +88,8 @@ class SharedWork:
     def parts(self, model: Any, options: Key, divide: Callable[[], Partition]) -> Partition:
         """Return a model in parts: those made before where it is the same object, and divided by the same
         ``options``."""
-        key = (id(model), *options)
-        if key not in self._parts:
-            self._parts[key] = model, divide()  # with the model, so that no other one has its identity
-        found = self._parts.pop(key)
-        self._parts[key] = found
-        while len(self._parts) > _MODELS:
-            del self._parts[next(iter(self._parts))]
-        return found[1]
+        # With the model, so that no other one has its identity.
+        return self._parts.get((id(model), *options), lambda: (model, divide()))[1]
 
 
 def _asked(workload: Workload, target: Target, preference: Preference) -> Key:
@@ -88,4 +98,4 @@ def _asked(workload: Workload, target: Target, preference: Preference) -> Key:
     return workload.key, target.key, tolerance, preference.algorithm, preference.goal, preference.finite
 
 
-__all__ = ["SharedWork"]
+__all__ = ["LastModels", "SharedWork"]

@@ -25,7 +25,7 @@ from autotune.database.records import (
     WorkloadRow,
     WorkloadSummary,
 )
-from autotune.errors import DatabaseError, TargetError
+from autotune.errors import DatabaseError, TargetError, first_line
 from autotune.foreign import parse_json
 from autotune.target import Target
 
@@ -75,7 +75,7 @@ def _sound(what: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, TargetError) as error:
-        why = (str(error).splitlines() or [type(error).__name__])[0]
+        why = first_line(error)
         raise DatabaseError(f"{what} is damaged: {why}{ADVICE}") from error
 
 

@@ -22,7 +22,7 @@ from autotune.compiler.shared import SharedWork
 from autotune.compiler.sites.decision import model_row
 from autotune.database.opening import opened
 from autotune.database.records import JobRow
-from autotune.errors import UsageError
+from autotune.errors import UsageError, first_line
 from autotune.frontends.onnx.read import read_model
 from autotune.graph.ir import Array, Graph
 from autotune.machine_lock import Measuring
@@ -173,7 +173,7 @@ class _FrontJob:
         except KeyboardInterrupt as error:
             why = f"by {str(error) or 'Ctrl-C'}"
         except Exception as error:
-            why = f"by an error: {(str(error).splitlines() or [type(error).__name__])[0]}"
+            why = f"by an error: {first_line(error)}"
             raise
         finally:
             self.heart.end(state, why)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from autotune.compiler.devices.segments import part_of
 from autotune.compiler.driver import predict_dispatches
 from autotune.compiler.request import CompileRequest
-from autotune.compiler.shared import SharedWork
+from autotune.compiler.shared import LastModels, SharedWork
 from autotune.frontends.onnx.schema import node_name
 from autotune.graph.ir import Array
 from autotune.passes.preference import TOLERANCE
@@ -28,9 +28,6 @@ from autotune.quantization.replaced import REPLACED
 from autotune.target import Target
 from autotune.tuning.measure.samples import open_sizes
 from autotune.tuning.requested import with_database
-
-_MODELS = 2
-"""So many written models are remembered, which hold their weights."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,7 @@ class MixedModel:
         self.products = tuple(self.names)
         self._request = replace(request, shared=request.shared or SharedWork())
         self._known: dict[tuple[str, ...], PredictedLatencies] = {}
-        self._made: dict[tuple[str, ...], Quantization] = {}
+        self._made = LastModels[Quantization]()
 
     @property
     def threads(self) -> int | None:
@@ -79,11 +76,7 @@ class MixedModel:
         part of it. The last ones are remembered, and with them their parts in the shared work."""
         kinds = [precisions[product] for product in self.products]
         key = tuple(FLOAT32 if kind in STORED_TYPES else kind for kind in kinds)
-        made = self._made.pop(key, None) or self._write(precisions)
-        self._made[key] = made
-        while len(self._made) > _MODELS:
-            del self._made[next(iter(self._made))]
-        return made
+        return self._made.get(key, lambda: self._write(precisions))
 
     def _write(self, precisions: Precisions) -> Quantization:
         replaced = {product: one for product, one in precisions.items() if one in REPLACED}

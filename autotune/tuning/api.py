@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -231,15 +231,13 @@ def tune(
         return job.run()
 
 
-@contextmanager
-def _seats(address: str, target: Target, builders: int, shown: Progress) -> Iterator[OnFleet]:
-    """Yield the seats of a Ray cluster for a target."""
+def _seats(address: str, target: Target, builders: int, shown: Progress) -> AbstractContextManager[OnFleet]:
+    """Return the seats of a Ray cluster for a target, to be entered."""
     from autotune.tuning.fleet.opening import on_fleet
     from autotune.tuning.fleet.ray_cluster import RayCluster
 
     shown.preparing(f"joining the fleet at {address}")
-    with on_fleet(RayCluster(address), target, "measure for a fleet", builders) as seats:
-        yield seats
+    return on_fleet(RayCluster(address), target, "measure for a fleet", builders)
 
 
 def _as_decided(models: Sequence[AskedModel], store: Database) -> list[AskedModel]:

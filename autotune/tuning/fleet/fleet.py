@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from autotune.distribution import version
-from autotune.errors import MeasureError
+from autotune.errors import MeasureError, first_line
 from autotune.target import Target
 from autotune.tuning.fleet.cluster import Cluster, RemoteSeat, SeatLost
 from autotune.tuning.fleet.node import FleetNode, NodeState
@@ -162,8 +162,8 @@ class Fleet:
         while not self.ready:
             nodes = [*self.nodes.values()]
             refused = [node for node in nodes if node.state is NodeState.OUT]
-            patience = 3 * _LOOK_S if nodes and len(refused) == len(nodes) else self._patience_s / 4
             hopeless = len(refused) == len(nodes)
+            patience = 3 * _LOOK_S if nodes and hopeless else self._patience_s / 4
             if hopeless and time.monotonic() - begin > patience:
                 why = self._listed() if nodes else ": no node of the cluster has the resource autotune_seat"
                 raise MeasureError(f"the fleet has no seat for {self.target.name}{why}\n  {_ADD}")
@@ -184,7 +184,7 @@ class Fleet:
             try:
                 places = self._cluster.places()
             except Exception as error:  # noqa: BLE001 - the head may be away for a while
-                self.say(f"the head of the fleet does not answer: {(str(error).splitlines() or [''])[0]}")
+                self.say(f"the head of the fleet does not answer: {first_line(error)}")
                 places = {}
             for place, name in places.items():
                 thread = self._threads.get(place)

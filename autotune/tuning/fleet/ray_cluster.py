@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autotune.distribution import install
-from autotune.errors import MeasureError, MissingExtraError
+from autotune.errors import MeasureError, MissingExtraError, first_line
 from autotune.tuning.fleet.cluster import SeatLost
 
 RESOURCE = "autotune_seat"
@@ -43,9 +43,8 @@ class RayCluster:
         try:
             self._ray.init(address=address, log_to_driver=False, logging_level="error", namespace="autotune")
         except Exception as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise MeasureError(
-                f"no fleet at {address}: {reason}\n"
+                f"no fleet at {address}: {first_line(error)}\n"
                 f"  `ray start --head --resources='{{\"{RESOURCE}\": 1}}'` starts one, docs/fleet.md says more"
             ) from error
 
@@ -112,7 +111,7 @@ class RaySeat:
         except self._ray.exceptions.RayTaskError as error:
             raise SeatLost(f"it failed: {_last_line(error)}") from error
         except (self._ray.exceptions.RayError, ConnectionError) as error:
-            raise SeatLost(_first_line(error)) from error
+            raise SeatLost(first_line(error)) from error
 
     def close(self) -> None:
         """End the actor and its processes."""
@@ -152,10 +151,6 @@ def _ray() -> Any:
             f"a fleet takes the package ray, which is not installed: {install('fleet')}"
         ) from error
     return ray
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _last_line(error: BaseException) -> str:

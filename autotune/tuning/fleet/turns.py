@@ -13,7 +13,7 @@ from autotune.tuning.compare.paired import Readings
 from autotune.tuning.fleet.fleet import Answered, SeatWork
 from autotune.tuning.fleet.signature import digest
 from autotune.tuning.fleet.trust import Ratios, Trust, logs_of_ratios
-from autotune.tuning.measure.turns import Rounds, Settled, Turns
+from autotune.tuning.measure.turns import EXECUTOR, Rounds, Settled, Turns
 
 Arrays = dict[int, NDArray[np.float64]]
 
@@ -126,7 +126,7 @@ class FleetTurns(Turns):
 
     def _files(self) -> Iterable[Path]:
         """Return the files of all versions, and of what they have in common."""
-        return sorted(path for path in self.folder.iterdir() if path.name != "executor.o")
+        return sorted(path for path in self.folder.iterdir() if path.name != EXECUTOR)
 
     def _content(self, path: Path) -> tuple[str, object]:
         if path not in self._sent:

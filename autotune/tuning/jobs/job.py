@@ -21,7 +21,7 @@ from autotune.database import Database
 from autotune.database.answers import KeptAnswers
 from autotune.database.goal import Objective, goals_of, searched
 from autotune.database.records import JobRow, Run, WorkloadRow
-from autotune.errors import DatabaseError
+from autotune.errors import DatabaseError, first_line
 from autotune.machine_lock import Measuring
 from autotune.schedule.knob import Config
 from autotune.target import Target
@@ -232,7 +232,7 @@ class Job:
             reachable = False  # whoever continues the job finds that its owner is gone
             raise
         except Exception as error:
-            why = f"by an error: {(str(error).splitlines() or [type(error).__name__])[0]}"
+            why = f"by an error: {first_line(error)}"
             raise
         finally:
             if reachable:

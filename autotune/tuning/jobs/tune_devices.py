@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from autotune.compiler.request import CompileRequest, MachineOptions, keywords_of
 from autotune.database.records import DEVICES, JobRow
+from autotune.errors import first_line
 from autotune.target import Target
 from autotune.tuning.jobs.answered import ended_before, how_to_go_on, reports_of
 from autotune.tuning.jobs.budget import Budget, BudgetLike
@@ -182,7 +183,7 @@ class _PhasedJob:
         except KeyboardInterrupt as error:
             self.report, why = replace(self.report, stopped=True), f"by {str(error) or 'Ctrl-C'}"
         except Exception as error:
-            why = f"by an error: {(str(error).splitlines() or [type(error).__name__])[0]}"
+            why = f"by an error: {first_line(error)}"
             raise
         finally:
             self.heart.end(state, why)

@@ -13,6 +13,7 @@ from autotune.errors import (
     KnobError,
     LoweringError,
     ScheduleError,
+    first_line,
 )
 from autotune.workers.process import Died
 
@@ -42,28 +43,24 @@ class Measurement:
 def of_exception(error: BaseException, *, running: bool) -> Measurement:
     """Return the outcome of a candidate whose building (or ``running``) raised ``error``."""
     if isinstance(error, ScheduleError | KnobError | LoweringError):
-        return Measurement(Outcome.ILLEGAL, message=_first_line(error))
+        return Measurement(Outcome.ILLEGAL, message=first_line(error))
     if isinstance(error, MemoryError):
         return Measurement(Outcome.OUT_OF_MEMORY, message="out of memory: more than it may take")
     if isinstance(error, DeviceMemoryError):
-        return Measurement(Outcome.OUT_OF_MEMORY, message=_first_line(error))
+        return Measurement(Outcome.OUT_OF_MEMORY, message=first_line(error))
     if isinstance(error, DeviceTimeoutError):
-        return Measurement(Outcome.TIMEOUT, message=_first_line(error))
+        return Measurement(Outcome.TIMEOUT, message=first_line(error))
     outcome = Outcome.CRASHED if running else Outcome.COMPILE_ERROR
     if isinstance(error, AutotuneError):
-        return Measurement(outcome, message=_first_line(error))
+        return Measurement(outcome, message=first_line(error))
     return Measurement(outcome, message=_bug(error))
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _bug(error: BaseException) -> str:
     """Return an exception that nobody raised on purpose: say where, so that it can be found and repaired."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-    return f"{type(error).__name__}: {_first_line(error)}{where}"
+    return f"{type(error).__name__}: {first_line(error)}{where}"
 
 
 def of_death(death: Died) -> Measurement:

@@ -33,6 +33,8 @@ Settled = Callable[[Sequence[Readings | None]], Collection[int]]
 """By what was read so far: the numbers of the versions that take no more turns."""
 
 PROGRAM_SUFFIX = ".atm"
+EXECUTOR = "executor.o"
+"""The file of the executor's machine code, beside the versions; it is of the machine that measures."""
 """Of the file of a version that is a program of several devices."""
 WORKER = python_module("autotune.tuning.measure.models")
 _LOAD_S = 300.0
@@ -373,9 +375,9 @@ class Turns:
 
 def _write_executor(folder: Path) -> tuple[Path, str]:
     """Return the executor's machine code as a file, and its SHA-256."""
-    code, path = machine_code(), folder / "executor.o"
+    code, path = machine_code(), folder / EXECUTOR
     path.write_bytes(code)
     return path, hashlib.sha256(code).hexdigest()
 
 
-__all__ = ["PROGRAM_SUFFIX", "WORKER", "FreshProcesses", "Rounds", "Turns"]
+__all__ = ["EXECUTOR", "PROGRAM_SUFFIX", "WORKER", "FreshProcesses", "Rounds", "Turns"]

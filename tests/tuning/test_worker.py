@@ -242,6 +242,15 @@ def test_whole_options_are_checked(convolution: Workload) -> None:
         assert result["error"] < (option.error or 1e-6)
 
 
+def test_options_of_products_that_take_no_float64_are_checked() -> None:
+    b = GraphBuilder("convolution")
+    x, w = b.input("x", (1, 9, 9, 4), "bfloat16"), b.input("w", (3, 3, 4, 16), "bfloat16")
+    y = b.node("ShortConv", x, w, layout="NHWC", pads=(1, 1, 1, 1))
+    asked = built_options(make.of(b, b.node("Relu", y), {"w"}))
+    assert len(asked) > 1
+    assert [worker.check(each)["outcome"] for each in asked] == ["ok"] * len(asked)
+
+
 def test_an_option_that_is_less_exact_than_it_declares_is_wrong(
     convolution: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,10 +20,10 @@ import numpy as np
 from autotune import te
 from autotune.codegen import wire
 from autotune.database.records import Outcome
-from autotune.errors import MeasureError
+from autotune.errors import GraphError, MeasureError
 from autotune.garbage import collector_paused
 from autotune.graph.evaluate import run_node
-from autotune.graph.ir import Array
+from autotune.graph.ir import Array, Graph
 from autotune.graph.program import AnyWorkload, ProgramWorkload, parse_workload
 from autotune.graph.region import RegionProgram, Workload
 from autotune.passes.options import Option, options_of
@@ -249,12 +249,23 @@ def _judged(confined: Confined, reference: Sequence[Array], allowed: float) -> A
 
 
 def exact_reference(workload: Workload, arrays: Sequence[Array]) -> list[Array]:
-    """Return the workload's outputs worked out in float64 and rounded to their dtypes at the end."""
+    """Return the workload's outputs worked out in float64 and rounded to their dtypes at the end.
+
+    An operator that takes no float64 (a product of bfloat16) gets its inputs in the graph's types.
+    """
     graph = workload.region.graph
     values = {v: _widened(array) for v, array in zip(graph.inputs, arrays, strict=True)}
     for node in graph.nodes:
-        values.update(run_node(node, values))
-    return [values[v].astype(graph.type_of(v).dtype) for v in graph.outputs]
+        try:
+            found = run_node(node, values)
+        except GraphError:
+            found = run_node(node, {v: _typed(graph, v, values[v]) for v in node.present_inputs})
+        values.update(found)
+    return [_typed(graph, v, values[v]) for v in graph.outputs]
+
+
+def _typed(graph: Graph, value: str, array: Array) -> Array:
+    return array.astype(graph.type_of(value).dtype)
 
 
 def _widened(array: Array) -> Array:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from autotune.errors import ModelImportError
+from autotune.frontends.onnx import declared
 from autotune.frontends.onnx import importer as onnx
 from autotune.frontends.onnx import read as onnx_read
 from autotune.frontends.onnx.read import BYTES, ZOO_PREFIX, LoadedModel, ModelSource
@@ -86,7 +87,7 @@ def declared_shapes(model: ReadModel) -> Declared:
     """Return the shapes of a model's inputs, with the names of open dimensions, ``INPUT.AXIS`` for one without."""
     if isinstance(model, TextModel):
         return {name: shape for name, shape in model.inputs.items() if name not in model.values}
-    return onnx.declared_shapes(onnx.inputs_of(model))
+    return declared.declared_shapes(declared.inputs_of(model))
 
 
 def open_shapes(model: ReadModel) -> dict[str, list[int | str]]:

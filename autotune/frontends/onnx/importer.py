@@ -8,8 +8,7 @@ so are, to any depth, ONNX operators that are unknown here but have a definition
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.errors import ComputedLengthError, GraphError, ModelImportError, UsageError
+from autotune.errors import ComputedLengthError, GraphError, ModelImportError
 from autotune.files import is_in_file
 from autotune.frontends.onnx.affinity import device_in
 from autotune.frontends.onnx.budget import MAX_EVALUATED_BYTES, Expansion
@@ -27,6 +26,13 @@ from autotune.frontends.onnx.composed import COMPOSED, SEVERAL_OUTPUTS
 from autotune.frontends.onnx.constants import SPECIAL, attribute_value, fold_special
 from autotune.frontends.onnx.control import CONTROL, control
 from autotune.frontends.onnx.counted import Counted, carried
+from autotune.frontends.onnx.declared import (
+    bounds_in,
+    check_declared,
+    check_inputs,
+    declared_shapes,
+    given_value,
+)
 from autotune.frontends.onnx.diverging import ImportStep, ShapesDifferError, import_in_order
 from autotune.frontends.onnx.domains import DEFINED
 from autotune.frontends.onnx.emit import Emitter
@@ -46,13 +52,12 @@ from autotune.frontends.onnx.schema import check_form, check_node, node_name
 from autotune.frontends.onnx.scope import Importing, NodeLists
 from autotune.frontends.onnx.sequences import SEQUENCES, is_of_sequences, sequence_node
 from autotune.frontends.onnx.support import check_supported, is_known, operator_of
-from autotune.frontends.sizes import Given, InputSizes, given_numbers, open_names, shape_text
+from autotune.frontends.sizes import Given, InputSizes
 from autotune.graph import ops
 from autotune.graph.build import complete_node
 from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fresh_name
 from autotune.graph.ops.block_products import STORED_WEIGHTS
 from autotune.graph.ops.loop import is_evaluable
-from autotune.suggest import listing
 
 _LOG = logging.getLogger("autotune.frontends")
 MAX_FOLDED_BYTES = 1 << 16
@@ -226,7 +231,7 @@ class _Importer:
         if rest is not None:
             rest.count_lengths()
         for value in graph.output:
-            self._check_declared(value, "output")
+            check_declared(value, self.types.get(value.name), f"{self.origin}: output {value.name!r}")
         for output in outputs:
             if output in self.sequences:
                 raise ModelImportError(
@@ -263,62 +268,22 @@ class _Importer:
     def _import_inputs(self, graph: Any) -> tuple[str, ...]:
         values = [value for value in graph.input if value.name not in self.constants]
         for value in graph.input:
-            self._check_declared(value, "input")
-        twice = [name for name, count in Counter(value.name for value in values).items() if count > 1]
-        if twice:
-            raise ModelImportError(f"{self.origin}: input {twice[0]!r} is declared twice")
-        unknown = sorted({*self.values} - {value.name for value in values})
-        if unknown:
-            raise UsageError(
-                f"{self.origin} has no input {unknown[0]!r}\n"
-                f"  inputs: {listing(unknown[0], [value.name for value in values])}"
-            )
-        for value in values:
-            if not value.type.HasField("tensor_type"):
-                raise ModelImportError(f"{self.origin}: input {value.name!r} is not a tensor")
+            stored = self.types.get(value.name)
+            check_declared(value, stored, f"{self.origin}: input {value.name!r}", is_input=True)
+        check_inputs(values, self.values, self.origin)
         sizes = InputSizes(self.origin, declared_shapes(values), self.shapes)
         sizes.check_complete(value.name for value in values if value.name not in self.values)
         for value in values:
             tensor, shape = value.type.tensor_type, sizes.shape(value.name)
             dtype = element_dtype(tensor.elem_type, f"{self.origin}: input {value.name!r}")
             if value.name in self.values:
-                self._define_constant(value.name, self._given_value(value.name, dtype, shape))
+                where = f"input {value.name!r} of {self.origin}"
+                self._define_constant(value.name, given_value(self.values[value.name], dtype, shape, where))
             else:
                 found = TensorType(tuple(int(extent) for extent in shape or ()), dtype)
                 self._check_size(found, f"input {value.name!r}")
                 self.types[value.name] = found
         return tuple(value.name for value in values if value.name not in self.constants)
-
-    def _check_declared(self, value: Any, what: str) -> None:
-        """Refuse an element type or a rank that is declared otherwise than it is; extents may be stale.
-
-        A result of another rank is that of the graph all the same, as other runtimes have it, and a warning.
-        """
-        tensor, found = value.type.tensor_type, self.types.get(value.name)
-        if found is None or not value.type.HasField("tensor_type"):
-            return
-        where = f"{self.origin}: {what} {value.name!r}"
-        declared = element_dtype(tensor.elem_type, where) if tensor.elem_type else found.dtype
-        shape = declared_shapes([value])[value.name]
-        if declared == found.dtype and (shape is None or len(shape) == found.rank):
-            return
-        text = shape_text(["?"] if shape is None else shape)
-        wrong = f"{where} is declared {declared}{text}, but it is {found}"
-        if declared != found.dtype or what != "output":
-            advice = "correct the declaration, for example by onnx.shape_inference.infer_shapes"
-            raise ModelImportError(f"{wrong}\n  {advice}")
-        _LOG.warning("%s", wrong)
-
-    def _given_value(self, name: str, dtype: str, declared: list[int | str] | None) -> Array:
-        array = np.asarray(self.values[name])
-        if not isinstance(self.values[name], np.ndarray | np.generic) and array.dtype.kind in "bif":
-            array = _as_input(array, np.dtype(dtype), declared)
-        if str(array.dtype) != dtype or not _fits(array.shape, declared):
-            raise UsageError(
-                f"value {TensorType.of(array)} does not fit input {name!r} of {self.origin}, "
-                f"which is {dtype}{shape_text(['?'] if declared is None else declared)}"
-            )
-        return array
 
     def _import_node(self, proto: Any) -> None:
         op, name = operator_of(proto), node_name(proto)
@@ -544,16 +509,6 @@ class _Importer:
         return fresh_name(name, self.types)
 
 
-def bounds_in(given: Given, graph: Any) -> tuple[dict[str, int], Given]:
-    """Return the sizes that are bounds of values which nodes compute, and the others."""
-    made = {value for node in graph.node for value in node.output} - {
-        *open_names(declared_shapes(graph.input))
-    }
-    fixed = {name: given_numbers(name, size) for name, size in given.items() if not isinstance(size, str)}
-    bounds = {name: size[0] for name, size in fixed.items() if name in made and len(size) == 1}
-    return bounds, {name: size for name, size in given.items() if name not in bounds}
-
-
 def _names_read(graph: Any) -> set[str]:
     """Return the names that nodes of a graph read, and its outputs; those of its subgraphs too."""
     found = {value.name for value in graph.output}
@@ -574,55 +529,6 @@ def _origins(graph: Any, names: Mapping[str, str]) -> list[str]:
     return found[::-1]
 
 
-def _as_input(array: Array, dtype: np.dtype[Any], declared: list[int | str] | None) -> Array:
-    """Return numbers of Python in the type and rank of an input, as far as it holds them."""
-    with np.errstate(all="ignore"):
-        converted = array.astype(dtype)
-    if dtype.kind == "f" or (converted == array).all():
-        array = converted
-    return array.reshape((1,) * len(declared or ())) if array.ndim == 0 else array
-
-
-def _fits(shape: Sequence[int], declared: list[int | str] | None) -> bool:
-    """Return whether an input declared so can have a shape."""
-    return declared is None or (
-        len(shape) == len(declared)
-        and all(isinstance(d, str) or d == g for d, g in zip(declared, shape, strict=True))
-    )
-
-
-def inputs_of(model: LoadedModel) -> list[Any]:
-    """Return the inputs of a model, without those that have a value."""
-    stored = {*(tensor.name for tensor in model.proto.graph.initializer), *model.values}
-    return [value for value in model.proto.graph.input if value.name not in stored]
-
-
-def declared_shapes(inputs: Iterable[Any]) -> dict[str, list[int | str] | None]:
-    """Return shapes of inputs, with the names of open dimensions, ``INPUT.AXIS`` for one without; None
-    for unknown rank."""
-    return {v.name: _declared_shape(v) for v in inputs if v.type.HasField("tensor_type")}
-
-
-def _declared_shape(value: Any) -> list[int | str] | None:
-    tensor = value.type.tensor_type
-    if not tensor.HasField("shape"):
-        return None
-    fixed = [d.HasField("dim_value") and d.dim_value >= 0 for d in tensor.shape.dim]
-    return [
-        int(d.dim_value) if is_fixed else _name(d.dim_param) or f"{value.name}.{axis}"
-        for axis, (d, is_fixed) in enumerate(zip(tensor.shape.dim, fixed, strict=True))
-    ]
-
-
-def _name(symbol: str) -> str:
-    """Return the name of an open dimension; empty for what exporters write of any that they do not know.
-
-    >>> _name("batch"), _name("?"), _name("-1"), _name("None")
-    ('batch', '', '', '')
-    """
-    return symbol if any(each.isalpha() for each in symbol) and symbol != "None" else ""
-
-
 def _graph_name(origin: str, declared: str) -> str:
     if origin.startswith("zoo:"):
         return origin.removeprefix("zoo:")
@@ -630,4 +536,4 @@ def _graph_name(origin: str, declared: str) -> str:
     return path.stem if path.suffix == ".onnx" else declared or "model"
 
 
-__all__ = ["Begun", "Traced", "declared_shapes", "inputs_of", "load", "load_begun", "load_traced"]
+__all__ = ["Begun", "Traced", "load", "load_begun", "load_traced"]

@@ -1,20 +1,18 @@
-"""Fills an empty tuning database with made-up runs of real workloads, in bulk."""
+"""Fills an empty tuning database with made-up runs of real workloads."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Table, func, insert, select
-from sqlalchemy.engine import Connection
 
 from autotune.database import JobRow, Origin, Outcome, WorkloadRow, rows, schema
 from autotune.database.records import RUNS, Comparison, Footprint, Key, Latency, Ratio, Run
@@ -22,20 +20,19 @@ from autotune.database.store import Database
 from autotune.errors import UsageError
 from autotune.schedule.knob import config_to_json
 from autotune.target import Target
+from results.bench.queries import bulk
 from results.bench.queries.latencies import RecordedLatencies
 from results.bench.queries.material import Schedule, Tuned, TunedModel, held_out, tuned
 from search_spaces.spaces import space_for
 
-Row = dict[str, Any]
-
 RECORDED = Path(__file__).parents[2] / "runs" / "avx512"
 """The recordings that latencies are made up from."""
-_CHUNK = 20_000
-"""Rows of a transaction."""
+_SAID = 500_000
+"""After so many runs it is said how many there are."""
 _FAILED = (Outcome.COMPILE_ERROR, Outcome.TIMEOUT, Outcome.CRASHED)
 _SHARE_FAILED, _SHARE_READ = 0.03, 0.5
 """Of the runs: those that failed, and those with in-model measurements, twice each."""
-_DISTINCT = 2048
+_DISTINCT = 512
 """So many configurations of a workload on a target at most; further runs are of these again."""
 _COMPARED = 4
 """Candidates of a comparison."""
@@ -80,13 +77,21 @@ def fill(
     everything = tuple(known.values())
     say(f"{runs} runs of {len(everything)} workloads and targets")
     latencies = RecordedLatencies.of([RECORDED])
-    begin = time.perf_counter()
-    _store(database, schema.runs, _runs(everything, runs, rng, latencies))
-    _store(database, schema.readings, _readings(everything, rng, database))
-    _store(database, schema.comparisons, _comparisons(everything, rng, database))
+    weights = rng.lognormal(sigma=_SPREAD, size=len(everything))
+    shares = np.maximum(1, runs * weights / weights.sum()).astype(int).tolist()
+    begin, counts, done = time.perf_counter(), Counter[str](), 0
+    with bulk.loading(database):
+        for one, share in zip(everything, shares, strict=True):
+            blocks = list(_Made(one, share, counts["runs"], counts["comparisons"], rng, latencies).blocks)
+            bulk.insert(database, blocks)
+            for block in blocks:
+                counts[block.table.name] += block.rows
+            if counts["runs"] // _SAID > done:
+                done = counts["runs"] // _SAID
+                say(f"{counts['runs']} runs in {time.perf_counter() - begin:.0f} s")
+        say("indexes")
     seconds = time.perf_counter() - begin
-    counts = [_count(database, table) for table in (schema.runs, schema.readings, schema.comparisons)]
-    return Filled(everything, counts[0], counts[1], counts[2], seconds)
+    return Filled(everything, counts["runs"], counts["readings"], counts["comparisons"], seconds)
 
 
 def _describe(database: Database, model: TunedModel, target: Target, found: Sequence[Tuned]) -> None:
@@ -109,66 +114,94 @@ def _job(model: str, target: Target) -> JobRow:
     return JobRow(name[:32], name, model, target.key, "{}", JobRow.DONE, "bench", 3600.0, now, now)
 
 
-def _store(database: Database, table: Table, values: Iterator[Row]) -> None:
-    """Insert rows as they are made, so many a transaction."""
-    empty = dict.fromkeys(column.name for column in table.c if column.name != "id")
-    while chunk := [{**empty, **row} for row in islice(values, _CHUNK)]:
-        _insert(database, table, chunk)
-
-
-def _insert(database: Database, table: Table, chunk: list[Row]) -> None:
-    """Insert rows in one transaction; a server takes them by COPY, which is several times as fast."""
-    server = database.session.address.server is not None
-    database.session.write(lambda connection: (_copy if server else _execute)(connection, table, chunk))
-
-
-def _execute(connection: Connection, table: Table, chunk: list[Row]) -> None:
-    connection.execute(insert(table), chunk)
-
-
-def _copy(connection: Connection, table: Table, chunk: list[Row]) -> None:
-    names = [column.name for column in table.c if column.name != "id"]
-    raw = connection.connection.driver_connection
-    assert raw is not None
-    columns = ", ".join(f'"{name}"' for name in names)
-    with raw.cursor() as cursor, cursor.copy(f"COPY {table.name} ({columns}) FROM STDIN") as copy:
-        for row in chunk:
-            copy.write_row([row[name] for name in names])
-
-
-def _count(database: Database, table: Table) -> int:
-    def count(connection: Connection) -> int:
-        return connection.execute(select(func.count()).select_from(table)).scalar_one()
-
-    return database.session.read(count)
-
-
 def _base_ns(one: Tuned) -> float:
     """About what a workload takes: 100 GFLOP/s, or 10 GB/s."""
     return max(one.workload.flops / 100.0, one.workload.bytes / 10.0, 100.0)
 
 
-def _runs(
-    everything: Sequence[Tuned], runs: int, rng: np.random.Generator, latencies: RecordedLatencies
-) -> Iterator[Row]:
-    """The default of each workload and target, then what searches tried, most of it of few workloads."""
-    weights = rng.lognormal(sigma=_SPREAD, size=len(everything))
-    counts = np.maximum(1, runs * weights / weights.sum()).astype(int)
-    begin = time.time() - _DAY_S
-    for one, count in zip(everything, counts, strict=True):
-        configs, ratios = _candidates(one, min(count, _DISTINCT), rng, latencies)
-        times = _base_ns(one) * ratios
-        failed = rng.random(count) < _SHARE_FAILED
+@dataclass
+class _Made:
+    """The runs of a workload on a target, their in-model measurements and their comparisons; ``first`` and ``compared``
+    rows of runs and comparisons were made before. The default is the first run, then comes what searches tried."""
+
+    one: Tuned
+    count: int
+    first: int
+    compared: int
+    rng: np.random.Generator
+    latencies: RecordedLatencies
+
+    @property
+    def blocks(self) -> Iterator[bulk.Block]:
+        """Yield all rows, each after those that it refers to."""
+        one, count = self.one, self.count
+        configs, ratios = _candidates(one, min(count, _DISTINCT), self.rng, self.latencies)
+        failed = self.rng.random(count) < _SHARE_FAILED
         failed[0] = False
-        common = {bad: [_run(one, schedule, bad) for schedule in one.schedules] for bad in (False, True)}
-        for number in range(count):
-            same = common[bool(failed[number])][number % len(one.schedules)]
-            yield {
-                **same,
-                **_own(one, number, begin),
-                "config_json": configs[number % len(configs)],
-                **({} if failed[number] else _times(float(times[number % len(times)]))),
-            }
+        ns = np.resize(_base_ns(one) * ratios, count)
+        texts = [f"{one.space} {one.target.key} {number}" for number in range(count)]
+        traces = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
+        for bad in (False, True):
+            for turn, schedule in enumerate(one.schedules):
+                here = np.flatnonzero((failed == bad) & (np.arange(count) % len(one.schedules) == turn))
+                yield self._runs(schedule, bad, here, configs, ns, traces)
+        good = np.flatnonzero(~failed)
+        yield self._readings(good[1:])
+        known = [(self.first + 1 + n, traces[n], float(ns[n])) for n in good[:_COMPARED].tolist()]
+        yield from self._comparisons(known)
+
+    def _runs(
+        self,
+        schedule: Schedule,
+        bad: bool,
+        here: NDArray[np.intp],
+        configs: Sequence[str],
+        ns: NDArray[np.float64],
+        traces: Sequence[str],
+    ) -> bulk.Block:
+        """Return those with these numbers; a trace's key is made up, as several runs share a trace."""
+        numbers = here.tolist()
+        own: dict[str, Sequence[Any]] = {
+            "id": (self.first + 1 + here).tolist(),
+            "trace_key": [traces[n] for n in numbers],
+            "created": (time.time() - _DAY_S + here / 1000).tolist(),
+            "origin": [(Origin.SEARCH if n else Origin.DEFAULT).value for n in numbers],
+            "config_json": [configs[n % len(configs)] for n in numbers],
+        }
+        if not bad:
+            own["latency_min_ns"] = ns[here].tolist()
+            own["latency_median_ns"] = (1.02 * ns[here]).tolist()
+            own["latency_spread_ns"] = (0.03 * ns[here]).tolist()
+        common = {name: v for name, v in _run(self.one, schedule, bad).items() if name not in own}
+        return bulk.Block(schema.runs, common, own)
+
+    def _readings(self, good: NDArray[np.intp]) -> bulk.Block:
+        """Return those of half of the runs, in two processes each: a little slower than the default, as most of what is
+        tried is."""
+        read = good[self.rng.random(len(good)) < _SHARE_READ]
+        common = {"rounds": 3, "default_ns": _base_ns(self.one), "load": 0.0, "inside": "bench"}
+        now = time.time()
+        own = {
+            "run_id": np.repeat(self.first + 1 + read, 2).tolist(),
+            "ratio": self.rng.lognormal(0.1, 0.05, 2 * len(read)).tolist(),
+            "created": np.tile([now, now + 1], len(read)).tolist(),
+        }
+        return bulk.Block(schema.readings, {**common, **rows.key_columns(_key(self.one))}, own)
+
+    def _comparisons(self, known: Sequence[tuple[int, str, float]]) -> Iterator[bulk.Block]:
+        """Yield one of schedules, and one of options where there are several."""
+        one, now = self.one, time.time()
+        found = [("schedule", row) for row in _compared_schedules(known, one, self.rng)]
+        found += [("option", row) for row in _compared_options(one)]
+        for number, (site, row) in enumerate(found, 1):
+            values = {**rows.comparison_to_row(row), "site": site, "inside": "bench", "created": now}
+            values |= {"workload_key": one.workload.key, "target_key": one.target.key}
+            own = {name: [value] for name, value in values.items()}
+            yield bulk.Block(schema.comparisons, {"id": self.compared + number}, own)
+
+
+def _key(one: Tuned) -> Key:
+    return Key(one.workload.key, one.target.key, one.space)
 
 
 def _candidates(
@@ -180,25 +213,10 @@ def _candidates(
     return [config_to_json(config) for config in found.configs()], latencies.ratios(space, found, rng)
 
 
-def _own(one: Tuned, number: int, begin: float) -> Row:
-    """Return the columns of one run alone; its trace's key is made up, as several runs share a trace."""
-    key = hashlib.sha256(f"{one.space} {one.target.key} {number}".encode()).hexdigest()
-    origin = Origin.SEARCH if number else Origin.DEFAULT
-    return {"trace_key": key, "created": begin + number / 1000, "origin": origin.value}
-
-
-def _times(ns: float) -> Row:
-    return {
-        "latency_min_ns": ns,
-        "latency_median_ns": 1.02 * ns,
-        "latency_spread_ns": 0.03 * ns,
-    }
-
-
-def _run(one: Tuned, schedule: Schedule, failed: bool) -> Row:
+def _run(one: Tuned, schedule: Schedule, failed: bool) -> dict[str, Any]:
     """The columns that many runs of a workload have in common."""
     run = Run(
-        key=Key(one.workload.key, one.target.key, one.space),
+        key=_key(one),
         trace_key="",
         trace_json=schedule.trace_json,
         config_json=schedule.config_json,
@@ -216,53 +234,12 @@ def _run(one: Tuned, schedule: Schedule, failed: bool) -> Row:
 _VERSIONS = json.dumps({"autotune": "0.1.0", "llvmlite": "0.50.0", "numpy": "2.3.0", "python": "3.11.7"})
 
 
-def _numbers(database: Database, one: Tuned) -> list[tuple[int, str, float]]:
-    """Numbers, trace keys and latencies of the runs that worked, the default first."""
-    columns = schema.runs.c
-    key = (
-        columns.workload_key == one.workload.key,
-        columns.target_key == one.target.key,
-        columns.space_key == one.space,
-    )
-    query = select(columns.id, columns.trace_key, columns.latency_min_ns)
-    query = query.where(*key, columns.outcome == Outcome.OK.value).order_by(columns.id)
-    return database.session.read(lambda connection: [tuple(row) for row in connection.execute(query)])
-
-
-def _readings(everything: Sequence[Tuned], rng: np.random.Generator, database: Database) -> Iterator[Row]:
-    """Of half of the runs, in two processes each: a little slower than the default, as most of what is tried is."""
-    now = time.time()
-    for one in everything:
-        key = Key(one.workload.key, one.target.key, one.space)
-        for number, _, _ in _numbers(database, one)[1:]:
-            if rng.random() >= _SHARE_READ:
-                continue
-            for process in range(2):
-                ratio = float(rng.lognormal(0.1, 0.05))
-                values = {
-                    "run_id": number,
-                    "ratio": ratio,
-                    "rounds": 3,
-                    "default_ns": _base_ns(one),
-                    "load": 0.0,
-                }
-                yield {**values, **rows.key_columns(key), "inside": "bench", "created": now + process}
-
-
-def _comparisons(everything: Sequence[Tuned], rng: np.random.Generator, database: Database) -> Iterator[Row]:
-    """One of schedules for each workload and target, and one of options where there are several."""
-    now = time.time()
-    for one in everything:
-        common: Row = {"workload_key": one.workload.key, "target_key": one.target.key, "inside": "bench"}
-        common["created"] = now
-        for found in _compared_schedules(_numbers(database, one)[:_COMPARED], one, rng):
-            yield {**rows.comparison_to_row(found), **common, "site": "schedule"}
-        for name, key in ({} if one.option is None else one.option.keys).items():
-            won = one.option is not None and name == one.option.winner
-            base = _base_ns(one) * (0.8 if won else 1.0)
-            latency = Latency(5, base, base, 0.01 * base)
-            found = Comparison(name, key, latency, won, Ratio(0.8 if won else 1.0, (0.78, 1.02)))
-            yield {**rows.comparison_to_row(found), **common, "site": "option"}
+def _compared_options(one: Tuned) -> Iterator[Comparison]:
+    for name, key in ({} if one.option is None else one.option.keys).items():
+        won = one.option is not None and name == one.option.winner
+        base = _base_ns(one) * (0.8 if won else 1.0)
+        latency = Latency(5, base, base, 0.01 * base)
+        yield Comparison(name, key, latency, won, Ratio(0.8 if won else 1.0, (0.78, 1.02)))
 
 
 def _compared_schedules(

@@ -6,14 +6,16 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import and_, insert, select, update
 from sqlalchemy.engine import Connection
 
 from autotune.database import rows, schema, statements
 from autotune.database.columns import storable
-from autotune.database.records import WHOLE, Comparison, Key, Reading, crash_message
+from autotune.database.records import WHOLE, Comparison, Key, Origin, Outcome, Reading, crash_message
 from autotune.database.session import Session, insert_new
 from autotune.errors import DatabaseError
+
+_INSIDE = (schema.readings, schema.comparisons)
 
 
 def store_comparison(
@@ -52,6 +54,17 @@ def store_parts(
             insert_new(connection, schema.comparisons, rows.comparison_to_row(part) | place | common)
 
     session.write(insert_all)
+
+
+def distrust(connection: Connection, job: str, host: str, reason: str) -> int:
+    """Leave out runs of a job that worked on a host, but for defaults and what was measured inside a model."""
+    runs = schema.runs.c
+    inside = [select(table.c.run_id).where(table.c.run_id == runs.id) for table in _INSIDE]
+    theirs = and_(runs.job == job, runs.host == host, runs.outcome == Outcome.OK.value)
+    alone = [runs.origin != Origin.DEFAULT.value, *(~each.exists() for each in inside)]
+    nothing = dict.fromkeys(column.name for column in runs if column.name.startswith("latency_"))
+    values = {**nothing, "outcome": Outcome.DISTRUSTED.value, "message": reason}
+    return connection.execute(update(schema.runs).where(theirs, *alone).values(values)).rowcount
 
 
 def store_crashes(session: Session, key: Key, traces: Mapping[str, str], inside: str, job: str) -> None:

@@ -42,6 +42,8 @@ class Outcome(StrEnum):
     """The output differs from the reference."""
     OUT_OF_BOUNDS = "out_of_bounds"
     """It wrote to memory that is not its own: to an input or a constant, or beside an output."""
+    DISTRUSTED = "distrusted"
+    """It worked, on a node that was then left out of its fleet: what it took is not used."""
 
 
 class Origin(StrEnum):

@@ -136,6 +136,13 @@ class Database:
 
         return self.session.write(lambda connection: insert_new(connection, schema.runs, row), mine)
 
+    def distrust(self, job: str, host: str, reason: str) -> int:
+        """Leave out what a node has measured alone for a job; return the number of runs.
+
+        Defaults stay, and runs that were measured inside the model: there other nodes have measured them too.
+        """
+        return self.session.write(lambda connection: measured.distrust(connection, job, host, reason))
+
     def claim_job(self, fresh: JobRow, alive: Callable[[str], bool]) -> JobRow:
         """Continue the latest unfinished job of ``fresh.fingerprint``, else start ``fresh``.
 

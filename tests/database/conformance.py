@@ -19,6 +19,7 @@ from autotune.database import (
     Miss,
     MissReason,
     Origin,
+    Outcome,
     Run,
     State,
     WorkloadRow,
@@ -233,6 +234,25 @@ class Conformance:
                 "b": "crashed inside the model",
             }
             assert database.outcomes() == {"ok": 1, "crashed": 1, "timeout": 1}
+
+    def test_what_a_distrusted_node_has_measured_alone_is_not_used(self, where: str) -> None:
+        with Database(where) as database:
+            mine = database.claim_job(job("a"), lambda owner: False).id
+            for trace, host in [("default", "liar"), ("alone", "liar"), ("inside", "liar"), ("b", "honest")]:
+                origin = Origin.DEFAULT if trace == "default" else Origin.SEARCH
+                database.record(run(trace, 90.0, origin=origin, host=host, job=mine))
+            database.record(run("earlier", 95.0, host="liar"))
+            database.read_inside(KEY, [Reading("inside", 0.9, 3, 90.0)], "net")
+            assert database.distrust(mine, "liar", "it lies") == 1
+            assert database.distrust(mine, "liar", "it lies") == 0
+            found = {run.trace_key: run for run in database.records()}
+            assert (found["alone"].outcome, found["alone"].latency) == (Outcome.DISTRUSTED, None)
+            assert (found["alone"].host, found["alone"].message) == ("liar", "it lies")
+            assert {trace for trace, run in found.items() if run.outcome is Outcome.OK} == {*found} - {
+                "alone"
+            }
+            assert "alone" not in [run.trace_key for run in database.top(KEY, 9)]
+            assert database.damage() == []
 
     def test_nothing_is_used_where_all_that_worked_alone_crashed_inside_a_model(self, where: str) -> None:
         with Database(where) as database:

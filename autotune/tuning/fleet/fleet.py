@@ -144,10 +144,11 @@ class Fleet:
                 )
 
     def take_out(self, name: str, reason: str) -> None:
-        """Give a node nothing more; what it has under way goes to another."""
+        """Give a node nothing more, and distrust it; what it has under way goes to another."""
         with self._changed:
             for node in self.nodes.values():
                 if node.name == name and node.state is not NodeState.OUT:
+                    node.distrusted = True
                     self._leave_out(node, reason)
             self._changed.notify_all()
 
@@ -234,7 +235,7 @@ class Fleet:
                     f"it has version {node.version}, and this process {version()}: install the same on both",
                 )
                 return False
-            if target.with_threads(self.target.threads).key != self.target.key:
+            if not _serves(target, self.target):
                 self._leave_out(node, f"it is another target ({target!r}) than the job's ({self.target!r})")
                 return False
             node.state, node.reason = NodeState.IDLE, ""
@@ -289,6 +290,13 @@ class Fleet:
         error = MeasureError(f"{ATTEMPTS} seats were lost with the same measurement, the last one {lost}")
         with suppress(InvalidStateError):
             work.future.set_exception(error)
+
+
+def _serves(node: Target, wanted: Target) -> bool:
+    """Return whether a node measures for a target: it is that or, of a level by its name, counts as the level."""
+    own = node.with_threads(wanted.threads)
+    of_level = wanted.device == "generic" and (own.cpu, own.features) == (wanted.cpu, wanted.features)
+    return own.key == wanted.key or of_level
 
 
 __all__ = ["ATTEMPTS", "PATIENCE_S", "Answered", "Fleet", "SeatWork"]

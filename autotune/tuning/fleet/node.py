@@ -39,6 +39,8 @@ class FleetNode:
     measurements: int = 0
     losses: int = 0
     """Losses of it since its last answer."""
+    distrusted: bool = False
+    """It is out as its peers contradict it: what it has measured alone is not used."""
     set_aside: int = 0
     """Measurements of it that were not used, as they differ from those of its peers."""
     stolen_s: float = 0.0

@@ -45,6 +45,11 @@ class OnFleet:
         """Return its nodes as JSON values."""
         return [node.to_json() for node in [*self.trust.fleet.nodes.values()]]
 
+    def distrusted(self) -> list[tuple[str, str]]:
+        """Return the names of nodes whose measurements are not used, with the reasons."""
+        nodes = [*self.trust.fleet.nodes.values()]
+        return [(node.name, node.reason) for node in nodes if node.distrusted]
+
     def news(self) -> Iterator[str]:
         """Yield what has happened to nodes since this was asked last."""
         while self.lines:

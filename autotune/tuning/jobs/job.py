@@ -24,6 +24,7 @@ from autotune.database.records import JobRow, Run, WorkloadRow
 from autotune.errors import DatabaseError, first_line
 from autotune.machine_lock import Measuring
 from autotune.schedule.knob import Config
+from autotune.suggest import counted
 from autotune.target import Target
 from autotune.tuning.compare.interleaved import PROCESSES as COMPARED_IN
 from autotune.tuning.compare.sites import Sites
@@ -133,6 +134,7 @@ class Job:
     def __post_init__(self) -> None:
         self._subjects = subjects_of(self.models)
         self.answers = KeptAnswers(self.database)
+        self._distrusted: set[str] = set()
         self._heart: Heartbeat
         self._heard_by: Progress
 
@@ -236,6 +238,7 @@ class Job:
             raise
         finally:
             if reachable:
+                self._hear_of_nodes(status)
                 self._heart.end(JobRow.STOPPED if stopped else JobRow.DONE, why)
         report = self._report(status, stopped, last)
         self._heart.finished(report)
@@ -481,6 +484,17 @@ class Job:
         """Say which nodes have joined, were lost or are left out since the last time."""
         for text in () if self.fleet is None else self.fleet.news():
             self._say(status, status.phase, text)
+        for name, reason in () if self.fleet is None else self.fleet.distrusted():
+            if name not in self._distrusted:
+                self._distrusted.add(name)
+                self._distrust(status, name, reason)
+
+    def _distrust(self, status: Status, name: str, reason: str) -> None:
+        """Leave out what a node has measured that its peers contradict."""
+        for task in status.tasks:
+            task.distrust(name, reason)
+        count = self.database.distrust(status.job, name, reason)
+        self._say(status, status.phase, f"{counted(count, 'run')} of {name} alone: not used any more")
 
     def _wait(self, status: Status, text: str) -> None:
         """Say for which other job of the machine this one waits; the phase stays what it is."""

@@ -241,6 +241,13 @@ class Task:
             self.known[trace] = _failed_inside(crash_message(reason))
             self.built.pop(trace, None)
 
+    def distrust(self, host: str, reason: str) -> None:
+        """Leave out what a node has measured alone: the default stays, and what was measured in the model."""
+        for trace, found in [*self.known.items()]:
+            if found.host == host and found.latency and trace not in (self.default_trace, *self.inside):
+                self.known[trace] = Measurement(Outcome.DISTRUSTED, message=reason, host=host)
+                self.built.pop(trace, None)
+
     @property
     def crashes(self) -> list[str]:
         """Return the reasons why candidates that worked in isolation have ended their process inside the model."""

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autotune.database.records import Outcome
+from autotune.database.inside import Estimate
+from autotune.database.records import Latency, Outcome
 from autotune.errors import MeasureError
 from autotune.target import Target
 from autotune.tuning.fleet import seat as seat_module
@@ -22,9 +23,11 @@ from autotune.tuning.fleet.signature import Signed, Signer, digest
 from autotune.tuning.fleet.trust import Trust
 from autotune.tuning.fleet.turns import FleetTurns
 from autotune.tuning.measure.interface import Built, Candidate
+from autotune.tuning.measure.outcome import Measurement
 from autotune.tuning.measure.turns import Rounds
 from tests.patience import PATIENCE_S
 from tests.tuning.fleet.nodes import TARGET, FakeCluster, FakeNode, turns, wrong
+from tests.tuning.test_sites import task
 
 BUILT = Built(Candidate("w", TARGET.to_json(), {"k": 1}), "t", "[]", payload={"key": "c"})
 ROUNDS = Rounds(4, 2, processes=2)
@@ -84,6 +87,12 @@ def test_nodes_of_another_target_get_nothing() -> None:
     assert other.heard == []
     with pytest.raises(MeasureError, match=r"other: it is another target \(<Target x86_64 x86-64-v2"):
         Fleet(FakeCluster(other=other), TARGET, "test", patience_s=1.0).__enter__()
+
+
+def test_a_node_that_counts_as_a_level_measures_for_it() -> None:
+    level = FakeNode(target=replace(TARGET, device="some processor", cores=8, l2_bytes=1 << 20))
+    with fleet(FakeCluster(level=level), 1) as found:
+        assert found.result(found.submit(SeatWork({"do": "measure"}))).node == "level"
 
 
 def test_another_version_is_an_error_that_names_the_node() -> None:
@@ -155,6 +164,19 @@ def test_two_nodes_measure_and_a_liar_is_left_out() -> None:
         node = next(node for node in found.nodes.values() if node.name == "liar")
         assert node.set_aside == 2
         assert node.reason == "its ratios contradict those of its peers: 1.67× where others have 0.91×"
+
+
+def test_what_a_distrusted_node_has_measured_alone_is_no_longer_known() -> None:
+    known = task("plain", 1, 5.0)
+    hosts = {"default": "liar", "alone": "liar", "inside": "liar", "other": "honest"}
+    known.known = {
+        trace: Measurement(Outcome.OK, Latency(3, 100.0, 100.0, 0.0), host=host)
+        for trace, host in hosts.items()
+    }
+    known.default_trace, known.inside["inside"] = "default", Estimate()
+    known.distrust("liar", "it lies")
+    assert {trace for trace, found in known.known.items() if found.latency} == {*hosts} - {"alone"}
+    assert known.known["alone"].outcome is Outcome.DISTRUSTED
 
 
 def test_of_two_that_contradict_each_other_nothing_is_used() -> None:

@@ -18,6 +18,8 @@ EXPERIMENTS: Mapping[str, str] = {
     "compile-memory": "results.bench.compile_memory",
     "decisions": "results.bench.decisions",
     "decode": "results.bench.decoding",
+    "fleet": "results.bench.fleet.experiment",
+    "fleet-seats": "results.bench.fleet.seats",
     "fronts": "results.bench.fronts",
     "gemm-steps": "results.bench.gemm_steps",
     "held-out": "results.bench.held_out.experiment",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from results.bench.fleet.lies import LIES
 
 _STORE = 80 << 20
 """Bytes of the object store of a node, the least that Ray takes."""
+_ATTEMPTS = 3
 _ROOT = Path(__file__).parents[3]
 
 
@@ -31,6 +33,7 @@ class RayNode:
     kind: str
     settings: dict[str, str]
     node: Any
+    frozen: bool = False
 
     @property
     def id(self) -> str:
@@ -46,6 +49,21 @@ class RayNode:
                 process = psutil.Process(pid)
                 found += [process, *process.children(recursive=True)]
         return found
+
+    def freeze(self) -> None:
+        """Stop its processes, as when its machine hangs or is cut off."""
+        self.frozen = True
+        self.signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Have its processes go on."""
+        self.signal(signal.SIGCONT)
+        self.frozen = False
+
+    def pin(self, core: int) -> None:
+        """Have its processes, and those that they start, run on one core."""
+        for process in self.processes():
+            process.cpu_affinity([core])
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to all of its processes."""
@@ -72,7 +90,7 @@ class RayNodes:
         from ray.cluster_utils import Cluster
 
         head = {"num_cpus": 0, "object_store_memory": _STORE, "include_dashboard": False}
-        self._cluster = Cluster(initialize_head=True, head_node_args=head)
+        self._cluster = _started(lambda: Cluster(initialize_head=True, head_node_args=head))
         return self
 
     def __exit__(
@@ -100,13 +118,14 @@ class RayNodes:
         paths = [str(home), str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {environment_name(name): value for name, value in own.items()}
         environment["PYTHONPATH"] = os.pathsep.join(paths)
-        node = self._cluster.add_node(
-            num_cpus=0,
-            resources={RESOURCE: 1},
-            object_store_memory=_STORE,
-            env_vars={**os.environ, **environment},
-            wait=False,
-        )
+        arguments = {
+            "num_cpus": 0,
+            "resources": {RESOURCE: 1},
+            "object_store_memory": _STORE,
+            "env_vars": {**os.environ, **environment},
+            "wait": False,
+        }
+        node = _started(lambda: self._cluster.add_node(**arguments))
         self.nodes.append(RayNode(kind, settings, node))
         self.kinds[self.nodes[-1].id] = kind
         return self.nodes[-1]
@@ -120,6 +139,21 @@ class RayNodes:
         self.nodes.remove(node)
         node.signal(signal.SIGKILL)
         self._cluster.remove_node(node.node, allow_graceful=False)
+
+
+def _started(start: Callable[[], Any]) -> Any:
+    """Return what is started, at last at the third time: Ray gives a node up that takes 30 s, as on a busy machine."""
+    for attempt in range(_ATTEMPTS):
+        before = {*psutil.Process().children()}
+        try:
+            return start()
+        except Exception:
+            if attempt == _ATTEMPTS - 1:
+                raise
+            for process in {*psutil.Process().children()} - before:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+    raise AssertionError
 
 
 def _customised(kind: str) -> str:

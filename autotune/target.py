@@ -181,6 +181,11 @@ class Target:
         return "int8" if self.arch == "aarch64" else "uint8"
 
     @property
+    def has_byte_dots(self) -> bool:
+        """Return whether dot products of bytes of either sign are one instruction of vectors (VNNI)."""
+        return self.arch == "x86_64" and not {"avx512vnni", "avxvnni"}.isdisjoint(self.features)
+
+    @property
     def llvm_features(self) -> str:
         """Features as LLVM takes them, beside ``cpu``: a processor's name alone promises what a hypervisor may mask."""
         if self.arch in _LLVM_FEATURES:

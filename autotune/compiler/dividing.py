@@ -33,15 +33,16 @@ def divide(
     options: PartitionOptions | None = None,
     observer: Observer | None = None,
     without: Collection[str] = (),
+    byte_dots: bool = False,
 ) -> Partition:
     """Import a model, run the graph passes and divide it into dispatches, each computed directly.
 
-    ``activations`` are the target's (:attr:`autotune.target.Target.activations`), ``without`` the names of passes that
-    are left out. Devices that the model names are left out, and a warning says so: models on several are compiled by
-    :mod:`autotune.compiler.devices.segments`.
+    ``activations`` and ``byte_dots`` are the target's (:class:`autotune.target.Target`), ``without`` the names of
+    passes that are left out. Devices that the model names are left out, and a warning says so: models on several are
+    compiled by :mod:`autotune.compiler.devices.segments`.
     """
     graph = on_one_device(imported(model, shapes))
-    passes = standard_passes(layout, activations, without)
+    passes = standard_passes(layout, activations, without, byte_dots)
     return partition(run_passes(graph, passes, observer), options or OF_A_MODEL)
 
 

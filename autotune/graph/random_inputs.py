@@ -81,6 +81,10 @@ def _bits(rng: np.random.Generator, t: TensorType) -> Array:
     return rng.integers(limits.min, limits.max, t.shape, dtype=t.dtype, endpoint=True)
 
 
+def _power(exponent: int) -> Draw:
+    return lambda rng, t: (2.0 ** (exponent - rng.integers(0, 3, t.shape))).astype(t.dtype)
+
+
 def _index(size: int) -> Draw:
     return lambda rng, t: rng.integers(0, max(size, 1), t.shape).astype(t.dtype)
 
@@ -110,6 +114,8 @@ def _role(node: Node, position: int, graph: Graph, fixed: frozenset[str]) -> Dra
         return _bits
     if domain.kind == "index":
         return _index(domain.size)
+    if domain.kind == "power":
+        return _power(domain.size)
     # One factor of a product is scaled: the second, unless only the first is constant.
     first_only = node.inputs[0] in fixed and node.inputs[1] not in fixed
     if domain.kind == "factor" and (position == 0) != first_only:

@@ -46,6 +46,7 @@ from autotune.passes.layout.group_axis import GroupAxis
 from autotune.passes.placement.affinity import PlaceOnDevices
 from autotune.passes.placement.device_rules import DeviceRules
 from autotune.passes.quantized.block_weights import BlockWeights
+from autotune.passes.quantized.byte_rows import ByteRows
 from autotune.passes.quantized.few_channels import FewChannels
 from autotune.passes.quantized.integer_products import IntegerProducts
 from autotune.passes.quantized.quantized_operators import QuantizedOperators
@@ -58,17 +59,18 @@ NEEDED = frozenset({"empty_tensors", "block_weights", "integer_products", "fold_
 
 
 def standard_passes(
-    layout: str = "NHWC", activations: str = "uint8", without: Collection[str] = ()
+    layout: str = "NHWC", activations: str = "uint8", without: Collection[str] = (), byte_dots: bool = False
 ) -> tuple[GraphPass, ...]:
     """Return the pipeline from an imported model to the graph that is divided into dispatches.
 
     ``activations`` is the type that quantised ones are brought to (:attr:`autotune.target.Target.activations`);
-    ``without`` names passes that are left out, of :func:`optional_passes`.
+    ``without`` names passes that are left out, of :func:`optional_passes`; ``byte_dots`` says whether the target
+    has dot products of bytes (:attr:`autotune.target.Target.has_byte_dots`).
 
     Raises:
         UsageError: ``layout`` is unknown, or a pass that is to be left out is, or it is needed.
     """
-    everything = _all_passes(layout, activations)
+    everything = _all_passes(layout, activations, byte_dots)
     if without:
         known = _optional(everything)
         for name in without:
@@ -88,7 +90,9 @@ def _optional(passes: Sequence[GraphPass]) -> frozenset[str]:
     return frozenset(each.name for each in passes) - NEEDED
 
 
-def _all_passes(layout: str = "NHWC", activations: str = "uint8") -> tuple[GraphPass, ...]:
+def _all_passes(
+    layout: str = "NHWC", activations: str = "uint8", byte_dots: bool = False
+) -> tuple[GraphPass, ...]:
     return (
         EmptyTensors(),
         BlockWeights(),
@@ -113,6 +117,7 @@ def _all_passes(layout: str = "NHWC", activations: str = "uint8") -> tuple[Graph
         SplitGroups(),
         Attention(),
         SiblingProducts(),
+        ByteRows(byte_dots),
         CommonSubexpressions(),
         NestConcats(),
         ShortValues(),
@@ -124,10 +129,14 @@ def _all_passes(layout: str = "NHWC", activations: str = "uint8") -> tuple[Graph
 
 
 def placed_passes(
-    rules: DeviceRules, layout: str = "NHWC", activations: str = "uint8", without: Collection[str] = ()
+    rules: DeviceRules,
+    layout: str = "NHWC",
+    activations: str = "uint8",
+    without: Collection[str] = (),
+    byte_dots: bool = False,
 ) -> tuple[GraphPass, ...]:
     """Return the pipeline of a model on several devices: what crosses is settled first, so that no pass can."""
-    return (PlaceOnDevices(rules), *standard_passes(layout, activations, without))
+    return (PlaceOnDevices(rules), *standard_passes(layout, activations, without, byte_dots))
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ class InterleavedLanes(Lanes):
 
 @dataclass(frozen=True)
 class LaneOperation(Lanes):
-    """``a op b`` lane by lane, op one of ``+ - *``."""
+    """``a op b`` lane by lane, op one of ``+ - *``, of integers also "bitwise_and" or "right_shift"."""
 
     op: str
     a: Lanes

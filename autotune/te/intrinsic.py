@@ -16,7 +16,7 @@ from autotune.te.traversal import reads
 KINDS = ("serial", "unrolled", "vectorized")
 PARTS = ("body", "init", "update")
 
-SHIPPED = ("autotune.te.dot_products", "autotune.te.tensor_cores")
+SHIPPED = ("autotune.te.dot_products", "autotune.te.nibbles", "autotune.te.tensor_cores")
 """Modules that declare the intrinsics that come with the package; loaded when a name is not known yet."""
 
 MADE = {

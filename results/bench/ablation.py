@@ -191,6 +191,7 @@ def _divided(graph: Graph, switch: Switch, target: Target) -> Partition:
         graph,
         layout=switch.layout,
         activations=target.activations,
+        byte_dots=target.has_byte_dots,
         options=switch.options,
         without=switch.passes,
     )

@@ -130,7 +130,8 @@ def _measured(
         compile_in_detail(CompileRequest(asked, threads=threads, database=d)) for d in (None, *databases)
     ]
     profiles = _profiles(versions, processes)
-    parts = divide(asked, activations=Target.detect().activations)
+    target = Target.detect()
+    parts = divide(asked, activations=target.activations, byte_dots=target.has_byte_dots)
     workload_of = {output: d.workload.key for d in parts.dispatches for output in d.outputs}
     read = [_Read(version, profile) for version, profile in zip(versions, profiles, strict=True)]
     return [

@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from autotune import te
 from autotune.schedule.index_map import IndexMap
 from autotune.schedule.knob import Knob
 from autotune.te.expr import Var
+from autotune.te.nibbles import nibbles_name
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 from search_spaces.analysis import read_forms
 from search_spaces.families.plain import worth_sharing
@@ -77,15 +79,20 @@ def tile_blocks(stage: Stage, blocks: Stage, shape: TileShape, config: Choices) 
     assert isinstance(stage.op, ComputeOp)
     assert isinstance(blocks.op, ComputeOp)
     (block,) = stage.op.reduce_axis
-    _tile(stage, [block], stage.op.axis, shape.lanes)
+    stage.vectorize(_tile(stage, [block], stage.op.axis, shape.lanes))
     blocks.compute_at(stage, block)
     blocks.set_scope("local")
     at, *results = blocks.op.axis
     words, places = blocks.op.reduce_axis
     words, step = blocks.split(words, factor=config["unroll"])
-    _tile(blocks, [at, words, step, places], results, shape.lanes)
-    for loop in (step, places):
-        blocks.unroll(loop)
+    lanes = _tile(blocks, [at, words, step, places], results, shape.lanes)
+    blocks.unroll(step)
+    if shape.nibbles is not None:
+        blocks.reorder(*(iv for iv in blocks.leaf_iter_vars if iv is not places), places)
+        blocks.tensorize(lanes, te.intrinsic_named(nibbles_name(shape.nibbles)))
+    else:
+        blocks.unroll(places)
+        blocks.vectorize(lanes)
     if "ahead" in config:
         matrix = _words(blocks.op)
         nbytes = config["vectors"] * (shape.lanes * item_bytes(matrix) * shape.steps)
@@ -108,14 +115,14 @@ def sum_inputs(schedule: Schedule, stage: Stage, lanes: int) -> None:
     stage.parallel(stage.op.axis[0], when=share)
 
 
-def _tile(stage: Stage, outside: list[IterVar], results: Any, lanes: int) -> None:
-    """Unroll what a stage computes, rows and vectors of columns, inside of the loops ``outside``."""
+def _tile(stage: Stage, outside: list[IterVar], results: Any, lanes: int) -> IterVar:
+    """Unroll what a stage computes, rows and vectors of columns, inside of the loops ``outside``; the loop of lanes."""
     *rows, column = results
     vectors, inner = stage.split(column, factor=lanes)
     stage.reorder(*outside, *rows, vectors, inner)
     for loop in (*rows, vectors):
         stage.unroll(loop)
-    stage.vectorize(inner)
+    return inner
 
 
 __all__ = ["pack_blocks", "sum_inputs", "tile_blocks", "words_knob"]

@@ -173,7 +173,7 @@ def _tile(c: Columns) -> Numbers:
 
 def _registers(shape: TileShape, c: Columns) -> Numbers:
     # Words of weights are unpacked one vector after the other.
-    return _tile(c) + (column(c, "vectors", 1) if shape.blocks is None else 2) + 1
+    return _tile(c) * shape.planes + (column(c, "vectors", 1) if shape.blocks is None else 2) + 1
 
 
 def _divides(block: object, tiles: Numbers) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from autotune.te.dot_products import DotProduct, dot_product, tile_product
 from autotune.te.expr import Binary, Cast, Expr, Read
+from autotune.te.nibbles import nibble_product
 from autotune.te.reductions import SUM
 from autotune.te.taps import MOST, taps_product
 from autotune.te.tensor import ComputeOp, PlaceholderOp
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 _SMALL: Mapping[str, tuple[str, ...]] = {"int32": ("int8", "uint8"), "float32": ("bfloat16", "float16")}
 """Element types whose products an instruction adds up, by the type of the sums."""
+
+_OF_PLANES = 4
+"""Axes of sums over blocks that have planes: blocks, planes, rows, columns."""
 
 LEAST_ROWS, _LEAST_GROUPS = 7, 4
 """Rows of an image, and groups of a tile's depth, below which vectors are as fast."""
@@ -55,6 +59,9 @@ class TileShape:
     blocks: ComputeOp | None = None
     """The sums over a block each that the steps of ``main`` add up, where it has such: they stay in registers."""
 
+    nibbles: DotProduct | None = None
+    """The instruction that multiplies words of weights by bytes in those sums, where one fits."""
+
     @property
     def group(self) -> int:
         """Steps of the innermost reduction that one instruction takes."""
@@ -69,6 +76,13 @@ class TileShape:
     def written(self) -> int:
         """Steps that a body always has: places of a word of weights."""
         return 1 if self.blocks is None else self.blocks.reduce_axis[-1].extent
+
+    @property
+    def planes(self) -> int:
+        """Return the sums that an element has in each block: one, or one of each byte of a row's numbers."""
+        return (
+            1 if self.blocks is None else self.blocks.shape[1] if len(self.blocks.shape) == _OF_PLANES else 1
+        )
 
     @property
     def steps(self) -> int:
@@ -140,6 +154,9 @@ def tile_shape(structure: Structure, target: Target, vector: str | None = None) 
         staged=_staged(structure, blocks),
         blocks=blocks,
     )
+    if shape.planes > 1:
+        nibbles = nibble_product(target, extents[vector])
+        return shape if nibbles is None else replace(shape, nibbles=nibbles, lanes=nibbles.lanes)
     dot, tile = _instructions(shape, target)
     taps = _taps_of(shape, target) if dot is None else None
     lanes = next((each.lanes for each in (dot, taps) if each is not None), shape.lanes)
@@ -151,7 +168,11 @@ def _blocks(structure: Structure, main: str) -> ComputeOp | None:
     wanted = [main, *(axis.name for axis in structure.anchor.axis)]
     for read in read_forms(structure.anchor):
         op = read.tensor.op
-        if not isinstance(op, ComputeOp) or len(op.reduce_axis) != 2 or _singles(read) != wanted:
+        if (
+            not isinstance(op, ComputeOp)
+            or len(op.reduce_axis) != 2
+            or [axis for axis in _singles(read) if axis] != wanted
+        ):
             continue
         if any(tensor.dtype == "int32" for tensor in op.input_tensors):
             return op

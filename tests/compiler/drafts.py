@@ -57,6 +57,7 @@ EXACT = frozenset(
         "Trilu",
         "Unique",
         "BitCast",
+        "BlockFactors",
     }
 )
 """Operators whose floating results are some of their operands' elements, or follow from them without rounding."""

@@ -280,6 +280,26 @@ def block_product(d: Draft, op: str) -> None:
     d.node(op, x, d.constant(words), d.normal(2, n, scale=0.02), bits=bits, zero_point=1 << (bits - 1))
 
 
+@rule("BlockFactors")
+def factors(d: Draft, op: str) -> None:
+    d.node(op, d.input((d.size(), 64), "float32"), block=d.rng.choice((8, 16, 32, 64)))
+
+
+@rule("BlockPlanes PlaneSums")
+def rows_of_bytes(d: Draft, op: str) -> None:
+    x = d.input((d.size(), 64), "float32")
+    d.node(op, x, d.node("BlockFactors", x, block=d.rng.choice((8, 16, 32))))
+
+
+@rule("BlockDot")
+def product_of_bytes(d: Draft, op: str) -> None:
+    n, x = d.size(), d.input((d.size(), 64), "float32")
+    words = np.random.default_rng(d.rng.randrange(1 << 30)).integers(0, 1 << 30, (8, n)).astype(np.int32)
+    factors = d.node("BlockFactors", x, block=32)
+    planes, sums = (d.node(each, x, factors) for each in ("BlockPlanes", "PlaneSums"))
+    d.node(op, planes, factors, sums, d.constant(words), d.normal(2, n, scale=0.02), zero_point=8)
+
+
 @rule("UnpackBlocks")
 def stored_words(d: Draft, op: str) -> None:
     bits, n = d.rng.choice((4, 8)), d.size()

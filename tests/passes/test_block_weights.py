@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 import ml_dtypes
@@ -14,7 +15,9 @@ from autotune.compiler.request import CompileRequest
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
+from autotune.passes.canonical.common_subexpressions import CommonSubexpressions
 from autotune.passes.quantized.block_weights import BlockWeights
+from autotune.passes.quantized.byte_rows import ByteRows
 from autotune.runtime.module import Module
 
 TYPES = {"int4": ml_dtypes.int4, "uint4": ml_dtypes.uint4, "int8": np.int8, "uint8": np.uint8}
@@ -26,11 +29,14 @@ def weights(b: GraphBuilder, shape: tuple[int, int], axis: int, block: int, dtyp
     rng = np.random.default_rng([*shape, axis, block])
     steps = tuple(-(-d // block) if a == axis else d for a, d in enumerate(shape))
     q = rng.integers(*RANGES[dtype], shape).astype(TYPES[dtype])
-    operands = [b.constant("q", q), b.constant("s", rng.uniform(0.01, 0.1, steps).astype(np.float32))]
+    operands = [
+        b.constant(f"q{shape}", q),
+        b.constant(f"s{shape}", rng.uniform(0.01, 0.1, steps).astype(np.float32)),
+    ]
     zero = kinds.get("zero", "none")
     if zero != "none":
         middle = rng.integers(*RANGES[dtype], steps if zero == "each" else ())
-        operands.append(b.constant("z", np.broadcast_to(middle, steps).astype(TYPES[dtype])))
+        operands.append(b.constant(f"z{shape}", np.broadcast_to(middle, steps).astype(TYPES[dtype])))
     return b.node("DequantizeLinear", *operands, axis=axis, block_size=block)
 
 
@@ -94,7 +100,7 @@ def test_the_compiled_model_holds_four_bits_a_weight() -> None:
     y = b.node("MatMul", b.input("x", (3, 256)), weights(b, (256, 192), 0, 32, "uint4", zero="each"))
     graph = b.graph(b.node("Relu", y, name="y"))
     done = compile_in_detail(CompileRequest(graph))
-    assert len(done.image.dispatches) == 1
+    assert [each.kind for each in done.image.dispatches].count("contraction") == 1
     whole = 256 * 192 // 2 + 8 * 192 * (4 + 1)
     assert sum(array.nbytes for array in done.image.constants) < 1.1 * whole + 4096
     x = np.random.default_rng(0).standard_normal((3, 256)).astype(np.float32)
@@ -137,3 +143,33 @@ def test_words_that_no_product_reads_are_numbers() -> None:
     )
     graph = b.graph(b.node("Add", b.input("x", (32, 2)), b.node("UnpackBlocks", words, scale)))
     assert [node.op for node in agrees(graph, np.zeros((32, 2), np.float32)).nodes] == ["Add"]
+
+
+@pytest.mark.parametrize("zero", ["none", "each"])
+def test_rows_of_bytes_compute_the_same(zero: str) -> None:
+    b = GraphBuilder("bytes")
+    x = b.input("x", (3, 64))
+    products = [b.node("MatMul", x, weights(b, (64, n), 0, 32, "uint4", zero=zero)) for n in (24, 40)]
+    graph = BlockWeights().apply(b.graph(*products))
+    changed = CommonSubexpressions().apply(ByteRows(True).apply(graph))
+    assert Counter(node.op for node in changed.nodes)["BlockDot"] == 2
+    assert Counter(node.op for node in changed.nodes)["BlockPlanes"] == 1
+    rows = np.random.default_rng(0).standard_normal((3, 64)).astype(np.float32) * np.float32(
+        [[1e-30], [1], [1e30]]
+    )
+    expected, found = (evaluate.run(each, {"x": rows}) for each in (graph, changed))
+    for before, after in zip(graph.outputs, changed.outputs, strict=True):
+        np.testing.assert_allclose(
+            found[after] / abs(rows).max(1)[:, None], expected[before] / abs(rows).max(1)[:, None], atol=2e-5
+        )
+
+
+def test_rows_that_are_not_finite_give_nan() -> None:
+    b = GraphBuilder("infinite")
+    graph = b.graph(b.node("MatMul", b.input("x", (2, 32)), weights(b, (32, 8), 0, 32, "uint4")))
+    changed = ByteRows(True).apply(BlockWeights().apply(graph))
+    rows = np.ones((2, 32), np.float32)
+    rows[0, 3] = np.inf
+    (found,) = evaluate.run(changed, {"x": rows}).values()
+    assert np.isnan(found[0]).all()
+    assert np.isfinite(found[1]).all()

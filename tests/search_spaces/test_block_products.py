@@ -37,13 +37,42 @@ def product(rng: random.Random) -> Workload:
     return make.of(b, b.node("Relu", y) if rng.random() < 0.5 else y, fixed)
 
 
+def product_of_bytes(rng: random.Random) -> Workload:
+    """The same of rows that are integers of three bytes already."""
+    block, blocks, n = rng.choice((8, 16, 32, 64, 256)), rng.randint(1, 4), rng.randint(1, 70)
+    m, k = rng.choice((1, 1, 2, 5, 13)), block * blocks
+    b = GraphBuilder("product")
+    operands = [
+        b.input("planes", (3, m, k), "int8"),
+        b.input("factors", (m, blocks)),
+        b.input("sums", (m, blocks)),
+    ]
+    operands += [b.input("words", (k // 8, n), "int32"), b.input("scale", (blocks, n))]
+    fixed = {"words", "scale"} if rng.random() < 0.8 else set[str]()
+    if rng.random() < 0.5:
+        operands.append(b.input("zero", (blocks, n), "uint8"))
+        fixed |= {"zero"} if fixed else set()
+    y = b.node("BlockDot", *operands, zero_point=rng.choice((0, 8)))
+    return make.of(b, b.node("Relu", y) if rng.random() < 0.5 else y, fixed)
+
+
+def rows_as_bytes(rng: random.Random) -> Workload:
+    """Rows of float32, and a part of what such integers are."""
+    block, blocks = rng.choice((8, 16, 32, 64, 256)), rng.randint(1, 5)
+    b = GraphBuilder("rows")
+    x = b.input("x", (rng.choice((1, 2, 5, 13)), block * blocks))
+    factors = b.node("BlockFactors", x, block=block)
+    made = rng.choice(("BlockFactors", "BlockPlanes", "PlaneSums"))
+    return make.of(b, factors if made == "BlockFactors" else b.node(made, x, factors))
+
+
 def run_block(seeds: range) -> None:
     for seed in seeds:
         rng = random.Random(seed)
-        region = product(rng)
+        region = rng.choice((product, product_of_bytes, product_of_bytes, rows_as_bytes))(rng)
         target = runnable_target(rng.choice(TARGETS))
         try:
-            check(region, rng, target, STEPS[region.dtype])
+            check(region, rng, target, STEPS.get(region.dtype, STEPS["float32"]))
         except Exception as error:  # noqa: BLE001  # whatever went wrong is reported with its workload
             pytest.fail(f"seed {seed}: {type(error).__name__}: {error}\n{target.cpu}\n{region}")
 

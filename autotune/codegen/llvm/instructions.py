@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from autotune.codegen.llvm.accesses import Accesses
 from autotune.codegen.llvm.arithmetic import ArithmeticEmitter
+from autotune.codegen.llvm.bits import BIT_FUNCTIONS, bit_function
 from autotune.codegen.llvm.block import ThreadBlock
 from autotune.codegen.llvm.tiles import TileRegisters
 from autotune.codegen.llvm.types import Value, constant, scalar_type, type_of, vector
@@ -131,8 +132,11 @@ class Instructions:
         if isinstance(value, te.InterleavedLanes):
             return self._interleaved([self._lanes(node, part, memo) for part in value.values])
         if isinstance(value, te.LaneOperation):
+            a, b = self._lanes(node, value.a, memo), self._lanes(node, value.b, memo)
+            if value.op in BIT_FUNCTIONS:
+                return bit_function(self.arithmetic, value.op, a, b)
             operation = self.arithmetic.float_op if is_float(dtype) else self.arithmetic.int_op
-            return operation(value.op, self._lanes(node, value.a, memo), self._lanes(node, value.b, memo))
+            return operation(value.op, a, b)
         if isinstance(value, te.LlvmCall):
             return self._llvm_call(value, [self._lanes(node, a, memo) for a in value.arguments])
         raise BuildError(f"no code for the instruction {type(value).__name__}")

@@ -82,7 +82,8 @@ def segments_of(
     used = {home.device for home in (*found.homes.nodes.values(), *found.homes.inputs.values())}
     # Types of activations are those that every device takes.
     activations = min(target_of(infos[device]).activations for device in used)
-    passes = placed_passes(rules, request.layout, activations, request.without)
+    byte_dots = all(target_of(infos[device]).has_byte_dots for device in used)
+    passes = placed_passes(rules, request.layout, activations, request.without, byte_dots)
     division = divide_by_device(run_passes(graph, passes, request.observer))
     options = request.partition or OF_A_MODEL
     each = tuple(
@@ -100,6 +101,7 @@ def part_of(request: CompileRequest, target: Target, graph: Graph | None) -> Par
             request.model if graph is None else graph,
             layout=request.layout,
             activations=target.activations,
+            byte_dots=target.has_byte_dots,
             shapes=request.shapes if graph is None else None,
             options=request.partition,
             observer=request.observer,
@@ -109,7 +111,8 @@ def part_of(request: CompileRequest, target: Target, graph: Graph | None) -> Par
     if request.shared is None or request.observer is not None:
         return divided()
     shapes = repr(sorted((request.shapes or {}).items()))
-    options = (request.layout, target.activations, request.partition, shapes, *request.without)
+    numbers = (target.activations, target.has_byte_dots)
+    options = (request.layout, numbers, request.partition, shapes, *request.without)
     return request.shared.parts(request.model, options, divided)
 
 

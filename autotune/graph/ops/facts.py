@@ -91,10 +91,11 @@ class Domain:
     """The values that an input should hold for results to be finite and near 1.
 
     ``kind`` is "positive", "index" (from 0 to below ``size``), "weights" (of sums of ``size`` terms), "factor" (of
-    such sums, where any of the two operands may be the weights) or "bits" (any integers).
+    such sums, where any of the two operands may be the weights), "bits" (any integers) or "power" (2 to the power of
+    ``size`` or a little less).
     """
 
-    kind: Literal["positive", "index", "weights", "factor", "bits"]
+    kind: Literal["positive", "index", "weights", "factor", "bits", "power"]
     size: int = 0
 
 

@@ -42,6 +42,7 @@ FAMILIES = (
     "integer",
     "short_products",
     "block_products",
+    "block_planes",
     "shape",
     "convolution_grouped",
     "convolution_transposed",

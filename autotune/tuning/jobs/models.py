@@ -109,7 +109,10 @@ def _read(source: Model, request: CompileRequest) -> AskedModel:
 
 
 def _divided(graph: Graph, request: CompileRequest) -> Partition:
-    return divide(graph, layout=request.layout, activations=request.one_target().activations)
+    target = request.one_target()
+    return divide(
+        graph, layout=request.layout, activations=target.activations, byte_dots=target.has_byte_dots
+    )
 
 
 def named(models: Sequence[AskedModel]) -> list[AskedModel]:

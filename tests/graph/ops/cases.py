@@ -34,6 +34,12 @@ def middles(*shape: int) -> Any:
     return RNG.integers(0, 256, shape).astype(np.uint8)
 
 
+def rows_of_bytes(rows: int, steps: int, blocks: int) -> tuple[Any, ...]:
+    """Planes, factors and sums of blocks."""
+    planes = RNG.integers(-64, 65, (3, rows, steps)).astype(np.int8)
+    return planes, np.full((rows, blocks), 2.0**-19, np.float32), normal(rows, blocks)
+
+
 @dataclass(frozen=True)
 class Case:
     op: str
@@ -146,6 +152,11 @@ CONTRACTIONS = [
     case("IntegerMatMul", integers(5, 8, dtype="int8"), integers(8, 9, dtype="int16")),
     case("BlockMatMul", normal(5, 64), words(8, 9), normal(4, 9), zero_point=8),
     case("BlockMatMul", normal(1, 32), words(8, 20), normal(2, 20), middles(2, 20), bits=8),
+    case("BlockFactors", normal(3, 64), block=16),
+    case("BlockPlanes", normal(3, 64), np.full((3, 4), 2.0**-19, np.float32)),
+    case("PlaneSums", normal(3, 64), np.full((3, 4), 2.0**-19, np.float32)),
+    case("BlockDot", *rows_of_bytes(3, 64, 4), words(8, 9), normal(4, 9), zero_point=8),
+    case("BlockDot", *rows_of_bytes(1, 32, 2), words(4, 20), normal(2, 20), middles(2, 20)),
     case("Gemm", normal(5, 7), normal(7, 9), normal(9), alpha=0.5),
     case("Gemm", normal(7, 5), normal(9, 7), transA=1, transB=1),
     case("Conv", normal(1, 3, 7, 6), normal(4, 3, 3, 3), pads=(1, 1, 1, 1), strides=(2, 1)),

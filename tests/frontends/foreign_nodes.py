@@ -1,8 +1,7 @@
-"""Models of one node of another domain than ONNX's, beside NumPy and, where it is installed, ONNX Runtime."""
+"""Models of one node of another domain than ONNX's, beside NumPy and, with ``--peer-python``, ONNX Runtime."""
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,10 +12,13 @@ from onnx import helper, numpy_helper
 from autotune.errors import ModelImportError
 from autotune.frontends.onnx import importer as frontend
 from autotune.graph import evaluate
+from tests.frontends.judge import Judge
 
 DOMAIN = "com.microsoft"
 LEARNED = "ai.onnx.ml"
 TOLERANCE = 2e-5
+JUDGE: Judge | None = None
+"""Judges too where a Python with ONNX Runtime is given."""
 _TYPES = {"labels": 7, "doubles": 11, "integers": 6}
 """Element types of results by their names; others are float32."""
 
@@ -72,11 +74,9 @@ def agree(
     found = evaluate.run(graph, feed)
     for name, array in wanted.items():
         np.testing.assert_allclose(found[name], array, rtol=tolerance, atol=tolerance, err_msg=name)
-    if judge and importlib.util.find_spec("onnxruntime"):
-        import onnxruntime
-
-        session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
-        for name, array in zip([o for o in outputs if o], session.run(None, feed), strict=True):
+    if judge and JUDGE is not None:
+        results = JUDGE.run(proto.SerializeToString(), feed)
+        for name, array in zip([o for o in outputs if o], results, strict=True):
             np.testing.assert_allclose(
                 found[name], array, rtol=near, atol=near / 10, err_msg=f"{name} of ORT"
             )

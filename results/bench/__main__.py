@@ -44,6 +44,7 @@ EXPERIMENTS: Mapping[str, str] = {
     "requests": "results.bench.requests",
     "retraining": "results.bench.retraining",
     "search": "results.bench.search",
+    "seats": "results.bench.seats",
     "tiles": "results.bench.tiles",
     "torch": "results.bench.torch_compile",
     "torch-sizes": "results.bench.torch_sizes",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from optuna.storages import InMemoryStorage
 
@@ -24,8 +26,12 @@ from autotune.tuning.jobs.forecast import Forecast
 from autotune.tuning.jobs.job import Job, Options
 from autotune.tuning.jobs.policy import Policy
 from autotune.tuning.jobs.subject import TunedModel
+from autotune.tuning.measure.interface import Measurer
 from autotune.tuning.report.result import Report
 from autotune.tuning.report.status import Progress, Status, share_done
+
+if TYPE_CHECKING:
+    from autotune.tuning.fleet.opening import OnFleet
 
 CONFIRMED = 0.01
 """A plan within so much of the best one is that."""
@@ -92,6 +98,8 @@ class _Watching(EarlyForecast):
     """Second, action, and the latency of the plan in use in ns."""
     status: Status | None = None
     plan: PlanInUse = field(default_factory=lambda: PlanInUse({}, {}))
+    free: Callable[[], AbstractContextManager[None]] = nullcontext
+    """In its context no time passes that the job has."""
 
     def started(self, status: Status) -> None:
         """Keep the status."""
@@ -99,7 +107,8 @@ class _Watching(EarlyForecast):
 
     def chosen(self, status: Status) -> None:
         """Note an action that begins."""
-        self.note(status.policy.last)
+        with self.free():
+            self.note(status.policy.last)
         super().chosen(status)
 
     def note(self, action: Action | None) -> None:
@@ -132,27 +141,43 @@ def replay(
     truth = truth or Truth.of(recording, seed)
     machine = SimulatedMachine(kind, seed)
     with scratch_folder("autotune-job-") as folder, Database(folder / "job.db") as database:
-        watching = _Watching(truth)
         machine.work(recording.seconds.start)
-        whole = SimulatedModel(truth, machine, database)
-        model = TunedModel(recording.model, truth.subjects, truth.sites, whole)
-        job = Job(
-            models=[model],
-            target=truth.target,
-            budget=Budget(seconds=budget_s),
-            database=database,
-            measurer=SimulatedPool(truth, machine),
-            progress=watching,
-            options=Options("random", seed, transfer=False, study_storage=InMemoryStorage()),
-            head_s=machine.seconds,
-            policy=policy,
-            clock=machine.clock,
-        )
-        watching.answers = job.answers
-        report = job.run_on(Measuring("", lambda text: None))
-        watching.note(None)
-        claims = [*_claims(watching, report)]
-    return _outcome(truth, watching, report, budget_s, claims)
+        whole, pool = SimulatedModel(truth, machine, database), SimulatedPool(truth, machine)
+        return job_outcome(truth, whole, pool, machine.clock, policy, budget_s=budget_s, seed=seed)
+
+
+def job_outcome(
+    truth: Truth,
+    whole: SimulatedModel,
+    measurer: Measurer,
+    clock: Callable[[], float],
+    policy: type[Policy],
+    *,
+    budget_s: float,
+    seed: int,
+    fleet: OnFleet | None = None,
+    free: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> JobOutcome:
+    """Do a job of one model that measures in ``whole`` and with ``measurer``, by a clock that is ahead by what came
+    before the job; to look at it takes no time in the context ``free``."""
+    watching = _Watching(truth, free=free)
+    job = Job(
+        models=[TunedModel(truth.recording.model, truth.subjects, truth.sites, whole)],
+        target=truth.target,
+        budget=Budget(seconds=budget_s),
+        database=whole.database,
+        measurer=measurer,
+        progress=watching,
+        options=Options("random", seed, transfer=False, study_storage=InMemoryStorage()),
+        head_s=clock(),
+        policy=policy,
+        clock=clock,
+        fleet=fleet,
+    )
+    watching.answers = job.answers
+    report = job.run_on(Measuring("", lambda text: None))
+    watching.note(None)
+    return _outcome(truth, watching, report, budget_s, [*_claims(watching, report)])
 
 
 def _outcome(

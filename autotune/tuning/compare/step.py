@@ -210,13 +210,19 @@ def code_in_use(tasks: Sequence[Task], answers: KeptAnswers, measurer: Measurer)
 
 def code_of(runs: Sequence[tuple[Task, Run]], measurer: Measurer) -> list[Built]:
     """Return the code of runs of some tasks: kept from when they were measured, else built again, all together."""
+    # Taken before anything is built: meanwhile another lane of a job on a fleet may let go of it.
+    known = {
+        (task.workload.key, run.trace_key): task.built[run.trace_key]
+        for task, run in runs
+        if run.trace_key in task.built
+    }
     missing = {
         (task.workload.key, run.trace_key): task.candidate(run.config)
         for task, run in runs
-        if run.trace_key not in task.built
+        if (task.workload.key, run.trace_key) not in known
     }
-    again = dict(zip(missing, measurer.build(list(missing.values())), strict=True))
-    return [task.built.get(run.trace_key) or again[task.workload.key, run.trace_key] for task, run in runs]
+    known |= zip(missing, measurer.build(list(missing.values())), strict=True)
+    return [known[task.workload.key, run.trace_key] for task, run in runs]
 
 
 __all__ = [

@@ -18,6 +18,7 @@ from autotune.distribution import version
 from autotune.errors import MeasureError, first_line
 from autotune.target import Target
 from autotune.tuning.fleet.cluster import Cluster, RemoteSeat, SeatLost
+from autotune.tuning.fleet.lanes import Lanes
 from autotune.tuning.fleet.node import FleetNode, NodeState
 from autotune.tuning.fleet.signature import Signer
 
@@ -27,6 +28,8 @@ _PAUSE_S = 3.0
 """Before a seat is made again on a node that lost one."""
 _LOSSES = 4
 """A node that is lost so many times one after another is left out."""
+_AHEAD = 4
+"""One message waits for each so many seats, so that none of them is idle while the next ones are made."""
 ATTEMPTS = 4
 """A message that so many seats were lost with is given up."""
 PATIENCE_S = 60.0
@@ -76,6 +79,8 @@ class Fleet:
         self.nodes: dict[str, FleetNode] = {}
         """By their places in the cluster."""
         self.target = target
+        self.lanes = Lanes()
+        """What waits for an answer lets the other lanes of the job go on."""
         self._cluster, self._job, self.say = cluster, job, say
         self._patience_s = patience_s
         key = secrets.token_bytes(32)
@@ -118,6 +123,16 @@ class Fleet:
         """Return the nodes that work."""
         return [node for node in [*self.nodes.values()] if node.works]
 
+    @property
+    def idle(self) -> int:
+        """Return the number of seats for which nothing waits."""
+        return sum(node.state is NodeState.IDLE for node in [*self.nodes.values()]) - len(self._waiting)
+
+    @property
+    def hungry(self) -> bool:
+        """Return whether seats will soon have nothing to do."""
+        return len(self._waiting) <= len(self.ready) // _AHEAD
+
     def put(self, data: bytes) -> object:
         """Return a handle of a file's content for :class:`SeatWork`."""
         return self._cluster.put(data)
@@ -126,7 +141,9 @@ class Fleet:
         """Have a message answered by the next seat that may have it."""
         with self._changed:
             self._waiting.append(work)
-            self._changed.notify_all()
+            self._changed.notify(
+                len(self.nodes) if work.elsewhere else 1
+            )  # any idle seat may have the others
         return work
 
     def result(self, work: SeatWork) -> Answered:
@@ -134,7 +151,7 @@ class Fleet:
         seats are lost whenever they get it."""
         alone_since: float | None = None
         while True:
-            with suppress(NotYet):
+            with suppress(NotYet), self.lanes.aside():
                 return work.future.result(_LOOK_S)
             alone_since = None if self.ready else alone_since or time.monotonic()
             if alone_since is not None and time.monotonic() - alone_since > self._patience_s:
@@ -247,13 +264,19 @@ class Fleet:
         with self._changed:
             node.state = NodeState.IDLE if node.works else node.state
             while not self._closed.is_set() and node.works:
-                for work in self._waiting:
-                    if self._may_have(node, work):
-                        self._waiting.remove(work)
-                        work.used.append(node.name)
-                        node.state = NodeState.MEASURING
-                        return work
+                if (work := self._take(node)) is not None:
+                    return work
                 self._changed.wait(_LOOK_S)
+        return None
+
+    def _take(self, node: FleetNode) -> SeatWork | None:
+        """Give a node the next message that it may have, if there is one."""
+        for work in self._waiting:
+            if self._may_have(node, work):
+                self._waiting.remove(work)
+                work.used.append(node.name)
+                node.state = NodeState.MEASURING
+                return work
         return None
 
     def _may_have(self, node: FleetNode, work: SeatWork) -> bool:
@@ -271,6 +294,10 @@ class Fleet:
         except SeatLost as lost:
             self._again(work, f"{node.name}: {lost}")
             raise
+        self._answered(node, work, answer)
+
+    def _answered(self, node: FleetNode, work: SeatWork, answer: Mapping[str, Any]) -> None:
+        """Hand on the answer of a node, unless it was left out meanwhile."""
         if node.state is NodeState.OUT:
             self._again(work, f"{node.name}: {node.reason}")
             return

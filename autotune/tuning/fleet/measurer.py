@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict
@@ -26,7 +27,7 @@ class FleetMeasurer:
 
     def __init__(self, trust: Trust, builders: int) -> None:
         self._trust, self._fleet = trust, trust.fleet
-        self._builders = ProcessPool(builders)
+        self._builders, self._building = ProcessPool(builders), threading.Lock()
         self._ahead: dict[int, SeatWork] = {}
         self._open = ExitStack()
         self._open.callback(self._builders.close)
@@ -35,7 +36,11 @@ class FleetMeasurer:
         """Build all of them on this machine: seats run only what was built here. One that is here as well measures
         nothing meanwhile."""
         here = any(node.host == platform.node() for node in self._fleet.ready)
-        with Measuring("build candidates", lambda text: None) if here else nullcontext():
+        with (
+            self._fleet.lanes.aside(),
+            self._building,
+            Measuring("build candidates", lambda text: None) if here else nullcontext(),
+        ):
             return self._builders.build(candidates)
 
     def expect(self, built: Sequence[Built], default_ns: Sequence[float]) -> None:

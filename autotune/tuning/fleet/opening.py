@@ -17,6 +17,9 @@ from autotune.tuning.fleet.trust import Trust
 from autotune.tuning.fleet.turns import turns_on
 from autotune.tuning.measure.turns import Turns
 
+_ROOM = 80
+"""Versions in a process times seats: up to four seats all that there is memory for, from twenty on four."""
+
 
 @dataclass(frozen=True)
 class OnFleet:
@@ -39,7 +42,17 @@ class OnFleet:
     @property
     def of_loop(self) -> dict[str, Any]:
         """Return what is otherwise in the loop of a job: seats begin at once, and builders go on meanwhile."""
-        return {"expect": self.measurer.expect, "quiet": nullcontext}
+        return {"expect": self.measurer.expect, "quiet": nullcontext, "fleet": self.trust.fleet}
+
+    @property
+    def of_reader(self) -> dict[str, Any]:
+        """Return what is otherwise in the measurement of candidates in a model: on many seats it is several small ones,
+        which end sooner."""
+        fleet = self.trust.fleet
+        return {
+            "concurrently": fleet.lanes.concurrently,
+            "together": lambda: max(4, _ROOM // max(1, len(fleet.ready))),
+        }
 
     def nodes(self) -> list[dict[str, Any]]:
         """Return its nodes as JSON values."""

@@ -57,6 +57,8 @@ class Trust:
         """Take the log of an A/A ratio of a node; one whose ratios are far from those of its peers is left out."""
         nodes = {node.name: node for node in self.fleet.nodes.values()}
         nodes[name].same_code.append(ratio)
+        if median(map(abs, nodes[name].same_code)) <= LEAST:
+            return  # nothing to ask its peers about, of whom there may be a thousand
         others = [abs(r) for node in nodes.values() if node.name != name for r in node.same_code]
         mine = nodes[name].same_code
         if len(mine) >= 3 and len(others) >= 3:

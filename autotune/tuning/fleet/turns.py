@@ -15,6 +15,9 @@ from autotune.tuning.fleet.signature import digest
 from autotune.tuning.fleet.trust import Ratios, Trust, logs_of_ratios
 from autotune.tuning.measure.turns import EXECUTOR, Rounds, Settled, Turns
 
+_MOST = 48
+"""Processes of a measurement where there are idle seats for them: each is a measurement by itself."""
+
 Arrays = dict[int, NDArray[np.float64]]
 
 
@@ -83,7 +86,7 @@ class FleetTurns(Turns):
     ) -> list[Readings | None]:
         """Return latencies of each version: with ``profile`` [rounds, dispatches], with ``time`` [rounds, runs]."""
         self._took_s, self._used = np.zeros(2), []
-        count = max(rounds.processes, min(2, len(self._fleet.ready)))
+        count = max(rounds.processes, min(2, len(self._fleet.ready)), min(_MOST, self._fleet.idle))
         each = -(-rounds.most // rounds.processes)
         one = replace(rounds, most=each, least=min(each, rounds.least), processes=1)
         numbers = [*self._left]

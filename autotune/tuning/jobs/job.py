@@ -176,7 +176,7 @@ class Job:
         status = self._status(row, sites, policy)
         self._heart = Heartbeat(self.database, row, status)
         self._heard_by = Several([self._heart, self.progress])
-        loop = TuningLoop(
+        loop = self._loop_of()(
             tasks=tasks,
             policy=policy,
             measurer=self.measurer,
@@ -205,6 +205,14 @@ class Job:
         finally:
             self.progress.close()
             self.measurer.close()
+
+    def _loop_of(self) -> type[TuningLoop]:
+        """Return the class of the loop: on a fleet several actions are under way."""
+        if self.fleet is None:
+            return TuningLoop
+        from autotune.tuning.fleet.loop import FleetLoop
+
+        return FleetLoop
 
     def _work(self, loop: TuningLoop, status: Status, machine: Measuring, studies: Studies) -> Report:
         stopped, reachable, why = True, True, ""
@@ -420,6 +428,7 @@ class Job:
         compared = [site.workload.key for site in status.sites.several]
         history |= self.database.comparison_histories(compared, self.target.key, OPTION)
         seats = dict[str, Seat]()
+        of_reader = {} if self.fleet is None else self.fleet.of_reader
         for model in self.models:
             if model.whole is not None:
                 sites = status.sites.of(model.name)
@@ -435,7 +444,7 @@ class Job:
                     history=history,
                     recent=status.policy.beliefs.recent,
                 )
-                seats[model.name] = Seat(InModelReader(sites, model.whole), comparing)
+                seats[model.name] = Seat(InModelReader(sites, model.whole, **of_reader), comparing)
         return seats
 
     def _rows(self, sites: Sites, model: TunedModel) -> ModelRows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
@@ -61,8 +62,12 @@ class Policy:
     """The action that was chosen last, or for which no time is left."""
     others: tuple[Action, ...] = ()
     """The actions that would be done instead, as far as is known now: those with the next largest gains a second."""
+    building: Counter[str] = field(default_factory=Counter)
+    """The candidates of workloads that others build and time at the same time."""
     _given_up: set[tuple[str, str]] = field(default_factory=set)
     """Options and schedules by workload key that could not be measured."""
+    _beside: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Those that are being compared."""
 
     @property
     def sites(self) -> Sites:
@@ -105,6 +110,18 @@ class Policy:
         self.beliefs.renew()
         actions = self._actions(waiting, busy, trials_left, building=True)
         return self._pick((action for action in actions if action.work in BUILDING), seconds_left)
+
+    def begin(self, action: Action) -> None:
+        """Compare nothing twice that an action is going to compare, until that ends."""
+        self._beside.update(_compared(action))
+
+    def end(self, action: Action) -> None:
+        """Note that an action has ended."""
+        self._beside.subtract(_compared(action))
+
+    def _closed(self, what: tuple[str, str]) -> bool:
+        """Return whether an option or schedule is not to be compared now."""
+        return what in self._given_up or self._beside[what] > 0
 
     def took(self, action: Action, seconds: float) -> None:
         """Learn what an action took."""
@@ -253,6 +270,7 @@ class Policy:
                 continue
             ns = self.beliefs.latency(task)
             known = (len(task.inside) + waiting.get(key, 0)) if self.in_model else len(task.curve) - 1
+            known += self.building[key]
             most = 1.0 - task.floor_ns / ns if math.isfinite(task.best_ns) else 1.0
             gain = weights[key] * ns * min(max(0.0, most), records(max(0, known), BATCH))
             if task.best_ns == math.inf:
@@ -360,7 +378,7 @@ class Policy:
             option.name
             for option in site.options
             if option.name in known
-            and (key, option.name) not in self._given_up
+            and not self._closed((key, option.name))
             and self.sites.latency(option) < math.inf
         }
 
@@ -368,11 +386,17 @@ class Policy:
         if not task.default_ns or task.untried:
             return _Others(task, "", {}, {})
         known, share = self.beliefs.schedules(task), weight * self.beliefs.latency(task)
-        left = {trace for trace in known if (task.workload.key, trace) not in self._given_up}
+        left = {trace for trace in known if not self._closed((task.workload.key, trace))}
         used = min(known, key=lambda trace: known[trace].cautious)
         values = worth_measuring(known, used, self.beliefs.of_schedule(task, used), left)
         errors = {trace: share * math.hypot(known[trace].error, known[used].error) for trace in values}
         return _Others(task, used, {trace: share * value for trace, value in values.items()}, errors, left)
+
+
+def _compared(action: Action) -> list[tuple[str, str]]:
+    """Return the options and schedules of an action by the keys of their sites and workloads."""
+    options = [(key, option.name) for key, several in action.options.items() for option in several]
+    return options + [(key, trace) for key, traces in action.schedules.items() for trace in traces]
 
 
 __all__ = ["Policy"]

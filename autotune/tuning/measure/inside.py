@@ -8,8 +8,8 @@ candidate of every workload at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -22,6 +22,16 @@ from autotune.tuning.measure.whole_model import Code, Options, Profile, Version,
 
 ROUNDS = Rounds(3, processes=1, turn_ns=15e6, every=EVERY, part=True)
 """For candidates of which most are worse than the default; those that are not are read again."""
+
+Concurrently = Callable[[Sequence[Callable[[], None]]], None]
+"""Does several things, and returns when all are done."""
+
+
+def one_by_one(works: Sequence[Callable[[], None]]) -> None:
+    """Do one after the other."""
+    for work in works:
+        work()
+
 
 Candidates = Mapping[str, Sequence[Built]]
 """Built candidates by workload key."""
@@ -41,6 +51,10 @@ class InModelReader:
 
     sites: Sites
     model: WholeModel
+    concurrently: Concurrently = one_by_one
+    """Does what does not wait for each other."""
+    together: Callable[[], int] = lambda: 1 << 30
+    """Returns the most versions in a process, if there is memory for them."""
 
     @property
     def most(self) -> int:
@@ -57,21 +71,28 @@ class InModelReader:
         waiting = self._groups(candidates)
         while waiting:
             halves = list[_Group]()
-            for groups in self._batches(waiting):
-                if late():
-                    return found
-                reasons: dict[int, str] = {}
-                for first, group, default, profiles in self._read(groups, late, reasons):
-                    for key, reading in group.readings(default, profiles):
-                        found.readings.setdefault(key, []).append(reading)
-                    dead = [] if late() else [n for n, profile in enumerate(profiles) if profile is None]
-                    halves += [half for number in dead for half in group.halves(number)]
-                    for number in dead:
-                        for key, trace in group.crashes(number):
-                            why = reasons.get(first + 1 + number, "")
-                            found.crashed.setdefault(key, {})[trace] = why
+            self.concurrently(
+                [partial(self._measure, groups, late, found, halves) for groups in self._batches(waiting)]
+            )
             waiting = halves
         return found
+
+    def _measure(
+        self, groups: Sequence[_Group], late: Callable[[], bool], found: Found, halves: list[_Group]
+    ) -> None:
+        """Measure groups in one process, and add what is to be measured again in halves; nothing if it is late."""
+        if late():
+            return
+        reasons: dict[int, str] = {}
+        for first, group, default, profiles in self._read(groups, late, reasons):
+            for key, reading in group.readings(default, profiles):
+                found.readings.setdefault(key, []).append(reading)
+            dead = [] if late() else [n for n, profile in enumerate(profiles) if profile is None]
+            halves += [half for number in dead for half in group.halves(number)]
+            for number in dead:
+                for key, trace in group.crashes(number):
+                    why = reasons.get(first + 1 + number, "")
+                    found.crashed.setdefault(key, {})[trace] = why
 
     def options(self, wanted: Iterable[str] = ()) -> list[Options]:
         """Return the options in use, and more as long as ``wanted`` workloads are not executed by any of them."""
@@ -108,8 +129,9 @@ class InModelReader:
     def _batches(self, groups: Sequence[_Group]) -> list[list[_Group]]:
         """Return those that are read in one process, as far as there is memory."""
         batches: list[list[_Group]] = []
-        for group in groups:
-            if batches and sum(len(g.versions) for g in (*batches[-1], group)) <= self.model.most:
+        most = min(self.model.most, max(2, self.together()))
+        for group in (part for one in groups for part in one.parts(most - 1)):
+            if batches and sum(len(g.versions) for g in (*batches[-1], group)) <= most:
                 batches[-1].append(group)
             else:
                 batches.append([group])
@@ -143,6 +165,11 @@ class _Group:
     def versions(self) -> list[Version]:
         """The one without candidates, then the others."""
         return [Version(self.options, {**self.defaults, **code}) for code in ({}, *self.codes)]
+
+    def parts(self, most: int) -> list[_Group]:
+        """Return groups of at most so many of its versions, beside the one without candidates."""
+        starts = range(0, len(self.codes), most)
+        return [replace(self, codes=self.codes[first : first + most]) for first in starts]
 
     def halves(self, number: int) -> list[_Group]:
         """Return the candidates of this version of half of the workloads, and of the others; none if it is known
@@ -183,4 +210,4 @@ def _reading(workload: str, built: Built, default: Profile, profile: Profile) ->
     return Reading(built.trace_key, ratio, len(mine), float(np.median(others)), load=profile.load)
 
 
-__all__ = ["ROUNDS", "Candidates", "Found", "InModelReader"]
+__all__ = ["ROUNDS", "Candidates", "Concurrently", "Found", "InModelReader", "one_by_one"]

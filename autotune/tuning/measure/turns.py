@@ -192,17 +192,27 @@ class Turns:
         """
         number = len(self._paths)
         of_host = () if isinstance(version, DeviceProgram) else version.dispatches
-        self._dispatches.append([(each.name, each.workload_key) for each in of_host])
-        self._runs.append([each.runs for each in of_host])
         if isinstance(version, DeviceProgram):
             path = self.folder / f"program{number}{PROGRAM_SUFFIX}"
             artifact.save(version, path)
         else:
             path = self._writer.add(version)
-        self.add_file(path, in_flight)
+        dispatches = [(each.name, each.workload_key) for each in of_host]
+        self.add_file(path, in_flight, dispatches, [each.runs for each in of_host])
 
-    def add_file(self, path: Path, in_flight: int = 0) -> None:
-        """Add one more version that is a file: a manifest in a folder of images, or a program."""
+    def add_file(
+        self,
+        path: Path,
+        in_flight: int = 0,
+        dispatches: Sequence[tuple[str, str]] = (),
+        runs: Sequence[int] = (),
+    ) -> None:
+        """Add one more version that is a file: a manifest in a folder of images, or a program.
+
+        ``dispatches`` are the name and workload key of each, ``runs`` how often a run of the model runs each.
+        """
+        self._dispatches.append([*dispatches])
+        self._runs.append([*runs])
         self._in_flight.append(in_flight)
         self._left.append(len(self._paths))
         self._paths.append(path)

@@ -1,0 +1,84 @@
+"""Lanes of a job: threads of which one runs at a time, and the next one while that waits for a seat or for builders."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+_LOOK_S = 0.02
+"""Seconds between two looks at what a lane waits for."""
+
+
+class Lanes:
+    """What a job does concurrently. Who is in it has the turn, as in a program of one thread, and gives it away only in
+    :meth:`aside` and :meth:`until`: nothing else changes under its hands.
+
+    Methods are for who has the turn; the thread that makes this has it first.
+    """
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._turn.acquire()
+        self._errors: list[BaseException] = []
+        self._closed = False
+        self.running = 0
+        """The number of lanes that have not ended."""
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Have another lane do this; its error is raised by :meth:`until`."""
+        self.running += 1
+        threading.Thread(target=self._run, args=(work,), name="autotune-lane", daemon=True).start()
+
+    def _run(self, work: Callable[[], None]) -> None:
+        with self._turn:
+            try:
+                if not self._closed:
+                    work()
+            except BaseException as error:  # noqa: BLE001 - raised where the job waits
+                self._errors.append(error)
+            finally:
+                self.running -= 1
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Let other lanes go on meanwhile."""
+        self._turn.release()
+        try:
+            yield
+        finally:
+            self._turn.acquire()
+
+    def until(self, ready: Callable[[], bool]) -> None:
+        """Let other lanes go on until something is so; raises what one of them has raised."""
+        while not self._errors and not ready():
+            with self.aside():
+                time.sleep(_LOOK_S)
+        if self._errors and not self._closed:
+            raise self._errors.pop(0)
+
+    def concurrently(self, works: Sequence[Callable[[], None]]) -> None:
+        """Do several things, each in a lane of its own but for the first; return when all are done."""
+        left = len(works) - 1
+
+        def one(work: Callable[[], None]) -> None:
+            nonlocal left
+            work()
+            left -= 1
+
+        for work in works[1:]:
+            self.start(partial(one, work))
+        works[0]()
+        self.until(lambda: not left)
+
+    def close(self) -> None:
+        """Wait until all have ended; those that have not begun do nothing."""
+        self._closed = True
+        while self.running:
+            with self.aside():
+                time.sleep(_LOOK_S)
+
+
+__all__ = ["Lanes"]

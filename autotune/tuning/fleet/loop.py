@@ -1,0 +1,115 @@
+"""The loop of a job on a fleet: as many actions concurrently as keep the seats busy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from functools import partial
+
+from autotune.tuning.fleet.fleet import Fleet
+from autotune.tuning.jobs.actions import BUILDING, Action
+from autotune.tuning.jobs.loop import TuningLoop, Turn
+from autotune.tuning.measure.interface import Built
+
+_MOST = 256
+"""Actions under way: each is a thread."""
+_SEATS = 2
+"""An action keeps about so many seats busy."""
+
+
+@dataclass(eq=False)
+class _UnderWay:
+    """An action, and those of its candidates that are not measured yet."""
+
+    action: Action
+    turns: list[Turn]
+
+
+@dataclass(kw_only=True)
+class FleetLoop(TuningLoop):
+    """A tuning loop whose actions are lanes: while one waits for seats, the next is chosen and begun.
+
+    What an action does and how the next one is chosen is that of any job. Nothing is compared or proposed twice at the
+    same time.
+    """
+
+    fleet: Fleet
+    _under_way: list[_UnderWay] = field(default_factory=list)
+
+    def _turns(self, builder: Executor) -> None:
+        lanes = self.fleet.lanes
+        try:
+            while True:
+                self.before_turn()
+                action, running = self._next(), lanes.running
+                if action is not None and self._begin(action):
+                    lanes.until(lambda: lanes.running < self._most_lanes and self.fleet.hungry)
+                elif running:
+                    lanes.until(partial(self._fewer_than, running))
+                elif action is None:
+                    return
+        finally:
+            lanes.close()
+
+    def _fewer_than(self, running: int) -> bool:
+        return self.fleet.lanes.running < running
+
+    @property
+    def _most_lanes(self) -> int:
+        return min(_MOST, 2 + len(self.fleet.ready) // _SEATS)
+
+    @property
+    def _building(self) -> list[Turn]:
+        """Return the candidates that are under way."""
+        return [turn for each in self._under_way for turn in each.turns]
+
+    def _next(self) -> Action | None:
+        """Return the next action: what is under way counts for a search, and cannot be measured in the model yet."""
+        building = self._building
+        limits = self._limits(building)
+        if limits is None:
+            return None
+        self.policy.building = Counter(turn.task.workload.key for turn in building)
+        waiting = Counter(turn.task.workload.key for turn, _ in self.waiting)
+        return self.policy.next(waiting, *limits[1:])
+
+    def _begin(self, action: Action) -> bool:
+        """Begin an action in a lane of its own; False where it has nothing to do."""
+        mine = _UnderWay(action, [])
+        if action.work in BUILDING:
+            mine.turns = self.ask(action, self._building)
+            if not mine.turns:
+                self._dry |= {task.workload.key for task in action.tasks if not task.untried}
+                return False
+        self.chosen(action)
+        self._under_way.append(mine)
+        self.policy.begin(action)
+        self.fleet.lanes.start(partial(self._lane, mine))
+        return True
+
+    def _lane(self, mine: _UnderWay) -> None:
+        begin = self.meter.session_s
+        try:
+            if mine.turns:
+                turns = tuple(mine.turns)
+                candidates = [turn.task.candidate(turn.config) for turn in turns]
+                self._take_all(mine, turns, self.measurer.build(candidates))
+            else:
+                self._do(mine.action, None)
+        finally:
+            self._under_way.remove(mine)
+            self.policy.end(mine.action)
+        self.policy.took(mine.action, self.meter.session_s - begin)
+
+    def _take_all(self, mine: _UnderWay, turns: Sequence[Turn], built: Sequence[Built]) -> None:
+        self._expect(turns, built)
+        for turn, one in zip(turns, built, strict=True):
+            if self._is_over:
+                break
+            self.take(turn, one)
+            mine.turns.remove(turn)
+
+
+__all__ = ["FleetLoop"]

@@ -16,6 +16,7 @@ from autotune.bench.jobs.fleet import FleetOutcome, fleet_job
 from autotune.bench.jobs.recording import RecordedJob, read_jobs
 from autotune.bench.tables import number, percent
 from autotune.distribution import version
+from autotune.errors import UsageError
 from autotune.target import Target
 from autotune.tuning.fleet.fleet import Fleet, SeatWork
 
@@ -25,17 +26,21 @@ _TARGET = Target.parse("x86-64-v3", 1)
 
 
 def measure(
-    say: Say, names: Sequence[str], seats: Sequence[int], jobs: int, builders: int, seconds: float
+    say: Say, names: Sequence[str], seats: Sequence[int], seconds: Sequence[float], jobs: int, builders: int
 ) -> Iterator[Sequence[Record]]:
     """Yield a record for each job, then one for the scheduler alone with each number of seats."""
     recordings = read_jobs(FOLDER)
     options.check_known(names, [one.model for one in recordings], "recording")
     wanted = [one for one in recordings if one.model in (names or ("squeezenet",))]
+    if len(seats) != len(seconds):
+        raise UsageError(
+            f"--seats has {len(seats)} numbers, --seconds {len(seconds)}: a budget for each is wanted"
+        )
     fleet_job(wanted[0], 2, builders, budget_s=10.0, seed=0)  # imports everything
-    for count in seats:
+    for count, budget_s in zip(seats, seconds, strict=True):
         for recording in wanted:
-            for seed in range(jobs):
-                yield [_job(recording, count, builders, seconds, seed)]
+            for seed in range(1, 1 + jobs):
+                yield [_job(recording, count, builders, budget_s, seed)]
                 say(f"{recording.model} on {count} seats, job {seed}")
     for count in seats:
         say(f"the scheduler alone with {count} seats")
@@ -48,6 +53,7 @@ def _job(recording: RecordedJob, seats: int, builders: int, seconds: float, seed
     until = min(end, found.job.plan_s)
     return {
         "seats": seats,
+        "budget": seconds,
         "model": recording.model,
         "plan": found.job.plan_s,
         "half": found.job.half_s,
@@ -139,7 +145,7 @@ EXPERIMENT = Experiment(
         "writes, in one thread at a time; waiting for the disk is not in it. Medians over jobs; the plan is there from "
         "when on what is in use is within 1 % of the best that there is, to the end of the job. Seats are busy while "
         "they measure: until the plan is there, and in the whole job. Where seats are idle, a measurement takes more "
-        "processes, up to 15. The scheduler alone: messages a second of processor time to seats that answer at once, "
+        "processes, up to 48. The scheduler alone: messages a second of processor time to seats that answer at once, "
         "each with its thread."
     ),
     summary="Simulate jobs on 1 to 1,000 seats of a fleet; NAMES are recordings of results/replay.",
@@ -147,9 +153,9 @@ EXPERIMENT = Experiment(
     options=(
         options.words(),
         options.numbers("--seats", "1,10,100,1000", "Seats of a fleet.", int, 1),
-        options.number("--jobs", 3, "Of each recording and number of seats."),
+        options.numbers("--seconds", "600,150,60,40", "Time budgets, in virtual seconds.", float, 1.0),
+        options.number("--jobs", 1, "Of each recording and number of seats."),
         options.number("--builders", 16, "Cores of the searching machine that build candidates."),
-        options.seconds("--seconds", 240.0, "The time budget of a job, in virtual seconds."),
     ),
     measure=measure,
     views=(
@@ -159,6 +165,7 @@ EXPERIMENT = Experiment(
             (
                 Column("model", "model"),
                 Column("seats", "seats"),
+                Column("budget", "budget", _seconds),
                 Column("jobs", lambda rows: len(rows.all("plan"))),
                 Column("confirmed plan", _median("plan"), _seconds),
                 Column("half of the gain", _median("half"), _seconds),

@@ -1,26 +1,9 @@
-"""Jobs on fleets: simulated ones, and one whose seats are threads that answer as a recording says."""
+"""Jobs on simulated fleets."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
-from autotune.bench.jobs.fleet import FleetModel, SimulatedMeasurer, SimulatedSeats, fleet_job
-from autotune.bench.jobs.machine import MachineKind, SimulatedMachine
+from autotune.bench.jobs.fleet import fleet_job
 from autotune.bench.jobs.made import SITES, normal_noise, ten_sites
-from autotune.bench.jobs.replay import job_outcome
-from autotune.bench.jobs.seat import SimulatedPool
-from autotune.bench.jobs.truth import Truth
-from autotune.database import Database
-from autotune.distribution import version
-from autotune.tuning.fleet.fleet import Fleet, SeatWork
-from autotune.tuning.fleet.measurer import FleetMeasurer
-from autotune.tuning.fleet.opening import OnFleet
-from autotune.tuning.fleet.signature import Signed, Signer
-from autotune.tuning.fleet.trust import Trust
-from autotune.tuning.jobs.policy import Policy
 
 NOISE = normal_noise(0.03)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
+from typing import ParamSpec
 
 from autotune.tuning.fleet.fleet import Fleet
 from autotune.tuning.jobs.actions import BUILDING, Action
 from autotune.tuning.jobs.loop import TuningLoop, Turn
 from autotune.tuning.measure.interface import Built
+
+P = ParamSpec("P")
 
 _MOST = 256
 """Actions under way: each is a thread."""
@@ -37,21 +40,55 @@ class FleetLoop(TuningLoop):
 
     fleet: Fleet
     _under_way: list[_UnderWay] = field(default_factory=list)
+    _told: deque[Callable[[], None]] = field(default_factory=deque)
+    """What the thread of the job is to be told of."""
+    _lanes_ended: bool = False
 
     def _turns(self, builder: Executor) -> None:
         lanes = self.fleet.lanes
+        self.measured, self.left_out = self._afterwards(self.measured), self._afterwards(self.left_out)
+        self.say = self._afterwards(self.say)
+        for seat in self.seats.values():
+            seat.comparing.say = self._afterwards(seat.comparing.say)
         try:
             while True:
+                self._tell_all()
                 self.before_turn()
                 action, running = self._next(), lanes.running
                 if action is not None and self._begin(action):
-                    lanes.until(lambda: lanes.running < self._most_lanes and self.fleet.hungry)
+                    self._until(self._hungry)
                 elif running:
-                    lanes.until(partial(self._fewer_than, running))
+                    self._until(partial(self._fewer_than, running))
                 elif action is None:
                     return
         finally:
             lanes.close()
+            self._lanes_ended = True
+            self._tell_all()
+
+    def _afterwards(self, call: Callable[P, None]) -> Callable[P, None]:
+        """Have the thread of the job make a call, as users' callbacks expect: as soon as it waits for nothing else."""
+
+        def later(*args: P.args, **kwargs: P.kwargs) -> None:
+            self._told.append(partial(call, *args, **kwargs))
+            if self._lanes_ended:
+                self._tell_all()
+
+        return later
+
+    def _tell_all(self) -> None:
+        while self._told:
+            self._told.popleft()()
+
+    def _until(self, ready: Callable[[], bool]) -> None:
+        while True:
+            self.fleet.lanes.until(lambda: bool(self._told) or ready())
+            if not self._told:
+                return
+            self._tell_all()
+
+    def _hungry(self) -> bool:
+        return self.fleet.lanes.running < self._most_lanes and self.fleet.hungry
 
     def _fewer_than(self, running: int) -> bool:
         return self.fleet.lanes.running < running

@@ -18,7 +18,8 @@ from results.bench.fleet.nodes import RayNodes
 pytest.importorskip("ray")
 
 WORKLOADS = 12
-"""More than are built together: the defaults of the last are measured by the node that joins."""
+TRIALS = 4 * WORKLOADS
+"""More than are under way when the nodes are killed: the last are measured by the node that joins."""
 
 
 def test_the_nodes_of_a_job_are_killed_and_another_joins(tmp_path: Path) -> None:
@@ -36,7 +37,7 @@ def test_the_nodes_of_a_job_are_killed_and_another_joins(tmp_path: Path) -> None
 
         report = autotune.tune(
             str(model),
-            budget=autotune.Budget(trials=WORKLOADS),
+            budget=autotune.Budget(trials=TRIALS),
             database=database,
             threads=1,
             time_model=False,
@@ -47,7 +48,7 @@ def test_the_nodes_of_a_job_are_killed_and_another_joins(tmp_path: Path) -> None
     runs = list[Run]()
     with Database(database, read_only=True) as store:
         store.each_record(runs.append)
-    assert len(runs) == report.trials == WORKLOADS
+    assert len(runs) == report.trials == TRIALS
     assert set(Counter((run.key, run.trace_key, run.code) for run in runs).values()) == {1}
     assert all("/" in run.host for run in runs)
     assert runs[-1].host.endswith(joined[0].id)

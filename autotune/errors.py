@@ -11,6 +11,7 @@
     ├── ModelImportError          a model that cannot be read or is not supported
     │   └── UnsupportedOpError    operators without a definition here, all of them listed
     ├── PaddingError              a model that cannot answer requests of other sizes than it is compiled for
+    │   └── UndecidedExtentError  ... because what was seen of an extent fits several expressions
     ├── GraphError                a graph that breaks the rules of the graph IR
     ├── ScheduleError             an illegal schedule step, or a trace that does not apply
     ├── LoweringError             a schedule that has no loop nest
@@ -38,6 +39,8 @@ A message says what went wrong first, then where, what was found, and what is al
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from autotune.foreign import printable
 
@@ -91,6 +94,14 @@ class UnsupportedOpError(ModelImportError):
 
 class PaddingError(AutotuneError):
     """A model cannot answer requests of other sizes than it is compiled for; the message says which node and why."""
+
+
+class UndecidedExtentError(PaddingError):
+    """Several expressions give an extent of a model at all sizes seen; at ``sizes`` they differ."""
+
+    def __init__(self, message: str, sizes: Mapping[str, int]) -> None:
+        super().__init__(message)
+        self.sizes = sizes
 
 
 class GraphError(AutotuneError):

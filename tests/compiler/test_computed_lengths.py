@@ -147,12 +147,13 @@ def test_lengths_that_stop_growing() -> None:
     """An extent that stops at a number is told apart from one that stops at another, and from a part of a length."""
     grown = GrownExtents({"n": 16, "m": 16}, {"n": 0, "m": 0}, {}, ("n", "m"))
     sizes = [{"n": 16, "m": 16}, {"n": 14, "m": 9}, {"n": 7, "m": 8}, {"n": 2, "m": 5}, {"n": 1, "m": 1}]
+    sizes += [{"n": 0, "m": 1}, {"n": 1, "m": 0}, {"n": 0, "m": 0}]
     for most in (8, 3):
-        assert grown.fitted([(at, min(at["n"], most)) for at in sizes]) == (f"min(n,{most})",)
+        assert grown.fitted([(at, min(at["n"], most)) for at in sizes], "") == (f"min(n,{most})",)
     grown.one("m+n")
-    assert grown.fitted([(at, min(at["n"] + at["m"], 5)) for at in sizes]) == ("min(m+n,5)",)
-    assert grown.fitted([(at, 2 * at["m"] + 1) for at in sizes]) == ("(2*m+1)",)
-    assert grown.fitted([(at, at["m"] * at["n"]) for at in sizes]) is None
+    assert grown.fitted([(at, min(at["n"] + at["m"], 5)) for at in sizes], "") == ("min(m+n,5)",)
+    assert grown.fitted([(at, 2 * at["m"] + 1) for at in sizes], "") == ("(2*m+1)",)
+    assert grown.fitted([(at, at["m"] * at["n"]) for at in sizes], "") is None
 
 
 def test_numbers_that_stop_at_one() -> None:
@@ -264,10 +265,37 @@ def test_a_bound_that_is_missing_or_exceeded() -> None:
         module(np.full(7, 3, np.float32))
 
 
-def test_what_still_cannot_be() -> None:
+def test_halves_of_a_length() -> None:
     nodes = [node("NonZero", "x", "places"), node("Split", "places", "a b", axis=1, num_outputs=2)]
+    most = random(3, 4)
+    check(model(nodes, (3, 4), "a b"), [np.where(most > at, most, 0) for at in (-9, -0.5, 0, 0.5, 1, 9)])
+
+
+@pytest.mark.parametrize("by", [2, 3, 5, 7])
+def test_parts_of_a_length_are_told_apart(by: int) -> None:
+    """A third of a length and five sixteenths of it agree at most lengths."""
+    nodes = [
+        node("NonZero", "x", "places"),
+        node("Shape", "places", "count", start=1),
+        node("Div", "count by", "part"),
+        node("Expand", "one part", "y"),
+    ]
+    graph = load(model(nodes, (12,), "y", by=[by], one=np.float32(1)))
+    for count in range(13):
+        values = evaluate.run(graph, {"x": (np.arange(12) < count).astype(np.float32)})
+        assert values[graph.outputs[1]] == count // by
+
+
+def test_what_still_cannot_be() -> None:
+    nodes = [
+        node("NonZero", "x", "places"),
+        node("Size", "places", "size"),
+        node("Mul", "size size", "square"),
+        node("Unsqueeze", "square rows", "shape"),
+        node("Expand", "one shape", "y"),
+    ]
     with pytest.raises(ModelImportError, match="no one expression in these gives it") as error:
-        load(model(nodes, (3, 4), "a b"))
+        load(model(nodes, (3, 4), "y", rows=[0], one=np.float32(1)))
     assert "step of the range" not in str(error.value)
     assert len(str(error.value).splitlines()) <= 4
 

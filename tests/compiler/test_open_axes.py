@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 import autotune
 from autotune.compiler.dynamic.buckets import SizeRange, buckets
 from autotune.compiler.dynamic.grown import GrownExtents
-from autotune.errors import InputError, ModelImportError, PaddingError
+from autotune.errors import InputError, ModelImportError, PaddingError, UndecidedExtentError
 from autotune.frontends.models import load
 from autotune.graph import evaluate
 from autotune.passes.algorithms.strassen import Strassen
@@ -401,5 +401,9 @@ def test_expressions_are_equal_where_they_are_at_every_size():
     assert not any_size.same(("(h)/2", 2), ("h",))
     assert stepped.divided("h", 32) == "(h)/32"
     assert any_size.divided("h", 2) is None
-    assert any_size.fitted([({"h": 96}, 48), ({"h": 95}, 47), ({"h": 63}, 31), ({"h": 32}, 16)]) == ("(h)/2",)
-    assert any_size.fitted([({"h": 96}, 9216), ({"h": 95}, 9025), ({"h": 32}, 1024)]) is None
+    square = [({"h": h}, h * h) for h in (96, 95, 32)]
+    assert any_size.fitted(square, "y") is None
+    half = [({"h": h}, h // 2) for h in (96, 95, 63, 33, 32)]
+    assert any_size.fitted(half, "y") == ("(h)/2",)
+    with pytest.raises(UndecidedExtentError, match="y may be 16 or 17 at"):
+        GrownExtents({"h": 96}, {"h": 32}, {}).fitted([each for each in half if each != ({"h": 33}, 16)], "y")

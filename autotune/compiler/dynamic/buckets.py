@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from itertools import product
 from types import MappingProxyType
 
+from autotune.compiler.dynamic.case import PaddedGraph
 from autotune.compiler.dynamic.declared import declared_axes, symbols_in_order
+from autotune.compiler.dynamic.further import looked_at
 from autotune.compiler.dynamic.load import further_lengths, other_lengths
 from autotune.compiler.dynamic.observed import Observed, Twin
-from autotune.compiler.dynamic.padded import PaddedGraph, padded
 from autotune.errors import ModelImportError, PaddingError, UsageError
 from autotune.frontends.models import ReadModel, load_begun, load_traced, read_model
-from autotune.frontends.onnx.importer import Traced
+from autotune.frontends.onnx.importer import Begun, Traced
 from autotune.frontends.onnx.read import ModelSource
 from autotune.graph import ops
 from autotune.graph.ir import Graph
@@ -169,11 +170,15 @@ def _bucket(
         return Bucket(sizes, graph, {}, inputs, outputs)
     steps = {symbol: ranges[symbol].step for symbol in padding}
     all_sizes, all_least = {**padding, **bounds}, {**least, **dict.fromkeys(bounds, 0)}
-    begun = [
-        ({**padding, **lengths}, load_begun(model, _shapes_at(shapes, sizes), lengths))
-        for lengths in further_lengths(bounds)
-    ]
-    found: PaddedGraph = padded(Observed(traced, all_sizes, all_least, twins, steps, bounds, begun), inputs)
+
+    def begin(at: Sizes) -> Begun:
+        return load_begun(
+            model, _shapes_at(shapes, {**sizes, **{s: at[s] for s in padding}}), {s: at[s] for s in bounds}
+        )
+
+    observed = Observed(traced, all_sizes, all_least, twins, steps, bounds)
+    further = [{**padding, **lengths} for lengths in further_lengths(bounds)]
+    found: PaddedGraph = looked_at(observed, further, begin, inputs)
     _check_cuts(found)
     return Bucket(sizes, found.graph, found.size_inputs, found.inputs, found.outputs)
 

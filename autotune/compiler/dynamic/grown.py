@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import permutations
-from math import gcd, prod
-from typing import Any, TypeAlias
+from math import prod
+from typing import Any
 
 import numpy as np
 
+from autotune.compiler.dynamic.rounded import Samples, Seen, decided, rounded
 from autotune.graph.ir import Array
 from autotune.runtime.axes import (
     Axis,
@@ -32,10 +33,8 @@ from autotune.runtime.axes import (
     symbols_of,
 )
 
-_DIVISORS = 64
-"""The largest divisor of an expression that is found by its values."""
-Seen: TypeAlias = Sequence[tuple[Sizes, int]]
-"""An extent at several sizes: first those of the bucket."""
+_SAMPLES = 512
+"""Requests of several computed lengths at which expressions are compared."""
 
 
 @dataclass(frozen=True)
@@ -133,12 +132,16 @@ class GrownExtents:
             return None
         return self.one(quotient_of(factor, 1, 0, by))
 
-    def fitted(self, seen: Seen) -> Axis | None:
-        """Return an axis of such an extent: a sum, an expression met before, one that is linear but for rounding
-        down, or an axis or a product met before of such in different symbols; None where none is it."""
+    def fitted(self, seen: Seen, what: str) -> Axis | None:
+        """Return an axis of such an extent: a sum, an expression of one symbol or of lengths, or an axis or a product
+        met before of such in different symbols; None where none is it.
+
+        Raises UndecidedExtentError where several are; ``what`` names it.
+        """
         (here, number), *others = seen
         if any(n != number and any(at[s] != here[s] for s in self.lengths) for at, n in others):
-            return self._of_lengths(seen)
+            met = dict.fromkeys([*self.sizes, *self._known.values(), *self._sums])
+            return self._expression([*met], seen, self._samples, what)
         grows = [s for s in self.sizes if any(n != number and at[s] != here[s] for at, n in others)]
         if not grows:
             return axis(number) if all(n == number for _, n in others) else None
@@ -148,24 +151,26 @@ class GrownExtents:
         if len(grows) > 1:
             met = next((each for each in self._joined if _fits(each, seen)), None)
             return met or next((found for found in self._products(grows, seen) if _fits(found, seen)), None)
-        for candidates in (self._met(grows[0]), *self._rounded(grows[0], seen)):
-            found = {factor for factor in candidates if _fits((factor,), seen)}
-            if found:
-                return (found.pop(),) if len(found) == 1 else None
-        return None
+        (symbol,) = grows
+        return self._expression(self._met(symbol), seen, {symbol: self._every[symbol]}, what)
 
-    def _of_lengths(self, seen: Seen) -> Axis | None:
-        """Return an axis that depends on lengths, which may change together: an expression met before, one that stops
-        growing at a number, such ones and a number, or one that is linear."""
-        (_, number), (last, least) = seen[0], seen[-1]
-        met = dict.fromkeys([*self.sizes, *self._known.values(), *self._sums])
+    def _expression(self, met: Sequence[Factor], seen: Seen, samples: Samples, what: str) -> Axis | None:
+        """Return an axis of one expression: one met before, one that stops growing at a number, such ones and a number,
+        or one that is linear but for rounding down."""
+        (_, number), (last, least) = seen[0], min(seen, key=lambda each: each[1])
         plain = [found for factor in met for found in (factor, capped(factor, number))]
         moved = [quotient_of(factor, 1, least - size_of(factor, last), 1) for factor in met]
-        linear = [_through(factor, seen) for factor in met]
-        candidates = [*plain, *moved, *linear, *(capped(factor, number) for factor in moved)]
-        fits = (factor for factor in candidates if factor is not None and _fits((factor,), seen))
-        found = next(fits, None)
+        every = dict.fromkeys([*plain, *moved, *(capped(factor, number) for factor in moved)])
+        fits = [factor for factor in every if _fits((factor,), seen)]
+        found = decided(fits or rounded(met, seen, samples), samples, what)
         return None if found is None else axis(self.one(found))
+
+    @cached_property
+    def _samples(self) -> Samples:
+        """Requests of many lengths: each alone has all its sizes, of a few hundred."""
+        rng, count = np.random.default_rng(0), min(_SAMPLES, max(map(len, self._every.values())))
+        every = {s: sizes if s in self.lengths else sizes[-1:] for s, sizes in self._every.items()}
+        return {s: rng.permutation(np.resize(rng.permutation(sizes), count)) for s, sizes in every.items()}
 
     def _products(self, grows: Sequence[str], seen: Seen) -> Iterator[Axis]:
         """Yield products of an expression met before for each symbol, and a number."""
@@ -190,32 +195,8 @@ class GrownExtents:
         return None
 
     def _met(self, symbol: str) -> list[Factor]:
-        return [factor for (owner, _), factor in self._known.items() if owner == symbol]
-
-    def _rounded(self, symbol: str, seen: Seen) -> Iterator[list[Factor]]:
-        """Yield expressions in one symbol that are linear but for rounding down, by the slope over its sizes: those of
-        a divisor, the smallest first."""
-        (here, most), *others = seen
-        at, number = next((at, n) for at, n in reversed(others) if at[symbol] != here[symbol])
-        slope = Fraction(most - number, here[symbol] - at[symbol])
-        for q in range(1, _DIVISORS + 1):
-            p = round(slope * q)
-            if p > 0 and gcd(p, q) == 1:
-                start = q * most - p * here[symbol]
-                yield [self.one(quotient_of(symbol, p, start + rest, q)) for rest in range(q)]
-
-
-def _through(factor: Factor, seen: Seen) -> Factor | None:
-    """Return the linear function of a factor by its first and its last value; None where it does not grow."""
-    (here, number), (last, least) = seen[0], seen[-1]
-    size = size_of(factor, here)
-    apart = size - size_of(factor, last)
-    if apart <= 0 or number <= least:
-        return None
-    slope = Fraction(number - least, apart)
-    return quotient_of(
-        factor, slope.numerator, slope.denominator * number - slope.numerator * size, slope.denominator
-    )
+        known = (found for (owner, _), found in self._known.items() if owner == symbol)
+        return list(dict.fromkeys([symbol, *known]))
 
 
 def _fits(found: Axis, seen: Seen) -> bool:
@@ -223,4 +204,4 @@ def _fits(found: Axis, seen: Seen) -> bool:
     return all(prod(size_of(factor, at) for factor in found) == n for at, n in seen)
 
 
-__all__ = ["GrownExtents", "Seen"]
+__all__ = ["GrownExtents"]

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from autotune.compiler.dynamic.further import looked_at
 from autotune.compiler.dynamic.observed import Observed, Twin
-from autotune.compiler.dynamic.padded import padded
 from autotune.errors import ComputedLengthError, ModelImportError, PaddingError, UnknownParameterError
 from autotune.frontends import models
 from autotune.frontends.models import ReadModel, load_begun, load_traced, read_model
@@ -45,12 +45,13 @@ def _with_lengths(model: ReadModel, shapes: Given) -> Graph:
     traced = load_traced(model, shapes, {})
     bounds = traced.bounds
     twins = [Twin(sizes, load_traced(model, shapes, sizes)) for sizes in other_lengths(bounds)]
-    begun = [(sizes, load_begun(model, shapes, sizes)) for sizes in further_lengths(bounds)]
-    observed = Observed(traced, bounds, dict.fromkeys(bounds, 0), twins, lengths=bounds, begun=begun)
+    observed = Observed(traced, bounds, dict.fromkeys(bounds, 0), twins, lengths=bounds)
     graph = traced.graph
     inputs = {name: tuple(map(axis, graph.type_of(name).shape)) for name in graph.inputs}
     try:
-        return padded(observed, inputs).graph
+        return looked_at(
+            observed, further_lengths(bounds), lambda sizes: load_begun(model, shapes, sizes), inputs
+        ).graph
     except PaddingError as error:
         raise ModelImportError(f"{model.origin}: {error}{_said(traced.lengths, str(error))}") from error
 

@@ -8,8 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from autotune.compiler.dynamic.grown import GrownExtents, Seen
-from autotune.errors import PaddingError
+from autotune.compiler.dynamic.grown import GrownExtents
+from autotune.compiler.dynamic.rounded import Seen
+from autotune.errors import PaddingError, UndecidedExtentError
 from autotune.frontends.onnx.importer import Begun, Traced
 from autotune.graph import ops
 from autotune.graph.ir import Array, Attr, Attrs, Graph, Node, TensorType
@@ -65,7 +66,7 @@ class Observed:
     lengths: Collection[str] = ()
     """The symbols that are lengths which the model computes."""
     begun: Sequence[tuple[Sizes, Begun]] = ()
-    """The model at further lengths, as far as it could be imported: with nothing found it may be none."""
+    """The model at further lengths, those nodes that could be imported: with nothing found some may be none."""
 
     @cached_property
     def grown(self) -> GrownExtents:
@@ -138,7 +139,7 @@ class Observed:
         for each in like:
             if all(extent(each, at) == number for at, number in seen):
                 return each
-        found = self.grown.fitted(seen)
+        found = self.grown.fitted(seen, what)
         if found is None:
             values = ", ".join(f"{number} at {_said(at)}" for at, number in seen)
             ranged = [symbol for symbol in self.sizes if symbol not in self.lengths]
@@ -161,6 +162,8 @@ class Observed:
         or of no known extent."""
         try:
             found = self.axes_of(name)
+        except UndecidedExtentError:
+            raise
         except PaddingError:
             return None  # it is computed, of what the request's sizes say
         whole = self.traced.constants[name]

@@ -117,7 +117,7 @@ class Traced:
 
 @dataclass(frozen=True)
 class Begun:
-    """Types and constants of an import that may have stopped at a node."""
+    """Types and constants of an import that may have left out nodes."""
 
     types: Mapping[str, TensorType]
     constants: Mapping[str, Array]
@@ -140,10 +140,11 @@ def load_traced(model: LoadedModel, shapes: Given, assumed: Mapping[str, int] | 
 
 
 def load_begun(model: LoadedModel, shapes: Given, assumed: Mapping[str, int]) -> Begun:
-    """Return types and constants of :func:`load_traced`, of a model that may be none at such lengths: up to the first
-    node that cannot be."""
+    """Return types and constants of :func:`load_traced`, of a model that may be none at such lengths: of the nodes that
+    can be."""
     importer = _Importer(model, shapes, {}, MAX_EVALUATED_BYTES, both_branches=True, lengths=Lengths(assumed))
-    with suppress(ModelImportError):  # no elements, which an operator may not take
+    importer.skipped = (ModelImportError,)  # no elements, which an operator may not take
+    with suppress(ModelImportError):
         importer.run()
     return Begun(importer.types, importer.constants)
 
@@ -162,6 +163,8 @@ class _Importer:
     ) -> None:
         self.lengths = lengths
         """Lengths that are computed, where they count as sizes."""
+        self.skipped: tuple[type[ModelImportError], ...] = ()
+        """Errors of nodes that are left out, with what reads them."""
         self.most_folded = most_folded
         self.both_branches = both_branches
         self.folded: dict[str, Node] = {}
@@ -261,7 +264,8 @@ class _Importer:
             self.at = origin
             own = device_in(proto.metadata_props, f"{self.origin}: node {origin!r}")
             self.device = own or self.devices.nodes.get(origin, "")
-            self._import_node(proto)
+            with suppress(*self.skipped):
+                self._import_node(proto)
 
         return imports
 

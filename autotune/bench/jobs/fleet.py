@@ -44,11 +44,11 @@ _GAIN_ROUNDS = Rounds(most=5, least=5, processes=1)
 
 @dataclass
 class FleetUse:
-    """How a simulated fleet was used; ``proposals`` are candidates that were built, ``writes`` transactions."""
+    """The use of a simulated fleet; ``proposals`` are candidates that were built, ``writes`` transactions."""
 
     seats: int
     ends: list[tuple[float, float]] = field(default_factory=list)
-    """When each message was answered, and the seconds that it took."""
+    """The moment at which each message was answered, and the seconds that it took."""
     proposals: int = 0
     writes: int = 0
 

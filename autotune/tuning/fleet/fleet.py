@@ -80,7 +80,7 @@ class Fleet:
         """By their places in the cluster."""
         self.target = target
         self.lanes = Lanes()
-        """What waits for an answer lets the other lanes of the job go on."""
+        """A lane that waits for an answer lets the others of the job go on."""
         self._cluster, self._job, self.say = cluster, job, say
         self._patience_s = patience_s
         key = secrets.token_bytes(32)

@@ -13,8 +13,8 @@ _LOOK_S = 0.02
 
 
 class Lanes:
-    """What a job does concurrently. Who is in it has the turn, as in a program of one thread, and gives it away only in
-    :meth:`aside` and :meth:`until`: nothing else changes under its hands.
+    """The things that a job does concurrently. Who is in it has the turn, as in a program of one thread, and gives it
+    away only in :meth:`aside` and :meth:`until`: nothing else changes under its hands.
 
     Methods are for who has the turn; the thread that makes this has it first.
     """

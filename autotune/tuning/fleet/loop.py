@@ -41,7 +41,7 @@ class FleetLoop(TuningLoop):
     fleet: Fleet
     _under_way: list[_UnderWay] = field(default_factory=list)
     _told: deque[Callable[[], None]] = field(default_factory=deque)
-    """What the thread of the job is to be told of."""
+    """Calls that the thread of the job is to make."""
     _lanes_ended: bool = False
 
     def _turns(self, builder: Executor) -> None:

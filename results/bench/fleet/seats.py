@@ -18,7 +18,7 @@ from autotune.tuning.report.status import Progress, Status
 from results.bench.fleet.nodes import RayNodes
 
 LEVEL = "x86-64-v4"
-"""What seats with one core count as: they are no longer the target of the whole machine."""
+"""The level that seats with one core count as: they are no longer the target of the whole machine."""
 NEAR = 0.01
 """A plan is as good as that of the end when its confirmed latency is within so much of it."""
 

@@ -104,7 +104,8 @@ FLAGS: dict[str, Callable[[Any], Any]] = {
         callback=_one_or_several,
         shell_complete=completion.targets,
         help="host, a level such as x86-64-v3, or a device such as cuda:sm_90; `autotune compile` takes several: an "
-        "artifact for all of them. AUTOTUNE_HOST=x86-64-v3 makes the host count as that level.",
+        "artifact for all of them; so does `autotune tune --fleet`. AUTOTUNE_HOST=x86-64-v3 makes the host "
+        "count as that level.",
     ),
     "threads": click.option(
         "--threads",

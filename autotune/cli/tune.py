@@ -182,7 +182,7 @@ def command(
         search["cost_model"] = cost_model
     if fleet is not None:
         if devices or accuracy or data is not None or requests[0].has_ranges or _is_front(objective):
-            raise UsageError("--fleet is for schedules of models of fixed sizes on one target")
+            raise UsageError("--fleet is for schedules of models of fixed sizes on one device")
         search["fleet"] = fleet
     if len(sources) > 1 and (devices or requests[0].has_ranges):
         raise UsageError("--devices, and ranges of --shape, are for one model: tune the models one by one")
@@ -191,7 +191,12 @@ def command(
             raise UsageError("--dry-run is for one device, and for fixed sizes")
         _foresee(sources, limit, as_json, options)
         return 0
-    if _is_front(objective):
+    if fleet is not None and len(requests[0].targets) > 1:
+        from autotune.cli.tune_targets import TargetsCall, tune_for_targets
+
+        call = TargetsCall(sources, limit, search, options, as_json, is_quiet(), is_verbose())
+        stopped = tune_for_targets(call, [*map(str, requests[0].targets)])
+    elif _is_front(objective):
         if len(accuracy) > 1 or len(sources) > 1 or devices or requests[0].has_ranges:
             raise UsageError(
                 f"--objective {objective} is for one model of fixed sizes on one device, with at most one --accuracy"

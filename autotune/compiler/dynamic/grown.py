@@ -149,8 +149,10 @@ class GrownExtents:
         if _fits((total,), seen):
             return (self.one(total),)
         if len(grows) > 1:
-            met = next((each for each in self._joined if _fits(each, seen)), None)
-            return met or next((found for found in self._products(grows, seen) if _fits(found, seen)), None)
+            joined = next((each for each in self._joined if _fits(each, seen)), None)
+            return joined or next(
+                (found for found in self._products(grows, seen) if _fits(found, seen)), None
+            )
         (symbol,) = grows
         return self._expression(self._met(symbol), seen, {symbol: self._every[symbol]}, what)
 

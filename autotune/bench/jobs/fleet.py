@@ -58,7 +58,7 @@ class FleetUse:
         return busy / max(1e-9, self.seats * (end - begin))
 
 
-class _Nowhere:
+class _SimulatedCluster:
     """A cluster whose seats are simulated."""
 
     def places(self) -> Mapping[str, str]:
@@ -130,7 +130,7 @@ class SimulatedFleet(Fleet):
     """A :class:`Fleet` whose seats are events instead of threads."""
 
     def __init__(self, seats: int, answers: SimulatedSeats, target: Target, time: VirtualTime) -> None:
-        super().__init__(_Nowhere(), target, "simulated")
+        super().__init__(_SimulatedCluster(), target, "simulated")
         self.lanes = self.time = time
         self.use = FleetUse(seats)
         self._answers = answers

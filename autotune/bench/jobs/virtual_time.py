@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from autotune.tuning.fleet.lanes import Lanes
+from autotune.tuning.fleet.lanes import JobLanes
 
 
 @dataclass(eq=False)
-class _Waiting:
+class _Sleeper:
     """A thread that goes on when something is so."""
 
     ready: Callable[[], bool]
     turn: threading.Event = field(default_factory=threading.Event)
 
 
-class VirtualTime(Lanes):
+class VirtualTime(JobLanes):
     """The lanes of a job, and the events of what is simulated. When all lanes wait, the next event happens at its own
     moment, though a lane may have computed for longer."""
 
@@ -35,7 +35,7 @@ class VirtualTime(Lanes):
         self._since = time.thread_time()
         self._events: list[tuple[float, int, Callable[[float], None]]] = []
         self._numbers = itertools.count()
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_Sleeper] = []
 
     def now(self) -> float:
         """Return the seconds of virtual time since this was made."""
@@ -75,7 +75,7 @@ class VirtualTime(Lanes):
     def start(self, work: Callable[[], None]) -> None:
         """Have another lane do this, when it gets the turn."""
         self.running += 1
-        mine = _Waiting(lambda: True)
+        mine = _Sleeper(lambda: True)
         self._waiting.append(mine)
 
         def run() -> None:
@@ -95,7 +95,7 @@ class VirtualTime(Lanes):
     def wait(self, ready: Callable[[], bool]) -> None:
         """Let others go on until something is so."""
         self._charge()
-        mine = _Waiting(ready)
+        mine = _Sleeper(ready)
         self._waiting.append(mine)
         self._hand_over()
         mine.turn.wait()

@@ -18,7 +18,7 @@ from autotune.distribution import version
 from autotune.errors import MeasureError, first_line
 from autotune.target import Target
 from autotune.tuning.fleet.cluster import Cluster, RemoteSeat, SeatLost
-from autotune.tuning.fleet.lanes import Lanes
+from autotune.tuning.fleet.lanes import JobLanes
 from autotune.tuning.fleet.node import FleetNode, NodeState
 from autotune.tuning.fleet.signature import Signer
 
@@ -79,7 +79,7 @@ class Fleet:
         self.nodes: dict[str, FleetNode] = {}
         """By their places in the cluster."""
         self.target = target
-        self.lanes = Lanes()
+        self.lanes = JobLanes()
         """A lane that waits for an answer lets the others of the job go on."""
         self._cluster, self._job, self.say = cluster, job, say
         self._patience_s = patience_s

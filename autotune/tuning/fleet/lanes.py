@@ -12,7 +12,7 @@ _LOOK_S = 0.02
 """Seconds between two looks at what a lane waits for."""
 
 
-class Lanes:
+class JobLanes:
     """The things that a job does concurrently. Who is in it has the turn, as in a program of one thread, and gives it
     away only in :meth:`aside` and :meth:`until`: nothing else changes under its hands.
 
@@ -81,4 +81,4 @@ class Lanes:
                 time.sleep(_LOOK_S)
 
 
-__all__ = ["Lanes"]
+__all__ = ["JobLanes"]

@@ -7,11 +7,11 @@ import threading
 import pytest
 
 from autotune.bench.jobs.virtual_time import VirtualTime
-from autotune.tuning.fleet.lanes import Lanes
+from autotune.tuning.fleet.lanes import JobLanes
 
 
-@pytest.mark.parametrize("kind", [Lanes, VirtualTime])
-def test_one_lane_has_the_turn(kind: type[Lanes]) -> None:
+@pytest.mark.parametrize("kind", [JobLanes, VirtualTime])
+def test_one_lane_has_the_turn(kind: type[JobLanes]) -> None:
     lanes, inside, most = kind(), 0, 0
 
     def work() -> None:
@@ -31,7 +31,7 @@ def test_one_lane_has_the_turn(kind: type[Lanes]) -> None:
 
 
 def test_others_go_on_while_one_waits() -> None:
-    lanes, said = Lanes(), threading.Event()
+    lanes, said = JobLanes(), threading.Event()
 
     def waits() -> None:
         with lanes.aside():
@@ -43,8 +43,8 @@ def test_others_go_on_while_one_waits() -> None:
     assert said.is_set()
 
 
-@pytest.mark.parametrize("kind", [Lanes, VirtualTime])
-def test_an_error_is_raised_where_the_job_waits(kind: type[Lanes]) -> None:
+@pytest.mark.parametrize("kind", [JobLanes, VirtualTime])
+def test_an_error_is_raised_where_the_job_waits(kind: type[JobLanes]) -> None:
     lanes = kind()
 
     def fails() -> None:

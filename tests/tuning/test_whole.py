@@ -26,7 +26,7 @@ from autotune.database.posterior import (
 from autotune.database.records import SAME_CODE, Comparison, Latency, PartOfWhole, Ratio
 from autotune.tuning.compare.questions import SCHEDULE
 from autotune.tuning.compare.sites import Sites
-from autotune.tuning.compare.whole import InUse, parts_of
+from autotune.tuning.compare.whole import InUse, parts_of, refusals_of
 from autotune.tuning.measure.gain import Gain
 from tests.database.examples import KEY, prepare, run
 from tests.tuning.test_sites import W, sites, task
@@ -71,6 +71,21 @@ def test_choices_that_are_slower_as_a_whole_lose_and_others_stay() -> None:
     assert min(means_after(1.03)) > 0
     assert means_after(math.exp(before[0])) == pytest.approx(before, abs=1e-3)
     assert max(means_after(0.9)) < min(before)
+
+
+def test_what_should_take_next_to_nothing_is_given_up_in_a_model_that_is_slower_with_it() -> None:
+    """Its part of the sum is too small to hear of it; others are given up with it."""
+    found, used = tuned(3)
+    tasks = {task.workload.key: task for task in found.tasks}
+    tasks["w1"].inside["best"] = Estimate() + Comparison("best", "k", TOOK, ratio=Ratio(1 / 60))
+    told = {}
+    for name, rows in (("sum", parts_of), ("refusal", refusals_of)):
+        parts = rows(gain(2.6), used, found, lambda site: {})
+        told[name] = {
+            key: (tasks[key].inside["best"] + row).posterior.mean for (key, _, _), row in parts.items()
+        }
+    assert told["sum"]["w1"] < -1
+    assert min(told["refusal"].values()) > 0
 
 
 def test_the_parts_hear_what_the_whole_says() -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from autotune.bench.jobs.machine import MachineKind, SimulatedMachine
 from autotune.bench.jobs.recording import RecordedJob
-from autotune.bench.jobs.replay import JobOutcome, job_outcome
+from autotune.bench.jobs.replay import JobOutcome, SimulatedSetting, job_outcome
 from autotune.bench.jobs.seat import SimulatedModel, SimulatedPool, plan_of
 from autotune.bench.jobs.truth import PlanInUse, Truth
 from autotune.bench.jobs.virtual_time import VirtualTime
@@ -331,17 +331,8 @@ def fleet_job(
         model = FleetModel(
             truth, SimulatedMachine(kind, seed), database, turns_of=on_fleet.turns_of, time=time
         )
-        outcome = job_outcome(
-            truth,
-            model,
-            measurer,
-            time.now,
-            Policy,
-            budget_s=budget_s,
-            seed=seed,
-            fleet=on_fleet,
-            free=time.free,
-        )
+        setting = SimulatedSetting(truth, model, measurer, time.now, fleet=on_fleet, free=time.free)
+        outcome = job_outcome(setting, Policy, budget_s=budget_s, seed=seed)
         return FleetOutcome(outcome, fleet.use, time.now(), time.computed_s)
 
 

@@ -143,36 +143,39 @@ def replay(
     with scratch_folder("autotune-job-") as folder, Database(folder / "job.db") as database:
         machine.work(recording.seconds.start)
         whole, pool = SimulatedModel(truth, machine, database), SimulatedPool(truth, machine)
-        return job_outcome(truth, whole, pool, machine.clock, policy, budget_s=budget_s, seed=seed)
+        setting = SimulatedSetting(truth, whole, pool, machine.clock)
+        return job_outcome(setting, policy, budget_s=budget_s, seed=seed)
 
 
-def job_outcome(
-    truth: Truth,
-    whole: SimulatedModel,
-    measurer: Measurer,
-    clock: Callable[[], float],
-    policy: type[Policy],
-    *,
-    budget_s: float,
-    seed: int,
-    fleet: OnFleet | None = None,
-    free: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> JobOutcome:
-    """Do a job of one model that measures in ``whole`` and with ``measurer``, by a clock that is ahead by what came
-    before the job; to look at it takes no time in the context ``free``."""
-    watching = _Watching(truth, free=free)
+@dataclass(frozen=True)
+class SimulatedSetting:
+    """The setting of a simulated job of one model: it measures in ``whole`` and with ``measurer``, by a clock that is
+    ahead by what came before the job; to look at it takes no time in the context ``free``."""
+
+    truth: Truth
+    whole: SimulatedModel
+    measurer: Measurer
+    clock: Callable[[], float]
+    fleet: OnFleet | None = None
+    free: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
+def job_outcome(setting: SimulatedSetting, policy: type[Policy], *, budget_s: float, seed: int) -> JobOutcome:
+    """Do a job in a setting."""
+    truth, whole = setting.truth, setting.whole
+    watching = _Watching(truth, free=setting.free)
     job = Job(
         models=[TunedModel(truth.recording.model, truth.subjects, truth.sites, whole)],
         target=truth.target,
         budget=Budget(seconds=budget_s),
         database=whole.database,
-        measurer=measurer,
+        measurer=setting.measurer,
         progress=watching,
         options=Options("random", seed, transfer=False, study_storage=InMemoryStorage()),
-        head_s=clock(),
+        head_s=setting.clock(),
         policy=policy,
-        clock=clock,
-        fleet=fleet,
+        clock=setting.clock,
+        fleet=setting.fleet,
     )
     watching.answers = job.answers
     report = job.run_on(Measuring("", lambda text: None))
@@ -315,4 +318,12 @@ def _claim(what: str, ratio: Ratio, true: float) -> tuple[str, bool]:
     return f"{what}: {low:.3f} to {high:.3f}, truly {true:.3f}", low <= true <= high
 
 
-__all__ = ["CONFIRMED", "FORECAST", "EarlyForecast", "JobOutcome", "replay"]
+__all__ = [
+    "CONFIRMED",
+    "FORECAST",
+    "EarlyForecast",
+    "JobOutcome",
+    "SimulatedSetting",
+    "job_outcome",
+    "replay",
+]

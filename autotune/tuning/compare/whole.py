@@ -99,6 +99,35 @@ def parts_of(
     }
 
 
+def refusals_of(
+    gain: Gain, used: InUse, sites: Sites, known: Callable[[Site], Mapping[str, Posterior]]
+) -> Parts:
+    """Return rows by which nothing that was ``used`` is used any more, of a model that is slower with all of it.
+
+    Each says that its choice takes as much more as the whole does, as surely as it takes to be believed. Parts of a sum
+    do not: of one that is expected to take next to nothing, a linear model learns nothing.
+    """
+    surplus = math.log(gain.ratio.median)
+    return {
+        choice.place: Comparison(
+            choice.row.name,
+            choice.row.key,
+            gain.after,
+            ratio=gain.ratio,
+            run=choice.row.run,
+            load=gain.load,
+            part=PartOfWhole(1.0, 0.0, 0.0, _error_against(choice.known, surplus), choice.beside),
+        )
+        for choice in _choices(used, sites, known)
+        if choice.known.error > 0.0
+    }
+
+
+def _error_against(known: Posterior, surplus: float) -> float:
+    """Return the error of ``surplus`` by which it outweighs what is known: half of what makes the mean half of it."""
+    return known.error * math.sqrt(surplus / (surplus - 2 * min(0.0, known.mean))) / 2
+
+
 def _error_for(choice: _Choice, own: float, share: float, spread: float) -> float:
     """Return the error with which the mean surprise of all choices moves one as the linear model does."""
     variance = choice.known.error**2

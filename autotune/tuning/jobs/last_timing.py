@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from autotune.database import Database
 from autotune.database.answers import KeptAnswers
+from autotune.database.posterior import Posterior
+from autotune.tuning.compare.sites import Site, Sites
 from autotune.tuning.compare.step import code_in_use
-from autotune.tuning.compare.whole import InUse, parts_of
+from autotune.tuning.compare.whole import InUse, Parts, parts_of, refusals_of
 from autotune.tuning.jobs.loop import TuningLoop
 from autotune.tuning.jobs.subject import TunedModel
 from autotune.tuning.measure.gain import PROCESSES, Gain
@@ -22,6 +25,9 @@ _ALL = 0.95
 """The part of the time left after the search for all but the report."""
 _TIMED = 2
 """The most times that a whole model is timed, where each time another plan is used by that."""
+
+Told: TypeAlias = Callable[[Gain, InUse, Sites, Callable[[Site], Mapping[str, Posterior]]], Parts]
+"""Reads a measurement of the whole model: rows of all that is used in it."""
 
 
 @dataclass
@@ -57,15 +63,25 @@ class LastTiming:
             again = more > 0 and status.meter.left_s >= FEWER * least_s
             for model in models:
                 gain = self.gains[model.name]
-                if gain is not None and (again or (gain.ratio.changed and gain.ratio.median > 1)):
-                    self._learn(status, loop, model, timed[model.name], gain)
+                if gain is not None and (again or _is_slower(gain)):
+                    self._learn(status, loop, model, parts_of, timed[model.name], gain)
             self.use()
+        self._refuse(status, loop, timed)
         self._withdraw(self._untimed(status, timed))
 
     def _leave_out(self, models: Sequence[TunedModel], left_s: float, least_s: float) -> None:
         why = f"the budget is over before that ({duration(left_s)} left, it takes {duration(least_s)})"
         self.untimed_by |= dict.fromkeys((model.name for model in models), why)
         self.say(f"not timed: {why}")
+
+    def _refuse(self, status: Status, loop: TuningLoop, timed: Mapping[str, InUse]) -> None:
+        """Give up all that is used in models that were slower with it, and still have it in use."""
+        others = {model.name for model in self._untimed(status, timed)}
+        for model in self.models:
+            gain = self.gains.get(model.name)
+            if gain is not None and model.name not in others and _is_slower(gain):
+                self._learn(status, loop, model, refusals_of, timed[model.name], gain)
+        self.use()
 
     def _withdraw(self, models: Sequence[TunedModel]) -> None:
         """Take back the gains of models of which another plan is used than was timed."""
@@ -87,9 +103,11 @@ class LastTiming:
     def _in_use(self, status: Status, model: TunedModel) -> InUse:
         return InUse.of(status.sites.of(model.name), self.answers)
 
-    def _learn(self, status: Status, loop: TuningLoop, model: TunedModel, used: InUse, gain: Gain) -> None:
+    def _learn(
+        self, status: Status, loop: TuningLoop, model: TunedModel, told: Told, used: InUse, gain: Gain
+    ) -> None:
         """Take what a whole model takes as evidence about all that is used in it."""
-        parts = parts_of(gain, used, status.sites.of(model.name), status.policy.beliefs.known)
+        parts = told(gain, used, status.sites.of(model.name), status.policy.beliefs.known)
         self.database.measured_whole(parts, model.name, status.job)
         loop.seats[model.name].comparing.learn_of_whole(parts)
 
@@ -114,6 +132,11 @@ class LastTiming:
             if gain is None:
                 over = "the budget was over before enough of it was timed"
                 self.untimed_by[model.name] = over if out_of_time() else "a version failed"
+
+
+def _is_slower(gain: Gain) -> bool:
+    """Return whether a model is confirmed to be slower than untuned."""
+    return gain.ratio.changed and gain.ratio.median > 1
 
 
 __all__ = ["FEWER", "LastTiming"]

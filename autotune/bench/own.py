@@ -112,7 +112,7 @@ def runs_known(problem: Problem, threads: int, database: str) -> int:
 def known_history(problem: Problem, threads: int, database: str) -> History:
     """Return what the database's jobs did for the problem on this machine, all algorithms included."""
     target = Target.detect(threads)
-    parts = divide(problem.graph, activations=target.activations, byte_dots=target.has_byte_dots)
+    parts = divide(problem.graph, target=target)
     with opened(database) as store:
         return history(store, *work_of(parts, target, Preference(TOLERANCE)))
 

@@ -18,6 +18,7 @@ from autotune.graph.region import Workload
 from autotune.passes.origins import with_own_names
 from autotune.passes.partition import OF_A_MODEL, Partition, PartitionOptions, partition
 from autotune.passes.pipeline import Observer, run_passes, standard_passes
+from autotune.target import Target
 
 _LOG = logging.getLogger("autotune.compiler")
 
@@ -28,20 +29,21 @@ def divide(
     model: Model,
     *,
     layout: str = "NHWC",
-    activations: str = "uint8",
     shapes: Given | None = None,
     options: PartitionOptions | None = None,
     observer: Observer | None = None,
     without: Collection[str] = (),
-    byte_dots: bool = False,
+    target: Target | None = None,
 ) -> Partition:
     """Import a model, run the graph passes and divide it into dispatches, each computed directly.
 
-    ``activations`` and ``byte_dots`` are the target's (:class:`autotune.target.Target`), ``without`` the names of
-    passes that are left out. Devices that the model names are left out, and a warning says so: models on several are
-    compiled by :mod:`autotune.compiler.devices.segments`.
+    Quantised activations and products are brought to what ``target`` has instructions for; without one to what any
+    has. ``without`` are the names of passes that are left out. Devices that the model names are left out, and a
+    warning says so: models on several are compiled by :mod:`autotune.compiler.devices.segments`.
     """
     graph = on_one_device(imported(model, shapes))
+    activations = "uint8" if target is None else target.activations
+    byte_dots = target is not None and target.has_byte_dots
     passes = standard_passes(layout, activations, without, byte_dots)
     return partition(run_passes(graph, passes, observer), options or OF_A_MODEL)
 

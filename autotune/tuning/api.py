@@ -567,10 +567,7 @@ def _workloads(
         if not rows:
             raise UsageError(f"no workload {what} in {store.where}; `autotune db stats` lists them")
         return [(parse_workload(row.text), (), ()) for row in rows], None
-    target = request.one_target()
-    parts = divide(
-        graph, layout=request.layout, activations=target.activations, byte_dots=target.has_byte_dots
-    )
+    parts = divide(graph, layout=request.layout, target=request.one_target())
     names: dict[str, list[str]] = {}
     nodes: dict[str, dict[str, None]] = {}
     for dispatch in parts.dispatches:

@@ -190,8 +190,7 @@ def _divided(graph: Graph, switch: Switch, target: Target) -> Partition:
     return divide(
         graph,
         layout=switch.layout,
-        activations=target.activations,
-        byte_dots=target.has_byte_dots,
+        target=target,
         options=switch.options,
         without=switch.passes,
     )

@@ -131,7 +131,7 @@ def _measured(
     ]
     profiles = _profiles(versions, processes)
     target = Target.detect()
-    parts = divide(asked, activations=target.activations, byte_dots=target.has_byte_dots)
+    parts = divide(asked, target=target)
     workload_of = {output: d.workload.key for d in parts.dispatches for output in d.outputs}
     read = [_Read(version, profile) for version, profile in zip(versions, profiles, strict=True)]
     return [

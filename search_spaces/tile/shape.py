@@ -80,9 +80,9 @@ class TileShape:
     @property
     def planes(self) -> int:
         """Return the sums that an element has in each block: one, or one of each byte of a row's numbers."""
-        return (
-            1 if self.blocks is None else self.blocks.shape[1] if len(self.blocks.shape) == _OF_PLANES else 1
-        )
+        if self.blocks is None or len(self.blocks.shape) != _OF_PLANES:
+            return 1
+        return self.blocks.shape[1]
 
     @property
     def steps(self) -> int:

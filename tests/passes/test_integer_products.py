@@ -206,7 +206,7 @@ def test_images_of_few_channels_fill_a_dot_product() -> None:
     proto = model(node, inputs, constants, TensorProto.INT32)
     compiled_gives_reference(proto, inputs)
     machine = Target.parse("x86-64-v4-vnni")
-    workloads = distinct_workloads(divide(proto, activations=machine.activations))
+    workloads = distinct_workloads(divide(proto, target=machine))
     found = [str(space_for(w, machine).schedule(space_for(w, machine).default()).trace) for w in workloads]
     assert any("vpdpbusd" in text for text in found), found
 
@@ -265,6 +265,6 @@ def test_a_model_is_brought_to_the_dot_product_of_its_target(target: str, dot: s
     inputs, constants = {"a": random(rng, "uint8", 8, 16)}, {"b": random(rng, "uint8", 16, 32)}
     node = helper.make_node("MatMulInteger", ["a", "b"], ["c"])
     proto, machine = model(node, inputs, constants, TensorProto.INT32), Target.parse(target)
-    workloads = distinct_workloads(divide(proto, activations=machine.activations))
+    workloads = distinct_workloads(divide(proto, target=machine))
     found = [str(space_for(w, machine).schedule(space_for(w, machine).default()).trace) for w in workloads]
     assert any(dot in text for text in found), found

@@ -52,10 +52,7 @@ def record(model: Model, database: Database, target: Target, say: Say) -> Record
     """Return all that a database knows of a model, with the noise of this machine: equal versions of the model are
     measured for about a minute, interleaved as in a comparison."""
     begun = time.monotonic()
-    parts, preference = (
-        divide(model, activations=target.activations, byte_dots=target.has_byte_dots),
-        Preference(TOLERANCE),
-    )
+    parts, preference = divide(model, target=target), Preference(TOLERANCE)
     subjects, sites = work_of(parts, target, preference)
     start = time.monotonic() - begun
     measured = MeasuredModel(parts, sites, target, database, preference, seed=0)

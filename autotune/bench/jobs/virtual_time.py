@@ -81,12 +81,7 @@ class VirtualTime(JobLanes):
         def run() -> None:
             mine.turn.wait()
             self._since = time.thread_time()
-            try:
-                if not self._closed:
-                    work()
-            except BaseException as error:  # noqa: BLE001 - raised where the job waits
-                self._errors.append(error)
-            self.running -= 1
+            self._do(work)
             self._charge()
             self._hand_over()
 
@@ -100,17 +95,6 @@ class VirtualTime(JobLanes):
         self._hand_over()
         mine.turn.wait()
         self._since = time.thread_time()
-
-    def until(self, ready: Callable[[], bool]) -> None:
-        """Let other lanes go on until something is so; raises what one of them has raised."""
-        self.wait(lambda: bool(self._errors) or ready())
-        if self._errors and not self._closed:
-            raise self._errors.pop(0)
-
-    def close(self) -> None:
-        """Wait until all lanes have ended."""
-        self._closed = True
-        self.wait(lambda: not self.running)
 
     @contextmanager
     def aside(self) -> Iterator[None]:

@@ -97,10 +97,7 @@ def record(
     says so if that is how it stayed.
     """
     ensure(target, say)
-    parts, preference = (
-        divide(model, activations=target.activations, byte_dots=target.has_byte_dots),
-        Preference(TOLERANCE),
-    )
+    parts, preference = divide(model, target=target), Preference(TOLERANCE)
     subjects, sites = work_of(parts, target, preference)
     wanted = choice.named(subjects, names)
     if effort.workloads is not None:

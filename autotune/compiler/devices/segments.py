@@ -100,8 +100,7 @@ def part_of(request: CompileRequest, target: Target, graph: Graph | None) -> Par
         return divide(
             request.model if graph is None else graph,
             layout=request.layout,
-            activations=target.activations,
-            byte_dots=target.has_byte_dots,
+            target=target,
             shapes=request.shapes if graph is None else None,
             options=request.partition,
             observer=request.observer,

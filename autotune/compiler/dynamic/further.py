@@ -28,15 +28,15 @@ def looked_at(
     Raises PaddingError, UndecidedExtentError where nothing is known of an extent at sizes that would decide it.
     """
     begun = {tuple(sizes.items()): begin(sizes) for sizes in further}
-    for _ in range(_MORE):
+    most = len(begun) + _MORE
+    while True:
         try:
             return padded(replace(observed, begun=[(dict(at), its) for at, its in begun.items()]), inputs)
         except UndecidedExtentError as error:
             at = tuple({**observed.sizes, **error.sizes}.items())
-            if at in begun:
+            if at in begun or len(begun) == most:
                 raise
             begun[at] = begin(dict(at))
-    return padded(replace(observed, begun=[(dict(at), its) for at, its in begun.items()]), inputs)
 
 
 __all__ = ["looked_at"]

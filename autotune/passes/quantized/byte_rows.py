@@ -42,10 +42,8 @@ def _in_bytes(rewriter: Rewriter, node: Node) -> bool:
     factors = rewriter.emit("BlockFactors", [x], {"block": block}, name=f"{node.outputs[0]}.factors")
     planes = rewriter.emit("BlockPlanes", [x, factors], name=f"{node.outputs[0]}.planes")
     sums = rewriter.emit("PlaneSums", [x, factors], name=f"{node.outputs[0]}.sums")
-    operands, attrs = (
-        [planes, factors, sums, words, scale, *zero],
-        {"zero_point": integer(node, "zero_point")},
-    )
+    attrs = {"zero_point": integer(node, "zero_point")}
+    operands = [planes, factors, sums, words, scale, *zero]
     made = rewriter.emit("BlockDot", operands, attrs, name=f"{node.outputs[0]}.dot")
     rewriter.replace(node.outputs[0], made)
     return True

@@ -61,6 +61,18 @@ class _Choice:
         """Return what its part is expected to take."""
         return self.ns * math.exp(self.known.mean)
 
+    def told(self, gain: Gain, share: float, expected: float, whole: float, error: float) -> Comparison:
+        """Return the row that says what the whole model tells of it (:class:`PartOfWhole`)."""
+        return Comparison(
+            self.row.name,
+            self.row.key,
+            gain.after,
+            ratio=gain.ratio,
+            run=self.row.run,
+            load=gain.load,
+            part=PartOfWhole(share, expected, whole, error, self.beside),
+        )
+
 
 def parts_of(
     gain: Gain, used: InUse, sites: Sites, known: Callable[[Site], Mapping[str, Posterior]]
@@ -80,20 +92,12 @@ def parts_of(
     spread = sum((choice.tuned_ns / tuned * choice.known.error) ** 2 for choice in choices)
     spread += (TOGETHER * share) ** 2 + variance_of_whole(gain.ratio, gain.load)
     return {
-        choice.place: Comparison(
-            choice.row.name,
-            choice.row.key,
-            gain.after,
-            ratio=gain.ratio,
-            run=choice.row.run,
-            load=gain.load,
-            part=PartOfWhole(
-                share,
-                choice.known.mean,
-                math.log(tuned / total),
-                _error_for(choice, choice.tuned_ns / tuned, share, spread),
-                choice.beside,
-            ),
+        choice.place: choice.told(
+            gain,
+            share,
+            choice.known.mean,
+            math.log(tuned / total),
+            _error_for(choice, choice.tuned_ns / tuned, share, spread),
         )
         for choice in choices
     }
@@ -109,15 +113,7 @@ def refusals_of(
     """
     surplus = math.log(gain.ratio.median)
     return {
-        choice.place: Comparison(
-            choice.row.name,
-            choice.row.key,
-            gain.after,
-            ratio=gain.ratio,
-            run=choice.row.run,
-            load=gain.load,
-            part=PartOfWhole(1.0, 0.0, 0.0, _error_against(choice.known, surplus), choice.beside),
-        )
+        choice.place: choice.told(gain, 1.0, 0.0, 0.0, _error_against(choice.known, surplus))
         for choice in _choices(used, sites, known)
         if choice.known.error > 0.0
     }

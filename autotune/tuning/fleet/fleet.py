@@ -141,9 +141,8 @@ class Fleet:
         """Have a message answered by the next seat that may have it."""
         with self._changed:
             self._waiting.append(work)
-            self._changed.notify(
-                len(self.nodes) if work.elsewhere else 1
-            )  # any idle seat may have the others
+            # Any idle seat may have one that need not be elsewhere.
+            self._changed.notify(len(self.nodes) if work.elsewhere else 1)
         return work
 
     def result(self, work: SeatWork) -> Answered:

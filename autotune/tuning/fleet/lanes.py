@@ -14,7 +14,7 @@ _LOOK_S = 0.02
 
 class JobLanes:
     """The things that a job does concurrently. Who is in it has the turn, as in a program of one thread, and gives it
-    away only in :meth:`aside` and :meth:`until`: nothing else changes under its hands.
+    away only in :meth:`aside` and :meth:`wait`: nothing else changes under its hands.
 
     Methods are for who has the turn; the thread that makes this has it first.
     """
@@ -34,13 +34,17 @@ class JobLanes:
 
     def _run(self, work: Callable[[], None]) -> None:
         with self._turn:
-            try:
-                if not self._closed:
-                    work()
-            except BaseException as error:  # noqa: BLE001 - raised where the job waits
-                self._errors.append(error)
-            finally:
-                self.running -= 1
+            self._do(work)
+
+    def _do(self, work: Callable[[], None]) -> None:
+        """Do what a lane is for, and end it."""
+        try:
+            if not self._closed:
+                work()
+        except BaseException as error:  # noqa: BLE001 - raised where the job waits
+            self._errors.append(error)
+        finally:
+            self.running -= 1
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -51,11 +55,15 @@ class JobLanes:
         finally:
             self._turn.acquire()
 
-    def until(self, ready: Callable[[], bool]) -> None:
-        """Let other lanes go on until something is so; raises what one of them has raised."""
-        while not self._errors and not ready():
+    def wait(self, ready: Callable[[], bool]) -> None:
+        """Let other lanes go on until something is so."""
+        while not ready():
             with self.aside():
                 time.sleep(_LOOK_S)
+
+    def until(self, ready: Callable[[], bool]) -> None:
+        """Let other lanes go on until something is so; raises what one of them has raised."""
+        self.wait(lambda: bool(self._errors) or ready())
         if self._errors and not self._closed:
             raise self._errors.pop(0)
 
@@ -76,9 +84,7 @@ class JobLanes:
     def close(self) -> None:
         """Wait until all have ended; those that have not begun do nothing."""
         self._closed = True
-        while self.running:
-            with self.aside():
-                time.sleep(_LOOK_S)
+        self.wait(lambda: not self.running)
 
 
 __all__ = ["JobLanes"]

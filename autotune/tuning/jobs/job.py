@@ -491,9 +491,11 @@ class Job:
 
     def _hear_of_nodes(self, status: Status) -> None:
         """Say which nodes have joined, were lost or are left out since the last time."""
-        for text in () if self.fleet is None else self.fleet.news():
+        if self.fleet is None:
+            return
+        for text in self.fleet.news():
             self._say(status, status.phase, text)
-        for name, reason in () if self.fleet is None else self.fleet.distrusted():
+        for name, reason in self.fleet.distrusted():
             if name not in self._distrusted:
                 self._distrusted.add(name)
                 self._distrust(status, name, reason)

@@ -109,10 +109,7 @@ def _read(source: Model, request: CompileRequest) -> AskedModel:
 
 
 def _divided(graph: Graph, request: CompileRequest) -> Partition:
-    target = request.one_target()
-    return divide(
-        graph, layout=request.layout, activations=target.activations, byte_dots=target.has_byte_dots
-    )
+    return divide(graph, layout=request.layout, target=request.one_target())
 
 
 def named(models: Sequence[AskedModel]) -> list[AskedModel]:

@@ -180,10 +180,11 @@ class Barrier(Stmt):
 
 @dataclass(slots=True)
 class Prefetch(Stmt):
-    """Fetch the line of an element into the cache; any address is allowed."""
+    """Fetch the line of an element into the caches of ``level`` and beyond; any address is allowed."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
+    level: int = 1
 
 
 @dataclass(slots=True)

@@ -39,7 +39,7 @@ class Prefetches:
         a cache line."""
         iv = frame.stage.leaf_iter_vars[at]
         stmts: list[Stmt] = []
-        for tensor, var, offset in frame.stage.prefetches:
+        for tensor, var, offset, level in frame.stage.prefetches:
             if var is not iv or not frame.values[iv].terms:
                 continue
             place = self.translator.place_of(tensor)
@@ -56,7 +56,7 @@ class Prefetches:
                 for dim, index in enumerate(read.indices):
                     found = self._looked_up(index, where)
                     region[dim] = region[dim] if found is None else (found, 1)
-            stmts.append(_prefetch_lines(buffer, region, place))
+            stmts.append(_prefetch_lines(buffer, region, place, level))
         return stmts
 
     def _reads_of(self, stage: Stage, tensor: Tensor) -> list[Read]:
@@ -123,7 +123,7 @@ def _kept_inside(node: Expr) -> Expr | None:
     return Read(node.tensor, tuple(indices))
 
 
-def _prefetch_lines(buffer: Buffer, region: Region, place: StageBuffers) -> Stmt:
+def _prefetch_lines(buffer: Buffer, region: Region, place: StageBuffers, level: int) -> Stmt:
     step = max(LINE_BYTES // np.dtype(buffer.dtype).itemsize, 1)
     indices: list[Expr] = []
     loops: list[tuple[Var, int]] = []
@@ -143,7 +143,7 @@ def _prefetch_lines(buffer: Buffer, region: Region, place: StageBuffers) -> Stmt
             f"a prefetch of {buffer.name} would fetch {count} cache lines an iteration, more than {MAX_PREFETCHES}; "
             f"name a loop further inside"
         )
-    stmt: Stmt = Prefetch(buffer, tuple(indices))
+    stmt: Stmt = Prefetch(buffer, tuple(indices), level)
     for var, times in reversed(loops):
         stmt = For(var, times, "unrolled", stmt)
     return stmt

@@ -107,7 +107,8 @@ def _stmt(stmt: Stmt, depth: int, lines: list[str]) -> None:
         note = "" if stmt.in_flight is None else f"  // {stmt.in_flight} in flight"
         lines.append(f"{pad}barrier{note}")
     elif isinstance(stmt, Prefetch):
-        lines.append(f"{pad}prefetch {_element(stmt.buffer, stmt.indices)}")
+        where = f" to L{stmt.level}" if stmt.level > 1 else ""
+        lines.append(f"{pad}prefetch {_element(stmt.buffer, stmt.indices)}{where}")
     elif isinstance(stmt, External):
         lines.append(f"{pad}{stmt.symbol}({', '.join(expr_text(a) for a in stmt.arguments)})")
     elif isinstance(stmt, Intrinsic):

@@ -90,7 +90,7 @@ def rewrite_stmt(stmt: Stmt, replace: Callable[[Expr], Expr | None]) -> Stmt:
     assert isinstance(stmt, Store | Prefetch)
     indices = tuple(rewrite_expr(i, replace, memo) for i in stmt.indices)
     if isinstance(stmt, Prefetch):
-        return Prefetch(stmt.buffer, indices)
+        return replace_fields(stmt, indices=indices)
     origin = stmt.origin
     if origin is not None:
         instance = tuple(rewrite_expr(i, replace, memo) for i in origin.instance)

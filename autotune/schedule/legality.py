@@ -41,7 +41,7 @@ def check(schedule: Schedule, step: str) -> None:
                 _check_threads(step, stage)
         if stage.init_at is not None:
             _check_init(step, stage)
-        for tensor, iv, _ in stage.prefetches:
+        for tensor, iv, *_ in stage.prefetches:
             _check_prefetch(step, stage, tensor, schedule[tensor], iv)
         for iv in stage.tensorized:
             _check_intrinsic(step, stage, iv)

@@ -56,7 +56,7 @@ class StageState:
         self.pragmas: dict[IterVar, dict[str, Any]] = {}
         self.peeled: dict[IterVar, tuple[int, int]] = {}
         """Iterations at the start and at the end of a loop with code of their own."""
-        self.prefetches: list[tuple[Tensor, IterVar, int]] = []
+        self.prefetches: list[tuple[Tensor, IterVar, int, int]] = []
         self.alignments: dict[int, tuple[int, int]] = {}
         """``(factor, offset)`` that the stride of a dimension must satisfy."""
         self.pipelines: dict[IterVar, int] = {}

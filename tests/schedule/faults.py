@@ -429,6 +429,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault("prefetch", "not_read", c8, lambda p: st(p).prefetch(p[1], i(p))),
     Fault("prefetch", "offset", c8, lambda p: st(p).prefetch(p[2], i(p), 0)),
+    Fault("prefetch", "level", c8, lambda p: st(p).prefetch(p[2], i(p), 1, 3)),
     Fault(
         "prefetch", "vectorized", c8, lambda p: st(p).prefetch(p[2], i(p)), lambda p: st(p).vectorize(i(p))
     ),

@@ -180,7 +180,9 @@ class _Steps:
         stage = self.stage()
         near = list(stage.op.input_tensors)
         through = [tensor for one in near for tensor in one.op.input_tensors]
-        stage.prefetch(self.pick([*near, *through]), self.loop(stage), self.rng.randint(1, 3))
+        stage.prefetch(
+            self.pick([*near, *through]), self.loop(stage), self.rng.randint(1, 3), self.pick((1, 2))
+        )
 
     def software_pipeline(self) -> None:
         inside = self.attached()

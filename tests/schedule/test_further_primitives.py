@@ -103,7 +103,7 @@ def prefetched(p: Made) -> None:
     s[c].reorder(i, s[c].op.reduce_axis[0], j)
     s[c].vectorize(s[c].split(j, 8)[1])
     s[c].prefetch(a, i, 2)
-    s[c].prefetch(b, s[c].op.reduce_axis[0], 1)
+    s[c].prefetch(b, s[c].op.reduce_axis[0], 1, level=2)
 
 
 def blurs() -> Made:

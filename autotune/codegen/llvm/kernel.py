@@ -170,7 +170,7 @@ class KernelEmitter:
             self.statement(node.body)
 
     def _prefetch(self, node: ir.Prefetch) -> None:
-        """Fetch for reading, to be kept in all levels of the cache."""
+        """Fetch for reading, to be kept in the caches of the level and beyond."""
         if self.code.module.target.is_nvidia:
             return  # other threads run while this one waits
         if self.code.lanes > 1 or node.buffer not in self.places.pointers:
@@ -178,7 +178,7 @@ class KernelEmitter:
         with self.code.memo:
             form = self.addresses.form(node, node.buffer, node.indices)
             pointer = self.memory.pointer(node.buffer, self.addresses.address(form))
-        how = ("i32", "0"), ("i32", "3"), ("i32", "1")
+        how = ("i32", "0"), ("i32", str(4 - node.level)), ("i32", "1")
         self.code.lines.append("  " + self.code.call("void", "@llvm.prefetch.p0", ("ptr", pointer), *how))
 
     def _barrier(self, node: ir.Barrier) -> None:

@@ -186,7 +186,7 @@ class StoragePrimitives(StageState):
 
     @primitive
     def prefetch(
-        self, tensor: Tensor, var: IterVar, offset: int = 1, *, when: bool | KnobValue = True
+        self, tensor: Tensor, var: IterVar, offset: int = 1, level: int = 1, *, when: bool | KnobValue = True
     ) -> None:
         """Fetch into the cache what a later iteration of a loop reads of a tensor.
 
@@ -201,6 +201,7 @@ class StoragePrimitives(StageState):
                 computed at its loops from ``var`` inwards.
             var: a loop of the stage, not vectorized.
             offset: how many iterations ahead, at least 1.
+            level: 1 fetches into all caches, 2 passes over the first, which what is fetched far ahead would fill.
             when: False, or a knob value that is, leaves the step out.
 
         Before:
@@ -245,9 +246,11 @@ class StoragePrimitives(StageState):
             )
         if offset < 1:
             raise self.refuse("prefetch", f"offset must be a positive integer, got {offset!r}", var)
+        if level not in (1, 2):
+            raise self.refuse("prefetch", f"level must be 1 or 2, got {level!r}", var)
         if self.kind_of(var) == "vectorized":
             raise self.refuse("prefetch", f"{var.name} is vectorized; name a loop outside of it", var)
-        self.prefetches.append((tensor, var, int(offset)))
+        self.prefetches.append((tensor, var, int(offset), level))
 
     def _tensors_read(self, var: IterVar) -> list[Tensor]:
         """Return the tensors that an iteration of a loop reads, itself and through stages inlined or

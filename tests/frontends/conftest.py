@@ -23,4 +23,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     if foreign_nodes.JUDGE is not None:
-        terminalreporter.write_line(f"ONNX Runtime judged {foreign_nodes.JUDGE.cases} models of one node")
+        cases = foreign_nodes.JUDGE.cases
+        terminalreporter.write_line(f"ONNX Runtime judged {cases.total()} nodes of {len(cases)} operators")
+        terminalreporter.write_line(", ".join(f"{name} {count}" for name, count in sorted(cases.items())))

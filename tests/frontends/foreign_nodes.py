@@ -75,7 +75,7 @@ def agree(
     for name, array in wanted.items():
         np.testing.assert_allclose(found[name], array, rtol=tolerance, atol=tolerance, err_msg=name)
     if judge and JUDGE is not None:
-        results = JUDGE.run(proto.SerializeToString(), feed)
+        results = JUDGE.run(proto, feed)
         for name, array in zip([o for o in outputs if o], results, strict=True):
             np.testing.assert_allclose(
                 found[name], array, rtol=near, atol=near / 10, err_msg=f"{name} of ORT"

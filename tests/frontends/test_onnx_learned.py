@@ -15,7 +15,7 @@ from autotune.graph import evaluate
 from tests.frontends.foreign_nodes import LEARNED, agree, node_model, normal, seeds
 from tests.frontends.foreign_nodes import refused as refused_in
 
-SEEDS = seeds(40)
+SEEDS = seeds(150)
 FLOATS = ("float32", "float64", "int32", "int64")
 learned = partial(agree, domain=LEARNED)
 refused = partial(refused_in, domain=LEARNED)

@@ -188,6 +188,20 @@ def _part_of_a_count(graph: LengthGraph, rows: Rows) -> None:
     graph.outputs.append(graph.node("Add", part, graph.constant([1])))
 
 
+def _turned(graph: LengthGraph, rows: Rows) -> None:
+    chosen = graph.pick(SLICES)
+    turned = graph.node("Slice", rows.name, *(graph.constant([n]) for n in chosen))
+    graph.append(turned, rows.length if chosen[-1] == -1 else None)
+
+
+def _noisy(graph: LengthGraph, rows: Rows) -> None:
+    nothing = graph.node("Mul", graph.node("RandomNormalLike", rows.name), graph.constant(0.0))
+    graph.append(graph.node("Add", rows.name, nothing), rows.length)
+
+
+SLICES = ((-1, -99, 1, -1), (-1, -99, 0, -1), (COLUMNS - 1, -99, 1, -1), (0, 99, 0, 2), (1, 99, 0, 3))
+"""Start, end, axis and step of slices that turn columns or rows round, or keep some rows."""
+
 STEPS = (
     _pointwise,
     _softmax,
@@ -208,4 +222,6 @@ STEPS = (
     _counted,
     _bounded_count,
     _part_of_a_count,
+    _turned,
+    _noisy,
 )

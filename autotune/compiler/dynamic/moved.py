@@ -147,10 +147,10 @@ def cut(case: NodeCase) -> Effect:
         step = _slice_of(node, place)[1]
         if any(factor for factor in axes[place] if isinstance(factor, str)) and len(axes[place]) > 1:
             raise case.refuse(f"changes an axis that grows with {symbols_text((axes[place],), [0])}")
-        if isinstance(start, str) or step != 1:
+        if isinstance(start, str):
             moving[place] = (start, step)
         found[place] = axis(case.observed.grown.dense(shaped[place]))
-        _check_least(case, place, start, shaped[place])
+        _check_least(case, place, start, step, shaped[place])
     if not moving:
         return Effect((tuple(found),))
     return Effect((tuple(found),), write=_write_cut(node, moving, case.results[0].shape))
@@ -194,13 +194,13 @@ def tiled(case: NodeCase) -> Effect:
     return Effect((tuple(found),))
 
 
-def _check_least(case: NodeCase, place: int, start: Factor, result: Axis) -> None:
+def _check_least(case: NodeCase, place: int, start: Factor, step: int, result: Axis) -> None:
     """Check that at the least sizes too there is as much as is taken."""
     sizes = case.observed.least
-    if isinstance(start, int) and extent(case.axes(0)[place], sizes) < start + extent(result, sizes):
-        raise case.refuse(
-            f"takes {extent(result, sizes)} from {start} on along {symbols_text(case.axes(0), [place])}"
-        )
+    taken = extent(result, sizes)
+    if isinstance(start, int) and extent(case.axes(0)[place], sizes) <= start + (taken - 1) * max(step, 0):
+        along = symbols_text(case.axes(0), [place]) or f"axis {place}"
+        raise case.refuse(f"takes {taken} from {start} on along {along}")
 
 
 def _write_cut(node: Node, moving: dict[int, tuple[Factor, int]], shape: Sequence[int]) -> Write:

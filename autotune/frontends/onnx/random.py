@@ -1,8 +1,10 @@
-"""ONNX's random numbers: drawn when a model is compiled, the same ones at every run and on every machine.
+"""ONNX's random numbers: drawn when a model is compiled, the same ones at every run.
 
 A compiled model gives the same results for the same inputs, and its artifact is the same wherever it is made; so what
-ONNX leaves to chance is a constant here. The generator is NumPy's PCG64. A node's numbers follow from its ``seed`` and
-the name of its output: two nodes draw different ones.
+ONNX leaves to chance is a constant here. A node's numbers follow from its ``seed`` and the name of its output: two
+nodes draw different ones. A number follows from its place too, never from the extents of its array: an array of open
+size is the beginning of the largest one. The generator is SplitMix64 (Steele, Lea and Flood, "Fast splittable
+pseudorandom number generators", 2014), split along each axis.
 """
 
 from __future__ import annotations
@@ -17,10 +19,29 @@ from autotune.frontends.onnx.budget import check_evaluated
 from autotune.frontends.onnx.emit import Composer, Emitter
 from autotune.frontends.onnx.nodes import OnnxNode
 
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
-def _generator(node: OnnxNode) -> np.random.Generator:
+
+def _mixed(bits: Any) -> Any:
+    for shift, factor in zip((30, 27), _FACTORS, strict=True):
+        bits = (bits ^ bits >> np.uint64(shift)) * factor
+    return bits ^ bits >> np.uint64(31)
+
+
+def _uniform(node: OnnxNode, shape: tuple[int, ...]) -> Any:
+    """Return numbers of [0, 1), float64, each by its coordinates alone."""
     seed = f"{node.op} {node.outputs[0]} {node.attrs.get('seed', '')}"
-    return np.random.Generator(np.random.PCG64(list(hashlib.sha256(seed.encode()).digest()[:16])))
+    bits = np.frombuffer(hashlib.sha256(seed.encode()).digest()[:8], "<u8").reshape(())
+    for extent in shape:
+        bits = _mixed(bits[..., None] + np.arange(1, extent + 1, dtype=np.uint64) * _STEP)
+    return (bits >> np.uint64(11)) * 2.0**-53
+
+
+def _normal(node: OnnxNode, shape: tuple[int, ...]) -> Any:
+    """Return numbers of mean 0 and deviation 1, float64 (Box and Muller, 1958)."""
+    radius, angle = _uniform(node, (2, *shape))
+    return np.sqrt(-2 * np.log1p(-radius)) * np.cos(2 * np.pi * angle)
 
 
 def _shape(node: OnnxNode) -> tuple[int, ...]:
@@ -40,12 +61,12 @@ def _dtype(node: OnnxNode, otherwise: str) -> str:
 
 def _drawn(node: OnnxNode, emit: Emitter) -> None:
     """Draw from a uniform distribution in [low, high), or a normal one with a mean and a scale."""
-    shape, attrs, generator = _shape(node), node.attrs, _generator(node)
-    drawn: Any
+    shape, attrs = _shape(node), node.attrs
     if "Uniform" in node.op:
-        drawn = generator.uniform(float(attrs.get("low", 0.0)), float(attrs.get("high", 1.0)), shape)
+        low, high = float(attrs.get("low", 0.0)), float(attrs.get("high", 1.0))
+        drawn = low + (high - low) * _uniform(node, shape)
     else:
-        drawn = generator.normal(float(attrs.get("mean", 0.0)), float(attrs.get("scale", 1.0)), shape)
+        drawn = float(attrs.get("mean", 0.0)) + float(attrs.get("scale", 1.0)) * _normal(node, shape)
     like = node.input_type(0).dtype if node.op.endswith("Like") else "float32"
     emit.define(node.outputs[0], np.asarray(drawn).astype(_dtype(node, like)))
 
@@ -57,7 +78,7 @@ def _multinomial(node: OnnxNode, emit: Emitter) -> None:
         raise node.fail(f"it takes a row of logits for each sample, got {x}")
     shape = (x.shape[0], count, x.shape[1])
     check_evaluated(node, shape, 8, "what is drawn in advance")
-    noise = emit.constant(_generator(node).gumbel(size=shape), x.dtype)
+    noise = emit.constant(-np.log(-np.log1p(-_uniform(node, shape))), x.dtype)
     logits = emit("Unsqueeze", node.inputs, {"axes": (1,)})
     drawn = emit("ArgMax", [emit("Add", [logits, noise])], {"axis": 2, "keepdims": 0})
     emit("Cast", [drawn], {"to": _dtype(node, "int32")}, "", node.outputs[0])

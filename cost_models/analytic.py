@@ -12,6 +12,7 @@ from autotune.garbage import collector_paused
 from autotune.schedule.knob import Config, Value
 from cost_models import kept_defaults
 from cost_models.machine import Machine
+from cost_models.peak import peak
 from cost_models.terms import overlapped, terms
 from cost_models.terms.memory import refusal
 from search_spaces.device.spaces import runs_groups
@@ -47,12 +48,11 @@ def predict(space: Space, configs: Sequence[Config] | Population) -> Numbers:
 
 
 def floor(workload: AnyWorkload, target: Target) -> float:
-    """Return seconds that no schedule undercuts: arithmetic at the peak rate, or operands moved once from the
-    second-level cache."""
+    """Return seconds that no schedule undercuts: arithmetic at the peak rate of its type, or operands moved once from
+    the second-level cache."""
     machine = Machine.of(target)
-    rate = 2.0 * machine.arithmetic_ports * target.lanes("float32") * machine.hertz
-    traffic = machine.l2_bytes_per_cycle * machine.hertz
-    return max(workload.flops / rate, workload.bytes / traffic) / machine.threads
+    traffic = machine.l2_bytes_per_cycle * machine.hertz * machine.threads
+    return max(workload.flops / peak(machine, target, workload.dtype), workload.bytes / traffic)
 
 
 def in_model(seconds: float, workload: Workload, target: Target) -> float:

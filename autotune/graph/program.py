@@ -66,6 +66,11 @@ class ProgramWorkload:
         """As for :class:`~autotune.graph.region.Workload`."""
         return f"w{self.key[:16]}"
 
+    @property
+    def dtype(self) -> str:
+        """Of the first argument."""
+        return self.expressions.args[0].dtype
+
     @staticmethod
     def parse(text: str) -> ProgramWorkload:
         """Return the workload of a text; raises ScheduleError."""

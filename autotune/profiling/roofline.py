@@ -5,19 +5,15 @@ The roofline model of Williams, Waterman and Patterson (CACM 2009), with a roof 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from autotune.profiling.traffic import MemoryTraffic
-from autotune.target import ITEM_BYTES, Target
-from autotune.te.dot_products import DOT_PRODUCTS
+from autotune.target import Target
 from cost_models import calibrated
 from cost_models.machine import Machine
-
-_HALVES = ("float16", "bfloat16")
-"""Stored so; arithmetic is float32, unless there is an instruction for sums of their products."""
+from cost_models.peak import peak
 
 
 class Roof(NamedTuple):
@@ -46,10 +42,7 @@ class Roofs:
 
     def flops(self, dtype: str) -> float:
         """Return operations a second on elements of a dtype, a multiply-add as two."""
-        machine, kind = self.machine, dtype or "float32"
-        vectors = machine.arithmetic_ports * _products(self.target, kind, tiles=False)
-        products = max(vectors, _products(self.target, kind, tiles=True) / machine.tile_cycles)
-        return 2.0 * products * machine.hertz * machine.threads
+        return peak(self.machine, self.target, dtype)
 
     @property
     def l2(self) -> float:
@@ -99,20 +92,6 @@ class Roofs:
 def roofs_of(target: Target | None) -> Roofs | None:
     """Return those of a CPU; None of a device whose rates nobody knows."""
     return None if target is None or target.group_items else Roofs(target)
-
-
-def _products(target: Target, dtype: str, *, tiles: bool) -> int:
-    """Return products that one instruction on vectors, or on tiles, makes and adds; 0 without one on tiles."""
-    fitting: Sequence[int] = [
-        each.rows * each.lanes * each.group * each.depth
-        for each in DOT_PRODUCTS
-        if each.arch == target.arch
-        and (each.rows > 1) is tiles
-        and set(each.requires) <= set(target.features)
-        and dtype in (each.left, each.right)
-    ]
-    plain = "float32" if dtype in _HALVES or dtype not in ITEM_BYTES else dtype
-    return max([0 if tiles else target.lanes(plain), *fitting])
 
 
 __all__ = ["Roof", "Roofs", "roofs_of"]

@@ -30,7 +30,7 @@ def product(left: str, right: str, m: int, k: int, n: int, *, constant: bool = T
     """Rows times weights; in float32 of what is read where the factors are floats."""
     b = GraphBuilder("product")
     x, w = b.input("x", (m, k), left), b.input("w", (k, n), right)
-    y = b.node("MatMul" if left == "bfloat16" else "IntegerMatMul", x, w)
+    y = b.node("MatMul" if left in ("bfloat16", "float32") else "IntegerMatMul", x, w)
     return make.of(b, y, {"w"} if constant else set())
 
 
@@ -117,6 +117,15 @@ def test_all_executions_agree(block: int) -> None:
 def test_all_executions_agree_on_many(block: int) -> None:
     for seed in range(1000 + 10 * block, 1010 + 10 * block):
         run(random.Random(seed))
+
+
+@pytest.mark.parametrize(("left", "right", "rate"), [("uint8", "int8", 16), ("bfloat16", "bfloat16", 8)])
+def test_the_floor_is_that_of_tiles(left: str, right: str, rate: int) -> None:
+    """A job searches what is far above its floor: that of float32 would be above what tiles take."""
+    short, floats = product(left, right, 1024, 1024, 1024), product("float32", "float32", 1024, 1024, 1024)
+    floor = analytic.floor(short, AMX)
+    assert floor < analytic.floor(floats, AMX) / (rate - 1)
+    assert floor <= analytic.default_seconds(space_for(short, AMX))
 
 
 def test_the_default_takes_tiles_where_there_are_rows() -> None:

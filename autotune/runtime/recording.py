@@ -62,10 +62,11 @@ def spent(events: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.zeros(0, np.int64)
     ran = events[:, :, layout.TILES_RUN] > 0
     begins = np.where(ran, events[:, :, layout.BEGIN], np.iinfo(np.int64).max).min(axis=1)
-    begins[~ran.any(axis=1)] = 0  # not chosen: it takes nothing of what it was beside
+    # A worker may have run a command before all that another one was at: those from the first of these on.
+    soonest = np.minimum.accumulate(begins[::-1])[::-1]
     busy = np.where(ran, events[:, :, layout.BUSY], 0).sum(axis=1)
     ends = boundaries(events)
-    first = np.flatnonzero([True, *(begins[1:] >= ends[1:-1])])
+    first = np.flatnonzero([True, *(soonest[1:] >= ends[1:-1])])
     together = np.repeat(np.arange(len(first)), np.diff([*first, len(events)]))
     walls, busy = np.diff(ends[[*first, len(events)]])[together], np.maximum(busy, 1)
     return np.asarray(walls * busy // np.bincount(together, busy)[together], np.int64)

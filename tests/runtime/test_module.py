@@ -364,6 +364,24 @@ def test_the_first_dispatch_begins_with_whoever_begins() -> None:
     assert spent(events).tolist() == [20, 30]
 
 
+def test_commands_share_the_time_in_which_one_of_them_ran_before_the_others() -> None:
+    """The caller woke the other worker from 20 to 50, who ran the third command before the caller began the second."""
+    events = np.zeros((4, 2, layout.EVENT_SLOTS), np.int64)
+    events[:, :, layout.BEGIN] = [[10, 0], [50, 0], [55, 30], [60, 0]]
+    events[:, :, layout.END] = [[20, 0], [55, 0], [55, 50], [70, 0]]
+    events[:, :, layout.BUSY] = events[:, :, layout.END] - events[:, :, layout.BEGIN]
+    events[:, :, layout.TILES_RUN] = [[1, 0], [1, 0], [0, 2], [1, 0]]
+    assert spent(events).tolist() == [10, 7, 28, 15]
+
+
+def test_a_command_that_was_not_chosen_takes_no_time() -> None:
+    events = np.zeros((3, 1, layout.EVENT_SLOTS), np.int64)
+    events[:, 0, layout.BEGIN], events[:, 0, layout.END] = [10, 20, 20], [20, 20, 30]
+    events[:, 0, layout.BUSY] = events[:, 0, layout.END] - events[:, 0, layout.BEGIN]
+    events[:, 0, layout.TILES_RUN] = [1, 0, 1]
+    assert spent(events).tolist() == [10, 0, 10]
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_timeline_covers_all_tiles_in_order(threads: int) -> None:
     with Module(chain(4, 33), threads) as module:

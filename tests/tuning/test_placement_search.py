@@ -19,6 +19,9 @@ from autotune.database.records import DEVICES
 from autotune.errors import UsageError
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.hal.rates import DeviceRates
+from autotune.tuning.compare.decide import CompiledVersions
+from autotune.tuning.measure.whole_model import Profile
+from autotune.tuning.placement import place as place_module
 from autotune.tuning.placement.answer import PlacementReading, placement_key
 from autotune.tuning.placement.costs import DeviceCosts, PlacementCosts, Placing, Unit
 from autotune.tuning.placement.place import place
@@ -149,9 +152,34 @@ def test_a_placement_is_read_from_a_file(tmp_path):
     assert "is no JSON: " in refused(f"@{path}")
 
 
+def clocked(monkeypatch, seconds: dict[str, float]) -> None:
+    """Have each part, and each whole run, take so long on each device, whatever else the machine does."""
+    measured = place_module.measured_costs
+
+    def costs_of(graph, programs, devices):
+        found = measured(graph, programs, devices)
+        each = tuple(seconds[device.name] for device in found.devices)
+        units = tuple(replace(unit, seconds=each) for unit in found.units)
+        still = DeviceRates(0.0, 0.0, 0.0)
+        return replace(
+            found, units=units, devices=tuple(replace(d, launch=0.0, rates=still) for d in found.devices)
+        )
+
+    def read(model, versions, rounds, out_of_time, watch=None):
+        programs = [model.compiled(version) for version in versions]
+        return [
+            Profile.of_whole(np.full(rounds.most, 1e9 * sum(seconds[name] for name in program.devices)))
+            for program in programs
+        ]
+
+    monkeypatch.setattr(place_module, "measured_costs", costs_of)
+    monkeypatch.setattr(CompiledVersions, "read", read)
+
+
 @two_devices
 def test_a_slowed_device_is_left_from_the_command_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("AUTOTUNE_SLOWDOWN", "cpu:0=100")  # beyond the noise of a machine with other work
+    monkeypatch.setenv("AUTOTUNE_SLOWDOWN", "cpu:0=2")
+    clocked(monkeypatch, {"cpu:0": 2e-3, "cpu:1": 1e-3})
     from autotune.runtime.hal import driver
 
     monkeypatch.setattr(driver, "_opened", {})

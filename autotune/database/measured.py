@@ -11,35 +11,73 @@ from sqlalchemy.engine import Connection
 
 from autotune.database import rows, schema, statements
 from autotune.database.columns import storable
-from autotune.database.records import WHOLE, Comparison, Key, Origin, Outcome, Reading, crash_message
+from autotune.database.records import (
+    RUNS,
+    WHOLE,
+    Comparison,
+    Key,
+    Origin,
+    Outcome,
+    Reading,
+    Run,
+    crash_message,
+)
 from autotune.database.session import Session, insert_new
 from autotune.errors import DatabaseError
 
 _INSIDE = (schema.readings, schema.comparisons)
 
 
-def store_comparison(
-    session: Session, place: Mapping[str, str], candidates: Sequence[Comparison], inside: str, job: str
+def store_runs(session: Session, runs: Sequence[Run]) -> list[bool]:
+    """Store runs in one transaction; False for each whose schedule was recorded before with the same code."""
+    values = [RUNS.to_row(run) for run in runs]
+
+    def mine(connection: Connection) -> list[bool] | None:
+        columns = schema.runs.c
+        found = list[bool]()
+        for run, row in zip(runs, values, strict=True):
+            stored = select(columns.created, columns.host, columns.job).where(
+                statements.of(run.key), columns.trace_key == run.trace_key, columns.code == run.code
+            )
+            known = connection.execute(stored).first()
+            found.append(known is not None and tuple(known) == (row["created"], row["host"], row["job"]))
+        return found if any(found) else None
+
+    def insert_all(connection: Connection) -> list[bool]:
+        return [insert_new(connection, schema.runs, row) for row in values]
+
+    return session.write(insert_all, mine)
+
+
+def store_comparisons(
+    session: Session,
+    sites: Mapping[tuple[str, str, str], Sequence[Comparison]],
+    inside: str,
+    job: str,
 ) -> None:
-    """Store the candidates of a site, whose columns ``place`` has (workload, target, kind of site), all at once."""
-    if sum(candidate.won for candidate in candidates) != 1:
-        raise DatabaseError("a comparison needs one winner")
-    if place["site"] == "schedule" and any(candidate.run is None for candidate in candidates):
-        raise DatabaseError("a comparison of schedules needs runs that came from the database")
-    common = {**place, **_common(inside, job)}
-    values = [rows.comparison_to_row(candidate) | common for candidate in candidates]
+    """Store the candidates of sites by their workloads, targets and kinds, all in one transaction."""
+    common = _common(inside, job)
+    values = list[dict[str, Any]]()
+    for (workload, target, site), candidates in sites.items():
+        if sum(candidate.won for candidate in candidates) != 1:
+            raise DatabaseError("a comparison needs one winner")
+        if site == "schedule" and any(candidate.run is None for candidate in candidates):
+            raise DatabaseError("a comparison of schedules needs runs that came from the database")
+        place = {"workload_key": workload, "target_key": target, "site": site}
+        values += [rows.comparison_to_row(candidate) | place | common for candidate in candidates]
     columns = schema.comparisons.c
 
     def known(connection: Connection) -> bool | None:
-        same = [columns[name] == common[name] for name in ("workload_key", "site", "created")]
+        same = [columns[name] == values[0][name] for name in ("workload_key", "site", "created")]
         return connection.execute(select(columns.id).where(*same)).first() is not None or None
 
     def insert_all(connection: Connection) -> bool:
         for row in values:
-            connection.execute(insert(schema.comparisons).values(row))
+            connection.execute(insert(schema.comparisons), row)
         return True
 
-    session.write(insert_all, known)
+    if values:
+        session.write(insert_all, known)
 
 
 def store_parts(
@@ -106,4 +144,4 @@ def _common(inside: str, job: str) -> dict[str, Any]:
     return {"inside": storable(inside), "job": job or None, "created": time.time()}
 
 
-__all__ = ["store_comparison", "store_crashes", "store_parts", "store_readings"]
+__all__ = ["store_comparisons", "store_crashes", "store_parts", "store_readings", "store_runs"]

@@ -348,8 +348,9 @@ def select_changed() -> CompoundSelect[Any]:
 @cache
 def select_records(*given: str) -> Select[Any]:
     """Return runs by the order in which they were stored, those ``after`` a row id; ``given`` names what narrows, of
-    ``workload``, ``target``, ``space`` and ``job``."""
+    ``workload``, ``target``, ``space``, ``job`` and ``traces``."""
     by = {"workload": _RUNS.workload_key == _WORKLOAD, "target": _RUNS.target_key == _TARGET}
     by |= {"space": _RUNS.space_key == _SPACE, "job": _RUNS.job == bindparam("job")}
+    by["traces"] = _RUNS.trace_key.in_(bindparam("traces", expanding=True))
     later = _RUNS.id > bindparam("after", type_=Integer)
     return select_runs().where(later, *(by[name] for name in given)).order_by(_RUNS.id)

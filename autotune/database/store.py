@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,6 @@ from autotune.database.goal import FASTEST, Goal
 from autotune.database.query import Hit, Miss
 from autotune.database.records import (
     MODEL,
-    RUNS,
     WHOLE,
     Comparison,
     JobRow,
@@ -124,17 +123,11 @@ class Database:
     def record(self, run: Run) -> bool:
         """Store one measured run; False, and no change, when this schedule was recorded
         before with the same code."""
-        row = RUNS.to_row(run)
+        return self.record_all([run])[0]
 
-        def mine(connection: Connection) -> bool | None:
-            columns = schema.runs.c
-            stored = select(columns.created, columns.host, columns.job).where(
-                statements.of(run.key), columns.trace_key == run.trace_key, columns.code == run.code
-            )
-            found = connection.execute(stored).first()
-            return True if found == (row["created"], row["host"], row["job"]) else None
-
-        return self.session.write(lambda connection: insert_new(connection, schema.runs, row), mine)
+    def record_all(self, runs: Sequence[Run]) -> list[bool]:
+        """Store measured runs in one transaction, and say of each what :meth:`record` does."""
+        return measured.store_runs(self.session, runs)
 
     def distrust(self, job: str, host: str, reason: str) -> int:
         """Leave out what a node has measured alone for a job; return the number of runs.
@@ -170,8 +163,13 @@ class Database:
         ``site`` is "option" for the ways to compute a workload, "schedule" (see :meth:`best`), or the kind of a site
         of a whole model, for which a workload of the kind "model" stands.
         """
-        place = {"workload_key": workload_key, "target_key": target_key, "site": site}
-        measured.store_comparison(self.session, place, candidates, inside, job)
+        self.compared_sites({(workload_key, target_key, site): candidates}, inside, job)
+
+    def compared_sites(
+        self, sites: Mapping[tuple[str, str, str], Sequence[Comparison]], inside: str, job: str = ""
+    ) -> None:
+        """Store the same of several sites, by their workloads, targets and kinds, in one transaction."""
+        measured.store_comparisons(self.session, sites, inside, job)
 
     def comparison(self, workload_key: str, target_key: str, site: str) -> list[Comparison]:
         """Return the candidates of the newest comparison of a workload's options or schedules; none if
@@ -387,6 +385,7 @@ class Database:
         target: str | None = None,
         space: str | None = None,
         job: str | None = None,
+        traces: Collection[str] | None = None,
         after: int = 0,
         skip_damaged: bool = False,
     ) -> list[Run]:
@@ -394,7 +393,8 @@ class Database:
 
         Raises DatabaseError for a damaged row, unless those are to be skipped.
         """
-        narrowed = {"workload": workload, "target": target, "space": space, "job": job}
+        narrowed: dict[str, object] = {"workload": workload, "target": target, "space": space, "job": job}
+        narrowed["traces"] = None if traces is None else [*traces]
         given = {name: value for name, value in narrowed.items() if value is not None}
         query = statements.select_records(*given)
         return self._all(query, rows.from_row, {**given, "after": after}, skip_damaged=skip_damaged)

@@ -81,6 +81,13 @@ class Conformance:
             assert not database.record(run("a", 50.0))
             assert [r.latency_ns for r in database.records()] == [100.0]
 
+    def test_runs_that_are_stored_together_are_counted_once_each(self, where: str) -> None:
+        with Database(where) as database:
+            found = database.record_all([run("a", 100.0), run("b", 80.0), run("a", 50.0)])
+            assert found == [True, True, False]
+            assert [r.trace_key for r in database.records(traces={"b"})] == ["b"]
+            assert database.record_all([]) == []
+
     def test_best_is_the_fastest_that_worked_where_the_default_did_not(self, where: str) -> None:
         with Database(where) as database:
             for trace, ns in [("a", None), ("b", 80.0), ("c", 100.0)]:

@@ -267,28 +267,22 @@ class _Counting(Database):
 
     use: FleetUse
 
-    def record(self, run: Run) -> bool:
-        """Store a run."""
+    def record_all(self, runs: Sequence[Run]) -> list[bool]:
+        """Store runs."""
         self.use.writes += 1
-        return super().record(run)
+        return super().record_all(runs)
 
     def read_inside(self, key: Key, readings: Sequence[Reading], inside: str, job: str = "") -> None:
         """Store in-model measurements."""
         self.use.writes += 1
         super().read_inside(key, readings, inside, job)
 
-    def compared(
-        self,
-        workload_key: str,
-        target_key: str,
-        site: str,
-        candidates: Sequence[Comparison],
-        inside: str,
-        job: str = "",
+    def compared_sites(
+        self, sites: Mapping[tuple[str, str, str], Sequence[Comparison]], inside: str, job: str = ""
     ) -> None:
-        """Store a comparison."""
+        """Store comparisons."""
         self.use.writes += 1
-        super().compared(workload_key, target_key, site, candidates, inside, job)
+        super().compared_sites(sites, inside, job)
 
     def update_job(self, job: JobRow, report: str | None = None) -> None:
         """Store the state of a job."""

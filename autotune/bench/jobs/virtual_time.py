@@ -91,7 +91,7 @@ class VirtualTime(JobLanes):
         """Let others go on until something is so."""
         self._charge()
         mine = _Sleeper(ready)
-        self._waiting.append(mine)
+        self._waiting.insert(0 if self._first else len(self._waiting), mine)
         self._hand_over()
         mine.turn.wait()
         self._since = time.thread_time()

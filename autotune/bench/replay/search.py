@@ -130,8 +130,8 @@ class RecordedMeasurer:
 class _Nowhere:
     """A store that keeps nothing: a search begins from nothing."""
 
-    def record(self, run: Run) -> bool:
-        return True
+    def record_all(self, runs: Sequence[Run]) -> list[bool]:
+        return [True] * len(runs)
 
     def records(self, *, workload: str, target: str, space: str, after: int) -> list[Run]:
         return []

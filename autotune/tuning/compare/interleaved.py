@@ -74,11 +74,13 @@ class Interleaved:
             for n, question in enumerate(questions)
         ]
         winners = self._winners(questions, rows)
-        for question, measured, winner in zip(questions, rows, winners, strict=True):
-            stored = [replace(row, won=row.name == winner) for row in measured]
-            self.database.compared(
-                question.workload, question.target, question.kind, stored, self.model.name, self.job
-            )
+        decisions = [
+            [replace(row, won=row.name == winner) for row in measured]
+            for measured, winner in zip(rows, winners, strict=True)
+        ]
+        sites = [(question.workload, question.target, question.kind) for question in questions]
+        self.database.compared_sites(dict(zip(sites, decisions, strict=True)), self.model.name, self.job)
+        for question, stored in zip(questions, decisions, strict=True):
             self.compared(question, stored)
         return [
             next(n for n, choice in enumerate(question.candidates) if choice.row.name == winner)

@@ -146,7 +146,9 @@ class Comparing(Interleaved):
         """Return the runs of the default, of these schedules and of those for other goals; nothing if the default never
         worked."""
         key = task.key
-        known = self.database.records(workload=key.workload, target=key.target, space=key.space)
+        known = self.database.records(
+            workload=key.workload, target=key.target, space=key.space, traces={task.default_trace, *traces}
+        )
         by_trace = {run.trace_key: run for run in known if run.id not in task.stale and run.latency}
         default = by_trace.get(task.default_trace)
         if default is None:

@@ -28,8 +28,8 @@ _PAUSE_S = 3.0
 """Before a seat is made again on a node that lost one."""
 _LOSSES = 4
 """A node that is lost so many times one after another is left out."""
-_AHEAD = 4
-"""One message waits for each so many seats, so that none of them is idle while the next ones are made."""
+_AHEAD = 100
+"""The most messages that wait for seats: more would be made of what is known by now, before answers are heeded."""
 ATTEMPTS = 4
 """A message that so many seats were lost with is given up."""
 PATIENCE_S = 60.0
@@ -128,10 +128,10 @@ class Fleet:
         """Return the number of seats for which nothing waits."""
         return sum(node.state is NodeState.IDLE for node in [*self.nodes.values()]) - len(self._waiting)
 
-    @property
-    def hungry(self) -> bool:
-        """Return whether seats will soon have nothing to do."""
-        return len(self._waiting) <= len(self.ready) // _AHEAD
+    def hungry(self, coming: int) -> bool:
+        """Return whether seats will soon have nothing to do, though so many messages are being made: one waits for each
+        seat, so that none of them is idle meanwhile."""
+        return len(self._waiting) + coming < min(_AHEAD, len(self.ready))
 
     def put(self, data: bytes) -> object:
         """Return a handle of a file's content for :class:`SeatWork`."""

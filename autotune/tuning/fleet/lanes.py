@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
 _LOOK_S = 0.02
@@ -16,11 +16,13 @@ class JobLanes:
     """The things that a job does concurrently. Who is in it has the turn, as in a program of one thread, and gives it
     away only in :meth:`aside` and :meth:`wait`: nothing else changes under its hands.
 
-    Methods are for who has the turn; the thread that makes this has it first.
+    Methods are for who has the turn; the thread that makes this has it first, and gets it before the lanes that wait
+    for it: it begins others, without which seats are idle.
     """
 
     def __init__(self) -> None:
-        self._turn = threading.Lock()
+        self._turn, self._line = threading.Lock(), threading.Lock()
+        self._maker = threading.get_ident()
         self._turn.acquire()
         self._errors: list[BaseException] = []
         self._closed = False
@@ -33,8 +35,21 @@ class JobLanes:
         threading.Thread(target=self._run, args=(work,), name="autotune-lane", daemon=True).start()
 
     def _run(self, work: Callable[[], None]) -> None:
-        with self._turn:
+        self._take()
+        try:
             self._do(work)
+        finally:
+            self._turn.release()
+
+    @property
+    def _first(self) -> bool:
+        """Return whether this is the thread that begins others."""
+        return threading.get_ident() == self._maker
+
+    def _take(self) -> None:
+        """Wait for the turn: of all lanes one alone waits for it beside the thread that is first."""
+        with nullcontext() if self._first else self._line:
+            self._turn.acquire()
 
     def _do(self, work: Callable[[], None]) -> None:
         """Do what a lane is for, and end it."""
@@ -53,7 +68,7 @@ class JobLanes:
         try:
             yield
         finally:
-            self._turn.acquire()
+            self._take()
 
     def wait(self, ready: Callable[[], bool]) -> None:
         """Let other lanes go on until something is so."""

@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ParamSpec
 
 from autotune.tuning.fleet.fleet import Fleet
-from autotune.tuning.jobs.actions import BUILDING, Action
+from autotune.tuning.jobs.actions import BUILDING, Action, ActionKind
 from autotune.tuning.jobs.loop import TuningLoop, Turn
+from autotune.tuning.jobs.worth import BATCH
 from autotune.tuning.measure.interface import Built
 
 P = ParamSpec("P")
 
 _MOST = 256
 """Actions under way: each is a thread."""
+_SHARED = 4
+"""Batches of candidates that are measured in the model together, while others are."""
 _SEATS = 2
 """An action keeps about so many seats busy."""
 
 
 @dataclass(eq=False)
 class _UnderWay:
-    """An action, and those of its candidates that are not measured yet."""
+    """An action with its candidates: those that are to be measured alone, and in the model."""
 
     action: Action
-    turns: list[Turn]
+    turns: Sequence[Turn] = ()
+    claimed: Sequence[tuple[Turn, Built]] = ()
+    coming: int = 0
+    """Messages that will be made of the former."""
 
 
 @dataclass(kw_only=True)
@@ -54,12 +60,12 @@ class FleetLoop(TuningLoop):
             while True:
                 self._tell_all()
                 self.before_turn()
-                action, running = self._next(), lanes.running
-                if action is not None and self._begin(action):
+                running, begun = lanes.running, self._begin_several()
+                if begun:
                     self._until(self._hungry)
                 elif running:
                     self._until(partial(self._fewer_than, running))
-                elif action is None:
+                elif begun is None:
                     return
         finally:
             lanes.close()
@@ -88,7 +94,8 @@ class FleetLoop(TuningLoop):
             self._tell_all()
 
     def _hungry(self) -> bool:
-        return self.fleet.lanes.running < self._most_lanes and self.fleet.hungry
+        coming = sum(each.coming for each in self._under_way)
+        return self.fleet.lanes.running < self._most_lanes and self.fleet.hungry(coming)
 
     def _fewer_than(self, running: int) -> bool:
         return self.fleet.lanes.running < running
@@ -102,24 +109,39 @@ class FleetLoop(TuningLoop):
         """Return the candidates that are under way."""
         return [turn for each in self._under_way for turn in each.turns]
 
-    def _next(self) -> Action | None:
-        """Return the next action: what is under way counts for a search, and cannot be measured in the model yet."""
+    def _ranked(self) -> Iterator[Action]:
+        """Yield what comes next: what is under way counts for a search, and cannot be measured in the model yet."""
         building = self._building
         limits = self._limits(building)
         if limits is None:
-            return None
-        self.policy.building = Counter(turn.task.workload.key for turn in building)
+            return
+        claimed = [turn for each in self._under_way for turn, _ in each.claimed]
+        self.policy.building = Counter(turn.task.workload.key for turn in (*building, *claimed))
         waiting = Counter(turn.task.workload.key for turn, _ in self.waiting)
-        return self.policy.next(waiting, *limits[1:])
+        if claimed and waiting.total() < _SHARED * BATCH:
+            waiting.clear()  # a version has a candidate of each workload: with more of them a process measures more
+        yield from self.policy.ranked(waiting, *limits[1:])
+
+    def _begin_several(self) -> bool | None:
+        """Begin what comes next, as long as seats want more; return if anything was begun, None if nothing is left."""
+        begun = None
+        for action in self._ranked():
+            begun = self._begin(action) or bool(begun)
+            if not self._hungry():
+                break
+        return begun
 
     def _begin(self, action: Action) -> bool:
         """Begin an action in a lane of its own; False where it has nothing to do."""
-        mine = _UnderWay(action, [])
+        mine = _UnderWay(action)
         if action.work in BUILDING:
             mine.turns = self.ask(action, self._building)
+            mine.coming = len(mine.turns)
             if not mine.turns:
                 self._dry |= {task.workload.key for task in action.tasks if not task.untried}
                 return False
+        elif action.work is ActionKind.MEASURE:
+            mine.claimed = self.claim(action.model)
         self.chosen(action)
         self._under_way.append(mine)
         self.policy.begin(action)
@@ -130,23 +152,17 @@ class FleetLoop(TuningLoop):
         begin = self.meter.session_s
         try:
             if mine.turns:
-                turns = tuple(mine.turns)
-                candidates = [turn.task.candidate(turn.config) for turn in turns]
-                self._take_all(mine, turns, self.measurer.build(candidates))
+                built = self.measurer.build([turn.task.candidate(turn.config) for turn in mine.turns])
+                mine.coming = 0
+                self._take_all(mine.turns, built)
+            elif mine.claimed:
+                self.read(mine.action.model, mine.claimed)
             else:
                 self._do(mine.action, None)
         finally:
             self._under_way.remove(mine)
             self.policy.end(mine.action)
         self.policy.took(mine.action, self.meter.session_s - begin)
-
-    def _take_all(self, mine: _UnderWay, turns: Sequence[Turn], built: Sequence[Built]) -> None:
-        self._expect(turns, built)
-        for turn, one in zip(turns, built, strict=True):
-            if self._is_over:
-                break
-            self.take(turn, one)
-            mine.turns.remove(turn)
 
 
 __all__ = ["FleetLoop"]

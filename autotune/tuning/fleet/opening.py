@@ -15,6 +15,7 @@ from autotune.tuning.fleet.fleet import PATIENCE_S, Fleet
 from autotune.tuning.fleet.measurer import FleetMeasurer
 from autotune.tuning.fleet.trust import Trust
 from autotune.tuning.fleet.turns import turns_on
+from autotune.tuning.jobs.worth import BATCH
 from autotune.tuning.measure.turns import Turns
 
 _ROOM = 80
@@ -41,8 +42,14 @@ class OnFleet:
 
     @property
     def of_loop(self) -> dict[str, Any]:
-        """Return what is otherwise in the loop of a job: seats begin at once, and builders go on meanwhile."""
-        return {"expect": self.measurer.expect, "quiet": nullcontext, "fleet": self.trust.fleet}
+        """Return what is otherwise in the loop of a job: seats begin at once, builders go on meanwhile, and what is
+        built together is stored together."""
+        return {
+            "expect": self.measurer.expect,
+            "quiet": nullcontext,
+            "fleet": self.trust.fleet,
+            "together": BATCH,
+        }
 
     @property
     def of_reader(self) -> dict[str, Any]:

@@ -40,8 +40,8 @@ class Seat:
 class RunStore(Protocol):
     """The store of runs; the database is one."""
 
-    def record(self, run: Run) -> bool:
-        """Keep a run; False if this schedule was kept before."""
+    def record_all(self, runs: Sequence[Run]) -> list[bool]:
+        """Keep runs, all at once; False for each whose schedule was kept before."""
 
     def records(self, *, workload: str, target: str, space: str, after: int) -> list[Run]:
         """Return the runs of a key that were stored after the row ``after``."""
@@ -78,6 +78,18 @@ class Turn:
     def of(task: Task, proposal: Proposal, origin: Origin) -> Turn:
         """Return the proposals of a search."""
         return Turn(task, proposal.config, proposal, origin)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A candidate that was measured; ``same_code`` is the trace of another one with its machine code, whose outcome it
+    has."""
+
+    turn: Turn
+    proposal: Proposal
+    built: Built
+    measurement: Measurement
+    same_code: str | None
 
 
 @dataclass(frozen=True)
@@ -119,6 +131,8 @@ class TuningLoop:
     """In its context candidates are measured: nothing is built here meanwhile."""
     job: str = ""
     batch: int = 8
+    together: int = 1
+    """So many candidates are stored at once, when the last of them is measured."""
     least: int = 0
     """So many candidates are measured where starting took the whole time of the budget."""
     waiting: list[tuple[Turn, Built]] = field(default_factory=list)
@@ -167,32 +181,36 @@ class TuningLoop:
 
     def _do(self, action: Action, batch: Batch | None) -> None:
         if action.work is ActionKind.MEASURE:
-            self.read(action.model)
-            self.cost_model.learn()
+            self.read(action.model, self.claim(action.model))
         elif action.work in (ActionKind.OPTIONS, ActionKind.SCHEDULES):
             self._compare(action)
         elif batch is not None and not self._is_over:
             built = batch.built.result()
-            self._expect(batch.turns, built)
             # Once for all of them: a core is idle while the last build in progress is waited for.
             with self.quiet():
-                for turn, one in zip(batch.turns, built, strict=True):
-                    if self._is_over:
-                        return
-                    self.take(turn, one)
+                self._take_all(batch.turns, built)
+
+    def _take_all(self, turns: Sequence[Turn], built: Sequence[Built]) -> None:
+        """Measure candidates until the budget is spent; those that are stored together are in one transaction."""
+        self._expect(turns, built)
+        several = [*zip(turns, built, strict=True)]
+        for first in range(0, len(several), self.together):
+            if self._is_over:
+                return
+            self.take(several[first : first + self.together])
 
     def _expect(self, turns: Sequence[Turn], built: Sequence[Built]) -> None:
         """Tell which candidates will be measured, as far as that is known before the first of them is."""
         new = {
             one.code_key: (one, turn.task.default_alone_ns)
-            for turn, one in zip(turns, built, strict=True)
+            for turn, one in zip(reversed(turns), reversed(built), strict=True)  # of the same code the first
             if turn.proposal is not None
             and one.trace_key not in turn.task.known
             and one.code_key not in turn.task.codes
             and turn.task.refused(one, turn.origin) is None
         }
         if new:
-            self.expect(*zip(*new.values(), strict=True))
+            self.expect(*zip(*reversed(new.values()), strict=True))
 
     def _batch(self, builder: Executor, action: Action, building: Sequence[Turn] = ()) -> Batch | None:
         """Have the candidates of an action built, if there are any."""
@@ -254,42 +272,64 @@ class TuningLoop:
         self.policy.give_up(action, before)
         self.compared()
 
-    def take(self, turn: Turn, built: Built) -> None:
-        """Check a candidate and store it; tell the search of it unless it is to be measured in the model first.
+    def take(self, several: Sequence[tuple[Turn, Built]]) -> None:
+        """Check candidates and store them, all at once; tell the searches of those that are not to be measured in the
+        model first.
 
         Machine code that another schedule has given is not read again: the least of many readings would be another.
         """
+        first, again = dict[str, tuple[Turn, Built]](), list[tuple[Turn, Built]]()
+        for turn, built in several:
+            key = built.code_key or built.trace_key
+            if first.setdefault(key, (turn, built))[1] is not built:
+                again.append((turn, built))
+        measured = [found for entry in first.values() if (found := self._measured(*entry)) is not None]
+        for one, run in zip(measured, self.record(measured), strict=True):
+            self._heed(one, run)
+        if again:
+            self.take(again)
+
+    def _measured(self, turn: Turn, built: Built) -> Taken | None:
+        """Return the outcome of a candidate; None where it needs none, or there is nothing to check it against."""
         task, proposal = turn.task, turn.proposal
         if proposal is not None and task.measured_otherwise(built):
             task.forget(built.trace_key)
-        known = task.known.get(built.trace_key)
-        if proposal is None or known is not None:
+        if proposal is None or built.trace_key in task.known:
             if proposal is not None:
                 task.repeat(proposal, built.trace_key)
             elif built.failed is None and not task.measured_otherwise(built):
                 self.waiting.append((turn, built))
-            return
+            return None
         same_code = task.codes.get(built.code_key)
         measurement = self.measure(turn, built) if same_code is None else task.known[same_code]
-        if measurement is None:
-            return
-        run = self.record(turn, built, measurement)
+        return None if measurement is None else Taken(turn, proposal, built, measurement, same_code)
+
+    def _heed(self, taken: Taken, run: Run | None) -> None:
+        """Tell of a candidate that was stored, or have it measured in the model first."""
+        turn, proposal, built, measurement = taken.turn, taken.proposal, taken.built, taken.measurement
+        task = turn.task
         task.check(built, measurement, turn.origin)
         reads = self.seats and turn.origin is not Origin.DEFAULT
         slow = task.prunes(proposal, measurement) or task.unlikely(measurement.latency_ns)
-        if reads and same_code is None and measurement.latency and not slow:
+        if reads and taken.same_code is None and measurement.latency and not slow:
             self.waiting.append((turn, built))
         else:
-            self._tell(turn, proposal, same_code or built.trace_key)
+            self._tell(turn, proposal, taken.same_code or built.trace_key)
         if run is not None:
             self.measured(task, run)
 
-    def read(self, model: str) -> None:
-        """Measure in a model what waits for it and, once more, what it is not clear of; store it, tell the search."""
+    def claim(self, model: str) -> list[tuple[Turn, Built]]:
+        """Return what waits to be measured in a model: it waits no more."""
+        here = self.seats[model].reader.sites.task_of
+        claimed = [entry for entry in self.waiting if entry[0].task.workload.key in here]
+        self.waiting = [entry for entry in self.waiting if entry[0].task.workload.key not in here]
+        return claimed
+
+    def read(self, model: str, waiting: Sequence[tuple[Turn, Built]]) -> None:
+        """Measure in a model what has waited for it and, once more, what it is not clear of; store it, tell the
+        searches and the cost model."""
         reader = self.seats[model].reader
         here = reader.sites.task_of
-        waiting = [entry for entry in self.waiting if entry[0].task.workload.key in here]
-        self.waiting = [entry for entry in self.waiting if entry[0].task.workload.key not in here]
         if not waiting:
             return
         entries: dict[str, list[Built]] = {}
@@ -314,6 +354,7 @@ class TuningLoop:
         for turn, built in waiting:
             if turn.proposal is not None:
                 self._tell(turn, turn.proposal, built.trace_key)
+        self.cost_model.learn()
 
     def _tell(self, turn: Turn, proposal: Proposal, trace_key: str) -> None:
         """Tell the search and the cost model how a candidate ended."""
@@ -444,36 +485,44 @@ class TuningLoop:
         scores = [task.score_ns(run.trace_key) for run in fresh]
         self.cost_model.observe(task.space, [run.config for run in fresh], scores)
 
-    def record(self, turn: Turn, built: Built, measurement: Measurement) -> Run | None:
-        """Store a run before anything else hears of it; a failure may have to wait until it is clear that it is
-        the candidate's own. None if another process has measured this schedule first: its reading stands."""
-        task, config = turn.task, turn.config
-        run = self.describe(
-            Run(
-                key=task.key,
-                trace_key=built.trace_key,
-                trace_json=built.trace_json,
-                config_json=config_to_json(config),
-                outcome=measurement.outcome,
-                latency=measurement.latency,
-                error=measurement.error,
-                message=measurement.message,
-                origin=turn.origin,
-                seed=task.seed,
-                host=measurement.host,
-                footprint=built.footprint,
-                code=built.code,
-            )
+    def record(self, several: Sequence[Taken]) -> list[Run | None]:
+        """Store runs before anything else hears of them, all at once; a failure may have to wait until it is clear that
+        it is the candidate's own. None for each that another process has measured first: its reading stands."""
+        runs, cleared = list[Run](), list[Run]()
+        try:
+            for taken in several:
+                runs.append(self._run_of(taken))
+                cleared += self.suspicion.take(runs[-1], taken.measurement)
+        finally:
+            new = {id(run) for run in self._store(cleared)}
+        found = [run if run.latency is None or id(run) in new else None for run in runs]
+        self.meter.trials += sum(run is not None for run in found)
+        return found
+
+    def _run_of(self, taken: Taken) -> Run:
+        built, measurement = taken.built, taken.measurement
+        run = Run(
+            key=taken.turn.task.key,
+            trace_key=built.trace_key,
+            trace_json=built.trace_json,
+            config_json=config_to_json(taken.turn.config),
+            outcome=measurement.outcome,
+            latency=measurement.latency,
+            error=measurement.error,
+            message=measurement.message,
+            origin=taken.turn.origin,
+            seed=taken.turn.task.seed,
+            host=measurement.host,
+            footprint=built.footprint,
+            code=built.code,
         )
-        new = self._store(self.suspicion.take(run, measurement))
-        if measurement.latency is not None and run not in new:
-            return None
-        self.meter.trials += 1
-        return run
+        return self.describe(run)
 
     def _store(self, runs: Sequence[Run]) -> list[Run]:
         """Return those that were not known."""
-        return [run for run in runs if self.store.record(run)]
+        return (
+            [run for run, new in zip(runs, self.store.record_all(runs), strict=True) if new] if runs else []
+        )
 
 
 __all__ = ["RunStore", "Seat", "TuningLoop", "Turn"]

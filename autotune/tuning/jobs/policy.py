@@ -17,6 +17,7 @@ from autotune.tuning.jobs.beliefs import Beliefs
 from autotune.tuning.jobs.pace import ActionPace
 from autotune.tuning.jobs.task import Task
 from autotune.tuning.jobs.worth import (
+    ALIKE,
     BATCH,
     BESIDE,
     CHALLENGERS,
@@ -86,14 +87,24 @@ class Policy:
         ``waiting`` counts the candidates of workloads that wait to be measured in the model, ``busy`` are those that
         get no more.
         """
+        return next(iter(self.ranked(waiting, busy, seconds_left, trials_left)), None)
+
+    def ranked(
+        self, waiting: Mapping[str, int], busy: Container[str], seconds_left: float, trials_left: float
+    ) -> Iterator[Action]:
+        """Yield the same action, then what is next to it, as long as it promises about as much a second: with several
+        at a time, all of these are done."""
         self.beliefs.renew()
         self.beliefs.measure_as_the_last()
         actions = list(self._actions(waiting, busy, trials_left))
-        chosen = self._pick(actions, seconds_left)
-        self.last = chosen or self._pick(actions, math.inf)
-        others = [action for action in actions if action is not self.last]
-        self.others = tuple(sorted(others, key=lambda action: -action.rate)[:LISTED])
-        return chosen
+        chosen = first = self._pick(actions, seconds_left)
+        self.last = first or self._pick(actions, math.inf)
+        left = [action for action in actions if action is not self.last]
+        self.others = tuple(sorted(left, key=lambda action: -action.rate)[:LISTED])
+        while first is not None and chosen is not None and chosen.rate >= ALIKE * first.rate:
+            yield chosen
+            left = [action for action in left if action is not chosen]
+            chosen = self._pick(left, seconds_left)
 
     def pick(self, actions: Sequence[Action]) -> Action | None:
         """Return the action to take of those that there is time for; None if none of them is worth it."""

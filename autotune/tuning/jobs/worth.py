@@ -31,6 +31,9 @@ BATCH = 8
 DEFAULT_AS = 8
 """The default is as good as the best of so many candidates: the first four of a search make a workload 0.5 % faster in
 the mean, and half of the workloads not at all. (results/replay/squeezenet.job.json, mobilenetv2.job.json)"""
+ALIKE = 0.5
+"""The part of the best action's gain a second that others promise which are begun at the same time, where there is room
+for several: to choose each anew takes as long as to measure a candidate."""
 CHALLENGERS = 4
 """The most options of a site in a comparison beside those in use."""
 TOP = 4
@@ -115,6 +118,7 @@ def worth_measuring(
 
 
 __all__ = [
+    "ALIKE",
     "BATCH",
     "BESIDE",
     "CHALLENGERS",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from autotune.schedule.relations import Fuse, Split
@@ -104,6 +105,7 @@ class _Comparison:
         self.pattern = intrin.op
         self.partners = partners
         self.found: dict[Tensor, Read] = {}
+        self._places: dict[IterVar | None, dict[Expr, Expr]] = {}
 
     def run(self) -> str:
         """Return the first difference; empty if there is none."""
@@ -111,7 +113,7 @@ class _Comparison:
         assert isinstance(op, ComputeOp)
         # Each element of the output must be moved as the pattern moves its own.
         mine = Read(op.output(0), tuple(op.axis))
-        theirs = Read(self.pattern.output(0), tuple(self.pattern.axis))
+        theirs = _written(self.pattern)
         if len(op.body) != 1:
             return f"the stage has {len(op.body)} outputs, the pattern one"
         return self._expr(op.body[0], self.pattern.body[0]) or self._read(mine, theirs, "writes")
@@ -153,11 +155,11 @@ class _Comparison:
 
     def _moves(self, read: Read) -> Moves | None:
         moves: Moves = {}
-        start = self._place(read, None)
+        start = _evaluated(read, self._place(None))
         for loop, partner in self.partners.items():
             if loop.extent == 1:
                 continue
-            after = self._place(read, loop)
+            after = _evaluated(read, self._place(loop))
             if start is None or after is None:
                 return None
             for dim, (first, second) in enumerate(zip(start, after, strict=True)):
@@ -165,8 +167,13 @@ class _Comparison:
                     moves[_counted(read.tensor) - dim, partner] = second - first
         return moves
 
-    def _place(self, read: Read, moved: IterVar | None) -> list[int] | None:
-        """Return the index of a read in the first iteration of all loops, or in the second one of ``moved``."""
+    def _place(self, moved: IterVar | None) -> dict[Expr, Expr]:
+        """Return all loops in the first iteration, or in the second one of ``moved``."""
+        if moved not in self._places:
+            self._places[moved] = _constants(self._iteration(moved))
+        return self._places[moved]
+
+    def _iteration(self, moved: IterVar | None) -> dict[IterVar, int]:
         values = {loop: int(loop is moved) for loop in self.stage.leaf_iter_vars}
         for relation in reversed(self.stage.relations):
             if isinstance(relation, Split):
@@ -176,16 +183,23 @@ class _Comparison:
             else:
                 size = relation.inner.extent
                 values[relation.outer], values[relation.inner] = divmod(values[relation.fused], size)
-        return _evaluated(read, values)
+        return values
 
 
+@lru_cache(maxsize=256)
+def _written(pattern: ComputeOp) -> Read:
+    """Return the element that a pattern writes, one object, of which the movements are remembered."""
+    return Read(pattern.output(0), tuple(pattern.axis))
+
+
+@lru_cache(maxsize=1024)
 def _pattern_moves(read: Read) -> Moves:
     loops = dict.fromkeys(n for i in read.indices for n in nodes(i) if isinstance(n, IterVar))
     zero = dict.fromkeys(loops, 0)
-    start = _evaluated(read, zero) or []
+    start = _evaluated(read, _constants(zero)) or []
     moves: Moves = {}
     for loop in loops:
-        after = _evaluated(read, {**zero, loop: 1}) or []
+        after = _evaluated(read, _constants({**zero, loop: 1})) or []
         for dim, (first, second) in enumerate(zip(start, after, strict=True)):
             if first != second and loop.extent > 1:
                 moves[_counted(read.tensor) - dim, loop] = second - first
@@ -197,9 +211,12 @@ def _counted(tensor: Tensor) -> int:
     return next((dim + 1 for dim in reversed(range(tensor.ndim)) if tensor.shape[dim] > 1), tensor.ndim)
 
 
-def _evaluated(read: Read, values: Mapping[IterVar, int]) -> list[int] | None:
-    numbers: dict[Expr, Expr] = {iv: const(value + iv.start) for iv, value in values.items()}
-    index = [substitute(i, numbers) for i in read.indices]
+def _constants(values: Mapping[IterVar, int]) -> dict[Expr, Expr]:
+    return {iv: const(value + iv.start) for iv, value in values.items()}
+
+
+def _evaluated(read: Read, numbers: dict[Expr, Expr]) -> list[int] | None:
+    index = [numbers[i] if i in numbers else substitute(i, numbers) for i in read.indices]
     return [int(i.value) for i in index if isinstance(i, Const)] if all(_known(i) for i in index) else None
 
 

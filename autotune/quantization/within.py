@@ -183,7 +183,7 @@ class PrecisionSearch:
         choices: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.mixed, self.seen, self.further = mixed, seen, further
-        self.accuracy, self.faster, self._worst = accuracy, faster, 0
+        self.accuracy, self.faster, self._order = accuracy, faster, [*range(len(seen.sets))]
         kinds = precisions_of(mixed) if faster else (INT8, FLOAT32)
         self.alone = {precision: self.mixed.predicted_alone(precision) for precision in kinds}
         self.choices = choices or {product: self._choices(product) for product in self.mixed.products}
@@ -259,19 +259,21 @@ class PrecisionSearch:
         return self.settled(found)
 
     def holds(self, precisions: Precisions) -> bool:
-        """Return whether the error of a choice, as it is expected on further inputs, is within the budget; where the
-        worst input set counts, the one that was the worst before often says that it is not."""
-        if not self.accuracy.is_mean and self._errors(
-            precisions, slice(self._worst, self._worst + 1)
-        ).max() > (self.accuracy.limit):
-            return False
-        return self.expected(precisions) <= self.accuracy.limit
+        """Return whether the error of a choice, as it is expected on further inputs, is within the budget. Where the
+        worst input set counts, none is run after one that is beyond it, which the next choice begins with."""
+        if self.accuracy.is_mean:
+            return self.expected(precisions) <= self.accuracy.limit
+        errors = np.zeros(len(self.seen.sets))
+        for at in self._order:
+            (errors[at],) = self._errors(precisions, slice(at, at + 1))
+            if errors[at] > self.accuracy.limit:
+                self._order.insert(0, self._order.pop(self._order.index(at)))
+                return False
+        return expected(self.accuracy, errors, self.further) <= self.accuracy.limit
 
     def expected(self, precisions: Precisions) -> float:
         """Return the error of a choice as it is expected on further inputs."""
-        errors = self._errors(precisions)
-        self._worst = int(errors.argmax())
-        return expected(self.accuracy, errors, self.further)
+        return expected(self.accuracy, self._errors(precisions), self.further)
 
     def _errors(self, precisions: Precisions, which: slice = slice(None)) -> Array:
         """Return the error of each of some input sets, by default of all that were seen."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import onnx
@@ -19,7 +20,7 @@ from autotune.quantization.latencies import MixedModel
 from autotune.quantization.precision import FLOAT32, INT8
 from autotune.quantization.quantize import CalibratedModel, calibrate_model
 from autotune.quantization.switched import SwitchedModel
-from autotune.quantization.within import quantize_within
+from autotune.quantization.within import PrecisionSearch, quantize_within
 from autotune.tuning.api import compile
 from autotune.tuning.measure.error_budget import Accuracy, relative
 from autotune.tuning.measure.samples import Samples, input_shapes, outputs_of
@@ -139,3 +140,20 @@ def test_wrong_budgets_and_data_are_one_error(tmp_path: Path, capsys: pytest.Cap
     assert "accuracy 'good' is no error budget" in capsys.readouterr().err
     with pytest.raises(InputError, match="at least 2 input sets"):
         quantize_within(zoo.load("tiny_cnn"), images(1), Accuracy.of("1e-2"), threads=1)
+
+
+def test_no_input_set_is_run_after_one_beyond_the_budget(tiny: CalibratedModel) -> None:
+    mixed = MixedModel(tiny, CompileRequest("zoo:tiny_cnn", threads=1), images(1))
+    seen = Samples(tuple({"x": each[None]} for each in images(6, 2)["x"]))
+    search = PrecisionSearch(mixed, seen, 4, Accuracy.of(1.0), faster=False)
+    names = mixed.products
+    choices = [
+        {**dict.fromkeys(names, FLOAT32), **dict.fromkeys(names[:count], INT8)} for count in range(len(names))
+    ]
+    errors = [search.expected(each) for each in choices]
+    search.accuracy = Accuracy.of(float(np.median(errors)))
+    with mock.patch.object(search.model, "run", wraps=search.model.run) as run:
+        assert [search.holds(each) for each in choices] == [each <= search.accuracy.limit for each in errors]
+    beyond = sum(each > search.accuracy.limit for each in errors)
+    assert beyond > 0
+    assert run.call_count < len(choices) * len(seen.sets)

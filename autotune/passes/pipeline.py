@@ -48,6 +48,7 @@ from autotune.passes.placement.device_rules import DeviceRules
 from autotune.passes.quantized.block_weights import BlockWeights
 from autotune.passes.quantized.byte_rows import ByteRows
 from autotune.passes.quantized.few_channels import FewChannels
+from autotune.passes.quantized.filled_columns import FilledColumns
 from autotune.passes.quantized.integer_products import IntegerProducts
 from autotune.passes.quantized.quantized_operators import QuantizedOperators
 from autotune.passes.quantized.short_values import ShortValues
@@ -123,6 +124,7 @@ def _all_passes(
         ShortValues(),
         FewChannels(),
         WholeColumns(),
+        FilledColumns(),
         ApplyToParts(),
         DeadCode(),
     )

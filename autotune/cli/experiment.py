@@ -148,7 +148,7 @@ def _words(parameter: click.Parameter, value: Any) -> list[str]:
     if isinstance(parameter, click.Option) and parameter.multiple:
         return [word for one in value for word in (parameter.opts[0], str(one))]
     if isinstance(parameter, click.Option) and parameter.is_flag:
-        return [parameter.opts[0]]
+        return [(parameter.opts if value else parameter.secondary_opts)[0]]
     if isinstance(value, (tuple, list)):
         return [parameter.opts[0], ",".join(map(str, value)) or "none"]
     text = Path(str(value)).name if parameter.name in _PRIVATE else str(value)

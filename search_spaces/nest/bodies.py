@@ -17,7 +17,7 @@ from search_spaces.nest.candidates import CandidateFrame
 from search_spaces.nest.digits import digits
 from search_spaces.nest.kernel import Kernels, TensorRead, walks
 from search_spaces.nest.loops import PAGE_BYTES, Body
-from search_spaces.nest.matrix_unit import body_of, depth_of, groups_of, pair_cycles, tiles_of
+from search_spaces.nest.matrix_unit import body_of, depth_of, group_of, groups_of, pair_cycles, tiles_of
 from search_spaces.nest.replay import calls_library
 from search_spaces.nest.work import around, root_of
 
@@ -95,6 +95,8 @@ class Bodies:
         steps = tiles * frame.filled
         deep = groups_of(tiles_of(stage))
         for loop in stage.leaf_iter_vars:
+            if loop is group_of(stage):
+                continue  # one instruction multiplies its steps
             extent = frame.extent(loop)
             unrolled, vectorized = (frame.is_kind(loop, kind) for kind in ("unrolled", "vectorized"))
             inside = either(unrolled, vectorized)

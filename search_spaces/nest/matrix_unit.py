@@ -8,7 +8,7 @@ from typing import Any
 from autotune.schedule.arithmetic import Value
 from autotune.schedule.stage import Stage
 from autotune.target import Target
-from autotune.te.dot_products import TILE_PRODUCTS
+from autotune.te.dot_products import DOT_PRODUCTS, TILE_PRODUCTS
 from autotune.te.expr import IterVar
 from autotune.te.instructions import TileMultiply
 from search_spaces.nest.loops import Body
@@ -31,6 +31,13 @@ def tiles_of(stage: Stage) -> TileMultiply | None:
 def depth_of(stage: Stage) -> IterVar | None:
     """Return the loop over groups of steps in a product of tiles."""
     return None if tiles_of(stage) is None else stage.leaf_iter_vars[-2]
+
+
+def group_of(stage: Stage) -> IterVar | None:
+    """Return the loop over the neighbouring steps that one dot product of vectors multiplies."""
+    dots = {each.intrinsic for each in DOT_PRODUCTS if each.rows == 1}
+    by_dots = any(intrinsic.name in dots for intrinsic in stage.tensorized.values())
+    return stage.leaf_iter_vars[-1] if by_dots else None
 
 
 def groups_of(tiles: TileMultiply | None) -> int:
@@ -58,7 +65,7 @@ def pair_cycles(stage: Stage, target: Target, elements: Value) -> Value:
     """Return the cycles of ``elements`` multiply-adds of vectors, as far as a unit of its own bounds them: products of
     pairs of bfloat16 numbers on cores that have tiles for these."""
     pairs = any(intrinsic.name.startswith("vdpbf16ps") for intrinsic in stage.tensorized.values())
-    return elements * (_PAIR_CYCLES / 2 if pairs and "amx-bf16" in target.features else 0.0)
+    return elements * (_PAIR_CYCLES if pairs and "amx-bf16" in target.features else 0.0)
 
 
 def body_of(tiles: TileMultiply, steps: Value) -> Body:

@@ -128,6 +128,17 @@ def test_the_floor_is_that_of_tiles(left: str, right: str, rate: int) -> None:
     assert floor <= analytic.default_seconds(space_for(short, AMX))
 
 
+def test_a_dot_product_of_vectors_counts_once_for_the_steps_of_its_group() -> None:
+    """Else bytes seem to take as long as float32 where there is no matrix unit, and no budget would choose them."""
+    target = Target.parse("x86-64-v4-bf16", threads=1)
+    took = {
+        left: analytic.default_seconds(space_for(product(left, right, 512, 512, 512), target))
+        for left, right in (("uint8", "int8"), ("bfloat16", "bfloat16"), ("float32", "float32"))
+    }
+    assert took["uint8"] < 0.4 * took["float32"]
+    assert took["bfloat16"] < 0.7 * took["float32"]
+
+
 def test_the_default_takes_tiles_where_there_are_rows() -> None:
     config = analytic.default_config(space_for(product("uint8", "int8", 256, 256, 256), AMX))
     assert config["unit"] == "matrix"

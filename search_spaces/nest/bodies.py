@@ -93,14 +93,14 @@ class Bodies:
         folds = False
         tiles = self.entries(stage)
         steps = tiles * frame.filled
-        deep = groups_of(tiles_of(stage))
+        deep, depth, group = groups_of(tiles_of(stage)), depth_of(stage), group_of(stage)
         for loop in stage.leaf_iter_vars:
-            if loop is group_of(stage):
+            if loop is group:
                 continue  # one instruction multiplies its steps
             extent = frame.extent(loop)
             unrolled, vectorized = (frame.is_kind(loop, kind) for kind in ("unrolled", "vectorized"))
             inside = either(unrolled, vectorized)
-            if loop is depth_of(stage):
+            if loop is depth:
                 for name, times in digits(frame, loop, self.kernels.axes.name):
                     repeats[name] = repeats.get(name, 1) * deep
                     steps = steps * (times / deep)

@@ -16,6 +16,9 @@ from search_spaces.nest.loops import Body
 _PAIR_CYCLES = 2.0
 """Of vdpbf16ps on cores with a matrix unit: a Xeon with AMX takes 0.54 ns for one, and 0.13 for a multiply-add."""
 
+_OF_VECTORS = frozenset(each.intrinsic for each in DOT_PRODUCTS if each.rows == 1)
+"""Names of dot products of vectors."""
+
 _CODE = 32.0
 """Instructions of a step, about."""
 
@@ -35,8 +38,7 @@ def depth_of(stage: Stage) -> IterVar | None:
 
 def group_of(stage: Stage) -> IterVar | None:
     """Return the loop over the neighbouring steps that one dot product of vectors multiplies."""
-    dots = {each.intrinsic for each in DOT_PRODUCTS if each.rows == 1}
-    by_dots = any(intrinsic.name in dots for intrinsic in stage.tensorized.values())
+    by_dots = any(intrinsic.name in _OF_VECTORS for intrinsic in stage.tensorized.values())
     return stage.leaf_iter_vars[-1] if by_dots else None
 
 
@@ -62,7 +64,7 @@ def depth_first(stage: Stage, loops: Sequence[IterVar]) -> list[IterVar]:
 
 
 def pair_cycles(stage: Stage, target: Target, elements: Value) -> Value:
-    """Return the cycles of ``elements`` multiply-adds of vectors, as far as a unit of its own bounds them: products of
+    """Return the cycles of ``elements`` instructions on vectors, as far as a unit of its own bounds them: products of
     pairs of bfloat16 numbers on cores that have tiles for these."""
     pairs = any(intrinsic.name.startswith("vdpbf16ps") for intrinsic in stage.tensorized.values())
     return elements * (_PAIR_CYCLES if pairs and "amx-bf16" in target.features else 0.0)

@@ -109,7 +109,7 @@ class CompileRequest:
     (:func:`autotune.passes.pipeline.optional_passes`). ``layout`` is that of convolutions, ``partition`` what is fused,
     ``order`` what dispatches are ordered for. ``decisions`` has options of the model's sites by their kinds
     (:data:`autotune.compiler.sites.KINDS`), which come before those of the database; ``{}`` is an untuned model.
-    ``tolerances`` are those of workloads by their keys, instead of ``tolerance`` (docs/quantized.md).
+    ``tolerances`` are those of workloads by their keys, instead of ``tolerance`` (docs/precision.md).
     ``shared`` is what requests of models alike have in common (:mod:`autotune.compiler.shared`).
     ``same_code``: other machine code than a lock pins is an error.
     """

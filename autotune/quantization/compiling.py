@@ -103,7 +103,7 @@ def compile(
     error of the outputs allows: 1e-2 (relative), "cosine=0.999", "top1=0.5%" of labels lost, or a function of the
     outputs in float32 and of the outputs, by name, with the largest value that it may return, or with "mean" as a third
     element the largest mean of its values. It is measured on
-    ``data`` (an .npz file or a folder, or arrays by the names of inputs; docs/quantized.md); without any, random inputs
+    ``data`` (an .npz file or a folder, or arrays by the names of inputs; docs/precision.md); without any, random inputs
     stand in, with a warning.
 
     Raises UsageError for options that exclude one another and for more threads than usable cores without

@@ -1,6 +1,6 @@
 """Two ways to know what layers of eight bits cost, by how well they predict the error of random choices of layers.
 
-``python -m results.bench.quantised.sensitivities MODEL...`` prints the table of docs/quantized.md. A layer's square is
+``python -m results.bench.quantised.sensitivities MODEL...`` prints the table of docs/precision.md. A layer's square is
 that of the error it makes alone, or by how much the square of the error of all falls without it. Of a choice, squares
 of its layers are added, or those of the others are taken off the square of all.
 """

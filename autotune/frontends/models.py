@@ -80,7 +80,7 @@ def load_traced(model: ReadModel, shapes: Given, assumed: Mapping[str, int] | No
 
 def load_begun(model: ReadModel, shapes: Given, assumed: Mapping[str, int]) -> onnx.Begun:
     """Return :func:`autotune.frontends.onnx.importer.load_begun`; a text computes no lengths, and knows nothing."""
-    return onnx.Begun({}, {}) if isinstance(model, TextModel) else onnx.load_begun(model, shapes, assumed)
+    return onnx.Begun({}, {}, {}) if isinstance(model, TextModel) else onnx.load_begun(model, shapes, assumed)
 
 
 def declared_shapes(model: ReadModel) -> Declared:

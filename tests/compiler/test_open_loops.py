@@ -187,3 +187,29 @@ def test_a_convolution_within_a_loop_keeps_the_size_that_a_request_has():
     nodes = [helper.make_node("Scan", ["first", "x"], ["last", "y"], body=body, num_scan_inputs=1)]
     proto = model(nodes, {"x": [70, 1, 1, "width"]}, ["y"], first)
     check(proto, {"width": "5..24:24"}, [{"width": n} for n in (5, 6, 11, 16, 23, 24)])
+
+
+def test_an_extent_within_a_loop_is_told_apart_at_a_further_size():
+    """A third and five sixteenths agree at the sizes that are looked at first."""
+    constants = {"zero": np.array([0]), "three": np.array([3])}
+    body = helper.make_graph(
+        [
+            *(
+                helper.make_node("Constant", [], [name], value=numpy_helper.from_array(array, name))
+                for name, array in constants.items()
+            ),
+            helper.make_node("Shape", ["xt"], ["all"]),
+            helper.make_node("Div", ["all", "three"], ["third"]),
+            helper.make_node("Slice", ["xt", "zero", "third"], ["few"]),
+            helper.make_node("ReduceMax", ["few"], ["top"], axes=[0], keepdims=1),
+            helper.make_node("Mul", ["s", "top"], ["t"]),
+            helper.make_node("Exp", ["few"], ["o"]),
+        ],
+        "step",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("s", "xt")],
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("t", "o")],
+    )
+    first = {"first": np.ones(1, np.float32)}
+    nodes = [helper.make_node("Scan", ["first", "x"], ["last", "y"], body=body, num_scan_inputs=1)]
+    proto = model(nodes, {"x": [70, "width"]}, ["last", "y"], first)
+    check(proto, {"width": "3..90:90"}, [{"width": n} for n in (3, 4, 5, 16, 89, 90)])

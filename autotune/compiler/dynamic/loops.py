@@ -16,7 +16,7 @@ import numpy as np
 from autotune.compiler.dynamic.case import Effect, NodeCase, PaddedGraph
 from autotune.compiler.dynamic.observed import Observed
 from autotune.compiler.dynamic.writer import GraphWriter
-from autotune.frontends.onnx.importer import Traced
+from autotune.frontends.onnx.importer import Begun, Traced
 from autotune.graph.ir import Attrs, Graph, TensorType, fresh_name
 from autotune.graph.ops.branch import BranchParts
 from autotune.graph.ops.loop import LoopParts, body_text, lifted
@@ -87,12 +87,19 @@ def _body_of(case: NodeCase) -> Observed:
         replace(twin, traced=_traced(attrs, twin.traced))
         for twin, attrs in zip(own.twins, others, strict=True)
     ]
-    return replace(own, traced=_traced(case.node.attrs, own.traced), twins=twins, begun=())
+    known = [(at, its.loops.get(case.node.outputs[0])) for at, its in own.begun]
+    begun = [(at, _begun(attrs)) for at, attrs in known if attrs is not None]
+    return replace(own, traced=_traced(case.node.attrs, own.traced), twins=twins, begun=begun)
 
 
 def _traced(attrs: Attrs, whole: Traced) -> Traced:
     body = LoopParts.of(attrs).body
     return Traced(body, {}, body.types, body.constants, whole.rules)
+
+
+def _begun(attrs: Attrs) -> Begun:
+    body = LoopParts.of(attrs).body
+    return Begun.of(body.types, body.constants, body.nodes)
 
 
 def _ends(case: NodeCase, parts: LoopParts) -> list[int]:

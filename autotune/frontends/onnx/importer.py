@@ -8,7 +8,7 @@ so are, to any depth, ONNX operators that are unknown here but have a definition
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -55,9 +55,9 @@ from autotune.frontends.onnx.support import check_supported, is_known, operator_
 from autotune.frontends.sizes import Given, InputSizes
 from autotune.graph import ops
 from autotune.graph.build import complete_node
-from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fresh_name
+from autotune.graph.ir import ABSENT, Array, Attr, Attrs, Graph, Node, TensorType, fresh_name
 from autotune.graph.ops.block_products import STORED_WEIGHTS
-from autotune.graph.ops.loop import is_evaluable
+from autotune.graph.ops.loop import is_evaluable, is_loop
 
 _LOG = logging.getLogger("autotune.frontends")
 MAX_FOLDED_BYTES = 1 << 16
@@ -117,10 +117,19 @@ class Traced:
 
 @dataclass(frozen=True)
 class Begun:
-    """Types and constants of an import that may have left out nodes."""
+    """Types, constants and loops of an import that may have left out nodes."""
 
     types: Mapping[str, TensorType]
     constants: Mapping[str, Array]
+    loops: Mapping[str, Attrs]
+    """The attributes of each loop, by its first result."""
+
+    @classmethod
+    def of(
+        cls, types: Mapping[str, TensorType], constants: Mapping[str, Array], nodes: Iterable[Node]
+    ) -> Begun:
+        """Return what is known of the values of some nodes."""
+        return cls(types, constants, {node.outputs[0]: node.attrs for node in nodes if is_loop(node)})
 
 
 def load_traced(model: LoadedModel, shapes: Given, assumed: Mapping[str, int] | None = None) -> Traced:
@@ -140,13 +149,13 @@ def load_traced(model: LoadedModel, shapes: Given, assumed: Mapping[str, int] | 
 
 
 def load_begun(model: LoadedModel, shapes: Given, assumed: Mapping[str, int]) -> Begun:
-    """Return types and constants of :func:`load_traced`, of a model that may be none at such lengths: of the nodes that
-    can be."""
+    """Return types, constants and loops of :func:`load_traced`, of a model that may be none at such lengths: of the
+    nodes that can be."""
     importer = _Importer(model, shapes, {}, MAX_EVALUATED_BYTES, both_branches=True, lengths=Lengths(assumed))
     importer.skipped = (ModelImportError,)  # no elements, which an operator may not take
     with suppress(ModelImportError):
         importer.run()
-    return Begun(importer.types, importer.constants)
+    return Begun.of(importer.types, importer.constants, importer.lists.all())
 
 
 class _Importer:

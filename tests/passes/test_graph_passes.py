@@ -402,11 +402,29 @@ def test_batch_norm_vanishes_into_a_matrix():
     assert ops_of(apply(b.graph("y"), *AFFINE)) == ["MatMul", "Add", "Relu"]
 
 
-def test_batch_norm_alone_is_a_scale_and_a_shift():
+@pytest.mark.parametrize("pooled", [False, True])
+def test_batch_norms_alone_are_scales_and_shifts(pooled):
+    """Of what sums made they are one: it was rounded in some order before."""
     b = GraphBuilder()
-    x = batch_norm(b, b.input("x", (2, 3, 4, 4)), 3, "first")
+    x = b.input("x", (2, 3, 4, 4))
+    x = b.node("GlobalAveragePool", x) if pooled else x
+    x = batch_norm(b, x, 3, "first")
     b.node("Relu", batch_norm(b, x, 3, "second"), name="y")
-    assert ops_of(apply(b.graph("y"), *AFFINE)) == ["Mul", "Add", "Relu"]
+    scaled = ["Mul", "Add"] if pooled else ["Mul", "Add", "Mul", "Add"]
+    assert ops_of(apply(b.graph("y"), *AFFINE))[pooled:] == [*scaled, "Relu"]
+
+
+@pytest.mark.parametrize("ops", [("Add", "Add"), ("Mul", "Mul"), ("Add", "Mul")])
+def test_numbers_that_no_sum_made_are_computed_as_written(ops):
+    """A model that rounds behind them depends on each bit."""
+    b = GraphBuilder()
+    x = b.node("Cast", b.input("x", (64, 8), "int32"), to="float32")
+    for number, op in enumerate(ops):
+        x = b.node(op, x, b.constant(f"c{number}", normal(8)))
+    graph = b.graph(x)
+    given = {"x": rng.integers(-(1 << 20), 1 << 20, (64, 8)).astype(np.int32)}
+    (wanted,), (found,) = (evaluate.run(g, given).values() for g in (graph, FoldAffine().apply(graph)))
+    np.testing.assert_array_equal(found, wanted)
 
 
 def test_weights_with_two_readers_of_the_result_stay():

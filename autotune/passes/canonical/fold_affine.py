@@ -7,6 +7,9 @@ With c, d constants and W constant weights (one use each):
     Mul(Add(x, c), d)          -> Add(Mul(x, d), c*d)
     Mul(Conv(x, W), c)         -> Conv(x, W*c)        c one value an output channel; also ConvTranspose
     Mul(MatMul(x, W), c)       -> MatMul(x, W*c)      c one value a column
+
+The first three round at other places. So x is there what sums make, whose own order is the schedule's: chains on other
+values, such as integers as floats, are computed as they are written.
 """
 
 from __future__ import annotations
@@ -81,7 +84,7 @@ def _merge(rewriter: Rewriter, graph: Graph, node: Node, inner: Node, constant: 
     if node.op == "Mul" and (ops.get(inner.op).weights is not None or inner.op == "MatMul"):
         return _scale_weights(rewriter, graph, inner, c, output)
     match = _constant_operand(graph, inner)
-    if match is None:
+    if match is None or not _is_of_sums(rewriter, rewriter.current(match[0])):
         return False
     x, d = rewriter.current(match[0]), graph.constants[match[1]]
     if node.op == inner.op:
@@ -98,6 +101,17 @@ def _merge(rewriter: Rewriter, graph: Graph, node: Node, inner: Node, constant: 
     else:
         return False
     return True
+
+
+def _is_of_sums(rewriter: Rewriter, value: str) -> bool:
+    """Return whether a value of the new graph is what sums make, scaled, shifted and rearranged."""
+    while (node := rewriter.producer(value)) is not None and ops.get(node.op).role != "anchor":
+        moved = ops.get(node.op).role == "rearrangement"
+        variable = [v for v in node.inputs if v not in rewriter.constants]
+        if len(variable) != 1 or not (moved or node.op in ("Mul", "Add")):
+            return False
+        (value,) = variable
+    return node is not None
 
 
 def _scale_weights(rewriter: Rewriter, graph: Graph, inner: Node, scale: Array, output: str) -> bool:

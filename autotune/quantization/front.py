@@ -19,8 +19,9 @@ from autotune.errors import DatabaseError
 from autotune.foreign import parse_json
 from autotune.frontends.onnx.read import ModelSource
 from autotune.quantization.network import Network
-from autotune.quantization.precision import FLOAT32, PRECISIONS, Precisions, products_in
+from autotune.quantization.precision import FLOAT32, PRECISIONS, Precisions, products_by_precision
 from autotune.tuning.measure.error_budget import Accuracy, MeasuredError
+from autotune.tuning.report.units import nanoseconds
 from autotune.tuning.requested import open_database, with_database
 
 if TYPE_CHECKING:
@@ -99,11 +100,16 @@ class PrecisionPoint:
         )
 
     def __str__(self) -> str:
-        counts = {one: len(products_in(self.precisions, one)) for one in PRECISIONS}
-        used = ", ".join(f"{count} {one}" for one, count in counts.items() if count)
         inputs = "random" if self.random_inputs else "held-back"
-        ratio = "not measured" if self.ratio is None else f"{self.ratio.median:.2f} of float32, {self.ratio}"
-        return f"{ratio}; error {self.held_back.error:.2g} ({self.budget}, {inputs} inputs); products: {used}"
+        error = f"error {self.held_back.error:.2g} ({self.budget}, {inputs} inputs)"
+        return f"{self._latency}; {error}; products: {products_by_precision(self.precisions)}"
+
+    @property
+    def _latency(self) -> str:
+        if self.ratio is None:
+            return "not measured"
+        median = "" if self.median_ns is None else f"{nanoseconds(self.median_ns)}, "
+        return f"{median}{self.ratio.median:.2f} of float32, {self.ratio}"
 
 
 def faster(points: Iterable[PrecisionPoint]) -> list[PrecisionPoint]:

@@ -23,14 +23,14 @@ from autotune.compiler.sites.decision import model_row
 from autotune.database.opening import opened
 from autotune.database.records import JobRow
 from autotune.errors import UsageError, first_line
-from autotune.frontends.onnx.read import read_model
+from autotune.frontends.onnx.read import origin_of, read_model
 from autotune.graph.ir import Array, Graph
 from autotune.machine_lock import Measuring
 from autotune.quantization.compiling import Data, prepared, samples_of
 from autotune.quantization.front import PrecisionPoint, front, stored_points, weights_of
 from autotune.quantization.ladders import first_plans
 from autotune.quantization.latencies import MixedModel
-from autotune.quantization.precision import Precisions
+from autotune.quantization.precision import Precisions, products_by_precision
 from autotune.quantization.quantize import calibrate_model, has_products
 from autotune.quantization.study import PrecisionStudy
 from autotune.quantization.tuning import stored, tolerance_of
@@ -160,6 +160,7 @@ class _FrontJob:
         self.meter, self.heart, self.tune = meter, heart, tune
         self.options = options
         source: Any = request.model
+        self.name = origin_of(source)
         shapes = input_shapes(read_model(source).proto, samples)
         self.seen, self.held = Samples.of(samples, shapes).split()
 
@@ -219,8 +220,12 @@ class _FrontJob:
         if phase in self.heart.phases or _SCHEDULES * self.meter.left_s < _LEAST_S:
             return True
         self.heart.begin(phase)
-        models = [self.request.model, *(self.mixed.written(plan).model for plan in plans)]
-        report = self.tune(models, tolerance_of(plans), self._part(), self.heart)
+        model: Any = self.request.model
+        mixed = [
+            self.mixed.written(plan).called(f"{origin_of(model)} with {products_by_precision(plan)}")
+            for plan in plans
+        ]
+        report = self.tune([self.request.model, *mixed], tolerance_of(plans), self._part(), self.heart)
         if not report.stopped:
             self.heart.over()
         return not report.stopped

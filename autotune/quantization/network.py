@@ -27,6 +27,11 @@ class Quantization:
     products: int
     values: int
 
+    def called(self, name: str) -> onnx.ModelProto:
+        """Return the model, which reports and databases call so from now on."""
+        self.model.graph.name = name
+        return self.model
+
 
 @dataclass
 class Network:

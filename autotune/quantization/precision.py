@@ -118,6 +118,16 @@ def products_in(precisions: Precisions, *wanted: str) -> tuple[str, ...]:
     return tuple(product for product, precision in precisions.items() if precision in wanted)
 
 
+def products_by_precision(precisions: Precisions) -> str:
+    """Return how many products have each precision, the least exact first.
+
+    >>> products_by_precision({"a": "float32", "b": "int8", "c": "float32"})
+    '1 int8, 2 float32'
+    """
+    counts = {one: len(products_in(precisions, one)) for one in PRECISIONS}
+    return ", ".join(f"{count} {one}" for one, count in counts.items() if count)
+
+
 def products_outside(precisions: Precisions, unwanted: str) -> tuple[str, ...]:
     """Return the products that have another precision."""
     return tuple(product for product, precision in precisions.items() if precision != unwanted)
@@ -140,6 +150,7 @@ __all__ = [
     "further",
     "hull",
     "in_order",
+    "products_by_precision",
     "products_in",
     "products_outside",
     "switched_in",

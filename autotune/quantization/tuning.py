@@ -12,6 +12,7 @@ from autotune.compiler.request import CompileRequest
 from autotune.compiler.sites.decision import model_row
 from autotune.database.front import PRECISION
 from autotune.database.opening import opened
+from autotune.frontends.onnx.read import origin_of
 from autotune.passes.preference import TOLERANCE
 from autotune.quantization.compiling import AccurateRequest, Data, compile_within, with_sizes
 from autotune.quantization.front import PrecisionPoint, rows_of, weights_of
@@ -42,10 +43,11 @@ def tune_within(
     with opened(request.database):
         pass  # made before the first job, because what is chosen is looked up in it
     chosen = _distinct(compile_within(request, each, data, say) for each in accuracies)
-    report = tune(
-        [request.model, *(each.within.quantization.model for each in chosen if each.within)],
-        tolerance_of([each.precisions for each in chosen]),
-    )
+    name = origin_of(request.model)
+    within = [
+        each.within.quantization.called(f"{name} within {each.accuracy}") for each in chosen if each.within
+    ]
+    report = tune([request.model, *within], tolerance_of([each.precisions for each in chosen]))
     if report.stopped:
         return report, []
     plain, sized = compile_request(request).cases[0].done.image, with_sizes(request)

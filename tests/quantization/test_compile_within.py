@@ -329,7 +329,7 @@ def test_the_fastest_measured_point_within_the_budget_is_taken(
     assert [each.over_float32 for each in front(stored_points(request))] == [0.5, 0.8]
     wide, narrow = (compile_within(request, Accuracy.of(each), rows(16)) for each in ("5e-2", "1e-3"))
     assert (wide.precisions[products[1]], narrow.precisions[products[1]]) == (INT8, "float16 weights")
-    assert "measured by an earlier job: 0.50 of float32" in wide.lines
+    assert "measured by an earlier job: 50 ns, 0.50 of float32" in wide.lines
     onnx.save(model, tmp_path / "m.onnx")
     given = ["query", str(tmp_path / "m.onnx"), "--db", str(path), "--threads", "1", "--front"]
     assert main.run(given) == 0
@@ -349,15 +349,16 @@ def test_what_a_job_measures_is_stored_and_taken(tmp_path: Path, monkeypatch: py
     gain = Gain(Latency(5, 90.0, 100.0, 1.0), Latency(5, 60.0, 70.0, 1.0), Ratio(0.7, (0.6, 0.8)), 9)
     monkeypatch.setattr("autotune.quantization.latencies._predicted", latencies)
     monkeypatch.setattr("autotune.quantization.tuning.gain_of", lambda *given: gain)
-    asked = list[tuple[int, float]]()
+    asked = list[tuple[list[str], float]]()
 
     def tuned(models: Sequence[Any], tolerance: float) -> Any:
-        asked.append((len(models), tolerance))
+        asked.append(([model.graph.name for model in models], tolerance))
         return SimpleNamespace(stopped=False)
 
     budgets = [Accuracy.of(limit) for limit in (1e-3, 0.5, 0.6, 1e-9)]
     _, points = tune_within(request, budgets, rows(8), tuned)
-    assert asked == [(3, DECLARED_ERRORS["float16 weights"])]
+    names = ["dense", "model 'dense' within 0.001", "model 'dense' within 0.5"]
+    assert asked == [(names, DECLARED_ERRORS["float16 weights"])]
     assert [point.over_float32 for point in points] == [0.7, 0.7]
     assert {point.name for point in stored_points(request)} == {point.name for point in points}
     taken = compile_within(request, Accuracy.of(0.5), rows(8))

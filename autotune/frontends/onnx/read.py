@@ -78,6 +78,11 @@ def read_model(source: ModelSource) -> LoadedModel:
     return LoadedModel(_inline_functions(proto, origin), origin, folder, opset, names, devices, proto)
 
 
+def origin_of(source: ModelSource) -> str:
+    """Return what messages and reports call a model; raises as :func:`read_model` does."""
+    return str(source) if isinstance(source, str | os.PathLike) else read_model(source).origin
+
+
 def _node_names(graph: Any) -> dict[str, str]:
     """Return the node that defines each value: its name, or its first output if it has no name of its own."""
     times = Counter(node.name for node in graph.node)
@@ -369,6 +374,7 @@ __all__ = [
     "ModelSource",
     "TensorReader",
     "element_dtype",
+    "origin_of",
     "read_file",
     "read_model",
 ]

@@ -137,7 +137,7 @@ _WRITTEN = _of("artifact: text; bytes: integer; seconds: number")
 _POINT = _of(
     "precisions: object; budget: text; random_inputs front: boolean; latency_ns: number?; over_float32: #gain?",
     error=_of(
-        "error limit: number; interval: #interval; within: number?; sets: integer; holds: boolean",
+        "error limit: number; interval: #interval; within: number?; sets: integer; bound: number?; holds: boolean",
     ),
 )
 _ANSWER = _of(

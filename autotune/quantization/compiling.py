@@ -15,9 +15,10 @@ from autotune.frontends.models import load, read_model
 from autotune.frontends.onnx.read import LoadedModel
 from autotune.graph.ir import Array, Graph
 from autotune.quantization.front import PrecisionPoint, faster, stored_points
+from autotune.quantization.judged import WithinBudget
 from autotune.quantization.precision import Precisions
 from autotune.quantization.quantize import has_products
-from autotune.quantization.within import WithinBudget, chosen_within
+from autotune.quantization.within import chosen_within
 from autotune.runtime.compiled import Compiled
 from autotune.tuning import api
 from autotune.tuning.compiling import CompiledRequest, compile_request

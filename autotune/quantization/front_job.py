@@ -28,13 +28,14 @@ from autotune.graph.ir import Array, Graph
 from autotune.machine_lock import Measuring
 from autotune.quantization.compiling import Data, prepared, samples_of
 from autotune.quantization.front import PrecisionPoint, front, stored_points, weights_of
+from autotune.quantization.judged import Judge
 from autotune.quantization.ladders import first_plans
 from autotune.quantization.latencies import MixedModel
 from autotune.quantization.precision import Precisions, products_by_precision
 from autotune.quantization.quantize import calibrate_model, has_products
 from autotune.quantization.study import PrecisionStudy
 from autotune.quantization.tuning import stored, tolerance_of
-from autotune.quantization.within import Judge, PrecisionSearch
+from autotune.quantization.within import PrecisionSearch
 from autotune.tuning.jobs.answered import ended_before, how_to_go_on
 from autotune.tuning.jobs.budget import Budget, Meter
 from autotune.tuning.jobs.heartbeat import PhasesHeartbeat

@@ -10,10 +10,11 @@ half.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, Unpack
+from itertools import chain, islice
+from typing import Unpack
 
 import numpy as np
 
@@ -23,8 +24,8 @@ from autotune.compiler.shared import SharedWork
 from autotune.errors import UsageError
 from autotune.frontends.onnx.read import ModelSource, read_model
 from autotune.graph.ir import Array
+from autotune.quantization.judged import Judge, WithinBudget
 from autotune.quantization.latencies import MixedModel, PredictedLatencies
-from autotune.quantization.network import Quantization
 from autotune.quantization.precision import (
     BFLOAT16,
     FLOAT32,
@@ -45,67 +46,14 @@ from autotune.quantization.precision import (
 )
 from autotune.quantization.quantize import QuantizeOptions, calibrate_model
 from autotune.quantization.switched import SwitchedModel
-from autotune.suggest import counted
-from autotune.tuning.compiling import CompiledRequest, compile_request
-from autotune.tuning.measure.error_budget import Accuracy, MeasuredError, expected, relative
-from autotune.tuning.measure.samples import Samples, input_shapes, open_sizes, outputs_of
-from autotune.tuning.report.units import listed
+from autotune.tuning.compiling import CompiledRequest
+from autotune.tuning.measure.error_budget import CHOICES, Accuracy, assured, expected, relative
+from autotune.tuning.measure.samples import Samples, input_shapes
 
 _LEAST_SAVED = 0.01
 """Of the most that a product saves: those that save less, or nothing, count as if they saved that."""
 _COMPARED = 4
 """Products are compared by the errors that they make alone on so many input sets; choices are judged by all."""
-
-
-@dataclass(frozen=True)
-class WithinBudget:
-    """The precisions of a model's products, the model with those of eight bits quantised, and its errors: on the inputs
-    that these were chosen by, and on others.
-
-    ``predicted_ns`` and ``float32_ns`` are predicted latencies of the whole model, so and in float32.
-    """
-
-    quantization: Quantization
-    precisions: Precisions
-    chosen_by: MeasuredError
-    held_back: MeasuredError
-    predicted_ns: float
-    float32_ns: float
-
-    @property
-    def floats(self) -> tuple[str, ...]:
-        """Return the outputs of products that stay in float32."""
-        return products_in(self.precisions, FLOAT32)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all but the model, as plain values."""
-        return {
-            "float32": self.floats,
-            "precisions": dict(self.precisions),
-            "predicted_ns": self.predicted_ns,
-            "float32_ns": self.float32_ns,
-            "chosen_by": self.chosen_by.to_json(),
-            "held_back": self.held_back.to_json(),
-        }
-
-    def lines(self, budget: str) -> str:
-        """Return the same as text."""
-        stay = f"{len(self.floats)} of {counted(len(self.precisions), 'product')} stay in float32"
-        used = {one: len(products_in(self.precisions, one)) for one in PRECISIONS if one != FLOAT32}
-        others = ", ".join(f"{count} {_phrase(one)}" for one, count in used.items() if count)
-        return "\n".join(
-            [
-                f"accuracy {budget}: {stay}{': ' if self.floats else ''}{listed(self.floats)}",
-                *([f"  others: {others}"] if others else []),
-                f"  predicted: {self.predicted_ns / 1e3:.1f} µs, in float32 {self.float32_ns / 1e3:.1f} µs",
-                f"  error on held-back inputs {self.held_back}",
-                f"  error on the inputs chosen by {self.chosen_by}",
-            ]
-        )
-
-
-def _phrase(precision: str) -> str:
-    return f"with {precision}" if precision.endswith("weights") else f"in {precision}"
 
 
 def quantize_within(
@@ -137,31 +85,30 @@ def chosen_within(
     accuracy: Accuracy,
     *,
     faster: bool,
-    tried: Iterable[Precisions] = (),
+    tried: Sequence[Precisions] = (),
     **options: Unpack[QuantizeOptions],
 ) -> tuple[WithinBudget, CompiledRequest]:
     """Choose precisions of a model's products, and compile it so.
 
     Unless ``faster``, as many products as the budget allows are in eight bits and none have stored weights. With it a
     product is in any precision that saves time, and the model is in none that is predicted to be slower than float32.
-    Those that are to be ``tried`` come first: the first of them within the budget is taken.
+    Those that are to be ``tried`` come first: the first of them within the budget is taken. Where a mean counts, at
+    most ``CHOICES`` are judged by held-back inputs, half of them of those.
+
+    Raises InputError for samples that do not fit the model, or too few for the budget of a mean.
     """
     shared = SharedWork()
     request, proto = replace(request, shared=shared), read_model(request.model).proto
     seen, held = Samples.of(samples, input_shapes(proto, samples)).split()
     calibrated = calibrate_model(request.model, seen.arrays, shared=shared, **options)
     mixed = MixedModel(calibrated, request, seen.arrays)
+    known = [precisions for precisions in tried if {*precisions} == {*mixed.products}]
     judge = Judge(request, (seen, held), accuracy)
-    for precisions in tried:
-        if {*precisions} == {*mixed.products} and (found := judge.verified(mixed, precisions)):
-            return found
     search = PrecisionSearch(mixed, seen, len(held.sets), accuracy, faster=faster)
-    chosen, more = search.least(), 1
-    while products_outside(chosen, FLOAT32):
-        if found := judge.verified(mixed, chosen):
+    few, most = (CHOICES // 2, CHOICES) if accuracy.is_mean else (None, None)
+    for precisions in islice(chain(known[:few], search.candidates()), most):
+        if found := judge.verified(mixed, precisions):
             return found
-        chosen = search.settled(further(chosen, search.steps, more))
-        more *= 2  # each is a compilation
     return judge.in_float32(mixed)
 
 
@@ -246,36 +193,77 @@ class PrecisionSearch:
         floats = [product for product in self.mixed.products if precisions.get(product) != INT8]
         return self.model.run(sets, floats, stored)
 
+    def candidates(self) -> Iterator[dict[str, str]]:
+        """Yield the choice, then one that is a step more exact, then two, four ... more, while any is left.
+
+        Where a mean counts, of which few are judged, steps are as much larger; raises InputError where so few inputs
+        are held back that none of them could be shown to be within the budget.
+        """
+        if self.accuracy.is_mean and products_outside(self.first, FLOAT32):
+            self.accuracy.check_enough(self.fastest, self.further)
+        chosen, more = self.least(), max(1, len(self.steps) >> CHOICES - 1) if self.accuracy.is_mean else 1
+        while products_outside(chosen, FLOAT32):
+            yield chosen
+            chosen = self.settled(further(chosen, self.steps, more))
+            more *= 2  # each is a compilation
+
+    @property
+    def first(self) -> dict[str, str]:
+        """Return the fastest precision of each product."""
+        return {product: choices[0] for product, choices in self.choices.items()}
+
+    @cached_property
+    def fastest(self) -> Array:
+        """Return the error of each input set with all products in their fastest precision."""
+        return self.errors(self.first)
+
     def least(self) -> dict[str, str]:
         """Return the precisions after the fewest steps that the budget needs, less those that it does not after all."""
-        first = {product: choices[0] for product, choices in self.choices.items()}
-        steps = self.steps
-        count = bisect_left(range(len(steps)), True, key=lambda n: self.holds(taken(first, steps[:n])))
+        first, steps = self.first, self.steps
+        count = bisect_left(range(len(steps)), True, key=lambda n: self.assures(taken(first, steps[:n])))
         found = taken(first, steps[:count])
         for step in reversed(steps[: max(count - 1, 0)]):
             back = {**found, step.product: step.before}
-            if found[step.product] == step.after and self.holds(back):
+            if found[step.product] == step.after and self.assures(back):
                 found = back
         return self.settled(found)
 
     def holds(self, precisions: Precisions) -> bool:
-        """Return whether the error of a choice, as it is expected on further inputs, is within the budget. Where the
-        worst input set counts, none is run after one that is beyond it, which the next choice begins with."""
-        if self.accuracy.is_mean:
-            return self.expected(precisions) <= self.accuracy.limit
-        errors = np.zeros(len(self.seen.sets))
-        for at in self._order:
-            (errors[at],) = self._errors(precisions, slice(at, at + 1))
-            if errors[at] > self.accuracy.limit:
-                self._order.insert(0, self._order.pop(self._order.index(at)))
-                return False
-        return expected(self.accuracy, errors, self.further) <= self.accuracy.limit
+        """Return whether the error of a choice, as it is expected on further inputs, is within the budget."""
+        return self._is_within(precisions, self._expected)
+
+    def assures(self, precisions: Precisions) -> bool:
+        """Return whether these inputs assure that the error of a choice is within the budget on further ones."""
+        return self._is_within(precisions, partial(assured, self.accuracy))
 
     def expected(self, precisions: Precisions) -> float:
         """Return the error of a choice as it is expected on further inputs."""
-        return expected(self.accuracy, self._errors(precisions), self.further)
+        return self._expected(self.errors(precisions))
 
-    def _errors(self, precisions: Precisions, which: slice = slice(None)) -> Array:
+    def _expected(self, errors: Array) -> float:
+        return expected(self.accuracy, errors, self.further)
+
+    def _is_within(self, precisions: Precisions, error_of: Callable[[Array], float]) -> bool:
+        """Return whether an error is within the budget. No input set is run after one by which it is beyond, which the
+        next choice begins with."""
+        errors = np.zeros(len(self.seen.sets))
+        for at in self._order:
+            (errors[at],) = self.errors(precisions, slice(at, at + 1))
+            if self._is_beyond(errors, at, error_of):
+                self._order.insert(0, self._order.pop(self._order.index(at)))
+                return False
+        return error_of(errors) <= self.accuracy.limit
+
+    def _is_beyond(self, errors: Array, last: int, error_of: Callable[[Array], float]) -> bool:
+        """Return whether a choice is beyond the budget whatever comes, which has no errors yet after the ``last``: a
+        mean is not where other input sets may make up for it, as the fastest choice wins labels."""
+        if not self.accuracy.is_mean:
+            return bool(errors[last] > self.accuracy.limit)
+        if errors[last] <= 0 or self.fastest.min() < 0:
+            return False
+        return error_of(errors) > self.accuracy.limit
+
+    def errors(self, precisions: Precisions, which: slice = slice(None)) -> Array:
         """Return the error of each of some input sets, by default of all that were seen."""
         labels = None if self.seen.labels is None else self.seen.labels[which]
         return self.accuracy.each(self.reference[which], self._run(precisions, self.seen.sets[which]), labels)
@@ -316,45 +304,4 @@ def precisions_of(mixed: MixedModel) -> list[str]:
     return [one for one in PRECISIONS if one != BFLOAT16 or has]
 
 
-class Judge:
-    """The errors of models on several samples, against a model as it is."""
-
-    def __init__(self, request: CompileRequest, samples: Sequence[Samples], accuracy: Accuracy) -> None:
-        self.samples, self.accuracy = samples, accuracy
-        shapes = open_sizes(read_model(request.model).proto, samples[0].arrays)
-        self.references, self.reference = self._outputs(replace(request, shapes=shapes))
-
-    def verified(
-        self, mixed: MixedModel, precisions: Precisions
-    ) -> tuple[WithinBudget, CompiledRequest] | None:
-        """Return the model in precisions with its errors, and as it was compiled; None unless all hold."""
-        found = self.measured(mixed, precisions)
-        return found if found[0].chosen_by.holds and found[0].held_back.holds else None
-
-    def measured(self, mixed: MixedModel, precisions: Precisions) -> tuple[WithinBudget, CompiledRequest]:
-        """Return the model in precisions with its errors, whatever they are, and as it was compiled."""
-        made = mixed.written(precisions)
-        found, compiled = self._outputs(mixed.request(precisions, made))
-        chosen_by, held_back = (
-            self.accuracy.judged(self.accuracy.each(reference, outputs, samples.labels))
-            for samples, reference, outputs in zip(self.samples, self.references, found, strict=True)
-        )
-        predicted, plain = (mixed.predicted(each).total_ns for each in (precisions, mixed.in_float32))
-        return WithinBudget(made, precisions, chosen_by, held_back, predicted, plain), compiled
-
-    def in_float32(self, mixed: MixedModel) -> tuple[WithinBudget, CompiledRequest]:
-        """Return the model as it is, which is the reference."""
-        chosen_by, held_back = (self.accuracy.judged(np.zeros(len(each.sets))) for each in self.samples)
-        latency = mixed.predicted(mixed.in_float32).total_ns
-        made = mixed.written(mixed.in_float32)
-        return WithinBudget(made, mixed.in_float32, chosen_by, held_back, latency, latency), self.reference
-
-    def _outputs(self, request: CompileRequest) -> tuple[list[list[dict[str, Array]]], CompiledRequest]:
-        from autotune.runtime.module import Module
-
-        compiled = compile_request(request)
-        with Module(compiled.model) as module:
-            return [outputs_of(module, samples.sets) for samples in self.samples], compiled
-
-
-__all__ = ["Judge", "PrecisionSearch", "WithinBudget", "chosen_within", "precisions_of", "quantize_within"]
+__all__ = ["PrecisionSearch", "chosen_within", "precisions_of", "quantize_within"]

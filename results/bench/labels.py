@@ -29,7 +29,7 @@ from autotune.tuning.measure.error_budget import Accuracy
 from results.bench.quantised.digits import NAME, digits
 from results.bench.quantised.recogniser import SHAPE, Recogniser, words
 
-BUDGETS = ("0.5%", "2%")
+BUDGETS = ("2%", "5%")
 _PLAIN = "float32"
 _EIGHT = "autotune quantize"
 
@@ -174,10 +174,10 @@ EXPERIMENT = Experiment(
     options=(
         options.words(),
         options.number("--threads", 1, "Workers."),
-        options.number("--sets", 128, "Inputs that a command is given."),
-        options.number("--fresh", 300, "Inputs that labels are counted of."),
+        options.number("--sets", 440, "Inputs that a command is given."),
+        options.number("--fresh", 600, "Inputs that labels are counted of."),
         click.Option(
-            ["--budget"], multiple=True, metavar="SHARE", help="Shares of labels. [default: 0.5%, 2%]"
+            ["--budget"], multiple=True, metavar="SHARE", help="Shares of labels. [default: 2%, 5%]"
         ),
         options.number("--rounds", 9, "Rounds of each."),
         options.seconds("--turn", 0.05, "Seconds of a round of each."),

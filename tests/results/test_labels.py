@@ -32,7 +32,7 @@ def test_words_are_drawn_alike_on_every_call() -> None:
 
 def test_digits_keep_their_labels_within_a_budget() -> None:
     pytest.importorskip("sklearn", reason="digits come with scikit-learn")
-    (records,) = labels.measure(lambda text: None, ["digits"], 1, 16, 40, ["5%"], 1, 1e-3)
+    (records,) = labels.measure(lambda text: None, ["digits"], 1, 172, 40, ["5%"], 1, 1e-3)
     plain, within, eight = records
     assert (plain["setting"], plain["changed"]) == ("float32", 0.0)
     assert within["setting"] == "within 5%"

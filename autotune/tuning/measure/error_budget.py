@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     AccuracyLike: TypeAlias = "Accuracy | str | float | tuple[Distance, float] | tuple[Distance, float, str]"
 
 CONFIDENCE = 0.95
+CHOICES = 4
+"""Choices that are judged by held-back inputs, at most, where a mean counts: each gets as large a part of the doubt
+that confidence leaves (Bonferroni)."""
+_DOUBT = (1 - CONFIDENCE) / CHOICES
+_SHARE = 0.99
+"""Of further input sets, those that a bound on the worst of them is for."""
+_SPREAD, _KNOWN_BEFORE = 0.2, 3
+"""Standard deviation of the logarithms of a model's errors, and degrees of freedom that it counts for: it is 0.06 to
+0.4 of the models in results/budgets.md."""
 _MEAN = "mean"
 """The kind of a function the mean of which counts."""
 NOTED = "accuracy"
@@ -90,9 +99,9 @@ def lost_labels(reference: Outputs, outputs: Outputs, labels: NDArray[Any] | Non
 class MeasuredError:
     """An error over input sets, with its 95 % interval.
 
-    Of a mean it is that of the mean. Where the worst set counts, no interval follows from these sets alone: it
-    is that of the median error of a set; ``within`` is the share of such sets, at least, that keep the budget, with
-    95 % confidence.
+    Of a mean it is that of the mean, which is at most ``bound`` with 95 % confidence, though ``CHOICES`` were judged by
+    these sets. Where the worst set counts, no interval follows from these sets alone: it is that of the median error of
+    a set; ``within`` is the share of such sets, at least, that keep the budget, with 95 % confidence.
     """
 
     error: float
@@ -100,6 +109,7 @@ class MeasuredError:
     interval: tuple[float, float] | None
     within: float | None
     sets: int
+    bound: float | None = None
 
     def __str__(self) -> str:
         """Return a line such as ``0.0042 of 0.01 allowed (median 0.002 to 0.003; 32 input sets ...)``."""
@@ -108,12 +118,14 @@ class MeasuredError:
             what = "95 % interval" if self.within is None else "median"
             interval = f"{what} {self.interval[0]:.2g} to {self.interval[1]:.2g}; "
         within = "" if self.within is None else f", at least {100 * self.within:.0f} % of such within"
-        return f"{self.error:.2g} of {self.limit:.2g} allowed ({interval}{counted(self.sets, 'input set')}{within})"
+        bound = "" if self.bound is None else f", which show at most {self.bound:.2g}"
+        sets = counted(self.sets, "input set")
+        return f"{self.error:.2g} of {self.limit:.2g} allowed ({interval}{sets}{within}{bound})"
 
     @property
     def holds(self) -> bool:
-        """Return whether the error is at most what is allowed."""
-        return self.error <= self.limit
+        """Return whether the error, of a mean its bound, is at most what is allowed."""
+        return (self.error if self.bound is None else self.bound) <= self.limit
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it, as plain values."""
@@ -189,9 +201,45 @@ class Accuracy:
 
         count, good = len(errors), int((errors <= self.limit).sum())
         if self.is_mean:
-            return MeasuredError(float(errors.mean()), self.limit, _mean_interval(errors), None, count)
+            interval = self.mean_bounds(errors, (1 - CONFIDENCE) / 2)
+            _, bound = self.mean_bounds(errors, _DOUBT)
+            return MeasuredError(float(errors.mean()), self.limit, interval, None, count, bound)
         within = float(beta.ppf(1 - CONFIDENCE, good, count - good + 1)) if good else 0.0
         return MeasuredError(float(errors.max()), self.limit, _median_interval(errors), within, count)
+
+    def mean_bounds(self, errors: NDArray[Any], doubt: float) -> tuple[float, float]:
+        """Return what the mean over all input sets is at least and at most, each wrong with probability ``doubt``.
+
+        They are Clopper and Pearson's of a share, of losses and of gains: exact where each set has lost, kept or won
+        its only label. Other errors count as parts of the largest of them, of ``top1`` as parts of a set, which varies
+        more than they do.
+        """
+        most = self._largest(errors)
+        if not np.isfinite(most):
+            return 0.0, float("inf")
+        lost, won = (float(np.maximum(sign * errors, 0).sum() / most) for sign in (1, -1))
+        doubt = doubt / 2 if won else doubt  # both are to hold at once
+        low, high = _share_bounds(lost, len(errors), doubt)
+        least, greatest = _share_bounds(won, len(errors), doubt) if won else (0.0, 0.0)
+        return most * (low - greatest), most * (high - least)
+
+    def _largest(self, errors: NDArray[Any]) -> float:
+        return 1.0 if self.kind == "top1" else float(np.abs(errors).max()) or 1.0
+
+    def check_enough(self, errors: NDArray[Any], held: int) -> None:
+        """Raise InputError if so many held-back input sets cannot show that a mean is within the budget, even without
+        any error among them; ``errors`` are those of a choice, which say how large errors of a set are."""
+        most = self._largest(errors)
+        bound = most * _share_bounds(0, held, _DOUBT)[1]
+        if bound <= self.limit or not np.isfinite(most):
+            return
+        enough = np.ceil(np.log(_DOUBT) / np.log1p(-self.limit / most)) if self.limit else float("inf")
+        give = f"give at least {2 * enough:.0f} input sets, or " if self.limit else ""
+        raise InputError(
+            f"{held} held-back input sets cannot show a mean error of at most {self.limit:.4g}: without any error "
+            f"among them that of others may be up to {bound:.2g}, with {CONFIDENCE:.0%} confidence\n  {give}allow "
+            f"{np.ceil(1000 * bound) / 1000:.4g}; half of the input sets are held back"
+        )
 
 
 def noted_line(found: Mapping[str, Any]) -> str:
@@ -214,9 +262,33 @@ def expected(accuracy: Accuracy, errors: NDArray[Any], further: int) -> float:
     worst, count = float(errors.max()), len(errors)
     if count < 2 or worst == 0 or not np.isfinite(worst):
         return worst
-    logs = np.log(np.maximum(errors, 1e-12))
+    logs = _logarithms(errors)
     apart = t.ppf(0.5 ** (1 / further), count - 1) * np.sqrt(1 + 1 / count)
     return max(worst, float(np.exp(logs.mean() + apart * logs.std(ddof=1))))
+
+
+def assured(accuracy: Accuracy, errors: NDArray[Any]) -> float:
+    """Return what the error on further input sets like those of the given errors is at most.
+
+    Of a mean it is the bound that held-back inputs are judged by. Where the worst counts it is the tolerance limit of
+    normal logarithms (noncentral t), within which 99 % of input sets are with 95 % confidence, and not below the worst
+    that was seen. Their spread is that of the given ones and, as if a few more had shown it, that of other models.
+    """
+    from scipy.stats import nct, norm
+
+    if accuracy.is_mean:
+        return accuracy.mean_bounds(errors, _DOUBT)[1]
+    worst, count = float(errors.max()), len(errors)
+    if worst == 0 or not np.isfinite(worst):
+        return worst
+    logs, freedom = _logarithms(errors), count - 1 + _KNOWN_BEFORE
+    square = (((logs - logs.mean()) ** 2).sum() + _KNOWN_BEFORE * _SPREAD**2) / freedom
+    apart = nct.ppf(CONFIDENCE, freedom, np.sqrt(count) * norm.ppf(_SHARE)) / np.sqrt(count)
+    return max(worst, float(np.exp(logs.mean() + apart * np.sqrt(square))))
+
+
+def _logarithms(errors: NDArray[Any]) -> NDArray[Any]:
+    return np.asarray(np.log(np.maximum(errors, 1e-12)))
 
 
 def _number(text: str, budget: Any) -> float:
@@ -245,27 +317,21 @@ def _median_interval(errors: NDArray[Any]) -> tuple[float, float] | None:
     return (float(low), float(high)) if np.isfinite([low, high]).all() else None
 
 
-def _mean_interval(errors: NDArray[Any]) -> tuple[float, float] | None:
-    """Return the interval of a mean of losses: exact where each set has lost, kept or won its only label, else by
-    bootstrap, to which sets that are all alike would say that there is nothing else."""
-    from scipy.stats import binomtest, bootstrap
+def _share_bounds(hits: float, count: int, doubt: float) -> tuple[float, float]:
+    """Return Clopper and Pearson's bounds (Biometrika 26, 1934) of a share of which so many of ``count`` were hits."""
+    from scipy.stats import beta
 
-    if np.isin(errors, (-1, 0, 1)).all() or np.ptp(errors) == 0:
-        sides = [int((sign * errors > 0).sum()) for sign in (1, -1)]
-        level = 1 - (1 - CONFIDENCE) / 2 if sides[1] else CONFIDENCE  # both intervals are to hold at once
-        lost, won = (binomtest(side, len(errors)).proportion_ci(level) for side in sides)
-        return float(lost.low - (won.high if sides[1] else 0)), float(
-            lost.high - (won.low if sides[1] else 0)
-        )
-    found = bootstrap((errors,), np.mean, confidence_level=CONFIDENCE, method="percentile", rng=0)
-    return float(found.confidence_interval.low), float(found.confidence_interval.high)
+    low = float(beta.ppf(doubt, hits, count - hits + 1)) if hits else 0.0
+    return low, float(beta.ppf(1 - doubt, hits + 1, count - hits)) if hits < count else 1.0
 
 
 __all__ = [
+    "CHOICES",
     "CONFIDENCE",
     "NOTED",
     "Accuracy",
     "MeasuredError",
+    "assured",
     "cosine",
     "expected",
     "lost_labels",

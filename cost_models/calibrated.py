@@ -24,6 +24,7 @@ FORMAT = 1
 FIELDS: Mapping[str, tuple[float, float]] = {
     "hertz": (2e8, 1e10),
     "arithmetic_ports": (0.2, 8.0),
+    "pair_ports": (0.1, 8.0),
     "load_ports": (0.2, 8.0),
     "scalar_load_ports": (0.2, 8.0),
     "store_ports": (0.1, 8.0),

@@ -14,7 +14,8 @@ from types import MappingProxyType
 
 @dataclass(frozen=True)
 class Core:
-    """``arithmetic``, ``loads`` and ``stores`` are bytes a cycle of vectors, at most two (stores one) of them.
+    """``arithmetic``, ``pairs`` (products of pairs of bfloat16 numbers: vdpbf16ps), ``loads`` and ``stores`` are bytes
+    a cycle of vectors, at most two (stores one) of them.
 
     Clock under multiply-adds in hertz, latency of one in cycles, cache rates in bytes a cycle of one core; ``window``
     are entries of the reorder buffer; ``l3_kept`` is the share of the last cache in which the data of the run before is
@@ -23,6 +24,7 @@ class Core:
 
     hertz: float = 2.6e9
     arithmetic: int = 128
+    pairs: int = 32
     loads: int = 128
     stores: int = 64
     issue_width: float = 4.0
@@ -84,6 +86,7 @@ CORES: Mapping[str, Core] = MappingProxyType(
         "znver4": Core(
             hertz=3.6e9,
             arithmetic=64,
+            pairs=64,
             loads=64,
             stores=32,
             issue_width=6.0,
@@ -107,6 +110,7 @@ CORES: Mapping[str, Core] = MappingProxyType(
         "znver5": Core(
             hertz=4.2e9,
             arithmetic=128,
+            pairs=128,
             loads=128,
             stores=64,
             issue_width=7.5,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autotune.target import ITEM_BYTES
-from autotune.te.dot_products import DOT_PRODUCTS
+from autotune.te.dot_products import DOT_PRODUCTS, DotProduct
 
 if TYPE_CHECKING:
     from autotune.target import Target
@@ -19,23 +18,24 @@ _HALVES = ("float16", "bfloat16")
 def peak(machine: Machine, target: Target, dtype: str) -> float:
     """Return operations a second of all workers on elements of a dtype, a multiply-add as two; "" is float32."""
     kind = dtype or "float32"
-    vectors = machine.arithmetic_ports * _products(target, kind, tiles=False)
-    products = max(vectors, _products(target, kind, tiles=True) / machine.tile_cycles)
+    fitting = [
+        _products(machine, each)
+        for each in DOT_PRODUCTS
+        if each.arch == target.arch
+        and set(each.requires) <= set(target.features)
+        and kind in (each.left, each.right)
+    ]
+    plain = "float32" if kind in _HALVES or kind not in ITEM_BYTES else kind
+    products = max(machine.arithmetic_ports * target.lanes(plain), *fitting, 0.0)
     return 2.0 * products * machine.hertz * machine.threads
 
 
-def _products(target: Target, dtype: str, *, tiles: bool) -> int:
-    """Return products that one instruction on vectors, or on tiles, makes and adds; 0 without one on tiles."""
-    fitting: Sequence[int] = [
-        each.rows * each.lanes * each.group * each.depth
-        for each in DOT_PRODUCTS
-        if each.arch == target.arch
-        and (each.rows > 1) is tiles
-        and set(each.requires) <= set(target.features)
-        and dtype in (each.left, each.right)
-    ]
-    plain = "float32" if dtype in _HALVES or dtype not in ITEM_BYTES else dtype
-    return max([0 if tiles else target.lanes(plain), *fitting])
+def _products(machine: Machine, dot: DotProduct) -> float:
+    """Return products that an instruction makes and adds in a cycle of one core."""
+    products = dot.rows * dot.lanes * dot.group * dot.depth
+    if dot.rows > 1:
+        return products / machine.tile_cycles
+    return products * (machine.pair_ports if dot.name == "vdpbf16ps" else machine.arithmetic_ports)
 
 
 __all__ = ["peak"]

@@ -47,7 +47,7 @@ def measure(probe: Probe, hertz: float) -> dict[str, tuple[float, Times]]:
     folded, folding = cycles(kernels.folds("kernel", lanes, _FOLDS))
     # As many of each kind as a core of six could start while it is busy with the multiply-adds.
     mixed = kernels.multiply_adds("kernel", lanes, 8, 1, loads=8, integers=(7, 4))
-    return {
+    found = {
         "arithmetic_ports": rate(2 * chains, kernels.multiply_adds("kernel", lanes, chains, 2)),
         "latency": (chain / _LINKS, chained),
         "load_ports": rate(_MOVES, kernels.moves("kernel", lanes, within)),
@@ -59,6 +59,9 @@ def measure(probe: Probe, hertz: float) -> dict[str, tuple[float, Times]]:
         "conflict_cycles": (max(in_one_set - apart, 0.0) / _ROWS, evicted),
         "fold_cycles": (folded / _FOLDS, folding),
     }
+    if "avx512bf16" in probe.target.features:
+        found["pair_ports"] = rate(chains, kernels.pair_products("kernel", lanes, chains))
+    return found
 
 
 __all__ = ["clock", "measure"]

@@ -81,6 +81,21 @@ def multiply_adds(
     return declared + _loop(name, carried, before, lines, "\n".join(after))
 
 
+def pair_products(name: str, lanes: int, chains: int) -> str:
+    """Return code whose step is a product of pairs of bfloat16 numbers (vdpbf16ps) for each of ``chains`` vectors of
+    sums. Data: 64 bytes of each factor."""
+    vector, factor = f"<{lanes} x float>", f"<{2 * lanes} x bfloat>"
+    call = f"{vector} @llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
+    lines = [
+        f"  %x{chain}_1 = call {call}({vector} %x{chain}, {factor} %f, {factor} %g)"
+        for chain in range(chains)
+    ]
+    carried = [(vector, f"x{chain}", "zeroinitializer", f"%x{chain}_1") for chain in range(chains)]
+    after = [f"  store volatile {vector} %x{chain}_1, ptr %data" for chain in range(chains)]
+    declared = f"declare {call}({vector}, {factor}, {factor})\n"
+    return declared + _loop(name, carried, _VECTORS.format(vector=factor), lines, "\n".join(after))
+
+
 def _integers(name: str, count: int) -> list[str]:
     """Return operations of one cycle each that need the one before, and that no identity shortens."""
     return [
@@ -204,6 +219,7 @@ __all__ = [
     "folds",
     "moves",
     "multiply_adds",
+    "pair_products",
     "side_by_side",
     "stream",
     "tile_products",

@@ -17,6 +17,7 @@ _GROUPS = {
         ("clock under vector multiply-adds", "hertz", 1e-9, "GHz"),
         ("vector multiply-adds", "arithmetic_ports", 1.0, "a cycle"),
         ("latency of a multiply-add", "latency", 1.0, "cycles"),
+        ("products of bfloat16 pairs", "pair_ports", 1.0, "a cycle"),
         ("vector loads", "load_ports", 1.0, "a cycle"),
         ("loads of one element", "scalar_load_ports", 1.0, "a cycle"),
         ("vector stores", "store_ports", 1.0, "a cycle"),

@@ -17,7 +17,7 @@ from search_spaces.nest.candidates import CandidateFrame
 from search_spaces.nest.digits import digits
 from search_spaces.nest.kernel import Kernels, TensorRead, walks
 from search_spaces.nest.loops import PAGE_BYTES, Body
-from search_spaces.nest.matrix_unit import body_of, depth_of, group_of, groups_of, pair_cycles, tiles_of
+from search_spaces.nest.matrix_unit import body_of, depth_of, group_of, groups_of, multiplies_pairs, tiles_of
 from search_spaces.nest.replay import calls_library
 from search_spaces.nest.work import around, root_of
 
@@ -229,7 +229,7 @@ class Bodies:
             simple=0.0 if reduces else arithmetic,
             restarts=restarts,
             runs=restarts * (step.results if step.vector else 0.0),
-            matrix=pair_cycles(stage, self._target, step.elements * vectors),
+            pairs=step.elements * vectors if multiplies_pairs(stage) else 0.0,
         )
         return self._foreign(step, body) if calls_library(stage) else body
 

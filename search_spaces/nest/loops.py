@@ -120,9 +120,11 @@ class Body:
     foreign: Numbers | float = 0.0
     packed: Numbers | float = 0.0
     matrix: Numbers | float = 0.0
-    """Cycles of a unit that multiplies by itself, beside what products of tiles take."""
+    """Cycles until sums of products of tiles are complete."""
     tiles: Numbers | float = 0.0
     """Products of whole tiles."""
+    pairs: Numbers | float = 0.0
+    """Products of vectors of pairs of bfloat16 numbers."""
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,10 @@ from typing import Any
 
 from autotune.schedule.arithmetic import Value
 from autotune.schedule.stage import Stage
-from autotune.target import Target
 from autotune.te.dot_products import DOT_PRODUCTS, TILE_PRODUCTS
 from autotune.te.expr import IterVar
 from autotune.te.instructions import TileMultiply
 from search_spaces.nest.loops import Body
-
-_PAIR_CYCLES = 2.0
-"""Of vdpbf16ps on cores with a matrix unit: a Xeon with AMX takes 0.54 ns for one, and 0.13 for a multiply-add."""
 
 _OF_VECTORS = frozenset(each.intrinsic for each in DOT_PRODUCTS if each.rows == 1)
 """Names of dot products of vectors."""
@@ -63,11 +59,10 @@ def depth_first(stage: Stage, loops: Sequence[IterVar]) -> list[IterVar]:
     return [*(loop for loop in loops if loop not in inside and loop not in around), *around, *inside]
 
 
-def pair_cycles(stage: Stage, target: Target, elements: Value) -> Value:
-    """Return the cycles of ``elements`` instructions on vectors, as far as a unit of its own bounds them: products of
-    pairs of bfloat16 numbers on cores that have tiles for these."""
-    pairs = any(intrinsic.name.startswith("vdpbf16ps") for intrinsic in stage.tensorized.values())
-    return elements * (_PAIR_CYCLES if pairs and "amx-bf16" in target.features else 0.0)
+def multiplies_pairs(stage: Stage) -> bool:
+    """Return whether the instructions of a stage are products of pairs of bfloat16 numbers, which have a rate of their
+    own."""
+    return any(intrinsic.name.startswith("vdpbf16ps") for intrinsic in stage.tensorized.values())
 
 
 def body_of(tiles: TileMultiply, steps: Value) -> Body:
@@ -91,4 +86,4 @@ def body_of(tiles: TileMultiply, steps: Value) -> Body:
     )
 
 
-__all__ = ["body_of", "depth_first", "depth_of", "groups_of", "loops_around", "pair_cycles", "tiles_of"]
+__all__ = ["body_of", "depth_first", "depth_of", "groups_of", "loops_around", "multiplies_pairs", "tiles_of"]

@@ -124,6 +124,7 @@ def test_the_core_of_this_machine_is_measured() -> None:
     measured = core.measure(probe, hertz) | tiles.measure(probe, hertz)
     found = {"hertz": hertz, **{name: value for name, (value, _) in measured.items()}}
     assert ("tile_cycles" in found) is ("amx-tile" in probe.target.features)
+    assert ("pair_ports" in found) is ("avx512bf16" in probe.target.features)
     assert measured_here(found)
 
 

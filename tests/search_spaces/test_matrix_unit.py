@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -130,13 +131,25 @@ def test_the_floor_is_that_of_tiles(left: str, right: str, rate: int) -> None:
 
 def test_a_dot_product_of_vectors_counts_once_for_the_steps_of_its_group() -> None:
     """Else bytes seem to take as long as float32 where there is no matrix unit, and no budget would choose them."""
-    target = Target.parse("x86-64-v4-bf16", threads=1)
+    target = replace(Target.parse("x86-64-v4-bf16", threads=1), cpu="znver4")
     took = {
         left: analytic.default_seconds(space_for(product(left, right, 512, 512, 512), target))
         for left, right in (("uint8", "int8"), ("bfloat16", "bfloat16"), ("float32", "float32"))
     }
     assert took["uint8"] < 0.4 * took["float32"]
     assert took["bfloat16"] < 0.7 * took["float32"]
+
+
+def test_pairs_of_bfloat16_have_a_rate_of_their_own() -> None:
+    """Nothing is gained by them on Xeons, which make a quarter as many of them as of multiply-adds."""
+    short, floats = (product(kind, kind, 512, 512, 512) for kind in ("bfloat16", "float32"))
+    level = Target.parse("x86-64-v4-bf16", threads=1)
+    for cpu, most in (("cooperlake", 3.0), ("znver4", 0.7)):
+        target = replace(level, cpu=cpu)
+        short_s, floats_s = (analytic.default_seconds(space_for(each, target)) for each in (short, floats))
+        assert most - 2 < short_s / floats_s < most
+    floors = [analytic.floor(each, level) for each in (short, floats)]
+    assert floors[0] == floors[1], "shorter numbers may be widened, and multiplied in float32"
 
 
 def test_the_default_takes_tiles_where_there_are_rows() -> None:

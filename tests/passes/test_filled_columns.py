@@ -92,6 +92,14 @@ def test_columns_are_filled_and_cut_behind_what_follows() -> None:
     ]
 
 
+@pytest.mark.parametrize(("columns", "after"), [(24, 24), (120, 120), (136, 144), (1000, 1008)])
+def test_many_columns_of_a_convolution_are_whole_tiles(columns: int, after: int) -> None:
+    b, total = convolution(np.random.default_rng(0), columns)
+    graph = FilledColumns().apply(b.graph(total))
+    (product, *_) = graph.nodes
+    assert (product.op, graph.types[product.outputs[0]].shape[-1]) == ("IntegerConv", after)
+
+
 @pytest.mark.parametrize(("rows", "columns"), [(32, 16), (32, 48), (1, 10)])
 def test_whole_vectors_and_single_rows_stay(rows: int, columns: int) -> None:
     b, total = product(np.random.default_rng(0), rows, columns)

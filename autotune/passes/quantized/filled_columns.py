@@ -24,8 +24,11 @@ from autotune.passes.rewriter import Rewriter
 
 _BLOCK = 16
 """Columns of a tile and of the longest vector of sums."""
+_MANY = 128
+"""Columns of which half a block more is little."""
 _WHOLE: Mapping[str, int] = {"IntegerConv": _BLOCK // 2, "IntegerMatMul": _BLOCK}
-"""Columns of which any multiple stays as it is: images of half a block more are read again by what follows."""
+"""Columns of which any multiple stays as it is where they are few: images of half a block more are read again by what
+follows."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,8 @@ class _Filling:
         x, w, *fill = node.inputs
         weights = self.rewriter.constant_of(self.rewriter.current(w))
         shape = self.graph.type_of(node.outputs[0]).shape
-        if weights is None or shape[-1] % _WHOLE[node.op] == 0 or math.prod(shape[:-1]) <= 1:
+        whole = _WHOLE[node.op] if shape[-1] < _MANY else _BLOCK
+        if weights is None or shape[-1] % whole == 0 or math.prod(shape[:-1]) <= 1:
             return False
         self._cut(x)
         wide = self.rewriter.constant(f"{w}.filled", _grown(weights, shape[-1], "constant"))

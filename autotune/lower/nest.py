@@ -110,7 +110,8 @@ class NestBuilder:
         if at == len(leaves):
             return self.elements.statement(frame, mode, out)
         iv = leaves[at]
-        if mode == "all" and (iv.kind == "reduce" or iv is frame.stage.init_at):
+        begins = iv.kind == "reduce" and not self._is_around_call(frame, at)
+        if mode == "all" and (begins or iv is frame.stage.init_at):
             return self._reduction(frame, at, out)
         replaced = iv in frame.stage.tensorized and frame.stage not in self.inside_calls
         if replaced and self._is_whole(frame, at):
@@ -219,6 +220,16 @@ class NestBuilder:
         return self._opened(frame, at, mode, out)
 
     # -- intrinsics ------------------------------------------------------------------------------------------
+
+    def _is_around_call(self, frame: OpenFrame, at: int) -> bool:
+        """Return whether the reduction loop ``at`` is one of a single step around a call that stands for the whole
+        reduction, start values and all."""
+        stage, leaves = frame.stage, frame.stage.leaf_iter_vars
+        calls = (n for n in range(at, len(leaves)) if leaves[n] in stage.tensorized)
+        if (call := next(calls, None)) is None or stage in self.inside_calls:
+            return False
+        once = all(iv.kind != "reduce" or frame.extent(iv) == 1 for iv in leaves[at:call])
+        return once and leaves[call].kind == "data" and "body" in stage.tensorized[leaves[call]].instructions
 
     def _is_whole(self, frame: OpenFrame, at: int) -> bool:
         """Return whether the tensorized loops from ``at`` on have their full extents, no remainder cut them short."""

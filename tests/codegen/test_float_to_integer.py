@@ -94,3 +94,31 @@ def test_a_clipped_value_is_clamped_once() -> None:
         s[c].vectorize(c.op.axis[0])
         ir = compile_schedule(s, [a, c], Target.parse("x86-64-v4"), name="k").ir
         assert len(re.findall(r"= select", ir)) == 2  # no more than the clip itself takes
+
+
+@pytest.mark.parametrize("bounds", [(0, 255), (-128, 127), (-3.5, 100), (3, 200), (-np.inf, np.inf)])
+def test_rounded_values(bounds: tuple[float, float]) -> None:
+    """Halves become even, whether values are rounded before they are clipped to whole numbers or after."""
+    low, high = (te.const(b, "float32") for b in bounds)
+    values = np.array(
+        [*VALUES, 0.5, 1.5, 2.5, -2.5, 254.5, 255.5, 126.5, 127.5, 0.49999997, 2.0**23 + 1], "float32"
+    )
+    casts = [
+        (lambda x, dtype=dtype: te.cast(te.maximum(te.minimum(te.round(x), high), low), dtype))
+        for dtype in CLIPPED
+    ]
+    clipped = np.maximum(np.minimum(np.round(values), np.float32(bounds[1])), np.float32(bounds[0]))
+    for dtype, got in zip(CLIPPED, all_everywhere([values], casts), strict=True):
+        assert got.tolist() == [expected(float(v), dtype) for v in clipped], dtype
+
+
+def test_a_rounded_value_is_converted_by_one_instruction() -> None:
+    a = te.placeholder((64,), name="A")
+    c = te.compute(
+        (64,), lambda i: te.cast(te.minimum(te.maximum(te.round(a[i]), 0.0), 255.0), "uint8"), name="C"
+    )
+    s = te.create_schedule(c)
+    s[c].vectorize(c.op.axis[0])
+    ir = compile_schedule(s, [a, c], Target.parse("x86-64-v4"), name="k").ir
+    assert "llvm.lrint" in ir
+    assert "roundeven" not in ir

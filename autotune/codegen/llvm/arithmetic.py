@@ -219,8 +219,11 @@ def unclipped(node: Expr) -> tuple[Expr, Bounds]:
     return node, (low, high)
 
 
-def float_to_integer(a: ArithmeticEmitter, value: Value, dtype: str, clip: Bounds = UNBOUNDED) -> Value:
-    """Return ``value``, clipped to ``clip``, as an integer of type ``dtype``."""
+def float_to_integer(
+    a: ArithmeticEmitter, value: Value, dtype: str, clip: Bounds = UNBOUNDED, *, rounds: bool = False
+) -> Value:
+    """Return ``value``, clipped to ``clip``, as an integer of type ``dtype``: the part before the point, or where it
+    ``rounds`` the nearest, ties to even, of a float32 by way of 32 bits."""
     w = a.code
     if value.dtype in HALVES:
         value = a.cast(value, "float32")
@@ -229,7 +232,8 @@ def float_to_integer(a: ArithmeticEmitter, value: Value, dtype: str, clip: Bound
     top = max(min(clip[1], _largest(high, value.dtype)), float(low))
     bottom = min(max(clip[0], float(low)), top)
     lower = _bounded(w, "ogt", value, bottom)  # NaN becomes the bound
-    whole = _truncated(a, _bounded(w, "olt", lower, top), dtype)
+    inside = _bounded(w, "olt", lower, top)
+    whole = _rounded(a, inside, dtype) if rounds else _truncated(a, inside, dtype)
     if beyond is not None:
         whole = w.select(_compare(w, "oge", value, beyond), _number(w, high, whole), whole)
     if int(bottom) == 0:
@@ -258,10 +262,25 @@ def _bounded(w: Writer, inside: str, value: Value, bound: float) -> Value:
 def _truncated(a: ArithmeticEmitter, value: Value, dtype: str) -> Value:
     """Return the conversion of numbers within the limits; small integers by way of 32 bits, which have
     an instruction."""
-    low, high = integer_limits(dtype)
-    by_way = "int32" if integer_limits("int32")[0] <= low and high < integer_limits("int32")[1] else dtype
+    by_way = "int32" if is_by_int32(dtype) else dtype
     code = "fptoui" if is_unsigned(by_way) else "fptosi"
     return a.cast(a.code.converted(code, value, by_way), dtype)
+
+
+def _rounded(a: ArithmeticEmitter, value: Value, dtype: str) -> Value:
+    """Return the nearest integers of float32 numbers within the limits, in one instruction where there is one."""
+    w, lanes = a.code, value.lanes
+    whole, real = vector("i32", lanes), vector("float", lanes)
+    suffix = "i32.f32" if lanes == 1 else f"v{lanes}i32.v{lanes}f32"
+    found = w.op(w.call(whole, f"@llvm.lrint.{suffix}", (real, value.text)))
+    return a.cast(Value(found, "int32", lanes), dtype)
+
+
+def is_by_int32(dtype: str) -> bool:
+    """Return whether an integer type is one of 32 bits with a sign, or smaller."""
+    low, high = integer_limits(dtype)
+    least, most = integer_limits("int32")
+    return least <= low and high <= most
 
 
 def _number(w: Writer, value: float, like: Value) -> Value:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from autotune.codegen.llvm.addresses import Environment, Ramp
-from autotune.codegen.llvm.arithmetic import ArithmeticEmitter, float_to_integer, unclipped
+from autotune.codegen.llvm.arithmetic import (
+    ArithmeticEmitter,
+    Bounds,
+    float_to_integer,
+    is_by_int32,
+    unclipped,
+)
 from autotune.codegen.llvm.bits import BIT_FUNCTIONS, bit_function, bitcast
 from autotune.codegen.llvm.types import Value, constant, number, scalar_type, type_of, vector
 from autotune.errors import BuildError
@@ -139,8 +146,17 @@ class Expressions:
         if is_float(node.a.dtype) and not is_float(node.dtype) and node.dtype not in ("bool", *NARROW):
             inner, clip = unclipped(node.a)
             if self.code.memo.get(id(node.a)) is None and node.a.dtype not in HALVES:
-                return float_to_integer(self.arithmetic, self.value(inner), node.dtype, clip)
+                rounds = isinstance(inner, Call) and self._rounds_as_converted(inner, node.dtype, clip)
+                value = self.value(inner.args[0] if isinstance(inner, Call) and rounds else inner)
+                return float_to_integer(self.arithmetic, value, node.dtype, clip, rounds=rounds)
         return self.arithmetic.cast(self.value(node.a), node.dtype)
+
+    def _rounds_as_converted(self, node: Call, dtype: str, clip: Bounds) -> bool:
+        """Return whether the conversion to an integer rounds as ``node`` does, which is not used otherwise: clipped to
+        whole numbers, it may be rounded after."""
+        rounds = node.name == "round" and node.dtype == "float32"
+        whole = all(float(bound).is_integer() or math.isinf(bound) for bound in clip)
+        return rounds and whole and is_by_int32(dtype) and self.code.memo.get(id(node)) is None
 
     def _select(self, node: Select) -> Value:
         cond = self.value(node.cond)

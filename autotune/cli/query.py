@@ -146,13 +146,10 @@ def _points(request: CompileRequest) -> list[PrecisionPoint]:
 
 def _precisions(points: Sequence[PrecisionPoint]) -> list[str]:
     """Return a line for each point that none beats."""
-    from autotune.quantization.front import front
+    from autotune.quantization.front import HEADING, front
 
     found = front(points)
-    return [
-        *(["precisions of the whole model, none beaten in latency and error:"] if found else []),
-        *(f"  {each}" for each in found),
-    ]
+    return [*([HEADING] if found else []), *(f"  {each}" for each in found)]
 
 
 def _drawn(points: Sequence[PrecisionPoint]) -> list[Markup]:

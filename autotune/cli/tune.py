@@ -31,6 +31,7 @@ from autotune.errors import UsageError
 
 if TYPE_CHECKING:
     from autotune.compiler.dividing import Model
+    from autotune.quantization.front import PrecisionPoint
     from autotune.tuning.jobs.budget import Budget
     from autotune.tuning.jobs.tune_devices import DevicesReport
     from autotune.tuning.report.result import Report
@@ -249,6 +250,7 @@ def _tune_front(
     options: MachineOptions,
 ) -> bool:
     from autotune.quantization.compiling import RANDOM
+    from autotune.quantization.front import HEADING
     from autotune.quantization.front_job import LARGEST, FrontOptions, tune_front
     from autotune.tuning.api import tune
     from autotune.tuning.jobs.events import Several
@@ -281,9 +283,15 @@ def _tune_front(
         FrontOptions(int(search["seed"]), storage, begun, say),
         again=again,
     )
-    for point in report.points:
-        echo(json.dumps({"event": "point", "text": str(point)}) if as_json else str(point), whole=as_json)
+    _show_points(report.points, HEADING, report.stopped, as_json)
     return report.stopped
+
+
+def _show_points(points: Sequence[PrecisionPoint], heading: str, stopped: bool, as_json: bool) -> None:
+    if not as_json and (points or not stopped):
+        echo(heading if points else "no choice of precisions was measured to be faster than float32")
+    for point in points:
+        echo(json.dumps({"event": "point", "text": str(point)}) if as_json else f"  {point}", whole=as_json)
 
 
 def _tune_within(
@@ -314,8 +322,7 @@ def _tune_within(
         echo(f"warning: {RANDOM}", err=True)
     seed, budgets = int(search["seed"]), [Accuracy.of(each) for each in accuracies]
     report, points = tune_within(request, budgets, data, tuned, seed, say)
-    for point in points:
-        echo(json.dumps({"event": "point", "text": str(point)}) if as_json else str(point), whole=as_json)
+    _show_points(points, "within its budget alongside float32:", report.stopped, as_json)
     return report.stopped
 
 

@@ -27,6 +27,8 @@ from autotune.tuning.requested import open_database, with_database
 if TYPE_CHECKING:
     from autotune.compiler.request import CompileRequest
 
+HEADING = "precisions of the whole model, none beaten in latency and error:"
+
 
 @dataclass(frozen=True)
 class PrecisionPoint:
@@ -184,6 +186,7 @@ def _sha(data: bytes) -> str:
 
 
 __all__ = [
+    "HEADING",
     "PrecisionPoint",
     "faster",
     "front",

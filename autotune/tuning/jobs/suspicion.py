@@ -62,7 +62,10 @@ class Suspicion:
         if self._left_out:
             raise MeasureError(f"nothing was measured: {self._left_out}")
         if self.defaults:
-            raise MeasureError("nothing was measured: the budget was over before the first candidate")
+            raise MeasureError(
+                "nothing was measured: the budget was over before the first candidate\n"
+                "  reading the model and choosing its defaults took all of it: give more, such as --budget 2m"
+            )
         return []
 
     def _look_at_failure(self, run: Run, measurement: Measurement, default: bool) -> None:

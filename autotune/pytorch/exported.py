@@ -12,7 +12,7 @@ from autotune.frontends.sizes import open_names
 from autotune.frontends.torch_export import export_error, to_onnx
 from autotune.pytorch.open_sizes import OpenSizes
 from autotune.pytorch.results import Result, is_tensor, results_of
-from autotune.pytorch.weights import Weight
+from autotune.pytorch.weights import Weights
 
 
 @dataclass(frozen=True)
@@ -41,17 +41,17 @@ class ExportedGraph:
     model: ReadModel | None
     inputs: Mapping[str, int]
     symbols: tuple[str, ...]
-    weights: tuple[Weight, ...]
+    weights: Weights
     numbers: tuple[Any, ...]
     results: tuple[Result, ...]
 
     def holds(self, arguments: Sequence[Any]) -> bool:
         """Return whether all weights are what they were when it was exported."""
-        return all(weight.holds(arguments) for weight in self.weights)
+        return self.weights.holds(arguments)
 
 
 def exported(
-    graph: TracedGraph, arguments: Sequence[Any], weights: Sequence[Weight], expected: Sequence[Any]
+    graph: TracedGraph, arguments: Sequence[Any], weights: Weights, expected: Sequence[Any]
 ) -> ExportedGraph:
     """Export a graph, the ``weights`` among its arguments as constants.
 
@@ -60,16 +60,17 @@ def exported(
     ModelImportError.
     """
     results, wanted = results_of(arguments, expected, graph.results)
-    fixed = {weight.index for weight in weights}
-    inputs = {f"input_{i}": i for i, value in enumerate(arguments) if i not in fixed and is_tensor(value)}
+    inputs = {
+        f"input_{i}": i for i, value in enumerate(arguments) if i not in weights.places and is_tensor(value)
+    }
     inputs = {name: index for name, index in inputs.items() if index not in graph.sizes.numbers}
     numbers = graph.sizes.numbers_of(arguments)
     if not wanted:
-        return ExportedGraph(None, {}, (), tuple(weights), numbers, results)
+        return ExportedGraph(None, {}, (), weights, numbers, results)
     if not inputs:
         raise ModelImportError("it takes no tensor: all of it is constant")
     model, symbols = _model(graph, arguments, inputs, wanted)
-    return ExportedGraph(model, inputs, symbols, tuple(weights), numbers, results)
+    return ExportedGraph(model, inputs, symbols, weights, numbers, results)
 
 
 def _model(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import gcd
 from typing import Any, TypeAlias
 
 Place: TypeAlias = tuple[int, int]
 """An argument, and the axis of it whose extent a symbol is."""
+FINE, COARSE = 4, 2
+"""Buckets from one power of two to the next: a size between them is padded by a quarter, or by a half, at most."""
 _MOST_CHECKED = 256
 """Sizes of a bucket at which guards are evaluated: they are expressions of SymPy."""
 
@@ -22,19 +25,24 @@ class SizeBucket:
     step: int = 1
 
     @classmethod
-    def of(cls, size: int, least: int, most: int | None, allows: Callable[[int], bool]) -> SizeBucket:
-        """Return the bucket of a size: its end is 1, 2, 3, 4, 6, 8, 12, 16 and so on, or the end of the range.
+    def of(
+        cls, size: int, least: int, most: int | None, allows: Callable[[int], bool], parts: int = FINE
+    ) -> SizeBucket:
+        """Return the bucket of a size: from a power of two to the next there are ``parts``, of a step of one at least;
+        the last ends where the range does.
 
         ``allows`` says which sizes there are; where they go up by a step, the bucket does too.
 
-        >>> SizeBucket.of(5, 2, None, lambda size: True)
-        SizeBucket(least=5, most=6, step=1)
-        >>> SizeBucket.of(320, 2, None, lambda size: size % 32 == 0)
-        SizeBucket(least=288, most=384, step=32)
-        >>> SizeBucket.of(100, 2, 120, lambda size: True)
-        SizeBucket(least=97, most=120, step=1)
+        >>> SizeBucket.of(9, 2, None, lambda size: True)
+        SizeBucket(least=9, most=10, step=1)
+        >>> SizeBucket.of(9, 2, None, lambda size: True, COARSE)
+        SizeBucket(least=9, most=12, step=1)
+        >>> SizeBucket.of(352, 2, None, lambda size: size % 32 == 0)
+        SizeBucket(least=352, most=384, step=32)
+        >>> SizeBucket.of(100, 2, 110, lambda size: True)
+        SizeBucket(least=97, most=110, step=1)
         """
-        before, end = _around(size)
+        before, end = _around(size, parts)
         first, last = max(before + 1, least), end if most is None else min(end, most)
         found = [each for each in _sample(first, last, size) if each == size or allows(each)]
         step = gcd(*(each - size for each in found))
@@ -55,13 +63,12 @@ class SizeBucket:
         return self.least <= size <= self.most and (size - self.least) % self.step == 0
 
 
-def _around(size: int) -> tuple[int, int]:
+def _around(size: int, parts: int) -> tuple[int, int]:
     """Return the ends of the bucket before and of the one that a size falls into."""
-    power = 1 << max(size - 1, 0).bit_length()
-    half = power * 3 // 4
-    if power < 4 or size > half:
-        return (half if power >= 4 else power // 2), power
-    return power // 2, half
+    below = (1 << max(size - 1, 0).bit_length()) // 2
+    step = max(below // parts, 1)
+    end = below - (below - size) // step * step
+    return end - step, end
 
 
 def _sample(first: int, last: int, size: int) -> Iterable[int]:
@@ -92,22 +99,29 @@ class OpenSizes:
 
     def key(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Return all sizes and numbers of a call: what is the same for two calls runs the same code in the same way."""
-        sizes = [arguments[index].shape[axis] for index, axis in self.places.values()]
-        return (*sizes, *self.numbers_of(arguments))
+        given = [arguments[index] for index in self.symbols]
+        read = [arguments[index].shape[axis] for index, axis in self._read]
+        return (*given, *read, *self.numbers_of(arguments))
+
+    @cached_property
+    def _read(self) -> tuple[Place, ...]:
+        """The places of the symbols that no argument is: reading a shape takes longer than reading a number."""
+        given = set(self.symbols.values())
+        return tuple(place for symbol, place in self.places.items() if symbol not in given)
 
     def numbers_of(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Return the numbers of a call."""
         return tuple([_number(arguments[index]) for index in self.numbers])
 
-    def bucket(self, symbol: str, sizes: Mapping[str, int]) -> SizeBucket:
-        """Return the bucket that a call's size of a symbol falls into."""
+    def bucket(self, symbol: str, sizes: Mapping[str, int], parts: int) -> SizeBucket:
+        """Return the bucket that a call's size of a symbol falls into, of so many from one power of two to the next."""
         least, most = self.ranges[symbol]
         guards = [guard for guard in self.guards if symbol in _names(guard)]
 
         def allows(size: int) -> bool:
             return all(_holds(guard, {**sizes, symbol: size}) for guard in guards)
 
-        return SizeBucket.of(sizes[symbol], least, most, allows)
+        return SizeBucket.of(sizes[symbol], least, most, allows, parts)
 
     @classmethod
     def of(cls, placeholders: Sequence[Any], examples: Sequence[Any]) -> OpenSizes:
@@ -190,4 +204,4 @@ def _number(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-__all__ = ["OpenSizes", "Place", "SizeBucket", "is_scalar", "value_of"]
+__all__ = ["COARSE", "FINE", "OpenSizes", "Place", "SizeBucket", "is_scalar", "value_of"]

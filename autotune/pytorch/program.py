@@ -14,7 +14,7 @@ from autotune.pytorch.open_sizes import SizeBucket
 from autotune.pytorch.results import Result, is_tensor
 from autotune.pytorch.shared import SharedConstants
 from autotune.pytorch.tensors import array_of, tensor_of
-from autotune.pytorch.weights import Weight
+from autotune.pytorch.weights import Weights
 from autotune.runtime.module import Module
 
 _TOLERANCES = {"float16": 2e-2, "bfloat16": 1e-1}
@@ -33,7 +33,7 @@ class TorchProgram:
 
     module: Module | None
     inputs: tuple[int, ...]
-    weights: tuple[Weight, ...]
+    weights: Weights
     results: tuple[Result, ...]
     buckets: Mapping[str, SizeBucket]
     numbers: tuple[Any, ...]
@@ -42,7 +42,7 @@ class TorchProgram:
 
     def holds(self, arguments: Sequence[Any]) -> bool:
         """Return whether all weights are what they were when it was compiled."""
-        return all(weight.holds(arguments) for weight in self.weights)
+        return self.weights.holds(arguments)
 
     def serves(self, sizes: Mapping[str, int], numbers: tuple[Any, ...]) -> bool:
         """Return whether it is for such sizes, and has such numbers in it."""

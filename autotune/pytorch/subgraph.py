@@ -9,15 +9,17 @@ from typing import Any
 
 from autotune.errors import AutotuneError, MissError, ModelImportError, PaddingError, UsageError
 from autotune.pytorch.exported import ExportedGraph, TracedGraph, exported
-from autotune.pytorch.open_sizes import SizeBucket
+from autotune.pytorch.open_sizes import COARSE, FINE, SizeBucket
 from autotune.pytorch.program import TorchProgram, checked, compiled
 from autotune.pytorch.shared import SharedConstants
-from autotune.pytorch.weights import Weight
+from autotune.pytorch.weights import Weights
 
 MOST_CHANGES = 8
 """A graph whose weights change more often is PyTorch's."""
 MOST_PROGRAMS = 64
 """Programs that are kept of a graph; sizes and numbers that none of them serves are PyTorch's from then on."""
+_FINE_PROGRAMS = 16
+"""So many are compiled for fine buckets; more sizes have coarse ones, and seldom meet ``MOST_PROGRAMS``."""
 _MOST_CALLS = 4096
 """Sizes whose results' shapes are kept."""
 
@@ -131,7 +133,7 @@ class Subgraph:
         self,
         arguments: Sequence[Any],
         sizes: Mapping[str, int],
-        weights: Sequence[Weight],
+        weights: Weights,
         expected: Sequence[Any],
     ) -> None:
         graph = self._exported
@@ -152,9 +154,10 @@ class Subgraph:
 
         Raises ModelImportError and PaddingError of the last attempt."""
         attempts = [each for each in _attempts(graph.symbols) if each >= self.exact]
+        parts = FINE if len(self.programs) < _FINE_PROGRAMS else COARSE
         for exact in attempts:
             buckets = {
-                symbol: self.graph.sizes.bucket(symbol, sizes)
+                symbol: self.graph.sizes.bucket(symbol, sizes, parts)
                 if symbol in graph.symbols and symbol not in exact
                 else SizeBucket(size, size)
                 for symbol, size in sizes.items()
@@ -170,10 +173,10 @@ class Subgraph:
                 return program
         raise AssertionError("the last attempt is for exact sizes")
 
-    def _weights(self, arguments: Sequence[Any]) -> list[Weight]:
+    def _weights(self, arguments: Sequence[Any]) -> Weights:
         """Record the weights as they are now. Those of inference mode, which count no writes, are inputs instead."""
-        given = [(index, arguments[index]) for index in self.weights if not arguments[index].is_inference()]
-        return [Weight.of(*pair, self.hashed) for pair in (*given, *((None, each) for each in self.captured))]
+        given = {index: arguments[index] for index in self.weights if not arguments[index].is_inference()}
+        return Weights.of(given, self.captured, self.hashed)
 
     def leave(self, reason: str) -> None:
         """Leave the graph to PyTorch from now on, and say so."""

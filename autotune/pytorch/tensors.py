@@ -16,7 +16,9 @@ def array_of(tensor: Any) -> NDArray[Any]:
     """Return a tensor as an array: the same memory where it lies dense in the CPU's, a dense copy otherwise."""
     import torch
 
-    dense = tensor.detach().contiguous()
+    dense = tensor.detach() if tensor.requires_grad else tensor  # another tensor costs as much as the array
+    if not dense.is_contiguous():
+        dense = dense.contiguous()
     if dense.is_conj() or dense.is_neg():
         dense = dense.resolve_conj().resolve_neg()
     if dense.dtype == torch.bfloat16:

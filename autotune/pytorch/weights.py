@@ -2,48 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter, is_, methodcaller
 from typing import Any
 
 from autotune.pytorch.tensors import digest_of
 
+_VERSION, _ADDRESS = attrgetter("_version"), methodcaller("data_ptr")
 
-@dataclass(frozen=True)
-class Weight:
-    """A tensor that was compiled as a constant: the argument ``index``, or one that the graph itself holds (None).
 
-    PyTorch's counter of writes, ``version``, misses those through ``.data``, through ``.detach().numpy()`` and by
-    assigning to ``.data``: the address and a hash of the bytes are compared too. ``digest`` is None where the caller
-    promised that nothing writes like that (the option ``weights="fixed"``).
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Tensors that were compiled as constants: the arguments ``places``, and behind them what the graph itself holds.
+
+    PyTorch's counters of writes, ``versions``, miss those through ``.data``, through ``.detach().numpy()`` and by
+    assigning to ``.data``: the addresses and hashes of the bytes are compared too. ``digests`` is None where the caller
+    promised that nothing writes like that (the option ``weights="fixed"``). Tensors of inference mode are not
+    ``counted``.
     """
 
-    index: int | None
-    tensor: Any
-    version: int
-    address: int
-    digest: int | None
+    places: tuple[int, ...]
+    tensors: tuple[Any, ...]
+    counted: tuple[Any, ...]
+    versions: Sequence[int]
+    addresses: Sequence[int]
+    digests: Sequence[int] | None
 
     @classmethod
-    def of(cls, index: int | None, tensor: Any, hashed: bool) -> Weight:
-        """Record a tensor as it is now."""
-        digest = digest_of(tensor) if hashed else None
-        return cls(index, tensor, _version_of(tensor), int(tensor.data_ptr()), digest)
+    def of(cls, arguments: Mapping[int, Any], captured: Sequence[Any], hashed: bool) -> Weights:
+        """Record some arguments of a call and what the graph holds as they are now."""
+        tensors = (*arguments.values(), *captured)
+        counted = tuple(each for each in tensors if not each.is_inference())
+        digests = [*map(digest_of, tensors)] if hashed else None
+        versions, addresses = [*map(_VERSION, counted)], [*map(_ADDRESS, tensors)]
+        return cls(tuple(arguments), tensors, counted, versions, addresses, digests)
 
     def holds(self, arguments: Sequence[Any]) -> bool:
-        """Return whether a call gives that tensor, at that address, with those bytes."""
-        argument = self.tensor if self.index is None else arguments[self.index]
+        """Return whether a call gives those tensors, at those addresses, with those bytes.
+
+        One kind of check goes over all tensors before the next: of a model of hundreds of them, each call is waiting.
+        """
+        given = [arguments[place] for place in self.places]
         return (
-            argument is self.tensor
-            and _version_of(argument) == self.version
-            and argument.data_ptr() == self.address
-            and (self.digest is None or digest_of(argument) == self.digest)
+            all(map(is_, given, self.tensors))
+            and [*map(_VERSION, self.counted)] == self.versions
+            and [*map(_ADDRESS, self.tensors)] == self.addresses
+            and (self.digests is None or [*map(digest_of, self.tensors)] == self.digests)
         )
 
 
-def _version_of(tensor: Any) -> int:
-    """Count the writes that PyTorch knows of; tensors of inference mode have no counter."""
-    return 0 if tensor.is_inference() else int(tensor._version)
-
-
-__all__ = ["Weight"]
+__all__ = ["Weights"]

@@ -106,12 +106,23 @@ def test_sizes_in_a_bucket_are_compiled_once(dynamic: bool | None) -> None:
     net = model()
     fast = torch.compile(net, backend=backend, dynamic=dynamic, options={"threads": 1})
     with torch.inference_mode():
-        for rows in (4, 5, 6, 5, 6, 7, 12, 9, 11):
+        for rows in (4, 9, 10, 9, 10, 13, 24, 22, 21):
             x = torch.randn(rows, 8)
             torch.testing.assert_close(fast(x), net(x))
     assert last().shapes_vary
     ends = [next(iter(program.buckets.values())).most for program in last().programs]
-    assert (last().reason, last().exact, ends[-3:]) == ("", frozenset(), [6, 8, 12])
+    assert (last().reason, last().exact, ends[-3:]) == ("", frozenset(), [10, 14, 24])
+
+
+def test_buckets_are_coarser_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.pytorch.subgraph._FINE_PROGRAMS", 1)
+    net = model()
+    fast = torch.compile(net, backend=backend, dynamic=True, options={"threads": 1})
+    with torch.inference_mode():
+        for rows in (10, 10, 13, 16):
+            x = torch.randn(rows, 8)
+            torch.testing.assert_close(fast(x), net(x))
+    assert [each.most for program in last().programs for each in program.buckets.values()] == [10, 16]
 
 
 def test_sizes_that_guards_allow_are_the_steps_of_a_bucket() -> None:
@@ -120,11 +131,11 @@ def test_sizes_that_guards_allow_are_the_steps_of_a_bucket() -> None:
         return torch.cat([x, torch.nn.functional.interpolate(half, scale_factor=2)], 1)
 
     fast = torch.compile(halved, backend=backend, dynamic=True, options={"threads": 1})
-    for height in (14, 16, 20):
+    for height in (22, 24, 28):
         x = torch.randn(1, 3, height, 8)
         torch.testing.assert_close(fast(x), halved(x))
     texts = {bucket.text for program in last().programs for bucket in program.buckets.values()}
-    assert (last().reason, texts) == ("", {"3", "8", "14..16:+2:16", "18..24:+2:24"})
+    assert (last().reason, texts) == ("", {"3", "8", "22..24:+2:24", "26..28:+2:28"})
 
 
 def test_sizes_whose_padding_cannot_be_masked_are_compiled_exactly() -> None:
@@ -148,7 +159,7 @@ def test_flex_attention_is_compiled() -> None:
         return flex.flex_attention(x, x, x, score_mod=lambda score, b, h, i, j: score - 0.5 * (i - j).abs())
 
     fast = torch.compile(attention, backend=backend, dynamic=True, options={"threads": 1})
-    for length in (5, 6):
+    for length in (9, 10):
         x = torch.randn(2, 3, length, 8)
         torch.testing.assert_close(fast(x), attention(x))
     assert (last().reason, len(last().programs)) == ("", 1)

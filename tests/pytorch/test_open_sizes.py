@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from autotune.compiler.dynamic.buckets import SizeRange
 from autotune.pytorch import open_sizes
-from autotune.pytorch.open_sizes import OpenSizes, SizeBucket
+from autotune.pytorch.open_sizes import COARSE, FINE, OpenSizes, SizeBucket
 from autotune.pytorch.shared import SharedConstants
 
 
@@ -24,20 +24,23 @@ def test_examples_are_true() -> None:
     step=st.sampled_from([1, 2, 5, 32]),
     least=st.integers(1, 3),
     spare=st.integers(0, 99),
+    parts=st.sampled_from([COARSE, FINE]),
 )
-def test_a_bucket_holds_its_size_and_is_a_range(size: int, step: int, least: int, spare: int) -> None:
+def test_a_bucket_holds_its_size_and_is_a_range(
+    size: int, step: int, least: int, spare: int, parts: int
+) -> None:
     size = max(size, least)
-    found = SizeBucket.of(size, least, size + spare, lambda other: (other - size) % step == 0)
+    found = SizeBucket.of(size, least, size + spare, lambda other: (other - size) % step == 0, parts)
     assert found.holds(size)
     assert least <= found.least <= found.most <= size + spare
-    assert found.most <= max(2 * size, 4)
+    assert found.most < size * (1 + 1 / parts)
     range_ = SizeRange.parse(found.text)
     assert (range_.least, range_.most, range_.buckets) == (found.least, found.most, (found.most,))
 
 
-@given(size=st.integers(1, 500), other=st.integers(1, 500))
-def test_buckets_do_not_overlap(size: int, other: int) -> None:
-    mine, its = (SizeBucket.of(each, 1, None, lambda _: True) for each in (size, other))
+@given(size=st.integers(1, 500), other=st.integers(1, 500), parts=st.sampled_from([COARSE, FINE]))
+def test_buckets_do_not_overlap(size: int, other: int, parts: int) -> None:
+    mine, its = (SizeBucket.of(each, 1, None, lambda _: True, parts) for each in (size, other))
     assert mine == its or not mine.holds(other)
 
 

@@ -285,6 +285,37 @@ def test_patience_shrinks_by_waits_that_end_asleep_and_returns_with_one_that_doe
     assert seen == [(False, 16), (False, 4), (False, 2), (True, 64), (False, 16)]
 
 
+def test_workers_spin_longer_for_a_caller_that_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that comes soon is awaited longer, unless this worker's patience says that cores are contested."""
+    machine, own = Machine(0), worker_at(STATE, 1)
+    for name, operation in OPERATIONS.items():
+        monkeypatch.setattr(waiting, name, operation.__get__(machine), raising=False)
+    monkeypatch.setattr(waiting, "pause", lambda: None)
+    most = machine.memory[at(STATE, layout.SPIN_NS)] = 64
+    seen = []
+
+    def body() -> None:
+        for gap, patience in ((most, most), (5 * most, most), (most, most // 4)):
+            machine.memory[at(own, layout.GAP_NS)] = gap
+            machine.memory[at(own, layout.PATIENCE_NS)] = patience
+            seen.append(waiting._patience_between_runs(STATE, own))
+        machine.memory[at(STATE, layout.GENERATION)] = 1
+        assert waiting.await_run(STATE, 1, 0) == 1
+        seen.append(machine.memory[at(own, layout.GAP_NS)])
+
+    machine.run([body])
+    assert seen == [5 * most, most, most // 4, 1]
+
+
+def test_a_worker_that_loses_its_core_while_it_spins_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([0, 1000, 2000, 2000 + waiting._LOST_NS + 1])
+    monkeypatch.setattr(waiting, "load_acquire", lambda address: 0, raising=False)
+    monkeypatch.setattr(waiting, "pause", lambda: None)
+    monkeypatch.setattr(waiting, "clock_ns", lambda: next(looks), raising=False)
+    assert not waiting._awaited(0, 1, 1 << 40)
+    assert next(looks, None) is None
+
+
 def test_pools_of_more_workers_than_cores_do_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "usable_cores", lambda: 3)
     assert pool.ThreadPool(3)._state[layout.SPIN_NS] > 0

@@ -167,6 +167,7 @@ DONE: Final = (
 INSIDE: Final = RING  # 1 while the worker may read the program: the run does not end meanwhile
 PATIENCE_NS: Final = RING + 1  # how long it spins now; private to the worker
 ARRIVED: Final = RING + 2  # of worker 0: the last command that it alone ran and that others wait for
+GAP_NS: Final = RING + 3  # how long its last wait for a run took; private to the worker
 CLAIMED: Final = LINE  # the command that was claimed from last times CLAIMS; plus units claimed
 SERVED: Final = LINE + 1  # 1 while a thread is this worker
 

@@ -10,6 +10,10 @@ Shared-Memory Multiprocessor": a wait that ends while the worker spins says that
 own, and from then on it spins for as long as it may; one that ends asleep, that they may be waiting for this
 very core, and it spins for a quarter of the time. A pool of more workers than cores does not spin.
 
+Between runs a caller in Python is away for a tenth of a millisecond and more, as by guards and results of
+torch.compile, and to wake a thread takes half of that. So a worker whose last run came within ``_SHORT_GAPS`` times
+what it spins at most spins for that long, where cores are not contested. Who loses its core meanwhile sleeps at once.
+
 **Commands.** Nobody waits for workers, but for tiles: a command is done when all units of its tiles are, whoever ran
 them. Each worker says in a ring of its own, ``DONE``, how many it ran of a command; with two workers that costs one
 cache-line transfer, and a shared counter would cost two. A worker that ran none says nothing, and may be anywhere: not
@@ -55,6 +59,7 @@ from autotune.runtime.cpu.layout import (
     ARRIVED,
     CLAIMS,
     DONE,
+    GAP_NS,
     GENERATION,
     INSIDE,
     PARKED,
@@ -69,12 +74,14 @@ from autotune.runtime.cpu.translate.functions import native
 EVERYBODY = 0x7FFFFFFF
 _SPINS_PER_CLOCK = 16
 _LEAST_SHARE = 32  # of the time that a worker may spin: what it always spins
+_SHORT_GAPS = 5
+_LOST_NS = 50_000  # between two looks at the clock, a microsecond apart: another thread had the core
 
 
 @native
 def _awaited(counter: int, value: int, patience_ns: int) -> bool:
-    """Spin until a counter has come to a value; False when patience ends first."""
-    deadline = 0
+    """Spin until a counter has come to a value; False when patience ends first, or the core is lost."""
+    deadline, before = 0, 0
     while patience_ns:
         for _ in range(_SPINS_PER_CLOCK):
             if load_acquire(counter) >= value:
@@ -83,8 +90,9 @@ def _awaited(counter: int, value: int, patience_ns: int) -> bool:
         now = clock_ns()
         if deadline == 0:
             deadline = now + patience_ns
-        elif now >= deadline:
+        elif now >= deadline or now - before > _LOST_NS:
             break
+        before = now
     return load_acquire(counter) >= value
 
 
@@ -233,13 +241,24 @@ def _sleep_until_left(state: int, inside: int) -> None:
 
 
 @native
+def _patience_between_runs(state: int, own: int) -> int:
+    """Return how long a worker spins until the next run."""
+    patience, most = load(at(own, PATIENCE_NS)), load(at(state, SPIN_NS))
+    comes_back: bool = patience == most and load(at(own, GAP_NS)) < _SHORT_GAPS * most
+    return _SHORT_GAPS * most if comes_back else patience
+
+
+@native
 def await_run(state: int, worker: int, seen: int) -> int:
     """Wait until ``GENERATION`` is another one than was seen; returns that."""
-    generation, patience = at(state, GENERATION), load(at(worker_at(state, worker), PATIENCE_NS))
+    own, generation, begin = worker_at(state, worker), at(state, GENERATION), clock_ns()
+    patience = _patience_between_runs(state, own)
     while not _awaited(generation, seen + 1, patience):
         fetch_add(at(state, PARKED), 1)
         park(generation, seen)
         fetch_add(at(state, PARKED), -1)
+    if seen % 2 == 0:
+        store(at(own, GAP_NS), clock_ns() - begin)
     return load_acquire(generation)
 
 

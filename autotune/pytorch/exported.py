@@ -12,7 +12,7 @@ from autotune.frontends.sizes import open_names
 from autotune.frontends.torch_export import export_error, to_onnx
 from autotune.pytorch.open_sizes import OpenSizes
 from autotune.pytorch.results import Result, is_tensor, results_of
-from autotune.pytorch.weights import Weights
+from autotune.pytorch.weights import RecordedWeights
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ExportedGraph:
     model: ReadModel | None
     inputs: Mapping[str, int]
     symbols: tuple[str, ...]
-    weights: Weights
+    weights: RecordedWeights
     numbers: tuple[Any, ...]
     results: tuple[Result, ...]
 
@@ -51,7 +51,7 @@ class ExportedGraph:
 
 
 def exported(
-    graph: TracedGraph, arguments: Sequence[Any], weights: Weights, expected: Sequence[Any]
+    graph: TracedGraph, arguments: Sequence[Any], weights: RecordedWeights, expected: Sequence[Any]
 ) -> ExportedGraph:
     """Export a graph, the ``weights`` among its arguments as constants.
 

@@ -14,7 +14,7 @@ from autotune.pytorch.open_sizes import SizeBucket
 from autotune.pytorch.results import Result, is_tensor
 from autotune.pytorch.shared import SharedConstants
 from autotune.pytorch.tensors import array_of, tensor_of
-from autotune.pytorch.weights import Weights
+from autotune.pytorch.weights import RecordedWeights
 from autotune.runtime.module import Module
 
 _TOLERANCES = {"float16": 2e-2, "bfloat16": 1e-1}
@@ -33,7 +33,7 @@ class TorchProgram:
 
     module: Module | None
     inputs: tuple[int, ...]
-    weights: Weights
+    weights: RecordedWeights
     results: tuple[Result, ...]
     buckets: Mapping[str, SizeBucket]
     numbers: tuple[Any, ...]

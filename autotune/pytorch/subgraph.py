@@ -12,7 +12,7 @@ from autotune.pytorch.exported import ExportedGraph, TracedGraph, exported
 from autotune.pytorch.open_sizes import COARSE, FINE, SizeBucket
 from autotune.pytorch.program import TorchProgram, checked, compiled
 from autotune.pytorch.shared import SharedConstants
-from autotune.pytorch.weights import Weights
+from autotune.pytorch.weights import RecordedWeights
 
 MOST_CHANGES = 8
 """A graph whose weights change more often is PyTorch's."""
@@ -133,7 +133,7 @@ class Subgraph:
         self,
         arguments: Sequence[Any],
         sizes: Mapping[str, int],
-        weights: Weights,
+        weights: RecordedWeights,
         expected: Sequence[Any],
     ) -> None:
         graph = self._exported
@@ -173,10 +173,10 @@ class Subgraph:
                 return program
         raise AssertionError("the last attempt is for exact sizes")
 
-    def _weights(self, arguments: Sequence[Any]) -> Weights:
+    def _weights(self, arguments: Sequence[Any]) -> RecordedWeights:
         """Record the weights as they are now. Those of inference mode, which count no writes, are inputs instead."""
         given = {index: arguments[index] for index in self.weights if not arguments[index].is_inference()}
-        return Weights.of(given, self.captured, self.hashed)
+        return RecordedWeights.of(given, self.captured, self.hashed)
 
     def leave(self, reason: str) -> None:
         """Leave the graph to PyTorch from now on, and say so."""

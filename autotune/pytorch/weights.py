@@ -13,7 +13,7 @@ _VERSION, _ADDRESS = attrgetter("_version"), methodcaller("data_ptr")
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
+class RecordedWeights:
     """Tensors that were compiled as constants: the arguments ``places``, and behind them what the graph itself holds.
 
     PyTorch's counters of writes, ``versions``, miss those through ``.data``, through ``.detach().numpy()`` and by
@@ -30,7 +30,7 @@ class Weights:
     digests: Sequence[int] | None
 
     @classmethod
-    def of(cls, arguments: Mapping[int, Any], captured: Sequence[Any], hashed: bool) -> Weights:
+    def of(cls, arguments: Mapping[int, Any], captured: Sequence[Any], hashed: bool) -> RecordedWeights:
         """Record some arguments of a call and what the graph holds as they are now."""
         tensors = (*arguments.values(), *captured)
         counted = tuple(each for each in tensors if not each.is_inference())
@@ -52,4 +52,4 @@ class Weights:
         )
 
 
-__all__ = ["Weights"]
+__all__ = ["RecordedWeights"]

@@ -30,7 +30,7 @@ _DOUBT = (1 - CONFIDENCE) / CHOICES
 _SHARE = 0.99
 """Of further input sets, those that a bound on the worst of them is for."""
 _SPREAD, _KNOWN_BEFORE = 0.2, 3
-"""Standard deviation of the logarithms of a model's errors, and degrees of freedom that it counts for: it is 0.06 to
+"""Standard deviation of the logarithms of a model's errors, and degrees of freedom that it counts for: it is 0.02 to
 0.4 of the models in results/budgets.md."""
 _MEAN = "mean"
 """The kind of a function the mean of which counts."""

@@ -12,6 +12,7 @@ from autotune.database.records import Ratio
 from autotune.errors import UsageError
 from autotune.suggest import did_you_mean
 from autotune.tuning.jobs.owner import JobState, Life, Owner, ago, states_of
+from autotune.tuning.report.nodes import node_lines
 from autotune.tuning.report.units import cut, duration
 
 if TYPE_CHECKING:
@@ -168,18 +169,7 @@ def facts(state: JobState, trials: int, target: str) -> Iterator[tuple[str, str]
     if not state.life.over and said.get("forecast"):
         yield "forecast", said["forecast"]["text"]
     yield from _gains(state)
-    yield from (("node", _node_line(node)) for node in said.get("nodes") or ())
-
-
-def _node_line(node: Mapping[str, Any]) -> str:
-    """Return what is known of a node of the fleet that measures."""
-    why = f" ({node['reason']})" if node["reason"] else ""
-    noise = "" if node["noise"] is None else f", noise {node['noise']:.1%}"
-    aside = f", {node['set_aside']} set aside" if node["set_aside"] else ""
-    return (
-        f"{node['name']}: {node['state']}{why}, {node['measurements']} measured{aside}{noise}, "
-        f"stolen {node['stolen_s']:.0f} s"
-    )
+    yield from (("node", line) for line in node_lines(said))
 
 
 def doing(state: JobState) -> str:

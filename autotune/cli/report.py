@@ -149,6 +149,7 @@ def document(store: Database, state: JobState) -> dict[str, Any]:
 
 def _print_text(store: Database, state: JobState, text: str, again: Sequence[TimedAgain]) -> None:
     from autotune.cli.job_lines import status_lines, trials_of
+    from autotune.tuning.report.nodes import node_lines
     from autotune.tuning.report.result import lines_of, summary
     from autotune.tuning.report.stored import report_from
     from autotune.tuning.report.width import columns_of, wrapped
@@ -156,7 +157,8 @@ def _print_text(store: Database, state: JobState, text: str, again: Sequence[Tim
     columns = columns_of(sys.stdout)
     if text:
         report = report_from(text, state.job.id)
-        lines = summary(report) if is_quiet() else [heading(state), *lines_of(report, columns)]
+        nodes = wrapped(node_lines(state.said, report), columns)
+        lines = summary(report) if is_quiet() else [heading(state), *lines_of(report, columns), *nodes]
     else:
         trials = trials_of(store, [state])[state.job.id]
         lines = [*status_lines(state, trials, target_of(store, state), columns)]

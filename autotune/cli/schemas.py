@@ -185,8 +185,8 @@ _SHARED: Mapping[str, Any] = {
         options=[_of("name option gain: text; count: integer; workloads: [text]; ratio: number?")],
         dispatches=[
             _of(
-                "name kind workload origin schedule: text; count runs: integer; before_ns after_ns floor_ns: number?; "
-                "nodes names: [text]; alone: boolean",
+                "name kind workload origin schedule host: text; count runs: integer; nodes names: [text]; "
+                "before_ns after_ns floor_ns: number?; alone: boolean",
                 **_EVIDENCE,
             )
         ],

@@ -11,24 +11,17 @@ from autotune.database.store import Database
 
 
 class KeptAnswers:
-    """The answers of :meth:`Database.best` and :meth:`Database.lookup`, kept until any process stores something of the
-    workload."""
+    """The answers of :meth:`Database.lookup`, kept until any process stores something of the workload."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
         self._last = database.last_rows()
-        self._best: dict[Key, Run | Miss] = {}
         self._found: dict[Key, Hit | Miss] = {}
 
     def best(self, keys: Iterable[Key]) -> dict[Key, Run | Miss]:
         """Return the schedule to use for each key, or why there is none."""
-        self._forget_changed()
-        answers = dict[Key, Run | Miss]()
-        for key in keys:
-            if key not in self._best:
-                self._best[key] = self.database.best(key.workload, key.target, key.space)
-            answers[key] = self._best[key]
-        return answers
+        found = self.lookup(keys)
+        return {key: one.best if isinstance(one, Hit) else one for key, one in found.items()}
 
     def lookup(self, keys: Iterable[Key]) -> dict[Key, Hit | Miss]:
         """Return the same with how well it is known."""
@@ -36,8 +29,7 @@ class KeptAnswers:
         answers = dict[Key, Hit | Miss]()
         for key in keys:
             if key not in self._found:
-                found = self.database.lookup(key.workload, key.target, key.space)
-                self._found[key], self._best[key] = found, found.best if isinstance(found, Hit) else found
+                self._found[key] = self.database.lookup(key.workload, key.target, key.space)
             answers[key] = self._found[key]
         return answers
 
@@ -46,7 +38,6 @@ class KeptAnswers:
         if last == self._last:
             return
         changed, self._last = self.database.changed_since(self._last), last
-        self._best = {key: run for key, run in self._best.items() if key.workload not in changed}
         self._found = {key: found for key, found in self._found.items() if key.workload not in changed}
 
 

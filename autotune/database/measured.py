@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import and_, insert, select, update
+from sqlalchemy import and_, delete, insert, select, update
 from sqlalchemy.engine import Connection
 
 from autotune.database import rows, schema, statements
@@ -26,6 +26,7 @@ from autotune.database.session import Session, insert_new
 from autotune.errors import DatabaseError
 
 _INSIDE = (schema.readings, schema.comparisons)
+_FIGURES = ("ratio", "rounds", "default_ns", "load", "host")
 
 
 def store_runs(session: Session, runs: Sequence[Run]) -> list[bool]:
@@ -95,7 +96,10 @@ def store_parts(
 
 
 def distrust(connection: Connection, job: str, host: str, reason: str) -> int:
-    """Leave out runs of a job that worked on a host, but for defaults and what was measured inside a model."""
+    """Drop what a host alone has measured inside a model for a job, then leave out the runs that worked on it, but for
+    defaults and what others have measured inside a model."""
+    readings = schema.readings.c
+    connection.execute(delete(schema.readings).where(readings.job == job, readings.host == host))
     runs = schema.runs.c
     inside = [select(table.c.run_id).where(table.c.run_id == runs.id) for table in _INSIDE]
     theirs = and_(runs.job == job, runs.host == host, runs.outcome == Outcome.OK.value)
@@ -133,7 +137,7 @@ def store_readings(session: Session, key: Key, readings: Sequence[Reading], insi
                 statements.run_number(), statements.parameters(key, trace=reading.trace_key)
             ).scalar()
             if number is not None:
-                figures = {name: getattr(reading, name) for name in ("ratio", "rounds", "default_ns", "load")}
+                figures = {name: getattr(reading, name) for name in _FIGURES}
                 insert_new(connection, schema.readings, {"run_id": number, **figures, **common})
 
     session.write(insert_all)

@@ -397,7 +397,8 @@ class Reading:
 
     ``ratio``: the median over ``rounds`` of its latency over that of the default schedule, whose median was
     ``default_ns``. ``load``: the processors that other processes took meanwhile. ``inside`` names the model; it and
-    ``created`` are set by the database.
+    ``created`` are set by the database. ``host`` is the node of a fleet that alone has measured it; empty where this
+    machine has, or several nodes that agree.
     """
 
     trace_key: str
@@ -407,6 +408,7 @@ class Reading:
     inside: str = ""
     created: float = 0.0
     load: float = 0.0
+    host: str = ""
 
 
 MODEL = "model"

@@ -208,4 +208,5 @@ def reading_from_row(row: Row[Any]) -> Reading:
             text(row.inside, "inside"),
             moment(row.created, "created"),
             number(row.load, "load"),
+            text(row.host, "host"),
         )

@@ -30,7 +30,7 @@ from sqlalchemy.types import TypeEngine
 from autotune.database.columns import StoredColumn
 from autotune.database.records import RUNS
 
-_TABLES = 16
+_TABLES = 17
 """The version that changed a table last, other than by a column of runs."""
 VERSION = max(_TABLES, *(column.since for column in RUNS.columns))
 """Version of the schema that this code writes.
@@ -41,12 +41,13 @@ verdicts; version 6 added readings, versions 7 and 9 the footprints of runs, ver
 the code of runs: a schedule that gives other code is measured again, and both runs stay; since version 13 comparisons
 have placements, too; since version 14 they and readings have the load beside which they were measured, and there are no
 plans; since version 15 jobs have what they say of themselves and their report; version 16 added the index of
-comparisons by job, and outcomes to that of runs. An older database is brought up to date when it is opened to write.
+comparisons by job, and outcomes to that of runs; since version 17 readings have their host. An older database is
+brought up to date when it is opened to write.
 """
 OLDEST = 1
 """The oldest version that this code can bring up to date."""
-READABLE = 15
-"""The oldest version that this code reads as it is: later ones differ from it by indexes alone."""
+READABLE = 17
+"""The oldest version that this code reads as it is: later ones, if there are any, differ from it by indexes alone."""
 
 metadata = MetaData()
 
@@ -199,6 +200,7 @@ readings = Table(
     Column("rounds", Integer, nullable=False),
     Column("default_ns", Float, nullable=False),
     Column("load", Float, nullable=False, server_default="0"),
+    Column("host", String(128), nullable=False, server_default=""),
     Column("inside", Text, nullable=False),
     Column("job", ForeignKey("jobs.id")),
     Column("created", Float, nullable=False),
@@ -206,7 +208,7 @@ readings = Table(
     Index("read", "workload_key", "target_key", "space_key", "ratio"),
 )
 """Latencies of runs inside a model while a job searched: a row for each process in which a run was measured, with
-the run's keys."""
+the run's keys. ``host`` is the node of a fleet that alone has measured it."""
 
 layers = Table(
     "layers",
@@ -220,7 +222,7 @@ layers = Table(
 _ADDED: Mapping[str, Mapping[str, tuple[int, Any]]] = {
     jobs.name: {"status": (15, ""), "report": (15, "")},
     comparisons.name: {"detail": (13, ""), "load": (14, 0.0)},
-    readings.name: {"load": (14, 0.0)},
+    readings.name: {"load": (14, 0.0), "host": (17, "")},
 }
 """Columns that tables beside runs have got since a version, with what rows of before have in them."""
 

@@ -132,7 +132,7 @@ class Database:
     def distrust(self, job: str, host: str, reason: str) -> int:
         """Leave out what a node has measured alone for a job; return the number of runs.
 
-        Defaults stay, and runs that were measured inside the model: there other nodes have measured them too.
+        Defaults stay, and runs that other nodes have measured inside the model, too.
         """
         return self.session.write(lambda connection: measured.distrust(connection, job, host, reason))
 

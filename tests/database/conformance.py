@@ -249,9 +249,16 @@ class Conformance:
                 origin = Origin.DEFAULT if trace == "default" else Origin.SEARCH
                 database.record(run(trace, 90.0, origin=origin, host=host, job=mine))
             database.record(run("earlier", 95.0, host="liar"))
-            database.read_inside(KEY, [Reading("inside", 0.9, 3, 90.0)], "net")
+            lies = [Reading(trace, 0.3, 3, 90.0, host="liar") for trace in ("alone", "inside")]
+            database.read_inside(
+                KEY, [Reading("inside", 0.9, 3, 90.0, host="honest"), *lies[:1]], "net", mine
+            )
+            database.read_inside(KEY, lies[1:], "net", mine)
             assert database.distrust(mine, "liar", "it lies") == 1
             assert database.distrust(mine, "liar", "it lies") == 0
+            assert [(found.trace_key, found.host) for found in database.readings(KEY)] == [
+                ("inside", "honest")
+            ]
             found = {run.trace_key: run for run in database.records()}
             assert (found["alone"].outcome, found["alone"].latency) == (Outcome.DISTRUSTED, None)
             assert (found["alone"].host, found["alone"].message) == ("liar", "it lies")

@@ -128,10 +128,10 @@ class Fleet:
         """Return the number of seats for which nothing waits."""
         return sum(node.state is NodeState.IDLE for node in [*self.nodes.values()]) - len(self._waiting)
 
-    def hungry(self, coming: int) -> bool:
+    def hungry(self, coming: int, part: float = 1.0) -> bool:
         """Return whether seats will soon have nothing to do, though so many messages are being made: one waits for each
-        seat, so that none of them is idle meanwhile."""
-        return len(self._waiting) + coming < min(_AHEAD, len(self.ready))
+        seat, or for a ``part`` of them, so that none of them is idle meanwhile."""
+        return len(self._waiting) + coming < part * min(_AHEAD, len(self.ready))
 
     def put(self, data: bytes) -> object:
         """Return a handle of a file's content for :class:`SeatWork`."""
@@ -169,7 +169,7 @@ class Fleet:
             self._changed.notify_all()
 
     def _leave_out(self, node: FleetNode, reason: str) -> None:
-        node.state, node.reason = NodeState.OUT, reason
+        node.leave(NodeState.OUT, reason)
         self.say(f"{node.name} is left out: {reason}")
 
     def _wait_for_seats(self) -> None:
@@ -232,7 +232,8 @@ class Fleet:
 
     def _lose(self, node: FleetNode, reason: str) -> None:
         if not self._closed.is_set() and node.state is not NodeState.OUT:
-            node.state, node.reason, node.losses = NodeState.LOST, reason, node.losses + 1
+            node.leave(NodeState.LOST, reason)
+            node.losses += 1
             self.say(f"{node.name} is lost: {reason}")
             if node.losses >= _LOSSES:
                 self._leave_out(
@@ -254,7 +255,7 @@ class Fleet:
             if not _serves(target, self.target):
                 self._leave_out(node, f"it is another target ({target!r}) than the job's ({self.target!r})")
                 return False
-            node.state, node.reason = NodeState.IDLE, ""
+            node.join()
         self.say(f"{node.name} measures for this job")
         return True
 
@@ -287,12 +288,13 @@ class Fleet:
     def _do(self, seat: RemoteSeat, node: FleetNode, work: SeatWork) -> None:
         if work.future.cancelled():
             return
-        signed = self._signer.sign(work.message)
+        signed, begin = self._signer.sign(work.message), time.monotonic()
         try:
             answer = seat.answer(signed.text, signed.mac, work.contents)
         except SeatLost as lost:
             self._again(work, f"{node.name}: {lost}")
             raise
+        node.busy_s += time.monotonic() - begin
         self._answered(node, work, answer)
 
     def _answered(self, node: FleetNode, work: SeatWork, answer: Mapping[str, Any]) -> None:

@@ -21,8 +21,9 @@ _MOST = 256
 """Actions under way: each is a thread."""
 _SHARED = 4
 """Batches of candidates that are measured in the model together, while others are."""
-_SEATS = 2
-"""An action keeps about so many seats busy."""
+_LOW = 0.75
+"""With less than this part of what seats want under way, actions are begun until all of it is: a ranking is as much
+work as a few of them."""
 
 
 @dataclass(eq=False)
@@ -62,7 +63,7 @@ class FleetLoop(TuningLoop):
                 self.before_turn()
                 running, begun = lanes.running, self._begin_several()
                 if begun:
-                    self._until(self._hungry)
+                    self._until(partial(self._hungry, _LOW))
                 elif running:
                     self._until(partial(self._fewer_than, running))
                 elif begun is None:
@@ -93,16 +94,17 @@ class FleetLoop(TuningLoop):
                 return
             self._tell_all()
 
-    def _hungry(self) -> bool:
+    def _hungry(self, part: float = 1.0) -> bool:
+        """Return whether less than this part of what seats want is under way, and of the actions that may be."""
         coming = sum(each.coming for each in self._under_way)
-        return self.fleet.lanes.running < self._most_lanes and self.fleet.hungry(coming)
+        return self.fleet.lanes.running < part * self._most_lanes and self.fleet.hungry(coming, part)
 
     def _fewer_than(self, running: int) -> bool:
         return self.fleet.lanes.running < running
 
     @property
     def _most_lanes(self) -> int:
-        return min(_MOST, 2 + len(self.fleet.ready) // _SEATS)
+        return min(_MOST, 2 + len(self.fleet.ready))
 
     @property
     def _building(self) -> list[Turn]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -45,6 +46,11 @@ class FleetNode:
     """Measurements of it that were not used, as they differ from those of its peers."""
     stolen_s: float = 0.0
     """Seconds that a hypervisor took of its processors, since it started."""
+    busy_s: float = 0.0
+    """Seconds in which it has measured."""
+    _served_s: float = 0.0
+    _since: float | None = None
+    """When it joined, while it works."""
     same_code: deque[float] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     """Logs of the ratios of versions with the same code (A/A), the latest of them."""
 
@@ -52,6 +58,20 @@ class FleetNode:
     def works(self) -> bool:
         """Return whether it is given measurements."""
         return self.state in (NodeState.IDLE, NodeState.MEASURING)
+
+    def join(self) -> None:
+        """Note that it works for the job from now on."""
+        self.state, self.reason, self._since = NodeState.IDLE, "", time.monotonic()
+
+    def leave(self, state: NodeState, reason: str) -> None:
+        """Note that it works no more."""
+        self.state, self.reason = state, reason
+        self._served_s, self._since = self.served_s, None
+
+    @property
+    def served_s(self) -> float:
+        """Return the seconds in which it was there for the job."""
+        return self._served_s + (0.0 if self._since is None else time.monotonic() - self._since)
 
     @property
     def noise(self) -> float | None:
@@ -68,6 +88,8 @@ class FleetNode:
             "version": self.version,
             "measurements": self.measurements,
             "set_aside": self.set_aside,
+            "busy_s": round(self.busy_s, 2),
+            "served_s": round(self.served_s, 2),
             "noise": None if self.noise is None else round(self.noise, 4),
             "stolen_s": round(self.stolen_s, 1),
         }

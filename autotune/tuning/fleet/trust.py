@@ -1,8 +1,9 @@
 """Distrust: what a node says is compared with what its peers of the same target say of the same versions.
 
 A factor on all of a node's times is invisible in ratios, and harmless. What harms is a node whose *ratios* are others
-than those of its peers, or that finds other numbers. Nothing that one node alone has said of a speed-up is used where
+than those of its peers, or that finds other numbers. No speed-up is claimed that one node alone has measured where
 there are two: the second one measures the same versions, and where they differ by more than noise, a third one tells.
+What a search measures once is of one node, and every so often of a second one, by which liars are found early.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ LEAST = 0.08
 in each (results/same_code.md)."""
 SIGMAS = 6.0
 """Beyond so many times the noise of both nodes, as A/A measurements have it, a difference is none of chance."""
+AUDIT = 8
+"""After so many measurements that a node alone has made, a peer makes one, too."""
 STRIKES = 2
 """After so many measurements that its peers contradict, a node is left out."""
 
@@ -34,6 +37,8 @@ class Trust:
 
     fleet: Fleet
     _strikes: dict[str, int] = field(default_factory=dict)
+    _alone: dict[str, int] = field(default_factory=dict)
+    """Measurements of nodes since a peer has agreed with them."""
 
     def noise(self, name: str) -> float:
         """Return the noise of a node's ratios by its A/A measurements, at least that of a quiet one."""
@@ -69,6 +74,16 @@ class Trust:
                     f"the same code differs from itself by {nodes[name].noise:.0%} on it (A/A), and by "
                     f"{np.expm1(median(others)):.0%} on its peers",
                 )
+
+    def alone(self, name: str) -> bool:
+        """Count a measurement that a node alone has made; return whether a peer is to make it, too."""
+        self._alone[name] = self._alone.get(name, 0) + 1
+        return self._alone[name] >= AUDIT
+
+    def agree(self, names: Sequence[str]) -> None:
+        """Note that nodes agree, where they are several."""
+        if len(names) > 1:
+            self._alone |= dict.fromkeys(names, 0)
 
     def strike(self, name: str, what: str) -> None:
         """Note that its peers contradict a node; it is left out when that is not for the first time."""

@@ -57,8 +57,9 @@ def _whole(array: NDArray[np.float64], do: str) -> NDArray[np.float64]:
 class FleetTurns(Turns):
     """:class:`Turns` whose processes are on the seats of a fleet, several at a time.
 
-    Where there are two nodes at least two of them measure, and what they say of a version is compared: a third one
-    decides between two that differ by more than noise.
+    What takes several processes is a claim: where there are two nodes at least two of them measure it, and what they
+    say of a version is compared: a third one decides between two that differ by more than noise. What takes one process
+    is of one node, and now and then of a second one, too.
     """
 
     def __init__(self, seed: int, trust: Trust) -> None:
@@ -85,14 +86,15 @@ class FleetTurns(Turns):
         settled: Settled = lambda read: (),
     ) -> list[Readings | None]:
         """Return latencies of each version: with ``profile`` [rounds, dispatches], with ``time`` [rounds, runs]."""
-        self._took_s, self._used = np.zeros(2), []
-        count = max(rounds.processes, min(2, len(self._fleet.ready)), min(_MOST, self._fleet.idle))
+        self._took_s, self._used, self.host = np.zeros(2), [], ""
         each = -(-rounds.most // rounds.processes)
         one = replace(rounds, most=each, least=min(each, rounds.least), processes=1)
         numbers = [*self._left]
         if not numbers or out_of_time():
             return [None] * len(self._paths)
-        found = self._agreed(self._all(do, one, numbers, count), do, one, numbers)
+        found = self._agreed(self._all(do, one, numbers, rounds.processes), do, one, numbers)
+        names = {process.node for process in found}
+        self.host = names.pop() if len(names) == 1 else ""
         for process in found:
             self._took_s += process.took_s
             self.failures |= process.failures
@@ -107,10 +109,16 @@ class FleetTurns(Turns):
         width = min(array.shape[1] for array in arrays)
         return np.concatenate([array[:, :width] for array in arrays])
 
-    def _all(self, do: str, rounds: Rounds, numbers: Sequence[int], count: int) -> list[_Process]:
-        """Have several processes measure the versions, the first two of them on two nodes."""
+    def _all(self, do: str, rounds: Rounds, numbers: Sequence[int], least: int) -> list[_Process]:
+        """Have so many processes or more measure the versions, the first two of them on two nodes: where seats are idle
+        most of them do, and the others are for what comes next."""
+        least = max(least, min(2, len(self._fleet.ready))) if least > 1 else least
+        count = max(least, min(_MOST, 3 * self._fleet.idle // 4))
         works = [self._begin(do, rounds, numbers, elsewhere=n < 2) for n in range(count)]
-        return [self._ended(work, numbers) for work in works]
+        found = [self._ended(work, numbers) for work in works]
+        if count == 1 and len(self._fleet.ready) > 1 and self._trust.alone(found[0].node):
+            found.append(self._ended(self._begin(do, rounds, numbers, elsewhere=True), numbers))
+        return found
 
     def _begin(self, do: str, rounds: Rounds, numbers: Sequence[int], *, elsewhere: bool) -> SeatWork:
         files = {path.name: self._content(path) for path in self._files()}
@@ -150,6 +158,7 @@ class FleetTurns(Turns):
         where nobody can tell who is right."""
         said = self._by_node(found)
         if not self._contradict(said):
+            self._trust.agree([name for name, _ in said])
             return found
         more = max(1, 3 - len(said))
         works = [self._begin(do, rounds, numbers, elsewhere=True) for _ in range(more)]

@@ -502,9 +502,11 @@ class Job:
 
     def _distrust(self, status: Status, name: str, reason: str) -> None:
         """Leave out what a node has measured that its peers contradict."""
-        for task in status.tasks:
-            task.distrust(name, reason)
         count = self.database.distrust(status.job, name, reason)
+        for task in status.tasks:
+            inside = self.database.readings(task.key), self.database.compared_schedules(task.key)
+            task.recall((), *inside, unchecked=True)
+            task.distrust(name, reason)
         self._say(status, status.phase, f"{counted(count, 'run')} of {name} alone: not used any more")
 
     def _wait(self, status: Status, text: str) -> None:

@@ -105,6 +105,7 @@ class ModelRows:
             not (isinstance(answer, Hit) and answer.side_by_side),
             evidence.gain,
             1e9 * analytic.floor(task.workload, self.target) if isinstance(task.workload, Workload) else None,
+            "" if isinstance(answer, Miss) else answer.best.host,
         )
 
     def _nodes(self, names: tuple[str, ...]) -> tuple[str, ...]:

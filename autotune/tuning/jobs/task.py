@@ -242,7 +242,7 @@ class Task:
             self.built.pop(trace, None)
 
     def distrust(self, host: str, reason: str) -> None:
-        """Leave out what a node has measured alone: the default stays, and what was measured in the model."""
+        """Leave out what a node has measured alone: the default stays, and what others have measured in the model."""
         for trace, found in [*self.known.items()]:
             if found.host == host and found.latency and trace not in (self.default_trace, *self.inside):
                 self.known[trace] = Measurement(Outcome.DISTRUSTED, message=reason, host=host)

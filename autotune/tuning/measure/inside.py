@@ -207,7 +207,8 @@ def _transposed(candidates: Candidates) -> list[Code]:
 def _reading(workload: str, built: Built, default: Profile, profile: Profile) -> Reading:
     mine, others = profile.series(workload), default.series(workload)
     ratio = float(np.median(mine / others))
-    return Reading(built.trace_key, ratio, len(mine), float(np.median(others)), load=profile.load)
+    default_ns = float(np.median(others))
+    return Reading(built.trace_key, ratio, len(mine), default_ns, load=profile.load, host=profile.host)
 
 
 __all__ = ["ROUNDS", "Candidates", "Concurrently", "Found", "InModelReader", "one_by_one"]

@@ -162,6 +162,8 @@ class Turns:
         self._readings = first
         self._took_s = np.zeros(2)
         """Of the turns of the last measurement: seconds, and those that other processes took of all processors."""
+        self.host = ""
+        """The node of a fleet that alone has measured last."""
         self.failures: dict[int, str] = {}
         """Why a version takes no further turns, by its number."""
 
@@ -240,7 +242,10 @@ class Turns:
 
         def named(read: Sequence[Readings | None]) -> list[Profile | None]:
             each = zip(self._dispatches, read, self._runs, strict=True)
-            return [None if ns is None else Profile(mine, ns, self.load, runs) for mine, ns, runs in each]
+            return [
+                None if ns is None else Profile(mine, ns, self.load, runs, self.host)
+                for mine, ns, runs in each
+            ]
 
         return self._watched("profile", rounds, out_of_time, named, watch)
 
@@ -251,7 +256,10 @@ class Turns:
         follows it."""
 
         def of_runs(read: Sequence[Readings | None]) -> list[Profile | None]:
-            return [None if ns is None else Profile.of_whole(np.median(ns, axis=1), self.load) for ns in read]
+            return [
+                None if ns is None else Profile.of_whole(np.median(ns, axis=1), self.load, self.host)
+                for ns in read
+            ]
 
         return self._watched("time", rounds, out_of_time, of_runs, watch)
 

@@ -37,13 +37,14 @@ class Profile:
     """The times of a version: ``ns`` [rounds, dispatches], and the name and workload key of each dispatch.
 
     ``load``: the processors that other processes took meanwhile, in the mean. ``runs``: how many times a run of the
-    model runs each dispatch; none where that is once.
+    model runs each dispatch; none where that is once. ``host`` is the node of a fleet that alone has measured it.
     """
 
     dispatches: Sequence[tuple[str, str]]
     ns: Readings
     load: float = 0.0
     runs: Sequence[int] = ()
+    host: str = ""
 
     def series(self, workload: str, names: Sequence[str] = ()) -> Series:
         """Return nanoseconds a round of a dispatch: the mean over those called ``names``, each with all of its
@@ -57,9 +58,9 @@ class Profile:
         return np.asarray(self.ns[:, mine].sum(axis=1) / runs)
 
     @classmethod
-    def of_whole(cls, ns: Series, load: float = 0.0) -> Profile:
+    def of_whole(cls, ns: Series, load: float = 0.0, host: str = "") -> Profile:
         """Return the times of a version that was measured as a whole."""
-        return cls((("", ""),), ns[:, None], load)
+        return cls((("", ""),), ns[:, None], load, host=host)
 
     @property
     def whole(self) -> Series:

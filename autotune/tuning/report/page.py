@@ -16,6 +16,7 @@ from autotune.tuning.jobs.owner import JobState, Owner
 from autotune.tuning.report import charts
 from autotune.tuning.report.charts import COLOURS, MOST, Compared
 from autotune.tuning.report.html import Markup, Part, document, element, joined, table
+from autotune.tuning.report.nodes import node_lines
 from autotune.tuning.report.result import ModelReport, Report
 from autotune.tuning.report.table import Entry, entries, total
 from autotune.tuning.report.units import duration, nanoseconds
@@ -65,6 +66,7 @@ def sections(state: JobState, report: Report, compared: Sequence[Compared]) -> I
     yield from _lost(compared)
     yield from _failures(report)
     yield from _noise(report, compared)
+    yield from _nodes(state, report)
     yield from _deploy(state, report)
 
 
@@ -288,6 +290,13 @@ def _noise(report: Report, compared: Sequence[Compared]) -> Iterator[Markup]:
                 f"tuned latency are {nanoseconds(each.gain.after.spread_ns)} apart."
             )
     yield joined(element("p", line) for line in lines or ["Nothing was measured in the model by this job."])
+
+
+def _nodes(state: JobState, report: Report) -> Iterator[Markup]:
+    """Yield the nodes of the fleet that has measured; nothing where one machine has."""
+    if lines := [*node_lines(state.said, report)]:
+        yield element("h2", "Nodes")
+        yield element("ul", *(element("li", line) for line in lines))
 
 
 def _deploy(state: JobState, report: Report) -> Iterator[Markup]:

@@ -25,8 +25,8 @@ class DispatchRow:
     Latencies were measured in the model, or both ``alone``; ``evidence`` says what follows, options included, and
     ``schedule`` in words what is known of the schedule without them. ``names`` are those of the dispatches in the
     compiled model, ``nodes`` the model's that they come from. ``origin`` says why the schedule in use was measured:
-    "default", "search", "near" (found for a near workload); empty where nothing works. ``floor_ns`` is what no schedule
-    undercuts (the roofline)."""
+    "default", "search", "near" (found for a near workload), and ``host`` where; empty where nothing works. ``floor_ns``
+    is what no schedule undercuts (the roofline)."""
 
     name: str
     kind: str
@@ -42,6 +42,7 @@ class DispatchRow:
     alone: bool = True
     schedule: str = ""
     floor_ns: float | None = None
+    host: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it; the values of the evidence beside the others."""

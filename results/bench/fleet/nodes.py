@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from unittest import mock
 
 import psutil
 
@@ -22,7 +24,15 @@ from results.bench.fleet.lies import LIES
 
 _STORE = 80 << 20
 """Bytes of the object store of a node, the least that Ray takes."""
-_ATTEMPTS = 3
+_PATIENCE_S = 300.0
+"""A node has so long to start."""
+_ROOM = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_agent_register_timeout_ms": "300000",
+    "RAY_health_check_timeout_ms": "60000",
+    "RAY_worker_register_timeout_seconds": "300",
+}
+"""Ray's own limits, longer than by default: its processes share a busy machine."""
 _ROOT = Path(__file__).parents[3]
 
 
@@ -86,7 +96,8 @@ class RayNodes:
         """Of all nodes, those that are gone too, by their identities."""
 
     def __enter__(self) -> Self:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        for name, value in _ROOM.items():
+            os.environ.setdefault(name, value)
         from ray.cluster_utils import Cluster
 
         head = {"num_cpus": 0, "object_store_memory": _STORE, "include_dashboard": False}
@@ -142,18 +153,22 @@ class RayNodes:
 
 
 def _started(start: Callable[[], Any]) -> Any:
-    """Return what is started, at last at the third time: Ray gives a node up that takes 30 s, as on a busy machine."""
-    for attempt in range(_ATTEMPTS):
-        before = {*psutil.Process().children()}
-        try:
-            return start()
-        except Exception:
-            if attempt == _ATTEMPTS - 1:
-                raise
-            for process in {*psutil.Process().children()} - before:
-                with suppress(psutil.NoSuchProcess):
-                    process.kill()
-    raise AssertionError
+    """Return what is started: Ray gives a node up that takes 30 s, as on a busy machine, and here it has longer."""
+    from ray._private import services
+
+    once, end = services.get_node, time.monotonic() + _PATIENCE_S
+
+    def get_node(*arguments: Any) -> Any:
+        while True:
+            try:
+                return once(*arguments)
+            except RuntimeError:  # it is not there yet
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.1)
+
+    with mock.patch.object(services, "get_node", get_node):
+        return start()
 
 
 def _customised(kind: str) -> str:

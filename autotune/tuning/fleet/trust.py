@@ -103,4 +103,4 @@ def logs_of_ratios(whole: Mapping[int, NDArray[np.float64]], count: int) -> Rati
     return found
 
 
-__all__ = ["Ratios", "Trust", "logs_of_ratios"]
+__all__ = ["AUDIT", "Ratios", "Trust", "logs_of_ratios"]

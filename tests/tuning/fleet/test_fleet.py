@@ -20,7 +20,7 @@ from autotune.tuning.fleet.fleet import Fleet, SeatWork
 from autotune.tuning.fleet.measurer import FleetMeasurer
 from autotune.tuning.fleet.node import NodeState
 from autotune.tuning.fleet.signature import Signed, Signer, digest
-from autotune.tuning.fleet.trust import Trust
+from autotune.tuning.fleet.trust import AUDIT, Trust
 from autotune.tuning.fleet.turns import FleetTurns
 from autotune.tuning.measure.interface import Built, Candidate
 from autotune.tuning.measure.outcome import Measurement
@@ -164,6 +164,19 @@ def test_two_nodes_measure_and_a_liar_is_left_out() -> None:
         node = next(node for node in found.nodes.values() if node.name == "liar")
         assert node.set_aside == 2
         assert node.reason == "its ratios contradict those of its peers: 1.67× where others have 0.91×"
+
+
+def test_what_takes_one_process_is_of_one_node_and_every_so_often_of_a_second() -> None:
+    cluster, hosts = FakeCluster(one=FakeNode(turns(1.1)), two=FakeNode(turns(1.1))), list[str]()
+    with fleet(cluster, 2) as found, versions(found, 2) as interleaved:
+        for _ in range(3 * AUDIT):
+            until(lambda: found.idle == 2)
+            measured = interleaved.readings("profile", Rounds(3, processes=1), never)
+            assert all(ns is not None for ns in measured)
+            hosts.append(interleaved.host)
+    assert {*hosts} <= {"", "one", "two"}
+    assert 1 <= hosts.count("") <= 3
+    assert sum(len(node.heard) for node in cluster.nodes.values()) == len(hosts) + hosts.count("")
 
 
 def test_what_a_distrusted_node_has_measured_alone_is_no_longer_known() -> None:

@@ -166,6 +166,25 @@ def test_integers_that_are_added_after_a_product_are_widened_in_its_epilogue() -
     assert np.abs(found - wanted).max() <= 1
 
 
+def test_what_two_products_add_lies_in_bytes_between_them() -> None:
+    """The group of the later one widens it: the earlier one would store four times as much."""
+    from autotune.compiler import divide
+
+    b = Quantised("uint8")
+    x = b.both(b.input("x", (1, 8, 6, 6)), 0.03)
+    one, two = (
+        b.both(b.node("Conv", [x, b.weights(name, (8, 8, 1, 1), 0)], f"{name}.y"), 0.02) for name in "wv"
+    )
+    y = b.node("QuantizeLinear", [b.node("Add", [two, one], "sum"), *b.steps("y", 0.05)], "y")
+    proto = b.finish([y])
+    parts = divide(proto)
+    assert {parts.types[v].dtype for each in parts.dispatches for v in each.outputs} == {"uint8"}
+    feed = {"x": b.rng.standard_normal((1, 8, 6, 6), dtype=np.float32)}
+    wanted = evaluate.run(forms(proto)[1], feed)["y"].astype(int)
+    found = autotune.compile(proto, threads=1).run(feed)["y"].astype(int)
+    assert np.abs(found - wanted).max() <= 1
+
+
 def attention(b: Quantised) -> Any:
     """Scores of one operand by another, softmax, and the mean of a third by them, between QDQ as quantisers write."""
     q, k, v = (b.both(b.input(name, (2, 3, 9, 20)), 0.03) for name in "qkv")

@@ -259,8 +259,33 @@ class _Fusion:
             if not added or not self._few_inputs(members + added):
                 break
             members += added
+        if anchored:
+            members = members[: self._narrowest(members)]
         self.taken.update(members)
         return tuple(self.graph.nodes[i] for i in members)
+
+    def _narrowest(self, members: Sequence[int]) -> int:
+        """Return how many nodes of a group are left without those at its end that only widen its result, for an
+        operation of a group that takes them in (:meth:`_with_widened`): what lies between is fewer bytes so."""
+        kept, (*_, last) = len(members), [self.graph.nodes[i].outputs[0] for i in members]
+        if self._is_stored(last) or not self._is_read_by_epilogue(last):
+            return kept
+        least = self.graph.type_of(last).nbytes
+        for count in range(len(members) - 1, 0, -1):
+            before, node = (self.graph.nodes[members[at]] for at in (count - 1, count))
+            value = before.outputs[0]
+            if self._chained(node) != value or not self._may_precede(node, set[Role]({"elementwise"})):
+                break
+            if len(self.consumers[value]) == 1 and self.graph.type_of(value).nbytes < least:
+                kept, least = count, self.graph.type_of(value).nbytes
+        return kept
+
+    def _is_read_by_epilogue(self, value: str) -> bool:
+        """Return whether an elementwise operation alone reads a value, of a group with an anchor."""
+        readers = self.consumers[value]
+        if len(readers) != 1 or ops.get(readers[0].op).role != "elementwise":
+            return False
+        return self.position[readers[0].outputs[0]] in self.taken
 
     def _closed_extension(self, last: Node, size: int, anchored: bool) -> list[int]:
         """Return the fewest nodes after ``last`` that hold all readers of all values but one."""

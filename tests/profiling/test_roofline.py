@@ -24,7 +24,7 @@ def table(monkeypatch: pytest.MonkeyPatch) -> None:
         ("x86-64-v3", "int8", 4),
         ("x86-64-v3", "", 1),
         ("x86-64-v4-vnni", "uint8", 4),
-        ("x86-64-v4-bf16", "bfloat16", 1),  # Xeons have half of the multipliers for its products, unless calibrated
+        ("x86-64-v4-bf16", "bfloat16", 1),  # a Xeon's rate, unless calibrated
         ("x86-64-v4-bf16", "float16", 1),
         ("x86-64-v4-amx", "bfloat16", 16),
         ("x86-64-v4-amx", "uint8", 32),

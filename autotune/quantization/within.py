@@ -234,7 +234,7 @@ class PrecisionSearch:
 
     def assures(self, precisions: Precisions) -> bool:
         """Return whether these inputs assure that the error of a choice is within the budget on further ones."""
-        return self._is_within(precisions, partial(assured, self.accuracy))
+        return self._is_within(precisions, partial(assured, self.accuracy, further=self.further))
 
     def expected(self, precisions: Precisions) -> float:
         """Return the error of a choice as it is expected on further inputs."""

@@ -151,7 +151,7 @@ def test_no_input_set_is_run_after_one_beyond_the_budget(tiny: CalibratedModel) 
         {**dict.fromkeys(names, FLOAT32), **dict.fromkeys(names[:count], INT8)} for count in range(len(names))
     ]
     errors = [search.expected(each) for each in choices]
-    assured = [error_budget.assured(search.accuracy, search.errors(each)) for each in choices]
+    assured = [error_budget.assured(search.accuracy, search.errors(each), search.further) for each in choices]
     assert all(more >= less for more, less in zip(assured, errors, strict=True))
     for holds, found in ((search.holds, errors), (search.assures, assured)):
         search.accuracy = Accuracy.of(float(np.median(found)))

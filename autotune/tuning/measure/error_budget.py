@@ -27,11 +27,6 @@ CHOICES = 4
 """Choices that are judged by held-back inputs, at most, where a mean counts: each gets as large a part of the doubt
 that confidence leaves (Bonferroni)."""
 _DOUBT = (1 - CONFIDENCE) / CHOICES
-_SHARE = 0.99
-"""Of further input sets, those that a bound on the worst of them is for."""
-_SPREAD, _KNOWN_BEFORE = 0.2, 3
-"""Standard deviation of the logarithms of a model's errors, and degrees of freedom that it counts for: it is 0.02 to
-0.4 of the models in results/budgets.md."""
 _MEAN = "mean"
 """The kind of a function the mean of which counts."""
 NOTED = "accuracy"
@@ -262,33 +257,17 @@ def expected(accuracy: Accuracy, errors: NDArray[Any], further: int) -> float:
     worst, count = float(errors.max()), len(errors)
     if count < 2 or worst == 0 or not np.isfinite(worst):
         return worst
-    logs = _logarithms(errors)
+    logs = np.log(np.maximum(errors, 1e-12))
     apart = t.ppf(0.5 ** (1 / further), count - 1) * np.sqrt(1 + 1 / count)
     return max(worst, float(np.exp(logs.mean() + apart * logs.std(ddof=1))))
 
 
-def assured(accuracy: Accuracy, errors: NDArray[Any]) -> float:
-    """Return what the error on further input sets like those of the given errors is at most.
-
-    Of a mean it is the bound that held-back inputs are judged by. Where the worst counts it is the tolerance limit of
-    normal logarithms (noncentral t), within which 99 % of input sets are with 95 % confidence, and not below the worst
-    that was seen. Their spread is that of the given ones and, as if a few more had shown it, that of other models.
-    """
-    from scipy.stats import nct, norm
-
+def assured(accuracy: Accuracy, errors: NDArray[Any], further: int) -> float:
+    """Return the error that has to be within the budget for a choice that was made by the given errors: of a mean the
+    bound that held-back inputs are judged by, else what is :func:`expected` on so many further input sets."""
     if accuracy.is_mean:
         return accuracy.mean_bounds(errors, _DOUBT)[1]
-    worst, count = float(errors.max()), len(errors)
-    if worst == 0 or not np.isfinite(worst):
-        return worst
-    logs, freedom = _logarithms(errors), count - 1 + _KNOWN_BEFORE
-    square = (((logs - logs.mean()) ** 2).sum() + _KNOWN_BEFORE * _SPREAD**2) / freedom
-    apart = nct.ppf(CONFIDENCE, freedom, np.sqrt(count) * norm.ppf(_SHARE)) / np.sqrt(count)
-    return max(worst, float(np.exp(logs.mean() + apart * np.sqrt(square))))
-
-
-def _logarithms(errors: NDArray[Any]) -> NDArray[Any]:
-    return np.asarray(np.log(np.maximum(errors, 1e-12)))
+    return expected(accuracy, errors, further)
 
 
 def _number(text: str, budget: Any) -> float:

@@ -68,7 +68,7 @@ def test_what_is_written_for_all_layers_is_what_quantize_writes(tiny: Calibrated
     assert tiny.written().products == some.products + 1 == len(tiny.choice().products)
 
 
-@pytest.mark.parametrize("budget", ["3e-2", "cosine=0.99998"])
+@pytest.mark.parametrize("budget", ["6e-3", "cosine=0.99998"])
 def test_the_budget_holds_on_other_inputs(budget: str) -> None:
     accuracy, model = Accuracy.of(budget), zoo.load("tiny_cnn")
     found = quantize_within(model, images(24), accuracy, threads=1)

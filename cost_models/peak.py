@@ -35,7 +35,7 @@ def _products(machine: Machine, dot: DotProduct) -> float:
     products = dot.rows * dot.lanes * dot.group * dot.depth
     if dot.rows > 1:
         return products / machine.tile_cycles
-    return products * (machine.pair_ports if dot.name == "vdpbf16ps" else machine.arithmetic_ports)
+    return products * (machine.pair_ports if dot.of_pairs else machine.arithmetic_ports)
 
 
 __all__ = ["peak"]

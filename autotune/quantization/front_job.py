@@ -221,9 +221,8 @@ class _FrontJob:
         if phase in self.heart.phases or _SCHEDULES * self.meter.left_s < _LEAST_S:
             return True
         self.heart.begin(phase)
-        model: Any = self.request.model
         mixed = [
-            self.mixed.written(plan).called(f"{origin_of(model)} with {products_by_precision(plan)}")
+            self.mixed.written(plan).called(f"{self.name} with {products_by_precision(plan)}")
             for plan in plans
         ]
         report = self.tune([self.request.model, *mixed], tolerance_of(plans), self._part(), self.heart)

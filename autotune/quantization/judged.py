@@ -13,7 +13,7 @@ from autotune.frontends.onnx.read import read_model
 from autotune.graph.ir import Array
 from autotune.quantization.latencies import MixedModel
 from autotune.quantization.network import Quantization
-from autotune.quantization.precision import FLOAT32, PRECISIONS, Precisions, products_in
+from autotune.quantization.precision import FLOAT32, Precisions, counts_by_precision, products_in
 from autotune.suggest import counted
 from autotune.tuning.compiling import CompiledRequest, compile_request
 from autotune.tuning.measure.error_budget import Accuracy, MeasuredError
@@ -55,8 +55,8 @@ class WithinBudget:
     def lines(self, budget: str) -> str:
         """Return the same as text."""
         stay = f"{len(self.floats)} of {counted(len(self.precisions), 'product')} stay in float32"
-        used = {one: len(products_in(self.precisions, one)) for one in PRECISIONS if one != FLOAT32}
-        others = ", ".join(f"{count} {_phrase(one)}" for one, count in used.items() if count)
+        used = counts_by_precision(self.precisions).items()
+        others = ", ".join(f"{count} {_phrase(one)}" for one, count in used if one != FLOAT32)
         return "\n".join(
             [
                 f"accuracy {budget}: {stay}{': ' if self.floats else ''}{listed(self.floats)}",

@@ -124,8 +124,13 @@ def products_by_precision(precisions: Precisions) -> str:
     >>> products_by_precision({"a": "float32", "b": "int8", "c": "float32"})
     '1 int8, 2 float32'
     """
+    return ", ".join(f"{count} {one}" for one, count in counts_by_precision(precisions).items())
+
+
+def counts_by_precision(precisions: Precisions) -> dict[str, int]:
+    """Return the number of products in each precision that is used, the least exact first."""
     counts = {one: len(products_in(precisions, one)) for one in PRECISIONS}
-    return ", ".join(f"{count} {one}" for one, count in counts.items() if count)
+    return {one: count for one, count in counts.items() if count}
 
 
 def products_outside(precisions: Precisions, unwanted: str) -> tuple[str, ...]:
@@ -147,6 +152,7 @@ __all__ = [
     "PrecisionOption",
     "PrecisionStep",
     "Precisions",
+    "counts_by_precision",
     "further",
     "hull",
     "in_order",

@@ -49,6 +49,11 @@ class DotProduct:
         return self.total == "int32"
 
     @property
+    def of_pairs(self) -> bool:
+        """Return whether it multiplies vectors of pairs of bfloat16 numbers, which have a rate of their own."""
+        return self.rows == 1 and self.left == "bfloat16"
+
+    @property
     def intrinsic(self) -> str:
         """Name of the declared intrinsic."""
         signs = "" if self.name in _ONE_TYPE else f"_{self.left}_{self.right}"

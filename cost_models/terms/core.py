@@ -49,8 +49,8 @@ def _body(body: Body, repeats: Numbers, machine: Machine) -> CoreTimes:
     added = body.arithmetic - body.simple
     arithmetic = added / machine.arithmetic_ports + body.simple / machine.vector_ports
     loads = (body.loads - body.narrow) / machine.load_ports + body.narrow / machine.scalar_load_ports
-    units = [body.matrix, machine.tile_cycles * body.tiles, body.pairs / machine.pair_ports]
-    matrix = np.broadcast_to(np.maximum.reduce(np.broadcast_arrays(*units)), np.shape(arithmetic))
+    matrix = np.maximum(body.matrix, machine.tile_cycles * body.tiles)
+    matrix = np.broadcast_to(np.maximum(matrix, body.pairs / machine.pair_ports), np.shape(arithmetic))
     slots = (body.arithmetic + body.loads + body.stores) / machine.issue_width
     issue = np.maximum.reduce([arithmetic, loads, body.stores / machine.store_ports, slots, matrix])
     # Ports are not kept equally busy: the more loads among the arithmetic, the more of both is lost.

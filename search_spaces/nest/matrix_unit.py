@@ -14,6 +14,8 @@ from search_spaces.nest.loops import Body
 
 _OF_VECTORS = frozenset(each.intrinsic for each in DOT_PRODUCTS if each.rows == 1)
 """Names of dot products of vectors."""
+_OF_PAIRS = frozenset(each.intrinsic for each in DOT_PRODUCTS if each.of_pairs)
+"""Those of pairs of bfloat16 numbers."""
 
 _CODE = 32.0
 """Instructions of a step, about."""
@@ -62,7 +64,7 @@ def depth_first(stage: Stage, loops: Sequence[IterVar]) -> list[IterVar]:
 def multiplies_pairs(stage: Stage) -> bool:
     """Return whether the instructions of a stage are products of pairs of bfloat16 numbers, which have a rate of their
     own."""
-    return any(intrinsic.name.startswith("vdpbf16ps") for intrinsic in stage.tensorized.values())
+    return any(intrinsic.name in _OF_PAIRS for intrinsic in stage.tensorized.values())
 
 
 def body_of(tiles: TileMultiply, steps: Value) -> Body:

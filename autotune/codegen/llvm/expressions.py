@@ -146,17 +146,19 @@ class Expressions:
         if is_float(node.a.dtype) and not is_float(node.dtype) and node.dtype not in ("bool", *NARROW):
             inner, clip = unclipped(node.a)
             if self.code.memo.get(id(node.a)) is None and node.a.dtype not in HALVES:
-                rounds = isinstance(inner, Call) and self._rounds_as_converted(inner, node.dtype, clip)
-                value = self.value(inner.args[0] if isinstance(inner, Call) and rounds else inner)
-                return float_to_integer(self.arithmetic, value, node.dtype, clip, rounds=rounds)
+                exact = self._rounded_by_conversion(inner, node.dtype, clip)
+                value = self.value(inner if exact is None else exact)
+                return float_to_integer(self.arithmetic, value, node.dtype, clip, rounds=exact is not None)
         return self.arithmetic.cast(self.value(node.a), node.dtype)
 
-    def _rounds_as_converted(self, node: Call, dtype: str, clip: Bounds) -> bool:
-        """Return whether the conversion to an integer rounds as ``node`` does, which is not used otherwise: clipped to
-        whole numbers, it may be rounded after."""
-        rounds = node.name == "round" and node.dtype == "float32"
+    def _rounded_by_conversion(self, node: Expr, dtype: str, clip: Bounds) -> Expr | None:
+        """Return the argument of ``node`` if that rounds as conversion to an integer can, and is not used otherwise:
+        clipped to whole numbers, it may be rounded after."""
+        if not isinstance(node, Call) or node.name != "round" or node.dtype != "float32":
+            return None
         whole = all(float(bound).is_integer() or math.isinf(bound) for bound in clip)
-        return rounds and whole and is_by_int32(dtype) and self.code.memo.get(id(node)) is None
+        unused = self.code.memo.get(id(node)) is None
+        return node.args[0] if whole and unused and is_by_int32(dtype) else None
 
     def _select(self, node: Select) -> Value:
         cond = self.value(node.cond)

@@ -13,13 +13,13 @@ from statistics import median
 import numpy as np
 import onnx
 import psutil
-from onnx import helper, numpy_helper
 
 import autotune
 from autotune.bench import options
 from autotune.bench.experiment import Column, Experiment, FrameRows, Record, Say, TableView, at
 from autotune.bench.tables import number, ratio
 from autotune.files import scratch_folder
+from autotune.frontends.model_builder import ModelBuilder
 from autotune.tuning.jobs.budget import Budget
 from autotune.tuning.report.result import Report
 from autotune.tuning.report.status import Progress, Status
@@ -134,18 +134,13 @@ def measure(say: Say, names: Sequence[str], jobs: int, trials: int) -> Iterator[
 def _depthwise(path: Path) -> str:
     """Write a model of depthwise convolutions of [1, 32, 112, 112], a transpose before them: tuned it takes less than
     half of its time at the level."""
-    draws = np.random.default_rng(0)
-    nodes, weights, value = list[onnx.NodeProto](), list[onnx.TensorProto](), "x"
+    model = ModelBuilder("depthwise")
+    value = model.input("x", (1, 32, 112, 112))
     for n, (size, stride) in enumerate(_CONVOLUTIONS):
-        weights.append(numpy_helper.from_array(draws.random((32, 1, size, size), np.float32), f"w{n}"))
+        weights = model.constant(f"w{n}", model.rng.random((32, 1, size, size), np.float32))
         given = {"kernel_shape": [size] * 2, "strides": [stride] * 2, "pads": [size // 2] * 4, "group": 32}
-        nodes.append(helper.make_node("Conv", [value, f"w{n}"], [f"c{n}"], **given))
-        value = f"r{n}"
-        nodes.append(helper.make_node("Relu", [f"c{n}"], [value]))
-    inputs = [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 32, 112, 112])]
-    outputs = [helper.make_tensor_value_info(value, onnx.TensorProto.FLOAT, None)]
-    graph = helper.make_graph(nodes, "depthwise", inputs, outputs, weights)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+        value = model.node("Relu", [model.node("Conv", [value, weights], f"c{n}", **given)], f"r{n}")
+    onnx.save(model.finish([value]), path)
     return str(path)
 
 
